@@ -1,0 +1,50 @@
+# Each target does all its own set-up: on a fresh machine `make demo` or `make test` is the first and only command.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check bench docs format clean help
+
+help:
+	@echo "make demo    search a planted problem and print what was found"
+	@echo "make test    all tests"
+	@echo "make check   format, lint, types, import contracts, figures in the pages"
+	@echo "make bench   speed of the core, with its targets"
+	@echo "make docs    put the recorded figures into the pages"
+	@echo "make format  let the formatter and the linter mend what they can"
+
+# torch comes first and by exact version, so that a CPU build is taken where one is at hand.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one with make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[models,dev]'
+	touch $@
+
+demo: $(READY)
+	$(BIN)/macro planted --config examples/planted.toml
+
+test: $(READY)
+	$(BIN)/python -m pytest --numprocesses auto
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python tools/render_docs.py --check
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks.core
+
+docs: $(READY)
+	$(BIN)/python tools/render_docs.py
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,53 @@
+"""What every recorded measurement carries, so that anyone can repeat it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def hardware() -> str:
+    """The machine in words, without its name."""
+    return f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+
+
+def commit() -> str:
+    """The commit measured; marked when the tree had changes."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(ROOT), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603
+
+    changed = git("status", "--porcelain", "--", "src", "benchmarks")
+    return (git("rev-parse", "--short", "HEAD") or "unknown") + (" with changes" if changed else "")
+
+
+def write_record(  # noqa: PLR0913 a record names all it takes to repeat it
+    path: Path,
+    *,
+    command: str,
+    config: Mapping[str, Any],
+    seed: int,
+    columns: Mapping[str, str],
+    results: Sequence[Mapping[str, Any]],
+) -> None:
+    """Write a measurement; ``columns`` maps the keys of a result that the pages show to their headings."""
+    record = {
+        "command": command,
+        "config": dict(config),
+        "commit": commit(),
+        "hardware": hardware(),
+        "seed": seed,
+        "n": len(results),
+        "columns": dict(columns),
+        "results": [dict(result) for result in results],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

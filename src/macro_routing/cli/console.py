@@ -1,0 +1,59 @@
+"""How the commands print: data to standard output, everything else to standard error, JSON on request."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from macro_routing.errors import MacroError, NotationError
+
+
+def print_error(message: str) -> None:
+    """One line on standard error."""
+    print(f"macro: error: {message}", file=sys.stderr)
+
+
+def print_json(value: Any) -> None:
+    """A program's view of a result."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_fields(fields: Sequence[tuple[str, str]]) -> None:
+    """Named values, one per line, aligned."""
+    width = max(len(name) for name, _ in fields)
+    for name, value in fields:
+        print(f"{name:<{width}}  {value}".rstrip())
+
+
+def read_text_argument(argument: str) -> str:
+    """The argument itself, or the contents of the file it names, or standard input for ``-``."""
+    if argument == "-":
+        return sys.stdin.read()
+    try:
+        path = Path(argument)
+        is_file = path.is_file()
+    except (OSError, ValueError):  # too long or otherwise impossible as a file name
+        return argument
+    if is_file:
+        try:
+            return path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise NotationError(f"cannot read the route file {argument}: {error}") from None
+    if path.suffix in {".json", ".yml", ".yaml", ".txt"}:
+        raise NotationError(f"there is no file {argument}")
+    return argument
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file's contents; a missing or malformed one is an error that says so."""
+    import tomllib
+
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise MacroError(f"there is no file {path}") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise MacroError(f"cannot read {path}: {error}") from None

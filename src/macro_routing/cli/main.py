@@ -1,0 +1,52 @@
+"""Entry point of the command ``macro``: gathers the commands and turns mistakes into one clear line."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from macro_routing import __version__
+from macro_routing.cli import planted, route
+from macro_routing.cli.console import print_error
+from macro_routing.errors import MacroError
+
+app = typer.Typer(
+    name="macro",
+    help="Run the layers of a frozen language model in a better order.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(route.app, name="route")
+app.command("planted")(planted.planted)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"macro {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Run the layers of a frozen language model in a better order."""
+
+
+def main() -> None:
+    """Run the command line; a user's mistake ends with status 2 and one line, without a traceback."""
+    try:
+        app()
+    except MacroError as error:
+        print_error(str(error))
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""``macro planted``: a whole search on a problem with a known answer, in a second and without a model."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from macro_routing.cli.console import print_fields, print_json, read_toml
+from macro_routing.errors import SettingsError
+from macro_routing.evaluation.planted import PlantedProblem, PlantedResult, solve
+from macro_routing.routes.notation import parse_route
+from macro_routing.routes.route import Route
+from macro_routing.routes.space import RouteSpace
+from macro_routing.search.macro import MacroSearch, MacroSettings
+from macro_routing.search.random_search import RandomSearch, RandomSettings
+from macro_routing.search.searcher import Score
+from macro_routing.settings import from_mapping
+
+DEFAULT_LAYERS = 8
+_TABLES = ("space", "search", "problem")
+
+
+class Method(StrEnum):
+    """Searches that can be tried."""
+
+    macro = "macro"
+    random = "random"
+
+
+def planted(
+    layers: Annotated[
+        int | None, typer.Option("--layers", "-n", help="Layers of the imagined model.", show_default="8")
+    ] = None,
+    target: Annotated[
+        str, typer.Option(help="The hidden best route, in any notation; 'L0 RJ' plants nothing to find.")
+    ] = "L0-L4 L6 RJ",
+    method: Annotated[Method, typer.Option(help="The search to run.")] = Method.macro,
+    examples: Annotated[
+        int, typer.Option(help="Training examples (coin flips per route, dealt over the rounds).")
+    ] = 1000,
+    validation: Annotated[int, typer.Option(help="Validation examples.")] = 200,
+    seed: Annotated[int, typer.Option(help="Seed of the search and of the coin flips.")] = 0,
+    config: Annotated[
+        Path | None, typer.Option(help="A TOML file with tables [space], [search] and [problem].", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Search for a planted route: no model, true scores known, noise like that of a real accuracy.
+
+    Example: `macro planted --layers 12 --target 'L0-L5 L4 RJ' --seed 3`
+    """
+    tables = _read_tables(config)
+    space = _space(layers, tables["space"])
+    goal = parse_route(target, space.layers)
+    problem = from_mapping(PlantedProblem, {"target": goal, "seed": seed, **tables["problem"]}, "[problem]")
+    search: MacroSearch | RandomSearch
+    if method is Method.macro:
+        search = MacroSearch(space, examples, from_mapping(MacroSettings, tables["search"], "[search]"), seed)
+    else:
+        search = RandomSearch(space, examples, from_mapping(RandomSettings, tables["search"], "[search]"), seed)
+    result = solve(search, problem, training=examples, validation=validation)
+    facts = _facts(problem, result)
+    if as_json:
+        print_json({"method": method.value, "search": dataclasses.asdict(search), **facts})
+        return
+    _print_facts(facts)
+
+
+def _space(layers: int | None, table: Mapping[str, Any]) -> RouteSpace:
+    if layers is not None and table.get("layers", layers) != layers:
+        raise SettingsError(f"--layers {layers} and layers = {table['layers']} in [space] disagree; give one of them")
+    return from_mapping(RouteSpace, {"layers": DEFAULT_LAYERS if layers is None else layers, **table}, "[space]")
+
+
+def _print_facts(facts: Mapping[str, Any]) -> None:
+    candidates = facts["candidates"]
+    words = {True: "yes", False: "no"}
+    named = [
+        (name.replace("_", " "), str(words[value] if isinstance(value, bool) else value))
+        for name, value in facts.items()
+        if value is not candidates
+    ]
+    listed = [("candidates" if place == 0 else "", route) for place, route in enumerate(candidates)]
+    print_fields([*named, *listed])
+
+
+def _read_tables(config: Path | None) -> Mapping[str, dict[str, Any]]:
+    contents = read_toml(config) if config else {}
+    for name, table in contents.items():
+        if name not in _TABLES or not isinstance(table, dict):
+            raise SettingsError(f"{config}: unknown key {name!r}; the file holds the tables {', '.join(_TABLES)}")
+    for name in ("target", "seed"):
+        if name in contents.get("problem", {}):
+            raise SettingsError(f"{config}: give {name} with --{name}, not in [problem]")
+    return {name: contents.get(name, {}) for name in _TABLES}
+
+
+def _facts(problem: PlantedProblem, result: PlantedResult) -> dict[str, Any]:
+    route = result.selected.route
+    draws = result.state.draws
+    standard = Route.standard(route.layers)
+    return {
+        "target": str(problem.target),
+        "selected": str(route),
+        "found": result.found,
+        "true_score_of_standard": round(problem.true_score(standard), 4),
+        "true_score_of_selected": round(problem.true_score(route), 4),
+        "true_score_of_target": round(problem.true_score(problem.target), 4),
+        "rounds": result.state.rounds,
+        "routes_drawn": len(draws),
+        "different_routes": len({draw.proposal.route for draw in draws}),
+        "coin_flips": sum(draw.outcome.total for draw in draws if isinstance(draw.outcome, Score)),
+        "candidates": [str(candidate.route) for candidate in result.candidates],
+    }

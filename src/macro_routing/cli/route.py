@@ -1,0 +1,101 @@
+"""``macro route``: look at a route, and write it the way another tool wants it."""
+
+from __future__ import annotations
+
+import dataclasses
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from macro_routing.cli.console import print_fields, print_json, read_text_argument
+from macro_routing.routes.composition import compose, describe_differences, draw_track
+from macro_routing.routes.notation import parse_route, print_route
+from macro_routing.routes.route import Route
+
+app = typer.Typer(help="Look at routes and convert between notations.", no_args_is_help=True)
+
+RouteArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="ROUTE",
+        help="A route: the paper's text ('L0-L7 L3-L9 RJ'), JSON, a RYS pair (45,52), a range list (0..14,12..39),"
+        " mergekit YAML; a file that holds one; or - for standard input.",
+        show_default=False,
+    ),
+]
+LayersOption = Annotated[
+    int | None, typer.Option("--layers", "-n", min=1, help="Layers of the model; needed unless JSON carries it.")
+]
+
+
+class Form(StrEnum):
+    """Notations a route can be written in."""
+
+    text = "text"
+    json = "json"
+    ranges = "ranges"
+    mergekit = "mergekit"
+
+
+@app.command()
+def show(
+    route: RouteArgument,
+    layers: LayersOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what a route executes and how it differs from the standard pass.
+
+    Example: `macro route show 'L0-L7 L3-L9 RJ' --layers 28`
+    """
+    parsed = parse_route(read_text_argument(route), layers)
+    if as_json:
+        print_json(_facts(parsed))
+        return
+    facts = compose(parsed)
+    print_fields(
+        [
+            ("route", str(parsed)),
+            ("executes", " ".join(str(step) for step in parsed.steps)),
+            ("length", f"{facts.length} applications on {parsed.layers} layers"),
+            ("track", draw_track(parsed)),
+            ("made of", _made_of(parsed)),
+            *_difference_fields(parsed),
+        ]
+    )
+
+
+def _made_of(route: Route) -> str:
+    counts = dataclasses.asdict(compose(route))
+    return ", ".join(f"{counts[name]} {name.replace('_', ' ')}" for name in counts if name != "length")
+
+
+def _difference_fields(route: Route) -> list[tuple[str, str]]:
+    differences = describe_differences(route) or ["nothing: this is the standard pass"]
+    return [("differs in" if number == 0 else "", line) for number, line in enumerate(differences)]
+
+
+def _facts(route: Route) -> dict[str, object]:
+    return {
+        "route": str(route),
+        "layers": route.layers,
+        "steps": [str(step) for step in route.steps],
+        "is_standard": route.is_standard,
+        **dataclasses.asdict(compose(route)),
+        "differences": describe_differences(route),
+        "track": draw_track(route),
+    }
+
+
+@app.command()
+def convert(
+    route: RouteArgument,
+    to: Annotated[Form, typer.Option("--to", help="The notation to write.")],
+    layers: LayersOption = None,
+    model: Annotated[str, typer.Option(help="The model that a mergekit configuration should load.")] = "MODEL",
+) -> None:
+    """Write a route in another notation.
+
+    Example: `macro route convert 45,52 --layers 80 --to mergekit --model ./my-model`
+    """
+    print(print_route(parse_route(read_text_argument(route), layers), to.value, model))

@@ -1,0 +1,46 @@
+"""The error family: what is wrong, where, and how to mend it.
+
+A user's mistake is always one of these; the command line prints it as one line, without a traceback.
+Anything else that escapes is a defect of this project.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class MacroError(Exception):
+    """Base of every error this project raises on purpose."""
+
+
+class NotationError(MacroError):
+    """A route's text could not be read; names the token and its place."""
+
+
+class RouteError(MacroError):
+    """A route does not fit the model; names the step and the rule it breaks."""
+
+
+class SpaceError(RouteError):
+    """A route is sound but outside MACRO's route space; names the step and the rule it breaks."""
+
+
+class SettingsError(MacroError):
+    """A setting is unknown or impossible; names it and what is allowed."""
+
+
+class SearchError(MacroError):
+    """A search was continued with a state or results that do not belong to it."""
+
+
+def shorten(value: object, limit: int = 60) -> str:
+    """A quoted value that is safe to print inside a one-line message."""
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def suggestion(name: str, allowed: Iterable[str]) -> str:
+    """A closing hint such as "; did you mean 'draws'?", or nothing when no name is close."""
+    close = difflib.get_close_matches(name, list(allowed), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

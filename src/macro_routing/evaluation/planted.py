@@ -1,0 +1,100 @@
+"""A planted problem: an objective with a hidden best route and no model at all.
+
+A route's true score falls with its edit distance to the target; what a search sees are coin flips with that
+probability, one per example, so its noise is the noise of a real accuracy. The flips are fixed by (seed, split,
+route, example): scoring the same route on the same examples again gives the same answer, as a real model would.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macro_routing.errors import SettingsError
+from macro_routing.routes.route import Route
+from macro_routing.search.searcher import Candidate, Score, Searcher, SearchState
+from macro_routing.search.selection import select
+from macro_routing.settings import check_integer, check_number
+
+TRAIN, VALIDATION = "train", "validation"
+
+
+@dataclass(frozen=True)
+class PlantedProblem:
+    """``true score = base + (peak - base) · max(0, 1 - distance / reach)``."""
+
+    target: Route
+    """The best route; the standard pass plants the case "nothing to find"."""
+    base: float = 0.2
+    """Score far away from the target (``p0``)."""
+    peak: float = 0.8
+    """Score of the target (``p1``)."""
+    reach: int = 10
+    """Edit distance at which nothing of the gain is left (``D``)."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse settings that plant nothing."""
+        check_number("base (p0)", self.base, least=0, most=1)
+        check_number("peak (p1)", self.peak, least=0, most=1)
+        if self.peak <= self.base:
+            raise SettingsError(f"peak (p1) = {self.peak:g} is not allowed: it must be above base (p0) = {self.base:g}")
+        check_integer("reach (D)", self.reach, least=1)
+        check_integer("seed", self.seed, least=0)
+
+    def true_score(self, route: Route) -> float:
+        """The probability with which ``route`` gets an example right."""
+        distance = edit_distance(route, self.target)
+        return self.base + (self.peak - self.base) * max(0.0, 1 - distance / self.reach)
+
+    def flips(self, route: Route, split: str, examples: Sequence[int]) -> NDArray[np.bool_]:
+        """Which of ``examples`` the route gets right."""
+        name = hashlib.sha256(f"{self.seed}/{split}/{route.layers}/{route}".encode()).digest()
+        uniform = np.random.default_rng(list(name)).random(max(examples) + 1)
+        return uniform[list(examples)] < self.true_score(route)
+
+    def score(self, route: Route, split: str, examples: Sequence[int]) -> Score:
+        """The observed score."""
+        return Score(int(self.flips(route, split, examples).sum()), len(examples))
+
+
+def edit_distance(route: Route, target: Route) -> int:
+    """Fewest insertions, removals and replacements of executed steps; a step with and without an add differ by one."""
+    row = list(range(target.length + 1))
+    for done, step in enumerate(route.steps, 1):
+        previous, row[0] = row[0], done
+        for place, other in enumerate(target.steps, 1):
+            replaced = previous + (step != other)
+            previous, row[place] = row[place], min(replaced, row[place] + 1, row[place - 1] + 1)
+    return row[-1]
+
+
+@dataclass(frozen=True)
+class PlantedResult:
+    """What a search made of a planted problem."""
+
+    selected: Candidate
+    candidates: tuple[Candidate, ...]
+    state: SearchState
+    found: bool
+    """Whether the selected route equals the target by execution."""
+
+
+def solve(searcher: Searcher, problem: PlantedProblem, *, training: int, validation: int) -> PlantedResult:
+    """Run a search to its end on a planted problem and select among its candidates."""
+    check_integer("validation", validation, least=1)
+    state = searcher.start()
+    while (asked := searcher.ask(state)) is not None:
+        routes = (proposal.route for proposal in asked.proposals)
+        state = searcher.tell(state, asked, [problem.score(route, TRAIN, asked.examples) for route in routes])
+    candidates = searcher.candidates(state)
+    selected = select(
+        candidates,
+        [problem.score(candidate.route, VALIDATION, range(validation)) for candidate in candidates],
+        lambda tied: [problem.score(candidate.route, TRAIN, range(training)) for candidate in tied],
+    )
+    return PlantedResult(selected, candidates, state, selected.route == problem.target)

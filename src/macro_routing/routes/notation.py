@@ -1,0 +1,52 @@
+"""One way in and one way out for every notation a user may have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from macro_routing.errors import NotationError, shorten
+from macro_routing.routes import formats
+from macro_routing.routes.route import Route
+from macro_routing.routes.text import parse_program
+
+FORMS = ("text", "json", "ranges", "mergekit")
+
+
+def parse_route(text: str, layers: int | None) -> Route:
+    """Read a route in any notation: the paper's text, JSON, a RYS pair, a range list, mergekit YAML.
+
+    ``layers`` is the model's number of layers; only JSON that carries it may leave it out.
+    """
+    stripped = text.strip()
+    if stripped.startswith(("[", "{")):
+        return formats.parse_json(stripped, layers)
+    if layers is None:
+        raise NotationError("the number of the model's layers is not known; give it with --layers")
+    return _parser_for(stripped)(stripped, layers)
+
+
+def _parser_for(text: str) -> Callable[[str, int], Route]:
+    if text[:1] in ("L", "R") or not text:
+        return lambda given, layers: parse_program(given).expand(layers)
+    if "slices:" in text or "merge_method:" in text:
+        return formats.parse_mergekit
+    if formats.RYS_PAIR.fullmatch(text):
+        return formats.parse_rys
+    if text[0].isdigit() and ("," in text or ".." in text):
+        return formats.parse_ranges
+    if ":" in text and "\n" in text:
+        return formats.parse_mergekit
+    return lambda given, layers: parse_program(given).expand(layers)
+
+
+def print_route(route: Route, form: str, model: str = "MODEL") -> str:
+    """Write a route in one of ``FORMS``; ``model`` is the name mergekit should load."""
+    if form == "text":
+        return str(route)
+    if form == "json":
+        return formats.print_json(route)
+    if form == "ranges":
+        return formats.print_ranges(route)
+    if form == "mergekit":
+        return formats.print_mergekit(route, model)
+    raise NotationError(f"unknown form {shorten(form)}; known forms: {', '.join(FORMS)}")

@@ -1,0 +1,169 @@
+"""What a route is: the executed order of a model's layers (paper, section "Method"; specification §1).
+
+A *program* is what a policy writes: steps, then usually ``RJ`` (rejoin). A *route* is what is executed:
+the program with ``RJ`` replaced by the standard layers that are left. Probabilities belong to programs;
+only routes are compared, hashed, scored, stored and exported.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from itertools import pairwise
+
+from macro_routing.errors import RouteError
+
+# Far beyond any model; they keep a hostile or mistyped text from filling the memory.
+MOST_LAYERS = 10_000
+MOST_STEPS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """The earlier state added to a step's input: ``h_t + coefficient · h_{t-back}``."""
+
+    back: int
+    coefficient: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse adds that mean nothing."""
+        if self.back < 1:
+            raise RouteError(f"an add looks back at least 1 state, not {self.back}")
+        if not math.isfinite(self.coefficient) or self.coefficient == 0:
+            raise RouteError(f"an add's coefficient must be finite and not 0, not {self.coefficient}")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One application of one layer, plain or after an add."""
+
+    layer: int
+    add: Add | None = None
+
+    def __str__(self) -> str:
+        """The step in the paper's notation, such as ``L5(+h-4)``; a coefficient of size 1 is left out."""
+        if self.add is None:
+            return f"L{self.layer}"
+        sign = "-" if self.add.coefficient < 0 else "+"
+        size = abs(self.add.coefficient)
+        # Decimal prints a float's shortest exact digits without an exponent, which the notation does not have.
+        digits = "" if size == 1 else f"{Decimal(repr(float(size))).normalize():f}"
+        return f"L{self.layer}({sign}{digits}h-{self.add.back})"
+
+
+@dataclass(frozen=True)
+class Route:
+    """The executed steps of a model with ``layers`` layers; equal when the execution is equal."""
+
+    steps: tuple[Step, ...]
+    layers: int
+
+    def __post_init__(self) -> None:
+        """Refuse steps the model cannot execute; name the step and the rule."""
+        check_layer_count(self.layers)
+        if not self.steps:
+            raise RouteError("a route needs at least one step")
+        if len(self.steps) > MOST_STEPS:
+            raise RouteError(f"a route may have at most {MOST_STEPS} steps, this one has {len(self.steps)}")
+        for done, step in enumerate(self.steps):
+            if not 0 <= step.layer < self.layers:
+                raise RouteError(
+                    f"step {done + 1} applies layer {step.layer}, but the model's {self.layers} layers"
+                    f" are numbered 0 to {self.layers - 1}"
+                )
+            # After `done` applications the states h_t … h_{t-done+1} exist; the embeddings are not among them.
+            if step.add is not None and step.add.back > done - 1:
+                raise RouteError(
+                    f"step {done + 1} ({step}) looks back {step.add.back}, but after {done}"
+                    f" {'application' if done == 1 else 'applications'} an add can look back at most {max(done - 1, 0)}"
+                )
+
+    @classmethod
+    def standard(cls, layers: int) -> Route:
+        """The standard pass: every layer once, in order."""
+        check_layer_count(layers)
+        return cls(tuple(Step(layer) for layer in range(layers)), layers)
+
+    @property
+    def length(self) -> int:
+        """Layer applications, which is also the number of cache slots."""
+        return len(self.steps)
+
+    @cached_property
+    def is_standard(self) -> bool:
+        """Whether the execution is the standard pass."""
+        return self.length == self.layers and all(
+            step.layer == place and step.add is None for place, step in enumerate(self.steps)
+        )
+
+    @property
+    def has_adds(self) -> bool:
+        """Whether any step adds an earlier state."""
+        return any(step.add is not None for step in self.steps)
+
+    @property
+    def rejoins(self) -> bool:
+        """Whether the route runs through to the model's last layer."""
+        return self.steps[-1].layer == self.layers - 1
+
+    def shortest_program(self) -> Program:
+        """The program whose ``RJ`` stands for the longest standard tail that leaves at least one step."""
+        if not self.rejoins:
+            return Program(self.steps, rejoin=False)
+        kept = self.length
+        while kept > 1 and continues_plainly(self.steps[kept - 2], self.steps[kept - 1]):
+            kept -= 1
+        return Program(self.steps[:kept], rejoin=True)
+
+    def __str__(self) -> str:
+        """The route in the paper's notation; the standard pass is ``L0 RJ``."""
+        return str(self.shortest_program())
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a policy writes: steps, and whether the standard layers that are left follow (``RJ``)."""
+
+    steps: tuple[Step, ...]
+    rejoin: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse an empty program: ``RJ`` continues after a layer, so there must be one."""
+        if not self.steps:
+            raise RouteError("a program needs at least one step before it ends or rejoins")
+
+    def expand(self, layers: int) -> Route:
+        """The route this program executes on a model with ``layers`` layers."""
+        check_layer_count(layers)
+        tail = range(self.steps[-1].layer + 1, layers) if self.rejoin else ()
+        return Route(self.steps + tuple(Step(layer) for layer in tail), layers)
+
+    def __str__(self) -> str:
+        """The program in the paper's notation; plain ascending runs of three or more are written with a dash."""
+        words: list[str] = []
+        for run in self._plain_runs():
+            words += [f"{run[0]}-{run[-1]}"] if len(run) >= 3 else [str(step) for step in run]
+        return " ".join([*words, "RJ"] if self.rejoin else words)
+
+    def _plain_runs(self) -> list[list[Step]]:
+        """The steps cut into ascending plain runs; an add stands alone."""
+        runs = [[self.steps[0]]]
+        for before, step in pairwise(self.steps):
+            if before.add is None and continues_plainly(before, step):
+                runs[-1].append(step)
+            else:
+                runs.append([step])
+        return runs
+
+
+def continues_plainly(before: Step, step: Step) -> bool:
+    """Whether ``step`` is the ordinary next step: the next layer, nothing added."""
+    return step.add is None and step.layer == before.layer + 1
+
+
+def check_layer_count(layers: int) -> None:
+    """Refuse a number of layers no model can have."""
+    if not 1 <= layers <= MOST_LAYERS:
+        raise RouteError(f"a model has from 1 to {MOST_LAYERS} layers, not {layers}")

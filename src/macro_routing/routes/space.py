@@ -1,0 +1,262 @@
+"""MACRO's route space: states, actions and the feasibility mask (specification §2).
+
+A state is (layer, budget phase, incoming displacement, operator context); each factor but the layer can be
+switched off, which leaves an axis of size one. Every table over states and actions has the axes
+``[layer, phase, displacement, operator, action]``; actions come in the order that settles ties:
+moves from ``-r`` to ``r``, rejoin, then adds by (back, coefficient, displacement).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macro_routing.errors import SettingsError, SpaceError, shorten
+from macro_routing.routes.route import Add, Program, Route, Step
+from macro_routing.settings import check_integer, check_number, check_switch
+
+PHASES = ("early", "mid", "late")
+MOST_LAYERS_SEARCHED = 1_000
+"""Tables grow with the layers; no model comes near."""
+EXTRA_LENGTH = 12
+"""Without a ``max_length`` a route may be this much longer than the model is deep."""
+
+
+class Position(NamedTuple):
+    """Where a partial program stands: enough to know its state, its mask and everything that can follow."""
+
+    layer: int
+    displacement: int
+    """Index into the displacement axis: 0 … 2r for -r … r, 2r+1 for START; always 0 when the factor is off."""
+    operator: int
+    """1 when the last step was an add-and-apply; always 0 when the factor is off."""
+    applied: int
+    """Layer applications so far (``n``)."""
+
+
+@dataclass(frozen=True)
+class RouteSpace:
+    """Which programs MACRO may write for a model with ``layers`` layers."""
+
+    layers: int
+    """Layers of the model (``L``)."""
+    max_length: int = 0
+    """Longest executed route allowed (``T_max``); 0 means layers + 12."""
+    radius: int = 5
+    """Largest displacement of one move (``r``)."""
+    window: int = 6
+    """How many states back an add may look (``W``); 0 switches adds off."""
+    coefficients: tuple[float, ...] = (1.0,)
+    """What an added state may be multiplied with (``Γ``); a negative one is a subtraction."""
+    phase: bool = True
+    """Whether the state knows the budget phase."""
+    displacement: bool = True
+    """Whether the state knows the incoming displacement."""
+    operator: bool = True
+    """Whether the state knows that the last step was an add."""
+    previous_layer: bool = False
+    """Whether the state knows the previous layer. Moves stay within the radius, so together with the layer this
+    says exactly what the displacement says, and both switches share one axis of the table."""
+
+    def __post_init__(self) -> None:
+        """Settle defaults and refuse impossible settings by name."""
+        check_integer("layers (L)", self.layers, least=1, most=MOST_LAYERS_SEARCHED)
+        check_integer("max_length (T_max)", self.max_length, least=0)
+        if self.max_length == 0:
+            object.__setattr__(self, "max_length", self.layers + EXTRA_LENGTH)
+        if self.max_length < self.layers:
+            raise SettingsError(
+                f"max_length (T_max) = {self.max_length} is not allowed: the standard pass of {self.layers} layers"
+                f" must fit, so it must be at least {self.layers}"
+            )
+        check_integer("radius (r)", self.radius, least=1)
+        check_integer("window (W)", self.window, least=0)
+        for name in ("phase", "displacement", "operator", "previous_layer"):
+            check_switch(name, getattr(self, name))
+        self._settle_coefficients()
+
+    def _settle_coefficients(self) -> None:
+        if not isinstance(self.coefficients, list | tuple):
+            raise SettingsError(f"coefficients (Γ) = {shorten(self.coefficients)} is not allowed: it must be a list")
+        for value in self.coefficients:
+            check_number("coefficients (Γ)", value, least=-1e6, most=1e6)
+        distinct = sorted({float(value) for value in self.coefficients})
+        if not distinct or 0.0 in distinct or len(distinct) < len(self.coefficients):
+            raise SettingsError(
+                f"coefficients (Γ) = {list(self.coefficients)} is not allowed: at least one number, none twice, none 0;"
+                " to switch adds off set window to 0"
+            )
+        # Γ is a set: the order a user writes it in must not change any result.
+        object.__setattr__(self, "coefficients", tuple(distinct))
+
+    # --- geometry -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def table_shape(self) -> tuple[int, int, int, int, int]:
+        """Axes of a policy table: layer, phase, displacement, operator, action."""
+        knows_displacement = self.displacement or self.previous_layer
+        return (
+            self.layers,
+            len(PHASES) if self.phase else 1,
+            2 * self.radius + 2 if knows_displacement else 1,
+            2 if self.operator else 1,
+            self.action_count,
+        )
+
+    @property
+    def state_count(self) -> int:
+        """Number of states."""
+        return int(np.prod(self.table_shape[:-1]))
+
+    @property
+    def move_count(self) -> int:
+        """Number of plain moves; they are the actions 0 … 2r, and ``move_count`` itself is the rejoin action."""
+        return 2 * self.radius + 1
+
+    @property
+    def rejoin(self) -> int:
+        """The rejoin action."""
+        return self.move_count
+
+    @property
+    def forward(self) -> int:
+        """The action that moves to the next layer."""
+        return self.radius + 1
+
+    @cached_property
+    def action_count(self) -> int:
+        """Number of actions."""
+        return self.move_count + 1 + self.window * len(self.coefficients) * self.move_count
+
+    @cached_property
+    def action_steps(self) -> tuple[tuple[int, Add | None], ...]:
+        """(displacement, add) of every action; the rejoin action's entry is (0, None) and never used."""
+        deltas = range(-self.radius, self.radius + 1)
+        moves: list[tuple[int, Add | None]] = [(delta, None) for delta in deltas]
+        adds = [
+            (delta, Add(back, coefficient))
+            for back in range(1, self.window + 1)
+            for coefficient in self.coefficients
+            for delta in deltas
+        ]
+        return (*moves, (0, None), *adds)
+
+    @cached_property
+    def action_deltas(self) -> NDArray[np.int64]:
+        """Displacement of every action."""
+        return np.array([delta for delta, _ in self.action_steps])
+
+    @cached_property
+    def action_backs(self) -> NDArray[np.int64]:
+        """How far every action looks back; 0 for plain moves and rejoin."""
+        return np.array([add.back if add else 0 for _, add in self.action_steps])
+
+    @cached_property
+    def _action_numbers(self) -> dict[tuple[int, Add | None], int]:
+        return {step: number for number, step in enumerate(self.action_steps) if number != self.rejoin}
+
+    def phase_of(self, applied: int) -> int:
+        """Budget phase after ``applied`` applications, in whole numbers so that thirds are exact."""
+        left = 3 * (self.max_length - applied)
+        return 0 if left > 2 * self.max_length else 1 if left > self.max_length else 2
+
+    def state_of(self, position: Position) -> tuple[int, int, int, int]:
+        """Index of a position's state in a table."""
+        phase = self.phase_of(position.applied) if self.phase else 0
+        return position.layer, phase, position.displacement, position.operator
+
+    # --- feasibility --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def feasible(self) -> NDArray[np.bool_]:
+        """The mask, ``[applied, layer, action]`` for ``applied`` from 0 (unused) to ``max_length``."""
+        applied = np.arange(self.max_length + 1)[:, None, None]
+        target = np.arange(self.layers)[:, None] + self.action_deltas  # [layer, action]
+        in_range = (target >= 0) & (target < self.layers)
+        fits = applied + 1 + (self.layers - 1 - target) <= self.max_length
+        in_history = self.action_backs <= applied - 1
+        mask: NDArray[np.bool_] = in_range & fits & (in_history | (self.action_backs == 0))
+        mask[:, :, self.rejoin] = True
+        mask.setflags(write=False)
+        return mask
+
+    @cached_property
+    def start(self) -> Position:
+        """Every program begins by applying layer 0."""
+        return Position(layer=0, displacement=self.table_shape[2] - 1, operator=0, applied=1)
+
+    @cached_property
+    def action_arrivals(self) -> NDArray[np.int64]:
+        """Displacement and operator index of the position each action leads to, ``[action, 2]``."""
+        arrivals = np.stack([self.action_deltas + self.radius, self.action_backs > 0], axis=-1)
+        return np.asarray(np.minimum(arrivals, np.array(self.table_shape[2:4]) - 1))
+
+    @cached_property
+    def _arrivals(self) -> list[tuple[int, int, int]]:
+        return [
+            (delta, *arrival)
+            for delta, arrival in zip(self.action_deltas.tolist(), self.action_arrivals.tolist(), strict=True)
+        ]
+
+    def advance(self, position: Position, action: int) -> Position:
+        """The position after a move or an add."""
+        delta, displacement, operator = self._arrivals[action]
+        return Position(position.layer + delta, displacement, operator, position.applied + 1)
+
+    def actions_of(self, program: Program) -> list[int]:
+        """The actions that write ``program``, rejoin last; refuses programs outside the space, naming step and rule."""
+        if not program.rejoin:
+            raise SpaceError("a program of MACRO's route space ends with RJ")
+        if program.steps[0] != Step(0):
+            raise SpaceError(f"step 1 ({program.steps[0]}): programs of MACRO's route space begin with a plain L0")
+        position = self.start
+        actions = []
+        for number, step in enumerate(program.steps[1:], 2):
+            action = self._action_of(position, step, number)
+            actions.append(action)
+            position = self.advance(position, action)
+        return [*actions, self.rejoin]
+
+    def _action_of(self, position: Position, step: Step, number: int) -> int:
+        delta = step.layer - position.layer
+        where = f"step {number} ({step})"
+        if abs(delta) > self.radius:
+            raise SpaceError(f"{where} moves by {delta:+d}, but the radius is {self.radius}")
+        if step.add and step.add.back > self.window:
+            raise SpaceError(f"{where} looks back {step.add.back}, but the window is {self.window}")
+        if step.add and step.add.coefficient not in self.coefficients:
+            raise SpaceError(
+                f"{where} uses the coefficient {step.add.coefficient:g}; allowed: {list(self.coefficients)}"
+            )
+        action = self._action_numbers[delta, step.add]
+        if not 0 <= step.layer < self.layers:
+            raise SpaceError(f"{where}: the model's layers are numbered 0 to {self.layers - 1}")
+        if step.add and step.add.back > position.applied - 1:
+            raise SpaceError(f"{where} looks back {step.add.back}, but only {position.applied} states exist")
+        if not self.feasible[position.applied, position.layer, action]:
+            length = position.applied + self.layers - step.layer
+            raise SpaceError(f"{where} makes the route at least {length} long, but max_length is {self.max_length}")
+        return action
+
+    def check(self, route: Route | Program) -> None:
+        """Refuse a route or program outside the space, naming the step and the rule it breaks."""
+        self.actions_of(self.program_of(route) if isinstance(route, Route) else route)
+
+    def program_of(self, route: Route) -> Program:
+        """The shortest program that executes ``route``."""
+        if route.layers != self.layers:
+            raise SpaceError(f"the route is for {route.layers} layers, the space for {self.layers}")
+        return route.shortest_program()
+
+    def program_from(self, actions: list[int]) -> Program:
+        """The program that ``actions`` (without or with the final rejoin) write; the inverse of ``actions_of``."""
+        steps = [Step(0)]
+        for action in actions:
+            if action != self.rejoin:
+                delta, add = self.action_steps[action]
+                steps.append(Step(steps[-1].layer + delta, add))
+        return Program(tuple(steps))

@@ -1,0 +1,67 @@
+"""The paper's notation, read: ``L0-L7 L5(+h-4) L2(-0.25h-1) RJ`` (specification §1, "Text form").
+
+Printing is ``str(program)`` and ``str(route)``; for every program ``parse_program(str(program)) == program``.
+"""
+
+from __future__ import annotations
+
+import re
+
+from macro_routing.errors import NotationError, RouteError, shorten
+from macro_routing.routes.route import MOST_LAYERS, MOST_STEPS, Add, Program, Step
+
+_NUMBER = r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"
+_STEP = re.compile(rf"L([0-9]+)(?:\(([+-])({_NUMBER})?h-([0-9]+)\))?")
+_RUN = re.compile(r"L([0-9]+)-L?([0-9]+)")
+_GRAMMAR = "tokens are L7, L0-L7, L5(+h-4), L2(-0.25h-1) and RJ"
+
+
+def parse_program(text: str) -> Program:
+    """Read a program in the paper's notation; a malformed token is named with its place."""
+    # PDF readers and word processors turn the notation's hyphens into other dashes.
+    tokens = text.replace("–", "-").replace("−", "-").split()
+    if not tokens:
+        raise NotationError(f"the route is empty; {_GRAMMAR}")
+    rejoin = tokens[-1] == "RJ"
+    steps: list[Step] = []
+    for place, token in enumerate(tokens[:-1] if rejoin else tokens, 1):
+        steps += _parse_token(token, place, len(tokens))
+        if len(steps) > MOST_STEPS:
+            raise NotationError(f"the route has more than {MOST_STEPS} steps by token {place} ({shorten(token)})")
+    if not steps:
+        raise NotationError("the route is only RJ; at least one step must come before it, as in 'L0 RJ'")
+    return Program(tuple(steps), rejoin)
+
+
+def _parse_token(token: str, place: int, count: int) -> list[Step]:
+    where = f"token {place} of {count}, {shorten(token)}"
+    if match := _STEP.fullmatch(token):
+        return [_parse_step(match, where)]
+    if match := _RUN.fullmatch(token):
+        first, last = (_layer(digits, where) for digits in match.groups())
+        if first > last:
+            raise NotationError(f"{where}: a run ascends; write the steps of a descent one by one")
+        return [Step(layer) for layer in range(first, last + 1)]
+    if token == "RJ":
+        raise NotationError(f"{where}: RJ ends a route and can only be its last token")
+    raise NotationError(f"{where}, is not part of a route; {_GRAMMAR}")
+
+
+def _parse_step(match: re.Match[str], where: str) -> Step:
+    digits, sign, size, back = match.groups()
+    layer = _layer(digits, where)
+    if sign is None:
+        return Step(layer)
+    if len(back) > len(str(MOST_STEPS)):
+        raise NotationError(f"{where}: an add cannot look back {shorten(back)} states")
+    try:
+        return Step(layer, Add(int(back), float(sign + (size or "1"))))
+    except RouteError as error:
+        raise NotationError(f"{where}: {error}") from None
+
+
+def _layer(digits: str, where: str) -> int:
+    # The length is checked before int(), which refuses very long numbers with an error of its own.
+    if len(digits.lstrip("0")) > len(str(MOST_LAYERS)) or int(digits) >= MOST_LAYERS:
+        raise NotationError(f"{where}: layer numbers go up to {MOST_LAYERS - 1}")
+    return int(digits)

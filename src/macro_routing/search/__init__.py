@@ -1,0 +1,43 @@
+"""How routes are proposed: the ask/tell protocol, MACRO's policy and search, exact decoding, the peers' searches."""
+
+from macro_routing.search.macro import MacroSearch, MacroSettings
+from macro_routing.search.policy import MarkovPolicy
+from macro_routing.search.random_search import RandomSearch, RandomSettings
+from macro_routing.search.searcher import (
+    Candidate,
+    Draw,
+    Failure,
+    Outcome,
+    Proposal,
+    Round,
+    Score,
+    Searcher,
+    SearchState,
+)
+from macro_routing.search.selection import select
+from macro_routing.search.state_file import load_state, save_state
+from macro_routing.search.top_k import decode_anchored, decode_programs, decode_raw, decode_routes
+
+__all__ = [
+    "Candidate",
+    "Draw",
+    "Failure",
+    "MacroSearch",
+    "MacroSettings",
+    "MarkovPolicy",
+    "Outcome",
+    "Proposal",
+    "RandomSearch",
+    "RandomSettings",
+    "Round",
+    "Score",
+    "SearchState",
+    "Searcher",
+    "decode_anchored",
+    "decode_programs",
+    "decode_raw",
+    "decode_routes",
+    "load_state",
+    "save_state",
+    "select",
+]

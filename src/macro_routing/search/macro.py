@@ -1,0 +1,174 @@
+"""MACRO's search: draw programs, score them, move the policy to the best, decode it (paper, "Method"; §3-4)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from macro_routing.errors import SettingsError
+from macro_routing.routes.route import Program
+from macro_routing.routes.space import RouteSpace
+from macro_routing.search.policy import MarkovPolicy, check_epsilons
+from macro_routing.search.schedule import deal_examples, draw_proposals
+from macro_routing.search.searcher import (
+    Candidate,
+    Draw,
+    Outcome,
+    Proposal,
+    Round,
+    Score,
+    SearchState,
+    best_draws,
+    check_answers,
+    check_state,
+)
+from macro_routing.search.top_k import decode_anchored, decode_raw, decode_routes
+from macro_routing.settings import check_choice, check_integer, check_number
+
+FINAL_SETS = {"different": decode_routes, "raw": decode_raw, "anchored": decode_anchored}
+
+
+@dataclass(frozen=True)
+class MacroSettings:
+    """The settings of MACRO's search; the defaults are the paper's, but for the final set."""
+
+    iterations: int = 10
+    """Rounds of drawing and updating (``I``)."""
+    draws: int = 30
+    """Programs drawn per round (``K``)."""
+    elite: int = 5
+    """How many of the best draws move the policy (``m``); equal to ``draws`` means all."""
+    beta: float = 1.8262
+    """How sharply better draws outweigh worse ones within the elite (``β``)."""
+    alpha: float = 0.0397
+    """Weight of the current policy in the new one, as a pseudo-count (``α``)."""
+    temperature: float = 1.0
+    """Sampling temperature (``τ``); decoding always uses 1."""
+    epsilon_local: float = 0.2
+    """Prior mass spread over all moves and rejoin (``ε_loc``)."""
+    epsilon_operator: float = 0.0867
+    """Prior mass spread over all adds (``ε_op``)."""
+    replay: float = 0.1
+    """Share of every round's fresh examples that later rounds see again (``λ``)."""
+    smoothing: float = 1.0
+    """How far the policy moves to its update (``η``); 1 is all the way."""
+    k: int = 5
+    """Size of the final set."""
+    final_set: str = "different"
+    """``different``: the k most probable different routes; ``raw``: the k most probable programs, then duplicates
+    dropped (the paper's way); ``anchored``: the standard pass and the k - 1 most probable other routes."""
+
+    def __post_init__(self) -> None:
+        """Refuse impossible settings by name."""
+        check_integer("iterations (I)", self.iterations, least=1)
+        check_integer("draws (K)", self.draws, least=1)
+        check_integer("elite (m)", self.elite, least=1)
+        if self.elite > self.draws:
+            raise SettingsError(
+                f"elite (m) = {self.elite} is not allowed: it must be at most draws (K) = {self.draws},"
+                " and equal to it to keep all draws"
+            )
+        check_number("beta (β)", self.beta, least=0)
+        check_number("alpha (α)", self.alpha, least=0)
+        check_number("temperature (τ)", self.temperature, least=0, above=True)
+        check_epsilons(self.epsilon_local, self.epsilon_operator)
+        check_number("replay (λ)", self.replay, least=0, most=1)
+        check_number("smoothing (η)", self.smoothing, least=0, most=1, above=True)
+        check_integer("k", self.k, least=1)
+        check_choice("final_set", self.final_set, tuple(FINAL_SETS))
+
+
+@dataclass(frozen=True)
+class MacroSearch:
+    """MACRO over one route space and ``examples`` training examples; a pure function of its fields."""
+
+    space: RouteSpace
+    examples: int
+    settings: MacroSettings = MacroSettings()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse bad seeds, and too few examples before anything is scored."""
+        check_integer("seed", self.seed, least=0)
+        check_integer("examples", self.examples, least=1)
+        _ = self._schedule
+
+    @cached_property
+    def _schedule(self) -> list[tuple[int, ...]]:
+        return deal_examples(self.examples, self.settings.iterations, self.settings.replay, self.seed)
+
+    @cached_property
+    def identity(self) -> str:
+        """What the search is, for recognising its states."""
+        return json.dumps({"search": "macro", **dataclasses.asdict(self)}, sort_keys=True)
+
+    def start(self) -> SearchState:
+        """The state before the first round: the prior."""
+        prior = MarkovPolicy.prior(self.space, self.settings.epsilon_local, self.settings.epsilon_operator)
+        return SearchState(self.identity, arrays={"policy": prior.table})
+
+    def policy(self, state: SearchState) -> MarkovPolicy:
+        """The policy a state has come to."""
+        check_state(self.identity, state)
+        return MarkovPolicy(self.space, state.arrays["policy"])
+
+    def ask(self, state: SearchState) -> Round | None:
+        """Draw the next round's programs; every round has its own random stream, so asking again changes nothing."""
+        policy = self.policy(state)
+        if state.stopped or state.rounds == self.settings.iterations:
+            return None
+        proposals = draw_proposals(
+            policy,
+            self.settings.draws,
+            seed=self.seed,
+            round_number=state.rounds,
+            temperature=self.settings.temperature,
+        )
+        return Round(state.rounds, proposals, self._schedule[state.rounds], keep=self.settings.elite)
+
+    def tell(self, state: SearchState, asked: Round, outcomes: Sequence[Outcome]) -> SearchState:
+        """Move the policy to the elite; failed draws never belong to it."""
+        check_answers(self.ask(state), asked, outcomes)
+        programs, weights = elite_weights(asked.proposals, outcomes, self.settings.elite, self.settings.beta)
+        policy = self.policy(state).updated(programs, weights, self.settings.alpha, self.settings.smoothing)
+        # A policy that draws one and the same route only would draw it for ever.
+        settled = len(asked.proposals) > 1 and len({proposal.route for proposal in asked.proposals}) == 1
+        return replace(state.told(asked, outcomes), arrays={"policy": policy.table}, stopped=settled)
+
+    def candidates(self, state: SearchState) -> tuple[Candidate, ...]:
+        """The final set, decoded exactly."""
+        return FINAL_SETS[self.settings.final_set](self.policy(state), self.settings.k)
+
+    def most_probable(self, state: SearchState) -> Candidate:
+        """The variant "top-1": the route of the single most probable program, without validation."""
+        return decode_raw(self.policy(state), 1)[0]
+
+    def best_draw(self, state: SearchState) -> Draw | None:
+        """The variant "no Vit.": the best drawn route on its own examples; None when nothing was scored."""
+        return next(iter(best_draws(state.draws)), None)
+
+
+def elite_of(outcomes: Sequence[Outcome], size: int) -> list[int]:
+    """Places of the ``size`` best scores, best first, ties by earlier draw; failures are never among them."""
+    scores = {place: outcome for place, outcome in enumerate(outcomes) if isinstance(outcome, Score)}
+    return sorted(scores, key=lambda place: (-scores[place].accuracy, place))[:size]
+
+
+def elite_weights(
+    proposals: Sequence[Proposal], outcomes: Sequence[Outcome], size: int, beta: float
+) -> tuple[list[Program], list[float]]:
+    """The elite's programs with weights ∝ exp(β (q - max q)) that sum to 1; both empty when every draw failed."""
+    places = elite_of(outcomes, size)
+    if not places:
+        return [], []
+    accuracies = np.array(
+        [outcome.accuracy for outcome in (outcomes[place] for place in places) if isinstance(outcome, Score)]
+    )
+    weights = np.exp(beta * (accuracies - accuracies.max()))
+    programs = [program for program in (proposals[place].program for place in places) if program is not None]
+    return programs, (weights / weights.sum()).tolist()

@@ -1,0 +1,178 @@
+"""The Markov policy over programs: prior, masked rows, sampling, log-probability, update (specification §3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macro_routing.errors import SearchError, SettingsError
+from macro_routing.routes.route import Program
+from macro_routing.routes.space import Position, RouteSpace
+from macro_routing.settings import check_number
+
+Table = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class MarkovPolicy:
+    """A row of action probabilities per state; immutable, so its masked rows can be computed once and shared."""
+
+    space: RouteSpace
+    table: Table
+    """Unmasked rows, ``[layer, phase, displacement, operator, action]``; each sums to 1."""
+
+    def __post_init__(self) -> None:
+        """Own a read-only copy and refuse tables that are not probabilities."""
+        table = np.array(self.table, dtype=np.float64)
+        if table.shape != self.space.table_shape:
+            raise SearchError(f"the policy table has the shape {table.shape}, the space needs {self.space.table_shape}")
+        if not np.isfinite(table).all() or (table < 0).any() or abs(table.sum(axis=-1) - 1).max() > 1e-9:
+            raise SearchError("every row of a policy table must hold probabilities that sum to 1")
+        table.setflags(write=False)
+        object.__setattr__(self, "table", table)
+
+    @classmethod
+    def prior(cls, space: RouteSpace, epsilon_local: float = 0.2, epsilon_operator: float = 0.0867) -> MarkovPolicy:
+        """The forward-biased prior: mostly the next layer, a little of every other move, rejoin and add."""
+        check_epsilons(epsilon_local, epsilon_operator)
+        row = np.zeros(space.action_count)
+        row[: space.move_count + 1] = epsilon_local / (space.move_count + 1)
+        adds = space.action_count - space.move_count - 1
+        if adds:
+            row[space.move_count + 1 :] = epsilon_operator / adds
+        # Without adds their mass goes to the forward move.
+        row[space.forward] += 1 - epsilon_local - (epsilon_operator if adds else 0)
+        table = np.broadcast_to(row, space.table_shape).copy()
+        table[space.layers - 1] = 0
+        table[space.layers - 1, ..., space.rejoin] = 1
+        return cls(space, table)
+
+    # --- masked rows: the one source of sampling, log-probability and decoding ----------------------------------
+
+    @cached_property
+    def _log_table(self) -> Table:
+        with np.errstate(divide="ignore"):
+            return np.log(self.table)
+
+    def _phase_slice(self, table: Table, applied: int) -> Table:
+        """``[layer, displacement, operator, action]`` of the phase that ``applied`` applications fall into."""
+        return table[:, self.space.phase_of(applied) if self.space.phase else 0]
+
+    @cached_property
+    def _log_totals(self) -> Table:
+        """Log of each row's feasible mass, ``[applied, layer, displacement, operator]``; -inf where there is none."""
+        totals = [
+            np.einsum("ldoa,la->ldo", self._phase_slice(self.table, applied), mask)
+            for applied, mask in enumerate(self.space.feasible.astype(np.float64))
+        ]
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(np.stack(totals)))
+
+    def log_rows(self, applied: int) -> Table:
+        """Masked, renormalised log rows of all states after ``applied`` applications.
+
+        Axes ``[layer, displacement, operator, action]``, factors that are off with size one.
+        """
+        mask = self.space.feasible[applied][:, None, None, :]
+        totals = self._log_totals[applied][..., None]
+        rows = np.where(
+            mask, self._phase_slice(self._log_table, applied) - np.where(np.isneginf(totals), 0, totals), -np.inf
+        )
+        return self._with_rejoin_where_empty(rows, totals)
+
+    def log_row(self, position: Position) -> Table:
+        """The masked, renormalised log row at one position; the same numbers as in ``log_rows``."""
+        layer, phase, displacement, operator = self.space.state_of(position)
+        total = self._log_totals[position.applied, layer, displacement, operator]
+        row = np.where(
+            self.space.feasible[position.applied, layer],
+            self._log_table[layer, phase, displacement, operator] - (0 if np.isneginf(total) else total),
+            -np.inf,
+        )
+        return self._with_rejoin_where_empty(row, np.atleast_1d(total))
+
+    def _with_rejoin_where_empty(self, rows: Table, totals: Table) -> Table:
+        """Rejoin is always feasible: where masking left a row no mass at all, it takes all of it."""
+        empty = np.isneginf(totals[..., 0])
+        rows[..., self.space.rejoin] = np.where(empty, 0.0, rows[..., self.space.rejoin])
+        return rows
+
+    # --- programs -----------------------------------------------------------------------------------------------
+
+    def sample(self, rng: np.random.Generator, temperature: float = 1.0) -> Program:
+        """Draw one program; the masked rows are raised to ``1/temperature`` first."""
+        actions: list[int] = []
+        position = self.space.start
+        while True:
+            cumulative = self._cumulative_row(position, temperature)
+            action = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
+            if action == self.space.rejoin:
+                return self.space.program_from(actions)
+            actions.append(action)
+            position = self.space.advance(position, action)
+
+    @cached_property
+    def _cumulative_rows(self) -> dict[tuple[Position, float], Table]:
+        return {}
+
+    def _cumulative_row(self, position: Position, temperature: float) -> Table:
+        """Cumulative sampling row, kept: draws of one iteration meet the same positions again and again."""
+        key = (position, temperature)
+        if key not in self._cumulative_rows:
+            row = self.log_row(position) / temperature
+            self._cumulative_rows[key] = np.exp(row - row.max()).cumsum()
+        return self._cumulative_rows[key]
+
+    def log_probability(self, program: Program) -> float:
+        """Log-probability of writing exactly this program; -inf where a row has no mass for it."""
+        position = self.space.start
+        total = 0.0
+        for action in self.space.actions_of(program):
+            total += float(self.log_row(position)[action])
+            if action != self.space.rejoin:
+                position = self.space.advance(position, action)
+        return total
+
+    # --- update -------------------------------------------------------------------------------------------------
+
+    def updated(
+        self, programs: Sequence[Program], weights: Sequence[float], alpha: float, smoothing: float = 1.0
+    ) -> MarkovPolicy:
+        """The policy after weighted counting; states that no weighted program visits keep their row exactly.
+
+        ``alpha`` times the current row is added to the counts; ``smoothing`` (η) moves that part of the way
+        from the current row to the new one.
+        """
+        counts: dict[tuple[int, int, int, int], Table] = {}
+        for program, weight in zip(programs, weights, strict=True):
+            if weight > 0:
+                self._count(program, weight, counts)
+        table = self.table.copy()
+        for state, count in counts.items():
+            fresh = alpha * self.table[state] + count
+            mixed = (1 - smoothing) * self.table[state] + smoothing * fresh / fresh.sum()
+            table[state] = mixed / mixed.sum()
+        return MarkovPolicy(self.space, table)
+
+    def _count(self, program: Program, weight: float, counts: dict[tuple[int, int, int, int], Table]) -> None:
+        position = self.space.start
+        for action in self.space.actions_of(program):
+            row = counts.setdefault(self.space.state_of(position), np.zeros(self.space.action_count))
+            row[action] += weight
+            if action != self.space.rejoin:
+                position = self.space.advance(position, action)
+
+
+def check_epsilons(epsilon_local: float, epsilon_operator: float) -> None:
+    """Refuse exploration masses that are no probabilities."""
+    check_number("epsilon_local (ε_loc)", epsilon_local, least=0, most=1)
+    check_number("epsilon_operator (ε_op)", epsilon_operator, least=0, most=1)
+    if epsilon_local + epsilon_operator > 1:
+        raise SettingsError(
+            f"epsilon_local + epsilon_operator = {epsilon_local + epsilon_operator:g} is not allowed:"
+            " the two exploration masses must sum to at most 1"
+        )

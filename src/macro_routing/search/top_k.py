@@ -1,0 +1,234 @@
+"""Exact top-k decoding: the most probable complete programs, in order (paper, "Exactness of top-k decoding").
+
+Positions (layer, displacement, operator context, applications) form an acyclic graph in which nothing with a
+different future is merged. One vectorised backward pass finds the best completion of every position; programs
+are then enumerated lazily, best first: a position's j-th best completion is only worked out when a better
+program has used its (j-1)-th. So the cost is one pass over positions × actions plus a little per program,
+however many programs there are, and however many of them tie.
+
+Programs within 1e-9 of each other in log-probability are tied; ties go to the shorter executed route, then
+to the earlier action. All completions of a position share their past, so the rule can be applied position by
+position; the tests hold the result against plain enumeration.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import heapq
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macro_routing.routes.route import Program, Route
+from macro_routing.routes.space import Position, RouteSpace
+from macro_routing.search.policy import MarkovPolicy
+from macro_routing.search.searcher import Candidate
+from macro_routing.settings import check_integer
+
+TIE = 1e-9
+_UNREACHED = np.iinfo(np.int64).max
+
+
+def decode_programs(policy: MarkovPolicy) -> Iterator[Program]:
+    """All programs with positive probability, most probable first."""
+    completions = _Completions(policy)
+    for number in itertools.count():
+        actions = completions.actions(number)
+        if actions is None:
+            return
+        yield policy.space.program_from(actions)
+
+
+def decode_raw(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
+    """The paper's literal final set: the ``k`` most probable programs, then duplicates by route dropped."""
+    check_integer("k", k, least=1)
+    return tuple(_different_routes(policy, itertools.islice(decode_programs(policy), k)))
+
+
+def decode_routes(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
+    """The ``k`` most probable different routes, or all there are when there are fewer."""
+    check_integer("k", k, least=1)
+    return tuple(itertools.islice(_different_routes(policy, decode_programs(policy)), k))
+
+
+def decode_anchored(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
+    """The standard pass as a floor, and the ``k - 1`` most probable routes that differ from it."""
+    check_integer("k", k, least=1)
+    standard = Candidate(Route.standard(policy.space.layers))
+    others: list[Candidate] = []
+    for candidate in _different_routes(policy, decode_programs(policy)) if k > 1 else ():
+        if candidate.route.is_standard:
+            standard = candidate
+        else:
+            others.append(candidate)
+        if len(others) == k - 1:
+            break
+    return (standard, *others)
+
+
+def _different_routes(policy: MarkovPolicy, programs: Iterator[Program]) -> Iterator[Candidate]:
+    seen: set[Route] = set()
+    for raw_rank, program in enumerate(programs, 1):
+        route = program.expand(policy.space.layers)
+        if route not in seen:
+            seen.add(route)
+            yield Candidate(route, program, policy.log_probability(program), raw_rank, len(seen))
+
+
+@dataclass(frozen=True)
+class BestCompletions:
+    """The best completion of every position, ``[applied, layer, displacement, operator]``."""
+
+    cost: NDArray[np.float64]
+    """Negative log-probability; infinite where nothing can follow."""
+    length: NDArray[np.int64]
+    """Applications still to come in the shortest of the tied best, rejoined layers included."""
+
+    def after_each_action(self, space: RouteSpace, applied: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Cost and length of the best that follows each action, ``[layer, action]``, the action's own cost left out."""
+        layers = np.arange(space.layers)
+        target = np.clip(layers[:, None] + space.action_deltas, 0, space.layers - 1)
+        arrival = (applied + 1, target, space.action_arrivals[:, 0], space.action_arrivals[:, 1])
+        feasible = space.feasible[applied]
+        cost = np.where(feasible, self.cost[arrival], np.inf)
+        length = self.length[arrival] + 1
+        cost[:, space.rejoin] = 0.0
+        length[:, space.rejoin] = space.layers - 1 - layers
+        return cost, length
+
+
+def best_completions(policy: MarkovPolicy) -> BestCompletions:
+    """One backward pass over all positions and actions."""
+    space = policy.space
+    layers, _, displacements, operators, _ = space.table_shape
+    shape = (space.max_length + 2, layers, displacements, operators)
+    best = BestCompletions(np.full(shape, np.inf), np.zeros(shape, dtype=np.int64))
+    for applied in range(space.max_length, 0, -1):
+        cost, length = best.after_each_action(space, applied)
+        total = cost[:, None, None, :] - policy.log_rows(applied)  # [layer, displacement, operator, action]
+        least = total.min(axis=-1)
+        best.cost[applied] = least
+        tied = total <= least[..., None] + TIE
+        best.length[applied] = np.where(tied, length[:, None, None, :], _UNREACHED).min(axis=-1)
+    return best
+
+
+class _Entry(NamedTuple):
+    """One completion of a position; compared by tied cost, executed length, first action, all different by then."""
+
+    cost: float
+    """Negative log-probability, snapped to the value it ties with at this position."""
+    length: int
+    action: int
+    place: int
+    """Which completion of the next position follows the action."""
+    exact_cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranking:
+    """The completions of one position: those in order so far (never none), and those that may come next."""
+
+    ordered: list[_Entry]
+    waiting: list[_Entry]
+    action_costs: list[float]
+    tied_costs: list[float]
+    """The costs met here, sorted, one for all that tie."""
+
+    def enter(self, action: int, place: int, following_cost: float, following_length: int) -> None:
+        """Put a completion among the waiting."""
+        exact = self.action_costs[action] + following_cost
+        entry = _Entry(_snap(exact, self.tied_costs), following_length, action, place, exact)
+        heapq.heappush(self.waiting, entry)
+
+    def order_next(self) -> None:
+        """Put the best of the waiting in order, if there is one."""
+        if self.waiting:
+            self.ordered.append(heapq.heappop(self.waiting))
+
+
+def _snap(cost: float, known: list[float]) -> float:
+    """The known cost that ``cost`` ties with; a cost that ties with none becomes known itself."""
+    place = bisect.bisect_left(known, cost - TIE)
+    if place < len(known) and known[place] <= cost + TIE:
+        return known[place]
+    known.insert(place, cost)
+    return cost
+
+
+class _Completions:
+    """Lazily ranked completions of the positions of a policy's graph."""
+
+    def __init__(self, policy: MarkovPolicy) -> None:
+        self._policy = policy
+        self._space = policy.space
+        self._best = best_completions(policy)
+        self._following = functools.cache(functools.partial(self._best.after_each_action, policy.space))
+        self._rankings: dict[Position, _Ranking] = {}
+
+    def actions(self, number: int) -> list[int] | None:
+        """The actions of program ``number`` (from 0), or None when there are fewer; to be asked in order."""
+        position, place = self._space.start, number
+        if place == len(self._ranking(position).ordered):
+            self._extend(position)
+        if place == len(self._ranking(position).ordered):
+            return None
+        actions: list[int] = []
+        while True:
+            entry = self._ranking(position).ordered[place]
+            actions.append(entry.action)
+            if entry.action == self._space.rejoin:
+                return actions
+            position, place = self._space.advance(position, entry.action), entry.place
+
+    def _extend(self, position: Position) -> None:
+        """Order one more completion of a position.
+
+        That may need one more at the next position of the last completion, and so on along one path, which is
+        walked down and up again in loops, since routes may be longer than Python's stack is deep.
+        """
+        path = [position]
+        while (following := self._next_position(path[-1])) is not None:
+            if len(self._ranking(following).ordered) > self._ranking(path[-1]).ordered[-1].place + 1:
+                break
+            path.append(following)
+        for place in reversed(path):
+            self._enter_successor(place)
+            self._ranking(place).order_next()
+
+    def _next_position(self, position: Position) -> Position | None:
+        """Where the last ordered completion of a position goes first; None when it rejoins at once."""
+        action = self._ranking(position).ordered[-1].action
+        return None if action == self._space.rejoin else self._space.advance(position, action)
+
+    def _enter_successor(self, position: Position) -> None:
+        """The last ordered completion is used: its action may also be followed by the next best there."""
+        following = self._next_position(position)
+        if following is None:
+            return
+        ranking = self._ranking(position)
+        last = ranking.ordered[-1]
+        completions = self._ranking(following).ordered
+        if len(completions) > last.place + 1:
+            successor = completions[last.place + 1]
+            ranking.enter(last.action, last.place + 1, successor.exact_cost, successor.length + 1)
+
+    def _ranking(self, position: Position) -> _Ranking:
+        """A position's ranking, begun with the best completion after each possible action."""
+        if position not in self._rankings:
+            costs = -self._policy.log_row(position)
+            following_costs, following_lengths = (
+                values[position.layer] for values in self._following(position.applied)
+            )
+            totals = costs + following_costs
+            ranking = _Ranking([], [], costs.tolist(), [])
+            for action in np.argsort(totals, kind="stable")[: np.isfinite(totals).sum()].tolist():
+                ranking.enter(action, 0, float(following_costs[action]), int(following_lengths[action]))
+            ranking.order_next()
+            self._rankings[position] = ranking
+        return self._rankings[position]

@@ -1,0 +1,17 @@
+"""Runs the command as a user does, in a process of its own."""
+
+import os
+import subprocess
+import sys
+
+ENVIRONMENT = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
+
+
+def run(*arguments, status=0, stdin=None, code=None, cwd=None):
+    """Run ``macro`` with ``arguments`` (or Python ``code``) and insist on its exit status."""
+    command = [sys.executable, "-c", code] if code else [sys.executable, "-m", "macro_routing.cli.main", *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, input=stdin, env=ENVIRONMENT, cwd=cwd, check=False, timeout=600
+    )
+    assert done.returncode == status, f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done

@@ -1,0 +1,54 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.runner import run
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "planted.toml"
+
+
+def test_the_example_configuration_finds_its_target():
+    facts = json.loads(run("planted", "--config", str(EXAMPLE), "--json").stdout)
+    assert facts["found"]
+    assert facts["selected"] == facts["target"]
+
+
+def test_the_seed_repeats_it():
+    once, again = (run("planted", "--seed", "3", "--json").stdout for _ in range(2))
+    assert once == again
+
+
+def test_random_search_runs():
+    assert "found" in run("planted", "--method", "random").stdout
+
+
+@pytest.mark.parametrize(
+    ("toml", "message"),
+    [
+        ("[search]\nelit = 3", "[search]: unknown key 'elit'; known keys: iterations, draws, elite"),
+        ("[search]\nk = 0", "k = 0 is not allowed"),
+        ("[search]\nepsilon_local = 0.9\nepsilon_operator = 0.2", "sum to at most 1"),
+        ("[space]\nmax_length = 5", "max_length (T_max) = 5 is not allowed"),
+        ("[serch]\nk = 1", "unknown key 'serch'"),
+        ("[problem]\npeak = 0.1", "peak (p1) = 0.1 is not allowed"),
+        ("[problem]\nseed = 1", "give seed with --seed"),
+        ("[search]\ndraws = 'many'", "draws (K) = 'many' is not allowed"),
+        ("[search\n", "cannot read"),
+    ],
+)
+def test_bad_configurations_are_refused_by_name(toml, message, tmp_path):
+    path = tmp_path / "search.toml"
+    path.write_text(toml)
+    failed = run("planted", "--config", str(path), status=2)
+    assert message in failed.stderr
+    assert "Traceback" not in failed.stderr
+
+
+def test_other_mistakes():
+    assert "there is no file" in run("planted", "--config", "nowhere.toml", status=2).stderr
+    assert "5 training examples" in run("planted", "--examples", "5", status=2).stderr
+    assert "disagree" in run("planted", "--config", str(EXAMPLE), "--layers", "9", status=2).stderr
+    assert "step 2 applies layer 50" in run("planted", "--target", "L0 L50 RJ", status=2).stderr
+    assert "seed = -1" in run("planted", "--seed", "-1", status=2).stderr
+    assert "validation = 0" in run("planted", "--validation", "0", status=2).stderr

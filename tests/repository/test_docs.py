@@ -1,0 +1,57 @@
+"""Pages are rendered from records, and a page that differs is noticed."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def render_docs(tmp_path, monkeypatch):
+    spec = importlib.util.spec_from_file_location("render_docs", ROOT / "tools" / "render_docs.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    (tmp_path / "docs" / "data").mkdir(parents=True)
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(module, "DATA", tmp_path / "docs" / "data")
+    record = {
+        "command": "measure",
+        "config": {},
+        "commit": "abc",
+        "hardware": "a machine",
+        "seed": 1,
+        "n": 1,
+        "columns": {"case": "case", "ms": "time"},
+        "results": [{"case": "one", "ms": 12.3456}],
+    }
+    (tmp_path / "docs" / "data" / "speed.json").write_text(json.dumps(record))
+    (tmp_path / "README.md").write_text(
+        "<!-- table speed.json --><!-- end -->\nabout <!-- value speed.json results.0.ms -->?<!-- end --> ms"
+    )
+    return module
+
+
+def _exit(module, monkeypatch, *arguments):
+    monkeypatch.setattr("sys.argv", ["render_docs.py", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        module.main()
+    return ended.value.code
+
+
+def test_render_then_check_then_tamper(render_docs, monkeypatch):
+    page = render_docs.ROOT / "README.md"
+    assert _exit(render_docs, monkeypatch, "--check")
+    assert not _exit(render_docs, monkeypatch)
+    assert "| one | 12.3 |" in page.read_text()
+    assert "about <!-- value speed.json results.0.ms -->12.3<!-- end --> ms" in page.read_text()
+    assert not _exit(render_docs, monkeypatch, "--check")
+    page.write_text(page.read_text().replace("12.3", "11.3"))
+    assert _exit(render_docs, monkeypatch, "--check")
+
+
+def test_a_record_that_cannot_be_repeated_is_refused(render_docs, monkeypatch):
+    (render_docs.DATA / "speed.json").write_text(json.dumps({"results": []}))
+    assert "lacks command" in _exit(render_docs, monkeypatch)

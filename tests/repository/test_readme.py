@@ -1,0 +1,63 @@
+"""Every command and every Python example of the README runs, and prints what the README shows."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.runner import ENVIRONMENT
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def commands():
+    """(command, shown output) of every console block."""
+    for block in blocks("console"):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            yield command, output
+
+
+@pytest.mark.parametrize(("command", "output"), list(commands()))
+def test_console(command, output):
+    program, *arguments = shlex.split(command)
+    assert program == "macro"
+    done = subprocess.run(
+        [sys.executable, "-m", "macro_routing.cli.main", *arguments],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        cwd=ROOT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    if output.strip():
+        assert done.stdout.strip() == output.strip()
+
+
+@pytest.mark.parametrize("code", blocks("python"))
+def test_python(code):
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_make_targets_exist():
+    makefile = (ROOT / "Makefile").read_text()
+    named = re.findall(r"^make (\w+)", "\n".join(blocks("bash")), re.MULTILINE)
+    assert named[:2] == ["demo", "test"]
+    for target in named:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+
+
+def test_links_lead_somewhere():
+    for page in [ROOT / "README.md", *ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"

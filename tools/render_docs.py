@@ -1,0 +1,101 @@
+"""Puts recorded figures into the pages: no number in README or docs is typed in.
+
+    python tools/render_docs.py            rewrite the pages from docs/data
+    python tools/render_docs.py --check    fail when a page and its data differ
+
+A page shows a record's table between two comments, and one value inside a sentence likewise:
+
+    <!-- table core_speed.json --> … <!-- end -->
+    <!-- value core_speed.json results.0.median_ms --> … <!-- end -->
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT / "docs" / "data"
+NEEDED = ("command", "config", "commit", "hardware", "seed", "n", "columns", "results")
+_BLOCK = re.compile(r"<!-- (table|value) (\S+?)((?: \S+)?) -->.*?<!-- end -->", re.DOTALL)
+
+
+def pages() -> list[Path]:
+    """The pages that may show figures."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@cache
+def record(name: str) -> Mapping[str, Any]:
+    """A recorded measurement; one that could not be repeated is refused."""
+    path = DATA / name
+    if not path.is_file():
+        sys.exit(f"no record {path.relative_to(ROOT)}")
+    content: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if missing := [key for key in NEEDED if key not in content]:
+        sys.exit(f"{path.relative_to(ROOT)} lacks {', '.join(missing)}")
+    return content
+
+
+def show(value: Any) -> str:
+    """A value as a reader wants it: three significant digits, nothing for nothing."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value).replace("|", "\\|")
+
+
+def table(name: str) -> str:
+    """A record's results as a Markdown table, with what it takes to repeat them below."""
+    content = record(name)
+    columns = content["columns"]
+    lines = ["| " + " | ".join(columns.values()) + " |", "|" + " --- |" * len(columns)]
+    lines += ["| " + " | ".join(show(row.get(key)) for key in columns) + " |" for row in content["results"]]
+    origin = f"`{content['command']}`, seed {content['seed']}, commit {content['commit']}; {content['hardware']}."
+    return "\n".join(["", *lines, "", origin, ""])
+
+
+def value(name: str, path: str) -> str:
+    """One value of a record."""
+    found: Any = record(name)
+    for key in path.split("."):
+        found = found[int(key)] if isinstance(found, list) else found[key]
+    return show(found)
+
+
+def render(text: str) -> str:
+    """The page with every block filled from its record."""
+
+    def fill(match: re.Match[str]) -> str:
+        kind, name, path = match[1], match[2], match[3].strip()
+        filled = table(name) if kind == "table" else value(name, path)
+        return f"<!-- {kind} {name}{match[3]} -->{filled}<!-- end -->"
+
+    return _BLOCK.sub(fill, text)
+
+
+def main() -> None:
+    """Render or check all pages."""
+    check = "--check" in sys.argv[1:]
+    stale = []
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        if (rendered := render(text)) != text:
+            stale.append(str(page.relative_to(ROOT)))
+            if not check:
+                page.write_text(rendered, encoding="utf-8")
+    if stale:
+        print(("differ from docs/data, run make docs: " if check else "rendered: ") + ", ".join(stale))
+    sys.exit(bool(check and stale))
+
+
+if __name__ == "__main__":
+    main()
