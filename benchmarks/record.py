@@ -13,9 +13,16 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def hardware() -> str:
-    """The machine in words, without its name."""
-    return f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+def hardware(device: str = "cpu") -> str:
+    """The machine in words, without its name; the GPU with its libraries where one was used."""
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+    if not device.startswith("cuda"):
+        return machine
+    import torch
+    import transformers
+
+    gpu = torch.cuda.get_device_name()
+    return f"one {gpu}, torch {torch.__version__}, transformers {transformers.__version__}; {machine}"
 
 
 def commit() -> str:
@@ -37,13 +44,14 @@ def write_record(  # noqa: PLR0913 a record names all it takes to repeat it
     seed: int,
     columns: Mapping[str, str],
     results: Sequence[Mapping[str, Any]],
+    device: str = "cpu",
 ) -> None:
     """Write a measurement; ``columns`` maps the keys of a result that the pages show to their headings."""
     record = {
         "command": command,
         "config": dict(config),
         "commit": commit(),
-        "hardware": hardware(),
+        "hardware": hardware(device),
         "seed": seed,
         "n": len(results),
         "columns": dict(columns),

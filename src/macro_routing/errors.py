@@ -34,6 +34,10 @@ class SearchError(MacroError):
     """A search was continued with a state or results that do not belong to it."""
 
 
+class ModelError(MacroError):
+    """A model cannot be found, loaded or routed; names the model, the reason and what to do instead."""
+
+
 def shorten(value: object, limit: int = 60) -> str:
     """A quoted value that is safe to print inside a one-line message."""
     text = repr(value)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from macro_routing import __version__
-from macro_routing.cli import planted, route
+from macro_routing.cli import doctor, models, planted, route
 from macro_routing.cli.console import print_error
 from macro_routing.errors import MacroError
 
@@ -21,6 +21,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(route.app, name="route")
+app.command("models")(models.models)
+app.command("doctor")(doctor.doctor)
 app.command("planted")(planted.planted)
 
 

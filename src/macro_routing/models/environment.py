@@ -1,0 +1,113 @@
+"""What this machine has and what works on it: the first thing to paste into a bug report."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from macro_routing import __version__
+from macro_routing.models.catalog import BUILT_IN, cache_folder, converted_folder
+
+EXTRAS = {
+    "models": ("torch", "transformers", "safetensors", "gguf", "accelerate", "filelock"),
+    "quant": ("bitsandbytes",),
+}
+"""What each extra of the distribution brings."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One line of the report."""
+
+    topic: str
+    finding: str
+    remedy: str = ""
+    """What to do where something is missing."""
+
+
+def describe_environment() -> list[Fact]:
+    """Versions, devices, extras, memory and disk; works with nothing but the base installed."""
+    return [
+        Fact("macro", __version__),
+        Fact("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
+        Fact("processor", f"{os.cpu_count()} cores, {_memory()}"),
+        *_extras(),
+        *_devices(),
+        *_storage(),
+    ]
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _extras() -> list[Fact]:
+    facts = [Fact("base", ", ".join(f"{name} {_version(name)}" for name in ("numpy", "typer", "rich", "PyYAML")))]
+    for extra, packages in EXTRAS.items():
+        versions = {name: _version(name) for name in packages}
+        missing = [name for name, version in versions.items() if version is None]
+        found = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
+        remedy = f"pip install 'macro-routing[{extra}]'" if missing else ""
+        lacking = f"missing: {', '.join(missing)}" if missing else ""
+        facts.append(Fact(f"extra [{extra}]", "; ".join(part for part in (found, lacking) if part), remedy))
+    return facts
+
+
+def _devices() -> list[Fact]:
+    if _version("torch") is None:
+        return [Fact("devices", "unknown without torch", "pip install 'macro-routing[models]'")]
+    import torch
+
+    facts = [Fact("cpu", f"works, float32, {torch.get_num_threads()} threads")]
+    if not torch.cuda.is_available():
+        built = (
+            f"torch {torch.__version__} was built for CUDA {torch.version.cuda}"
+            if torch.version.cuda
+            else "CPU build of torch"
+        )
+        facts.append(Fact("cuda", f"none ({built})", "needs an NVIDIA GPU, its driver and a CUDA build of torch"))
+    for number in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(number)
+        bf16 = "bfloat16" if torch.cuda.is_bf16_supported() else "no bfloat16"
+        memory = properties.total_memory / 2**30
+        facts.append(Fact(f"cuda:{number}", f"{properties.name}, {memory:.0f} GiB, CUDA {torch.version.cuda}, {bf16}"))
+    if torch.backends.mps.is_available():
+        facts.append(Fact("mps", "an Apple GPU, which is not supported", "use --device cpu"))
+    return facts
+
+
+def _storage() -> list[Fact]:
+    folder = cache_folder()
+    free = shutil.disk_usage(_existing(folder)).free / 2**30
+    cached = [name for name, model in BUILT_IN.items() if converted_folder(model.digest).is_dir()]
+    remedy = "" if free > 5 else "set MACRO_CACHE_DIR to a disk with more room"
+    return [
+        Fact("cache folder", f"{folder}, {free:.0f} GiB free", remedy),
+        Fact(
+            "built-in models",
+            f"cached: {', '.join(cached) or 'none'}",
+            "" if cached else "macro models --fetch smollm2-135m",
+        ),
+    ]
+
+
+def _existing(path: Path) -> Path:
+    """The nearest folder above ``path`` that exists."""
+    return next(parent for parent in (path, *path.parents) if parent.exists())
+
+
+def _memory() -> str:
+    if sys.platform == "win32" or "SC_PHYS_PAGES" not in os.sysconf_names:
+        return "memory unknown"
+    page = os.sysconf("SC_PAGE_SIZE")
+    total = page * os.sysconf("SC_PHYS_PAGES") / 2**30
+    free = page * os.sysconf("SC_AVPHYS_PAGES") / 2**30 if "SC_AVPHYS_PAGES" in os.sysconf_names else None
+    return f"{total:.0f} GiB memory" + ("" if free is None else f", {free:.0f} GiB free")

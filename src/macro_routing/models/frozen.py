@@ -1,0 +1,189 @@
+"""A pretrained model, loaded, frozen and identified."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from macro_routing.errors import ModelError
+from macro_routing.models.catalog import DEFAULT_MODEL, Report, locate, say_nothing
+from macro_routing.models.chat import ChatFormat, chat_format
+from macro_routing.models.identity import numerics_id, source_digests, tensor_digests, weights_id
+from macro_routing.models.routing import apply_route, layer_count, refuse_adapters
+from macro_routing.models.support import check_supported
+from macro_routing.routes.route import Route
+from macro_routing.settings import check_choice
+
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+QUANTIZATIONS = ("4bit", "8bit")
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """How a model is loaded."""
+
+    dtype: str = "auto"
+    """``auto``: bfloat16 on CUDA, float32 on CPU."""
+    device: str = "auto"
+    """``auto``: CUDA where there is one, else CPU; or ``cpu``, ``cuda``, ``cuda:1`` …"""
+    device_map: str | None = None
+    """Spread the layers over several devices (``auto``, ``balanced`` …), for models larger than one GPU."""
+    quantization: str | None = None
+    """``4bit`` (NF4, bfloat16 compute) or ``8bit``, through bitsandbytes."""
+    attention: str | None = None
+    """``sdpa``, ``eager``, ``flash_attention_2``; None lets transformers choose."""
+    revision: str | None = None
+    """Commit, tag or branch of a hub model."""
+    trust_remote_code: bool = False
+    """Whether code that comes with a model may run."""
+    allow_untested: bool = False
+    """Whether architectures outside the tested ones may be tried."""
+
+    def __post_init__(self) -> None:
+        """Refuse impossible combinations by name."""
+        check_choice("dtype", self.dtype, DTYPES)
+        if self.quantization is not None:
+            check_choice("quantization", self.quantization, QUANTIZATIONS)
+        if self.device.startswith("mps"):
+            raise ModelError("Apple GPUs (mps) are not supported: routes were never checked there; use --device cpu")
+        if self.device_map is not None and self.device != "auto":
+            raise ModelError(f"--device {self.device} and --device-map {self.device_map} exclude each other")
+
+
+@dataclass(frozen=True, eq=False)
+class FrozenModel:
+    """A model that will not change: no gradients, evaluation mode, known by two identities."""
+
+    name: str
+    model: Any
+    tokenizer: Any
+    weights_id: str
+    numerics_id: str
+
+    @property
+    def layers(self) -> int:
+        """Number of layers, which routes for this model must be written for."""
+        return layer_count(self.model)
+
+    @cached_property
+    def chat(self) -> ChatFormat:
+        """Chat template, think block and end-of-turn tokens."""
+        return chat_format(self.tokenizer, self.model.generation_config)
+
+    def routed(self, route: Route) -> Any:
+        """The model executing ``route``: a new object, the same weights."""
+        return apply_route(self.model, route, allow_untested=True)
+
+
+def load_model(
+    name: str = DEFAULT_MODEL, options: LoadOptions | None = None, report: Report = say_nothing
+) -> FrozenModel:
+    """Find, load and freeze a model named by built-in name, folder, GGUF file or hub id."""
+    options = options or LoadOptions()
+    folder = locate(name, revision=options.revision, report=report)
+    config = _read_config(folder, name, options)
+    check_supported(config, allow_untested=options.allow_untested)
+    model = _load(folder, name, config, options)
+    tokenizer = _load_tokenizer(folder, name, options)
+    return _frozen(name, model, tokenizer, source_digests(folder), options.quantization)
+
+
+def freeze(
+    model: Any, tokenizer: Any = None, *, name: str = "a model in memory", allow_untested: bool = False
+) -> FrozenModel:
+    """Freeze a model that is loaded already; its weights are hashed where they lie."""
+    check_supported(model.config, allow_untested=allow_untested)
+    refuse_adapters(model)
+    return _frozen(name, model, tokenizer, tensor_digests(model), None)
+
+
+def _frozen(name: str, model: Any, tokenizer: Any, sources: dict[str, str], quantization: str | None) -> FrozenModel:
+    model.eval()
+    model.requires_grad_(requires_grad=False)
+    weights = weights_id(model.config, tokenizer, sources)
+    return FrozenModel(name, model, tokenizer, weights, numerics_id(weights, model, quantization))
+
+
+def _read_config(folder: Path, name: str, options: LoadOptions) -> Any:
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(folder, trust_remote_code=options.trust_remote_code)
+    except (ValueError, OSError, KeyError) as error:
+        raise ModelError(f"the configuration of {name} cannot be read: {_first_line(error)}") from None
+
+
+def _load(folder: Path, name: str, config: Any, options: LoadOptions) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    device = _device(options)
+    arguments: dict[str, Any] = {
+        "config": config,
+        "dtype": _dtype(options, device),
+        "trust_remote_code": options.trust_remote_code,
+        "use_safetensors": True,  # pickled weights run code
+    }
+    if options.attention is not None:
+        arguments["attn_implementation"] = options.attention
+    if options.quantization is not None:
+        arguments["quantization_config"] = _quantization(options.quantization)
+    if options.device_map is not None or options.quantization is not None:
+        arguments["device_map"] = options.device_map or device
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(folder, **arguments)
+        return model if "device_map" in arguments else model.to(device)
+    except (ValueError, OSError, KeyError, ImportError, RuntimeError) as error:
+        raise ModelError(f"{name} cannot be loaded: {_first_line(error)}") from None
+
+
+def _load_tokenizer(folder: Path, name: str, options: LoadOptions) -> Any:
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=options.trust_remote_code)
+    except (ValueError, OSError, KeyError, ImportError) as error:
+        raise ModelError(f"the tokenizer of {name} cannot be loaded: {_first_line(error)}") from None
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def _device(options: LoadOptions) -> str:
+    import torch
+
+    if options.device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if options.device.startswith("cuda") and not torch.cuda.is_available():
+        raise ModelError(
+            f"--device {options.device}: no CUDA device is available here; `macro doctor --environment` tells more"
+        )
+    return options.device
+
+
+def _dtype(options: LoadOptions, device: str) -> Any:
+    import torch
+
+    if options.dtype == "auto":
+        return torch.bfloat16 if device.startswith("cuda") or options.quantization else torch.float32
+    return getattr(torch, options.dtype)
+
+
+def _quantization(kind: str) -> Any:
+    import importlib.util
+
+    import torch
+    import transformers
+
+    if importlib.util.find_spec("bitsandbytes") is None:
+        raise ModelError(f"--quantization {kind} needs bitsandbytes: pip install 'macro-routing[quant]'")
+    configuration: Any = transformers.BitsAndBytesConfig
+    if kind == "8bit":
+        return configuration(load_in_8bit=True)
+    return configuration(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16)
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,73 @@
+"""Looking inside a pass: the hidden state after every step, and the model's own reading of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from macro_routing.models.routing import decoder_of, shallow_copy
+
+
+def hidden_states(model: Any, input_ids: torch.Tensor, **inputs: Any) -> list[torch.Tensor]:
+    """The hidden state after each executed step, before the final norm; the model may be routed or not."""
+    states: list[torch.Tensor] = []
+
+    def keep(_module: Any, _args: Any, output: Any) -> None:
+        states.append(output[0] if isinstance(output, tuple) else output)
+
+    with _hooks(decoder_of(model).layers, keep), torch.no_grad():
+        model(input_ids, use_cache=False, **inputs)
+    return states
+
+
+@contextmanager
+def _hooks(layers: Any, hook: Any) -> Iterator[None]:
+    handles = [layer.register_forward_hook(hook) for layer in layers]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def read_out(model: Any, hidden: torch.Tensor) -> torch.Tensor:
+    """Logits of a hidden state through the model's own final norm and head.
+
+    The language model's own ``forward`` runs, with a decoder that returns the given state, so scaling and
+    soft-capping of logits are the model's, whatever its architecture.
+    """
+    decoder = decoder_of(model)
+    reader = _with_decoder(model, decoder, _Given(decoder, decoder.norm(hidden.to(decoder.norm.weight.device))))
+    with torch.no_grad():
+        logits: torch.Tensor = reader(
+            input_ids=torch.zeros(hidden.shape[:2], dtype=torch.long, device=model.device)
+        ).logits
+    return logits
+
+
+class _Given(torch.nn.Module):
+    """A decoder that has its answer already."""
+
+    def __init__(self, decoder: Any, state: torch.Tensor) -> None:
+        super().__init__()
+        self.config = decoder.config
+        self._state: Any = state
+
+    def forward(self, *_args: Any, **_kwargs: Any) -> Any:
+        from transformers.modeling_outputs import MoeModelOutputWithPast
+
+        return MoeModelOutputWithPast(last_hidden_state=self._state)  # what mixtures of experts look for is None
+
+
+def _with_decoder(module: Any, decoder: Any, replacement: torch.nn.Module) -> Any:
+    """A copy of the modules above the decoder that leads to another one."""
+    copied = shallow_copy(module)
+    for name, child in module._modules.items():  # noqa: SLF001
+        if child is decoder:
+            copied._modules[name] = replacement  # noqa: SLF001
+        elif child is not None and any(part is decoder for part in child.modules()):
+            copied._modules[name] = _with_decoder(child, decoder, replacement)  # noqa: SLF001
+    return copied

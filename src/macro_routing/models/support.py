@@ -1,0 +1,82 @@
+"""Which architectures can be routed, and why others are refused, decided from the configuration alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from macro_routing.errors import ModelError
+
+SUPPORTED = {
+    "llama": "Llama 2/3, SmolLM2, DeepSeek-R1-Distill-Llama",
+    "qwen2": "Qwen2, Qwen2.5, DeepSeek-R1-Distill-Qwen",
+    "qwen3": "Qwen3",
+    "qwen3_moe": "Qwen3-MoE",
+    "mistral": "Mistral",
+    "mixtral": "Mixtral",
+    "gemma2": "Gemma 2",
+    "gemma3_text": "Gemma 3, text only",
+    "olmo2": "OLMo 2",
+    "olmo3": "OLMo 3",
+    "phi3": "Phi-3, Phi-4",
+    "gpt_oss": "gpt-oss",
+}
+"""``model_type`` of every architecture the tests run, with the models people know it by."""
+
+
+def text_config(config: Any) -> Any:
+    """The decoder's own configuration, which multimodal models keep inside another."""
+    return config.get_text_config(decoder=True)
+
+
+def refusal(config: Any, *, allow_untested: bool = False) -> str | None:
+    """Why a model with this configuration cannot be routed; None when it can."""
+    text = text_config(config)
+    name = getattr(config, "model_type", "unknown")
+    reason = _structural_refusal(config, text)
+    if reason is not None:
+        return f"{name} models cannot be routed: {reason}"
+    if getattr(text, "model_type", None) not in SUPPORTED and not allow_untested:
+        return (
+            f"{name} is not among the tested architectures ({', '.join(sorted(SUPPORTED))});"
+            " to try it, allow untested architectures and let `macro doctor` check the model"
+        )
+    return None
+
+
+def check_supported(config: Any, *, allow_untested: bool = False) -> None:
+    """Refuse a model by name and reason before anything of it runs."""
+    if reason := refusal(config, allow_untested=allow_untested):
+        raise ModelError(reason)
+
+
+def _structural_refusal(config: Any, text: Any) -> str | None:
+    """Structures in which a layer's place in the stack means more than its order."""
+    recurrent = _recurrent_layers(text)
+    reasons = {
+        "it is an encoder-decoder, and routes are defined for decoders only": getattr(
+            config, "is_encoder_decoder", False
+        ),
+        "some layers read the keys and values of other layers, so layers cannot be moved": getattr(
+            text, "num_kv_shared_layers", 0
+        ),
+        f"{recurrent} layers keep a recurrent state instead of keys and values, which a route cannot repeat": recurrent,
+        "its configuration describes layers one by one (per_layer_config)": getattr(text, "is_heterogeneous", False),
+        "dense and sparse layers are chosen by place (mlp_only_layers, decoder_sparse_step)": getattr(
+            text, "mlp_only_layers", None
+        )
+        or getattr(text, "decoder_sparse_step", None) not in (None, 1),
+        "its configuration names no num_hidden_layers": not isinstance(getattr(text, "num_hidden_layers", None), int),
+    }
+    return next((reason for reason, applies in reasons.items() if applies), None)
+
+
+def _recurrent_layers(text: Any) -> str | None:
+    """The name of a layer type without keys and values, where the configuration has one."""
+    known = {"full_attention", "sliding_attention", "chunked_attention"}
+    for kind in getattr(text, "layer_types", None) or ():
+        if kind not in known:
+            return str(kind)
+    for name in ("mamba_d_state", "ssm_cfg", "state_size", "ssm_state_size", "linear_num_value_heads"):
+        if getattr(text, name, None):
+            return f"state-space ({name})"
+    return None

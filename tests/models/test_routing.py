@@ -1,0 +1,267 @@
+import copy
+import time
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, DynamicCache, StaticCache
+
+from macro_routing.errors import ModelError, RouteError
+from macro_routing.models import apply_route, freeze
+from macro_routing.models.by_hand import deeper_model, logits_by_hand
+from macro_routing.models.doctor import examine, share_slots
+from macro_routing.models.routing import decoder_of
+from macro_routing.routes import Route, parse_route
+from tests.models.tiny import LAYERS, VARIANTS, tiny_model, tokens
+
+PLAIN = parse_route("L0-L3 L1 L2 L2 L4 RJ", LAYERS)
+ADDING = parse_route("L0-L3 L1(+h-2) L2 L2(-0.25h-1) L4(+0.5h-5) RJ", LAYERS)
+GENERAL = parse_route("L3 L1 L5 L0(+h-1) L2", LAYERS)  # starts anywhere, jumps far, ends early
+
+
+@pytest.fixture(scope="module", params=VARIANTS)
+def model(request):
+    return tiny_model(request.param)
+
+
+def logits(model, ids, **inputs):
+    with torch.no_grad():
+        return model(ids, use_cache=False, **inputs).logits
+
+
+def test_identity_is_bit_identical(model):
+    ids = tokens()
+    assert torch.equal(logits(apply_route(model, Route.standard(LAYERS)), ids), logits(model, ids))
+
+
+def test_plain_route_is_the_deeper_model_bit_for_bit(model):
+    ids = tokens(length=20)
+    routed, deeper = apply_route(model, PLAIN), deeper_model(model, PLAIN)
+    assert torch.equal(logits(routed, ids), logits(deeper, ids))
+    assert not torch.equal(logits(routed, ids), logits(model, ids))
+
+
+@pytest.mark.parametrize("route", [PLAIN, ADDING, GENERAL], ids=["plain", "adding", "general"])
+def test_routes_equal_a_pass_by_hand(model, route):
+    ids = tokens(length=20)
+    torch.testing.assert_close(logits(apply_route(model, route), ids), logits_by_hand(model, route, ids))
+
+
+@pytest.mark.parametrize("route", [PLAIN, ADDING], ids=["plain", "adding"])
+def test_generation_with_every_cache_is_recomputation(model, route):
+    ids = tokens(rows=2, length=14)
+    routed = apply_route(model, route)
+    expected = ids
+    for _ in range(8):
+        expected = torch.cat([expected, logits(routed, expected)[:, -1:].argmax(-1)], dim=1)
+    options = {"max_new_tokens": 8, "do_sample": False, "eos_token_id": None, "attention_mask": torch.ones_like(ids)}
+    assert torch.equal(routed.generate(ids, **options), expected)
+    static = StaticCache(config=routed.config, max_cache_len=32)
+    assert torch.equal(routed.generate(ids, past_key_values=static, **options), expected)
+
+
+def test_every_step_has_its_own_slot(model):
+    routed = apply_route(model, PLAIN)
+    cache = DynamicCache(config=routed.config)
+    with torch.no_grad():
+        routed(tokens(length=6), past_key_values=cache, use_cache=True)
+    assert len(cache.layers) == PLAIN.length
+    assert {layer.keys.shape[-2] for layer in cache.layers} == {6}
+
+
+def test_doctor_finds_every_architecture_sound(model):
+    findings = list(examine(freeze(model)))
+    assert [finding for finding in findings if not finding.passed] == []
+    assert {finding.name for finding in findings if finding.skipped} <= {"CUDA graph equals eager decoding"}
+
+
+def test_left_padding_in_generate(model):
+    """Each row of a left-padded batch goes on as it does alone."""
+    routed = apply_route(model, ADDING)
+    long, short = tokens(rows=1, length=10), tokens(rows=1, length=6, seed=5)
+    options = {"max_new_tokens": 6, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+    alone = [routed.generate(ids, attention_mask=torch.ones_like(ids), **options)[0, -6:] for ids in (long, short)]
+    padding = torch.zeros(1, 4, dtype=torch.long)
+    ids = torch.cat([long, torch.cat([padding, short], dim=1)])
+    mask = torch.cat([torch.ones_like(long), torch.cat([padding, torch.ones_like(short)], dim=1)])
+    together = routed.generate(ids, attention_mask=mask, **options)[:, -6:]
+    assert torch.equal(together, torch.stack(alone))
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma3_text", "qwen3_moe"])
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_both_attention_kernels(name, attention):
+    model = tiny_model(name, attention=attention)
+    ids = tokens(length=20)
+    torch.testing.assert_close(logits(apply_route(model, ADDING), ids), logits_by_hand(model, ADDING, ids))
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma3_text"])
+@pytest.mark.parametrize("route", [PLAIN, ADDING], ids=["plain", "adding"])
+def test_compile_gives_one_graph(name, route):
+    routed = apply_route(tiny_model(name), route)
+    ids = tokens()
+    expected = logits(routed, ids)
+    torch.compiler.reset()
+    compiled = torch.compile(routed, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(logits(compiled, ids), expected)
+
+
+def test_weights_are_shared_and_the_base_is_untouched(model):
+    before = {name: (value.data_ptr(), value.clone()) for name, value in model.state_dict().items()}
+    config = model.config.to_dict()
+    slots = [part.layer_idx for part in model.modules() if "layer_idx" in part.__dict__]
+    routed = apply_route(model, ADDING)
+    routed.generate(tokens(), max_new_tokens=2, do_sample=False)
+    pointers = {pointer for pointer, _ in before.values()}
+    assert {value.data_ptr() for value in routed.parameters()} <= pointers
+    assert [part.layer_idx for part in model.modules() if "layer_idx" in part.__dict__] == slots
+    assert model.config.to_dict() == config
+    assert not any(part._forward_pre_hooks for part in model.modules())
+    for name, value in model.state_dict().items():
+        assert value.data_ptr() == before[name][0]
+        assert torch.equal(value, before[name][1])
+
+
+def test_routed_models_do_not_disturb_each_other():
+    model = tiny_model("llama")
+    ids = tokens()
+    one, other = apply_route(model, ADDING), apply_route(model, PLAIN)
+    expected = logits(one, ids), logits(other, ids)
+    one.generate(ids, max_new_tokens=3, do_sample=False)
+    assert torch.equal(logits(one, ids), expected[0])
+    assert torch.equal(logits(other, ids), expected[1])
+
+
+def test_a_hook_on_a_routed_model_stays_there():
+    model = tiny_model("llama")
+    routed = apply_route(model, PLAIN)
+    decoder_of(routed).layers[0].register_forward_hook(lambda *_: pytest.fail("called on the base model"))
+    logits(model, tokens())
+
+
+def test_layers_spread_over_disk_and_memory(tmp_path):
+    model = tiny_model("llama")
+    model.save_pretrained(tmp_path / "model")
+    places = {"model.embed_tokens": "cpu", "model.norm": "cpu", "model.rotary_emb": "cpu", "lm_head": "cpu"}
+    places |= {f"model.layers.{layer}": "disk" if layer in (1, 4) else "cpu" for layer in range(LAYERS)}
+    spread = AutoModelForCausalLM.from_pretrained(
+        tmp_path / "model", device_map=places, offload_folder=tmp_path / "offload", dtype=torch.float32
+    )
+    ids = tokens()
+    for route in (PLAIN, ADDING):
+        routed = apply_route(spread, route)
+        torch.testing.assert_close(logits(routed, ids), logits(apply_route(model, route), ids))
+        options = {"max_new_tokens": 5, "do_sample": False, "eos_token_id": None}
+        expected = apply_route(model, route).generate(ids, **options)
+        assert torch.equal(routed.generate(ids, **options), expected)
+
+
+def test_applying_a_route_takes_milliseconds():
+    """The benchmark measures the figure; this bound only catches a change of kind, on a loaded machine too."""
+    model = tiny_model("qwen3", num_hidden_layers=36)
+    route = parse_route("L0-L17 L6(+h-3) L7-L17 RJ", 36)
+    assert route.length == 48
+    apply_route(model, route)
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        apply_route(model, route)
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.1
+
+
+def test_routed_models_cannot_be_routed_again():
+    with pytest.raises(ModelError, match="routed already"):
+        apply_route(apply_route(tiny_model("llama"), PLAIN), PLAIN)
+
+
+def test_a_route_for_another_depth_is_refused():
+    with pytest.raises(RouteError, match="for 28 layers, but the model has 6"):
+        apply_route(tiny_model("llama"), Route.standard(28))
+
+
+def test_a_replaced_forward_is_refused():
+    model = copy.copy(tiny_model("llama"))
+    layer = decoder_of(model).layers[2]
+    layer.forward = lambda *_args, **_kwargs: None
+    with pytest.raises(ModelError, match=r"LlamaDecoderLayer.forward was replaced"):
+        apply_route(model, PLAIN)
+
+
+def test_a_model_with_an_adapter_is_refused():
+    from peft import LoraConfig, get_peft_model
+
+    adapted = get_peft_model(tiny_model("llama"), LoraConfig(task_type="CAUSAL_LM", target_modules=["q_proj"]))
+    for model in (adapted, adapted.base_model.model):
+        with pytest.raises(ModelError, match="LoRA"):
+            apply_route(model, PLAIN)
+
+
+class TestNegativeControl:
+    """With one slot per layer instead of one per step, the checks must fail."""
+
+    def test_a_shared_slot_is_wrong_and_noticed(self):
+        from macro_routing.models.doctor import Patient, _cached_against_recomputed
+
+        frozen = freeze(tiny_model("llama"))
+        patient = Patient(frozen, PLAIN, ADDING)
+        sound = apply_route(frozen.model, PLAIN)
+        assert _cached_against_recomputed(patient, "sound", sound).passed
+        share_slots(sound, PLAIN)
+        assert not _cached_against_recomputed(patient, "shared", sound).passed
+
+    def test_doctor_fails_when_routing_shares_slots(self, monkeypatch):
+        from macro_routing.models import doctor
+
+        def shared(model, route, **options):
+            routed = apply_route(model, route, **options)
+            share_slots(routed, route)
+            return routed
+
+        monkeypatch.setattr(doctor, "apply_route", shared)
+        failed = {finding.name for finding in examine(freeze(tiny_model("llama"))) if not finding.passed}
+        assert "cached decoding equals recomputing" in failed
+        assert "static cache equals recomputing" in failed
+
+    def test_doctor_fails_when_the_control_notices_nothing(self, monkeypatch):
+        from macro_routing.models import doctor
+
+        monkeypatch.setattr(doctor, "share_slots", lambda *_: None)
+        failed = [finding for finding in examine(freeze(tiny_model("llama"))) if not finding.passed]
+        assert [finding.name for finding in failed] == ["negative control: a shared cache slot is noticed"]
+        assert "NOT noticed" in failed[0].detail
+
+    def test_doctor_notices_wrong_adds(self, monkeypatch):
+        from macro_routing.models import routing
+
+        monkeypatch.setattr(routing, "add_state", lambda hidden, earlier, _: hidden + 2 * earlier)
+        failed = {finding.name for finding in examine(freeze(tiny_model("llama"))) if not finding.passed}
+        assert failed == {"adds equal a pass by hand"}
+
+    def test_doctor_notices_changed_weights(self, monkeypatch):
+        from macro_routing.models import doctor
+
+        def meddle(patient, name):
+            patient.model.lm_head.weight.data.mul_(1.001)
+            return doctor.Finding(name, passed=True, difference=None, allowed=None)
+
+        monkeypatch.setattr(doctor, "CHECKS", [("meddling", meddle)])
+        (_, last) = examine(freeze(tiny_model("llama")))
+        assert not last.passed
+
+    def test_doctor_notices_copied_weights(self, monkeypatch):
+        from macro_routing.models import doctor
+
+        def copying(model, route, **options):
+            return copy.deepcopy(apply_route(model, route, **options))
+
+        monkeypatch.setattr(doctor, "apply_route", copying)
+        findings = {finding.name: finding for finding in examine(freeze(tiny_model("llama")))}
+        assert not findings["extra weight memory is zero"].passed
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_doctor_on_a_gpu(model):
+    findings = list(examine(freeze(copy.deepcopy(model).to("cuda", torch.bfloat16))))
+    assert [finding for finding in findings if not finding.passed] == []

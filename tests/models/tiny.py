@@ -1,0 +1,61 @@
+"""Tiny random models of every supported architecture: real transformers code, no weights to fetch."""
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+LAYERS = 6
+VOCABULARY = 97
+_COMMON = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 256,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "tie_word_embeddings": False,
+}
+_ALTERNATING = ["sliding_attention", "full_attention", "sliding_attention"] * (LAYERS // 3)
+_MOE = {"num_local_experts": 4, "num_experts_per_tok": 2}
+VARIANTS = {
+    "llama": {},
+    "mistral": {"sliding_window": 8},
+    "qwen2": {},
+    "qwen2 with sliding layers": {"use_sliding_window": True, "sliding_window": 8, "layer_types": _ALTERNATING},
+    "qwen3": {},
+    "qwen3 with sliding layers": {"use_sliding_window": True, "sliding_window": 8, "layer_types": _ALTERNATING},
+    "qwen3_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
+    "mixtral": _MOE,
+    "gemma2": {"sliding_window": 8, "query_pre_attn_scalar": 8},
+    "gemma3_text": {"sliding_window": 8, "query_pre_attn_scalar": 8, "layer_types": _ALTERNATING},
+    "olmo2": {},
+    "olmo3": {"sliding_window": 8, "layer_types": _ALTERNATING},
+    "phi3": {},
+    "gpt_oss": {**_MOE, "sliding_window": 8, "layer_types": _ALTERNATING},
+}
+
+
+def config_of(name, **changes):
+    return AutoConfig.for_model(name.split(" ", maxsplit=1)[0], **{**_COMMON, **VARIANTS.get(name, {}), **changes})
+
+
+def tiny_model(name, *, seed=0, attention=None, **changes):
+    """A frozen model whose layers differ enough that order matters."""
+    torch.manual_seed(seed)
+    config = config_of(name, **changes)
+    if attention is not None:
+        config._attn_implementation = attention
+    model = AutoModelForCausalLM.from_config(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(0, 0.15)
+    return model.eval().requires_grad_(False)
+
+
+def tokens(rows=2, length=12, seed=1):
+    return torch.randint(3, VOCABULARY, (rows, length), generator=torch.Generator().manual_seed(seed))
