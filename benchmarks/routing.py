@@ -40,7 +40,7 @@ def apply_time() -> dict[str, Any]:
         num_key_value_heads=2,
         head_dim=8,
     )
-    model = AutoModelForCausalLM.from_config(config).eval()
+    model = AutoModelForCausalLM.from_config(config).eval()  # type: ignore[no-untyped-call]
     route = parse_route("L0-L17 L6(+h-3) L7-L17 RJ", 36)
     samples = [1000 * _seconds(lambda: apply_route(model, route)) for _ in range(30)]
     return {
