@@ -41,12 +41,12 @@ def write_llama(model, path):
 
 
 def _add_tokenizer(writer, size):
-    words = ["<unk>", "<s>", "</s>", '!"', *(chr(33 + number) for number in range(size - 4))]
+    words = ["<unk>", "<s>", "</s>", '!"', "#$", *(chr(33 + number) for number in range(size - 5))]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm")
     writer.add_token_list(words)
     writer.add_token_types([3, 3, 3] + [1] * (size - 3))
-    writer.add_token_merges(['! "'])
+    writer.add_token_merges(['! "', "# $"])
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
     writer.add_add_bos_token(False)
