@@ -12,7 +12,7 @@ help:
 	@echo "make test    all tests"
 	@echo "make test-large  the tests that fetch larger models"
 	@echo "make check   format, lint, types, import contracts, figures in the pages"
-	@echo "make bench   speed of the core, with its targets"
+	@echo "make bench   speed of the core and cost of routing, with their targets"
 	@echo "make docs    put the recorded figures into the pages"
 	@echo "make format  let the formatter and the linter mend what they can"
 
@@ -28,7 +28,7 @@ demo: $(READY)
 	$(BIN)/macro planted --config examples/planted.toml
 
 test: $(READY)
-	$(BIN)/python -m pytest --numprocesses auto
+	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup
 
 test-large: $(READY)
 	$(BIN)/python -m pytest -m large
@@ -42,6 +42,7 @@ check: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks.core
+	$(BIN)/python -m benchmarks.routing
 
 docs: $(READY)
 	$(BIN)/python tools/render_docs.py

@@ -158,7 +158,7 @@ def main() -> None:
     if arguments.write:
         write_record(
             arguments.write,
-            command=f"python -m benchmarks.core --write {arguments.write}",
+            command=f"python -m benchmarks.core --write docs/data/{arguments.write.name}",
             config={"radius": 5, "window": 6, "k": 5, "threads": 1},
             seed=SEED,
             columns=COLUMNS,

@@ -26,7 +26,9 @@ def hardware(device: str = "cpu") -> str:
 
 
 def commit() -> str:
-    """The commit measured; marked when the tree had changes."""
+    """The commit measured, marked when the tree had changes; a copy without its history is told by MACRO_COMMIT."""
+    if told := os.environ.get("MACRO_COMMIT"):
+        return told
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(ROOT), *arguments]

@@ -119,10 +119,12 @@ def main() -> None:
     """Measure, print, write on request."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="smollm2-135m")
+    parser.add_argument("--name", help="the model's name in the record, where --model is a path")
     parser.add_argument("--write", type=Path, help="write the measurements to this JSON file")
     arguments = parser.parse_args()
     frozen = load_model(arguments.model)
     model = frozen.model
+    name = arguments.name or frozen.name
     results = [apply_time(), extra_memory(model), identity_overhead(model, model.config.vocab_size)]
     for result in results:
         verdict = "met" if result["value"] <= result["target"] else "MISSED"
@@ -130,8 +132,8 @@ def main() -> None:
     if arguments.write:
         write_record(
             arguments.write,
-            command=f"python -m benchmarks.routing --model {frozen.name} --write {arguments.write}",
-            config={"model": frozen.name, "weights_id": frozen.weights_id, "dtype": str(model.dtype), "tokens": TOKENS},
+            command=f"python -m benchmarks.routing --model {name} --write docs/data/{arguments.write.name}",
+            config={"model": name, "weights_id": frozen.weights_id, "dtype": str(model.dtype), "tokens": TOKENS},
             seed=SEED,
             columns=COLUMNS,
             results=results,

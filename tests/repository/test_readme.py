@@ -1,4 +1,4 @@
-"""Every command and every Python example of the README runs, and prints what the README shows."""
+"""Every command and every Python example of the README and the docs runs, and prints what they show."""
 
 import re
 import shlex
@@ -12,10 +12,11 @@ from tests.cli.runner import ENVIRONMENT
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [README, *(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("*.md")))]
 
 
 def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+    return [block for page in PAGES for block in re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)]
 
 
 def commands():

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.xdist_group("wheel")  # the environment is made once
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +33,17 @@ def test_search_needs_no_torch(installed):
     done = _run(installed.parent / "macro", "planted", "--seed", "1")
     assert done.returncode == 0, done.stderr
     assert "selected" in done.stdout
+
+
+def test_commands_for_models_say_what_to_install(installed):
+    assert _run(installed.parent / "macro", "models").returncode == 0
+    described = _run(installed.parent / "macro", "doctor", "--environment")
+    assert described.returncode == 0, described.stderr
+    assert "pip install 'macro-routing[models]'" in described.stdout
+    refused = _run(installed.parent / "macro", "doctor")
+    assert refused.returncode == 2
+    assert "pip install 'macro-routing[models]'" in refused.stderr
+    assert "Traceback" not in refused.stderr
 
 
 def test_every_room_that_promises_it_imports_without_torch(installed):
