@@ -1,0 +1,239 @@
+"""Whether a difference is real: one comparison, many benchmarks, the best of many; and what data can show at all.
+
+Everything is exact or resampled with a named generator; only numpy is needed. The procedure over benchmarks is the
+paper's (specification §6, "significance").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from macro_routing.errors import SettingsError
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two routes on the same examples."""
+
+    n: int
+    baseline: float
+    """Accuracy of the first."""
+    routed: float
+    """Accuracy of the second."""
+    fixed: int
+    """Examples only the second got right."""
+    broken: int
+    """Examples only the first got right."""
+    low: float
+    """Lower end of the 95 % interval of the difference."""
+    high: float
+    p_value: float
+    """Two-sided exact McNemar test."""
+
+    @property
+    def difference(self) -> float:
+        """Gain in accuracy."""
+        return self.routed - self.baseline
+
+
+def compare(baseline: ArrayLike, routed: ArrayLike, *, seed: int = 0, resamples: int = 10_000) -> Comparison:
+    """Compare two routes by their outcomes on the same examples, in the same order."""
+    first, second = _paired(baseline, routed)
+    fixed = int((second > first).sum())
+    broken = int((second < first).sum())
+    low, high = paired_bootstrap(first, second, seed=seed, resamples=resamples)
+    return Comparison(
+        len(first), float(first.mean()), float(second.mean()), fixed, broken, low, high, exact_mcnemar(fixed, broken)
+    )
+
+
+def paired_bootstrap(
+    baseline: ArrayLike, routed: ArrayLike, *, seed: int = 0, resamples: int = 10_000, level: float = 0.95
+) -> tuple[float, float]:
+    """Percentile interval of the mean paired difference, examples resampled with replacement."""
+    first, second = _paired(baseline, routed)
+    differences = second - first
+    # Only counts of the distinct differences matter, so resampling is multinomial: fast for any number of examples.
+    values, counts = np.unique(differences, return_counts=True)
+    rng = np.random.default_rng(seed)
+    draws = rng.multinomial(len(differences), counts / counts.sum(), size=resamples) @ values / len(differences)
+    return _percentiles(draws, level)
+
+
+def exact_mcnemar(fixed: int, broken: int) -> float:
+    """Two-sided exact McNemar p-value: are the discordant examples split like coin flips?"""
+    discordant, fewer = fixed + broken, min(fixed, broken)
+    if discordant == 0:
+        return 1.0
+    tail = _binomial(discordant, np.arange(fewer + 1), 0.5).sum()
+    return float(min(1.0, 2 * tail))
+
+
+# --- many benchmarks ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Significance:
+    """Seed-averaged differences over benchmarks, as the paper reports them."""
+
+    mean: float
+    low: float
+    high: float
+    wins: int
+    ties: int
+    losses: int
+    p_value: float
+    """One-sided Wilcoxon signed-rank, zeros dropped, exact null."""
+
+
+def significance(differences: ArrayLike, *, seed: int = 0, resamples: int = 100_000) -> Significance:
+    """The paper's procedure for one model: one difference per benchmark, benchmarks resampled as clusters."""
+    values = np.round(np.asarray(differences, dtype=np.float64), 9)
+    rng = np.random.default_rng(seed)
+    means = values[rng.integers(len(values), size=(resamples, len(values)))].mean(axis=1)
+    low, high = _percentiles(means, 0.95)
+    return Significance(
+        float(values.mean()),
+        low,
+        high,
+        int((values > 0).sum()),
+        int((values == 0).sum()),
+        int((values < 0).sum()),
+        wilcoxon_greater(values),
+    )
+
+
+def wilcoxon_greater(differences: ArrayLike) -> float:
+    """Exact one-sided Wilcoxon signed-rank p-value for "greater"; zeros dropped, ties share their mean rank."""
+    values = np.asarray(differences, dtype=np.float64)
+    values = values[values != 0]
+    if len(values) == 0:
+        return 1.0
+    doubled = _doubled_ranks(np.abs(values))  # twice the mid-ranks, so that they are whole
+    observed = int(doubled[values > 0].sum())
+    # Number of sign patterns for every possible sum of positive ranks.
+    ways = np.zeros(int(doubled.sum()) + 1)
+    ways[0] = 1
+    for rank in doubled:
+        shifted = np.zeros_like(ways)
+        shifted[rank:] = ways[: len(ways) - rank]
+        ways = ways + shifted
+    return float(ways[observed:].sum() / ways.sum())
+
+
+def _doubled_ranks(sizes: Floats) -> NDArray[np.int64]:
+    order = np.sort(sizes)
+    below = np.searchsorted(order, sizes, side="left")
+    up_to = np.searchsorted(order, sizes, side="right")
+    return np.asarray(below + up_to + 1)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down correction, in the given order."""
+    order = sorted(range(len(p_values)), key=lambda place: p_values[place])
+    corrected = [0.0] * len(p_values)
+    worst = 0.0
+    for position, place in enumerate(order):
+        worst = max(worst, min(1.0, (len(p_values) - position) * p_values[place]))
+        corrected[place] = worst
+    return corrected
+
+
+# --- the best of many ---------------------------------------------------------------------------------------------
+
+
+def best_of_many(baseline: ArrayLike, candidates: ArrayLike, *, seed: int = 0, resamples: int = 10_000) -> float:
+    """P-value of the best candidate's gain when it was picked as the best on this very data.
+
+    Under the null hypothesis the sign of every example's differences is a coin flip, the same one for all candidates,
+    since they share the example; the best mean difference of flipped data is what luck alone gives.
+    """
+    first = np.asarray(baseline, dtype=np.float64)
+    others = np.atleast_2d(np.asarray(candidates, dtype=np.float64))
+    if others.shape[1] != len(first):
+        raise SettingsError(f"candidates have {others.shape[1]} outcomes, the baseline has {len(first)}")
+    differences = others - first
+    observed = differences.mean(axis=1).max()
+    rng = np.random.default_rng(seed)
+    signs = rng.choice([-1.0, 1.0], size=(resamples, len(first)))
+    luck = (signs @ differences.T / len(first)).max(axis=1)
+    return float((1 + (luck >= observed - 1e-12).sum()) / (1 + resamples))
+
+
+# --- before a search ----------------------------------------------------------------------------------------------
+
+
+def smallest_detectable_gain(n: int, discordance: float = 0.2, power: float = 0.8, level: float = 0.05) -> float:
+    """The smallest gain that ``n`` paired examples show in ``power`` of all cases, by the exact McNemar test.
+
+    ``discordance`` is the share of examples on which the two routes differ; a gain can never exceed it.
+    Returns a value above the discordance (infinity) when no gain could be shown.
+    """
+    if n < 1 or not 0 < discordance <= 1:
+        raise SettingsError(f"n = {n}, discordance = {discordance:g}: n must be at least 1, discordance in (0, 1]")
+    low, high = 0.0, discordance
+    if mcnemar_power(n, discordance, high, level) < power:
+        return math.inf
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (low, middle) if mcnemar_power(n, discordance, middle, level) >= power else (middle, high)
+    return high
+
+
+def mcnemar_power(n: int, discordance: float, gain: float, level: float = 0.05) -> float:
+    """How often the exact test finds a true ``gain`` significant, the discordant count itself being random."""
+    share = (discordance + gain) / (2 * discordance)  # of the discordant examples that are gains
+    counts = np.arange(n + 1)
+    weights = _binomial(n, counts, discordance)
+    power = 0.0
+    for discordant in counts[weights > 1e-9].tolist():
+        needed = _critical_value(discordant, level)
+        if needed is not None:
+            power += weights[discordant] * _binomial(discordant, np.arange(needed, discordant + 1), share).sum()
+    return float(power)
+
+
+@lru_cache(maxsize=65536)
+def _critical_value(discordant: int, level: float) -> int | None:
+    """The fewest gains among ``discordant`` examples that are significant; None when even all are not."""
+    if exact_mcnemar(discordant, 0) > level:
+        return None
+    low, high = discordant // 2, discordant
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if exact_mcnemar(middle, discordant - middle) <= level else (middle + 1, high)
+    return high
+
+
+def _binomial(n: int, hits: NDArray[np.int64], share: float) -> Floats:
+    """Binomial probabilities, in logarithms so that thousands of examples neither overflow nor take long."""
+    if share >= 1:
+        return np.where(hits == n, 1.0, 0.0)
+    factorial = _log_factorials(n)
+    logs = factorial[n] - factorial[hits] - factorial[n - hits]
+    return np.asarray(np.exp(logs + hits * math.log(share) + (n - hits) * math.log1p(-share)))
+
+
+@lru_cache(maxsize=4096)
+def _log_factorials(n: int) -> Floats:
+    return np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
+
+
+def _paired(baseline: ArrayLike, routed: ArrayLike) -> tuple[Floats, Floats]:
+    first, second = (np.asarray(values, dtype=np.float64) for values in (baseline, routed))
+    if first.shape != second.shape or first.ndim != 1 or len(first) == 0:
+        raise SettingsError(f"a paired comparison needs equally many outcomes, got {first.shape} and {second.shape}")
+    return first, second
+
+
+def _percentiles(draws: Floats, level: float) -> tuple[float, float]:
+    low, high = np.percentile(draws, [50 * (1 - level), 50 * (1 + level)])
+    return float(low), float(high)
