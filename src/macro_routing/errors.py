@@ -34,6 +34,10 @@ class SearchError(MacroError):
     """A search was continued with a state or results that do not belong to it."""
 
 
+class TaskError(MacroError):
+    """A task or its data is wrong; names the file, the line and the reason."""
+
+
 class ModelError(MacroError):
     """A model cannot be found, loaded or routed; names the model, the reason and what to do instead."""
 

@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 from macro_routing.errors import SettingsError, shorten, suggestion
 
 Settings = TypeVar("Settings")
+_LARGEST = 1e300
+"""No setting is larger; NaN, infinity and integers beyond floating point are not either."""
 
 
 def from_mapping(kind: type[Settings], values: Mapping[str, Any], where: str) -> Settings:
@@ -41,7 +43,7 @@ def check_number(name: str, value: object, *, least: float, most: float = math.i
     allowed = f"a number {'above' if above else 'of at least'} {least:g}"
     if most < math.inf:
         allowed += f" and at most {most:g}"
-    sound = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    sound = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
     if not sound or not least <= value <= most or (above and value == least):  # type: ignore[operator]
         raise SettingsError(f"{name} = {shorten(value)} is not allowed: it must be {allowed}")
 

@@ -22,7 +22,33 @@ def test_doctor_prints_a_table_and_passes(folder):
     assert "all checks passed" in done.stdout
     assert "negative control: a shared cache slot is noticed" in done.stdout
     assert "max difference" in done.stdout
-    assert not done.stderr
+    assert done.stderr == f"macro: loading {folder}\n"
+
+
+def test_json_has_no_nan_and_nan_is_no_pass(folder, tmp_path):
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    broken = tmp_path / "nan"
+    shutil.copytree(folder, broken)
+    weights = load_file(broken / "model.safetensors")
+    weights["lm_head.weight"][3] = float("nan")
+    save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
+    report = json.loads(run("doctor", str(broken), "--json", status=1).stdout, parse_constant=pytest.fail)
+    control = next(f for f in report["findings"] if f["name"].startswith("negative control"))
+    assert not control["passed"]
+
+
+def test_a_terminal_without_unicode_gets_the_rest():
+    import os
+    import subprocess
+    import sys
+
+    command = [sys.executable, "-m", "macro_routing.cli.main", "doctor", "--environment"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "MACRO_CACHE_DIR": "/nowhere"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_doctor_as_json_with_a_route(folder):
@@ -42,12 +68,16 @@ def test_a_failing_check_is_status_1(folder):
         "from macro_routing.cli.main import main\n"
         "main()\n"
     )
-    assert "1 of 10 checks FAILED" in run(code=code, status=1).stdout
+    assert "1 of 12 checks FAILED" in run(code=code, status=1).stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["./nowhere"], "there is no folder ./nowhere"),
+        (["~nobody-here/x"], "is no path"),
+        (["a" * 5000], "is no path"),
+        ([""], "MODEL is empty"),
         (["smollm2"], "did you mean 'smollm2-135m'"),
         (["FOLDER", "--route", "L0 L9 RJ"], "step 2 applies layer 9"),
         (["FOLDER", "--dtype", "float8"], "dtype = 'float8' is not allowed"),
@@ -63,7 +93,7 @@ def test_mistakes_are_one_line(arguments, message, folder):
     failed = run("doctor", *(str(folder) if word == "FOLDER" else word for word in arguments), status=2)
     assert message in failed.stderr
     assert "Traceback" not in failed.stderr
-    assert len(failed.stderr.strip().splitlines()) == 1
+    assert len([line for line in failed.stderr.splitlines() if not line.startswith("macro: loading")]) == 1
 
 
 def test_an_unsupported_architecture_is_refused_before_loading(tmp_path):

@@ -19,8 +19,12 @@ def test_the_seed_repeats_it():
     assert once == again
 
 
-def test_random_search_runs():
-    assert "found" in run("planted", "--method", "random").stdout
+def test_one_file_serves_method_and_control():
+    assert "found" in run("planted", "--method", "random", "--config", str(EXAMPLE)).stdout
+
+
+def test_small_models_have_a_default_target():
+    assert "L0 L0 RJ" in run("planted", "--layers", "2").stdout
 
 
 @pytest.mark.parametrize(
@@ -35,6 +39,10 @@ def test_random_search_runs():
         ("[problem]\nseed = 1", "give seed with --seed"),
         ("[search]\ndraws = 'many'", "draws (K) = 'many' is not allowed"),
         ("[search\n", "cannot read"),
+        ("a = " + "[" * 5000, "cannot read"),
+        ("[search]\nalpha = " + "9" * 5000, "cannot read"),
+        ("[space]\nradius = 1000000000", "radius (r) = 1000000000"),
+        ("[space]\nmax_length = 1000000000000", "max_length (T_max)"),
     ],
 )
 def test_bad_configurations_are_refused_by_name(toml, message, tmp_path):
@@ -49,6 +57,7 @@ def test_other_mistakes():
     assert "there is no file" in run("planted", "--config", "nowhere.toml", status=2).stderr
     assert "5 training examples" in run("planted", "--examples", "5", status=2).stderr
     assert "disagree" in run("planted", "--config", str(EXAMPLE), "--layers", "9", status=2).stderr
+    assert "--target lies outside the route space" in run("planted", "--target", "L0 L7 RJ", status=2).stderr
     assert "step 2 applies layer 50" in run("planted", "--target", "L0 L50 RJ", status=2).stderr
     assert "seed = -1" in run("planted", "--seed", "-1", status=2).stderr
     assert "validation = 0" in run("planted", "--validation", "0", status=2).stderr

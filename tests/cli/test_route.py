@@ -35,6 +35,7 @@ def test_convert_there_and_back(form, tmp_path):
     [
         (["route", "show", "L0 L5x RJ", "-n", "8"], "token 2 of 3, 'L5x'"),
         (["route", "show", "L0 L9 RJ", "-n", "8"], "step 2 applies layer 9"),
+        (["route", "show", ".", "-n", "8"], ". is a folder"),
         (["route", "show", "L0 RJ"], "--layers"),
         (["route", "show", "missing.json", "-n", "8"], "there is no file missing.json"),
         (["route", "convert", "L0 L1 L2(+h-1) RJ", "-n", "8", "--to", "ranges"], "cannot express the add at step 3"),

@@ -17,7 +17,7 @@ _NAMES = {
 _OUTER = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
 
-def write_llama(model, path):
+def write_llama(model, path, without=None):
     config = model.config
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_block_count(config.num_hidden_layers)
@@ -32,6 +32,8 @@ def write_llama(model, path):
     writer.add_vocab_size(config.vocab_size)
     _add_tokenizer(writer, config.vocab_size)
     for name, tensor in model.state_dict().items():
+        if without is not None and without in name:
+            continue
         writer.add_tensor(_gguf_name(name), _permuted(name, tensor.numpy(), config))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

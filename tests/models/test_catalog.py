@@ -22,7 +22,10 @@ def empty_cache(tmp_path, monkeypatch):
         ("smollm2-135", "did you mean 'smollm2-135m'"),
         ("nowhere.gguf", "there is no file nowhere.gguf"),
         ("a b c", "is no model"),
-        ("../../etc/passwd", "is no model"),
+        ("../../etc/passwd", "there is no folder"),
+        ("./nowhere", "there is no folder ./nowhere"),
+        ("~nobody-here/model", "is no path"),
+        ("a" * 5000, "is no path"),
     ],
 )
 def test_what_is_no_model(name, message):
@@ -143,6 +146,15 @@ def test_a_hub_id_is_loaded_from_the_hubs_cache(hub):
 def test_a_hub_id_that_is_not_cached_says_what_to_do():
     with pytest.raises(ModelError, match=r"someone/else is not in the local hub cache .*`hf download someone/else`"):
         load_model("someone/else")
+
+
+@pytest.mark.usefixtures("empty_cache")
+def test_a_gguf_that_lacks_a_layer_is_refused(tmp_path):
+    from tests.models.gguf_writer import write_llama
+
+    path = write_llama(tiny_model("llama", vocab_size=64), tmp_path / "part.gguf", without="layers.3.")
+    with pytest.raises(ModelError, match="lack"):
+        locate(str(path))
 
 
 @pytest.mark.usefixtures("empty_cache")

@@ -57,6 +57,95 @@ def test_a_model_in_memory_has_one_identity_in_every_dtype():
     assert freeze(exact).weights_id == freeze(tiny_model("llama").to(torch.bfloat16).float()).weights_id
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}},
+        {"rms_norm_eps": 0.5},
+    ],
+)
+def test_what_the_configuration_says_is_part_of_the_identity(folder, changes):
+    assert freeze(tiny_model("llama", **changes)).weights_id != freeze(tiny_model("llama")).weights_id
+    first = load_model(str(folder))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **changes}))
+    assert load_model(str(folder)).weights_id != first.weights_id
+    (folder / "config.json").write_text(json.dumps({**config, "transformers_version": "9.9", "dtype": "bfloat16"}))
+    assert load_model(str(folder)).weights_id == first.weights_id
+
+
+def _without(folder, fragment):
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: value for name, value in weights.items() if fragment not in name}
+    assert len(kept) < len(weights)
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize("fragment", ["layers.3.", "lm_head", "q_proj"])
+def test_missing_weights_are_refused_not_made_up(folder, fragment):
+    _without(folder, fragment)
+    with pytest.raises(ModelError, match=f"its files lack .*{fragment}"):
+        load_model(str(folder))
+
+
+@pytest.mark.parametrize(("layers", "message"), [(8, "its files lack"), (4, "beyond the model")])
+def test_a_configuration_of_another_depth_is_refused(folder, layers, message):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": layers}))
+    with pytest.raises(ModelError, match=message):
+        load_model(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("model.safetensors", b""),
+        ("model.safetensors", b"garbage" * 100),
+        ("config.json", b"null"),
+        ("config.json", b"{"),
+        ("tokenizer.json", b"[]"),
+        ("tokenizer_config.json", b"[]"),
+        ("generation_config.json", b"[]"),
+    ],
+)
+def test_damaged_files_are_refused(folder, file, content):
+    (folder / file).write_bytes(content)
+    with pytest.raises(ModelError):
+        load_model(str(folder))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"num_attention_heads": 0}, {"rope_parameters": 5}, {"num_hidden_layers": "6"}, {"rms_norm_eps": "x"}]
+)
+def test_impossible_configurations_are_refused(folder, changes):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **changes}))
+    with pytest.raises(ModelError):
+        load_model(str(folder))
+
+
+def test_weights_saved_over_a_converted_model_are_another_model(folder):
+    digest = "0" * 64
+    from macro_routing.models.digests import file_digest
+
+    note = {
+        "sha256": digest,
+        "stored": "float32",
+        "weights": {"model.safetensors": file_digest(folder / "model.safetensors")},
+    }
+    (folder / "macro_source.json").write_text(json.dumps(note))
+    converted = load_model(str(folder))
+    changed = load_model(str(folder)).model
+    changed.lm_head.weight.data[0, 0] += 1
+    changed.save_pretrained(folder)
+    assert load_model(str(folder)).weights_id != converted.weights_id
+    for nonsense in ("{}", "[", "3"):
+        (folder / "macro_source.json").write_text(nonsense)
+        load_model(str(folder))
+
+
 @pytest.mark.parametrize("kind", ["4bit", "8bit"])
 @pytest.mark.filterwarnings("ignore")
 def test_quantised_weights_are_routed(folder, kind):
@@ -80,6 +169,7 @@ def test_device_map(folder):
         ({"quantization": "3bit"}, "quantization = '3bit'"),
         ({"device": "mps"}, r"Apple GPUs \(mps\) are not supported"),
         ({"device": "cpu", "device_map": "auto"}, "exclude each other"),
+        ({"device": "meta"}, "device = 'meta' is not allowed"),
     ],
 )
 def test_impossible_options_are_refused_by_name(options, message):
@@ -89,7 +179,7 @@ def test_impossible_options_are_refused_by_name(options, message):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_a_missing_gpu_is_named(folder):
-    with pytest.raises(ModelError, match="--device cuda: no CUDA device"):
+    with pytest.raises(ModelError, match="device = cuda: no CUDA device"):
         load_model(str(folder), LoadOptions(device="cuda"))
 
 

@@ -6,7 +6,7 @@ import torch
 from transformers import AutoModelForCausalLM, DynamicCache, StaticCache
 
 from macro_routing.errors import ModelError, RouteError
-from macro_routing.models import apply_route, freeze
+from macro_routing.models import apply_route, freeze, hidden_states
 from macro_routing.models.by_hand import deeper_model, logits_by_hand
 from macro_routing.models.doctor import examine, share_slots
 from macro_routing.models.routing import decoder_of
@@ -180,6 +180,37 @@ def test_a_route_for_another_depth_is_refused():
         apply_route(tiny_model("llama"), Route.standard(28))
 
 
+@pytest.mark.parametrize("name", ["mixtral", "qwen3_moe", "gpt_oss"])
+@pytest.mark.parametrize("hooked_first", [True, False])
+def test_router_logits_come_once_per_step_and_the_base_has_none_of_it(name, hooked_first):
+    model = tiny_model(name)
+    if hooked_first:
+        model(tokens(), output_router_logits=True)
+    routed = apply_route(model, PLAIN)
+    routed(tokens(), output_hidden_states=True)
+    assert len(routed(tokens(), output_router_logits=True).router_logits) == PLAIN.length
+    assert len(model(tokens(), output_router_logits=True).router_logits) == LAYERS
+
+
+def test_a_routed_model_is_not_saved_as_if_it_were_another(tmp_path):
+    for route in (PLAIN, ADDING, parse_route("L0-L2 L3(+h-1) RJ", LAYERS)):
+        with pytest.raises(ModelError, match="cannot be saved as a checkpoint"):
+            apply_route(tiny_model("llama"), route).save_pretrained(tmp_path)
+
+
+def test_likely_mistakes_are_explained():
+    frozen = freeze(tiny_model("llama"))
+    with pytest.raises(RouteError, match="parse_route"):
+        apply_route(frozen.model, "L0-L3 L1 RJ")
+    with pytest.raises(ModelError, match=r"pass its \.model"):
+        apply_route(frozen, PLAIN)
+    with pytest.raises(ModelError, match=r"pass its \.model"):
+        hidden_states(frozen, tokens())
+    with pytest.raises(ModelError, match="tensor of token ids"):
+        hidden_states(frozen.model, [[1, 2, 3]])
+    assert "6 layers" in repr(frozen)
+
+
 def test_a_replaced_forward_is_refused():
     model = copy.copy(tiny_model("llama"))
     layer = decoder_of(model).layers[2]
@@ -238,6 +269,44 @@ class TestNegativeControl:
         failed = {finding.name for finding in examine(freeze(tiny_model("llama"))) if not finding.passed}
         assert failed == {"adds equal a pass by hand"}
 
+    def test_doctor_notices_that_routing_changed_the_model_itself(self, monkeypatch):
+        from macro_routing.models import doctor
+
+        def meddling(model, route, **options):
+            routed = apply_route(model, route, **options)
+            for part in model.modules():
+                if "layer_idx" in part.__dict__:
+                    part.layer_idx = 0
+            return routed
+
+        monkeypatch.setattr(doctor, "apply_route", meddling)
+        failed = {finding.name for finding in examine(freeze(tiny_model("llama"))) if not finding.passed}
+        assert "the model itself answers as before" in failed
+
+    def test_doctor_notices_masks_that_are_lost_with_a_cache(self, monkeypatch):
+        from macro_routing.models import doctor
+
+        def forgetful(model, route, **options):
+            routed = apply_route(model, route, **options)
+            plain = routed.forward
+
+            def forward(*args, attention_mask=None, past_key_values=None, **kwargs):
+                kept = attention_mask if past_key_values is None else None
+                return plain(*args, attention_mask=kept, past_key_values=past_key_values, **kwargs)
+
+            routed.forward = forward
+            return routed
+
+        monkeypatch.setattr(doctor, "apply_route", forgetful)
+        failed = {finding.name for finding in examine(freeze(tiny_model("llama"))) if not finding.passed}
+        assert "generate on a padded batch equals each row alone" in failed
+
+    def test_a_route_without_adds_skips_that_check(self):
+        findings = {
+            finding.name: finding for finding in examine(freeze(tiny_model("llama")), parse_route("L0 L1", LAYERS))
+        }
+        assert findings["adds equal a pass by hand"].skipped
+
     def test_doctor_notices_changed_weights(self, monkeypatch):
         from macro_routing.models import doctor
 
@@ -246,7 +315,7 @@ class TestNegativeControl:
             return doctor.Finding(name, passed=True, difference=None, allowed=None)
 
         monkeypatch.setattr(doctor, "CHECKS", [("meddling", meddle)])
-        (_, last) = examine(freeze(tiny_model("llama")))
+        (*_, last) = examine(freeze(tiny_model("llama")))
         assert not last.passed
 
     def test_doctor_notices_copied_weights(self, monkeypatch):

@@ -32,15 +32,12 @@ def test_plain_forms_round_trip_and_adds_are_refused(program):
             with pytest.raises(RouteError, match="cannot express the add at step"):
                 print_route(route, form)
         else:
-            assert _reread(print_route(route, form)) == route
+            assert parse_route(print_route(route, form), 12) == route
 
 
-def _reread(text):
-    # Two numbers alone are a RYS pair, and one alone is nothing; a range list says so with dots.
-    parts = text.split(",")
-    if ".." not in text and "\n" not in text and len(parts) <= 2:
-        text = ",".join(f"{part}..{part}" for part in parts)
-    return parse_route(text, 12)
+def test_short_range_lists_are_not_taken_for_rys_pairs():
+    assert print_route(parse_route("L3 L5", 6), "ranges") == "3..3,5..5"
+    assert print_route(parse_route("L3", 6), "ranges") == "3..3"
 
 
 def test_runs_of_three_or_more_have_a_dash():
@@ -48,7 +45,8 @@ def test_runs_of_three_or_more_have_a_dash():
 
 
 def test_dashes_of_other_programs_are_understood():
-    assert parse_program("L0–L7 L2(−0.25h-1) RJ") == parse_program("L0-L7 L2(-0.25h-1) RJ")
+    assert parse_program("\ufeffL0–L7 L2(−0.25h‑1) RJ") == parse_program("L0-L7 L2(-0.25h-1) RJ")
+    assert parse_program("L" + "0" * 5000) == parse_program("L0")
 
 
 @pytest.mark.parametrize(
@@ -60,6 +58,7 @@ def test_dashes_of_other_programs_are_understood():
         ("L0 X3 RJ", "token 2 of 3, 'X3', is not part of a route"),
         ("L0-L7 L5(+h4) RJ", r"token 2 of 3, 'L5\(\+h4\)'"),
         ("L7-L3 RJ", "token 1 of 2, 'L7-L3': a run ascends"),
+        ("L" + "0" * 5000 + "9" * 9, "layer numbers go up to 9999"),
         ("L0 L99999999 RJ", "layer numbers go up to 9999"),
         ("L0 L1 L2(+0h-1) RJ", "coefficient must be finite and not 0"),
         ("L0 L1 L2(+h-0) RJ", "at least 1 state"),
@@ -137,6 +136,8 @@ def test_mergekit_in():
         ("merge_method: passthrough\nslices: [1]", "exactly one source"),
         ("merge_method: [", "not readable YAML"),
         ("merge_method: !!python/object/apply:os.system [ls]\nslices: []", "not readable YAML"),
+        (_mergekit() + "parameters: {scale: 0.5}", "scales weights"),
+        (_mergekit(model=None), "names no model"),
         (_mergekit().rstrip() + "\n- sources:\n  - model: other\n    layer_range: [0, 2]\n", "one model"),
     ],
 )
@@ -155,6 +156,8 @@ def test_mergekit_out_is_half_open():
 def test_layers_are_needed_where_the_text_does_not_say():
     with pytest.raises(NotationError, match="--layers"):
         parse_route(EXAMPLE, None)
+    with pytest.raises(NotationError, match="token 2 of 3"):
+        parse_route("L0 Lx RJ", None)
 
 
 PIECES = st.sampled_from(

@@ -73,6 +73,12 @@ def test_impossible_layer_counts_are_refused(layers):
         Route.standard(layers)
 
 
+def test_routes_have_a_length_and_a_readable_repr():
+    route = parse_route("L0-L3 L1 RJ", 8)
+    assert len(route) == 11
+    assert repr([route, route.shortest_program()]) == "[Route('L0-L3 L1 RJ', layers=8), Program('L0-L3 L1 RJ')]"
+
+
 def test_composition_counts_what_differs():
     facts = compose(parse_route("L0-L3 L1(+h-2) L3(-0.25h-1) L5 L5 RJ", 8))
     assert facts.adds == 1
@@ -97,6 +103,9 @@ def test_differences_are_told_in_words():
     assert "applies L2 2 times" in lines
     assert "never applies L4" in lines
     assert "adds an earlier state at step 5: L2(+h-1)" in lines
+    assert describe_differences(parse_route("L0 L1 L2(-0.5h-1) RJ", 8)) == [
+        "subtracts an earlier state at step 3: L2(-0.5h-1)"
+    ]
     assert describe_differences(parse_route("L2-L4", 8)) == [
         "starts at L2",
         "ends early, after L4",

@@ -112,6 +112,19 @@ def test_raw_final_set_is_the_papers():
     assert all(candidate.raw_rank <= 5 for candidate in candidates)
 
 
+def test_one_and_one_point_zero_are_one_setting():
+    assert (
+        MacroSearch(SPACE, 100, MacroSettings(alpha=1)).identity
+        == MacroSearch(SPACE, 100, MacroSettings(alpha=1.0)).identity
+    )
+
+
+def test_seeds_and_sizes_have_bounds():
+    for settings in ({"seed": 2**32}, {"seed": -1}, {"examples": 10**12}):
+        with pytest.raises(SettingsError, match=next(iter(settings))):
+            MacroSearch(**{"space": SPACE, "examples": 100, **settings})
+
+
 def test_another_searchs_state_is_refused():
     state = MacroSearch(SPACE, 100).start()
     with pytest.raises(SearchError, match="another search"):
@@ -128,7 +141,12 @@ def test_answers_are_checked():
         search.tell(state, asked, [Score(0, 9)] * 30)
     with pytest.raises(SearchError, match="was not asked"):
         search.tell(state, dataclasses.replace(asked, number=1), [Score(0, 10)] * 30)
-    for wrong in (float("nan"), -1, 11):
+    for wrong in (0.5, None, "good"):
+        with pytest.raises(SearchError, match=r"tell a Score\(correct, total\) or a Failure"):
+            search.tell(state, asked, [wrong] * 30)
+    with pytest.raises(SearchError, match="reason"):
+        Failure(None)
+    for wrong in (float("nan"), -1, 11, "many"):
         with pytest.raises(SearchError, match="is not a score"):
             Score(wrong, 10)
 
@@ -144,6 +162,9 @@ def test_answers_are_checked():
         ({"final_set": "row"}, "did you mean 'raw'"),
         ({"replay": 1.5}, r"replay \(λ\)"),
         ({"alpha": float("nan")}, r"alpha \(α\)"),
+        ({"alpha": 10**400}, r"alpha \(α\)"),
+        ({"temperature": 5e-324}, r"temperature \(τ\)"),
+        ({"k": 10**30}, "k = 1000"),
     ],
 )
 def test_impossible_settings_are_refused_by_name(settings, message):
@@ -179,5 +200,7 @@ class TestSelection:
 
     def test_failed_candidates_are_never_chosen(self):
         assert select([self.short, self.long], [Failure("x"), Score(0, 4)], lambda _: []) is self.long
+        with pytest.raises(SearchError, match="1 candidates but 2"):
+            select([self.short], [Score(0, 4)] * 2, lambda _: [])
         with pytest.raises(SearchError, match="none can be selected"):
             select([self.short], [Failure("x")], lambda _: [])

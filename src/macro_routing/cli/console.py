@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +19,16 @@ def print_error(message: str) -> None:
 
 def print_json(value: Any) -> None:
     """A program's view of a result."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(json.dumps(_without_infinities(value), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _without_infinities(value: Any) -> Any:
+    """JSON has no NaN and no infinity; they become null."""
+    if isinstance(value, dict):
+        return {key: _without_infinities(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_infinities(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def print_fields(fields: Sequence[tuple[str, str]]) -> None:
@@ -42,6 +52,8 @@ def read_text_argument(argument: str) -> str:
             return path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise NotationError(f"cannot read the route file {argument}: {error}") from None
+    if path.is_dir():
+        raise NotationError(f"{argument} is a folder, not a route or a file that holds one")
     if path.suffix in {".json", ".yml", ".yaml", ".txt"}:
         raise NotationError(f"there is no file {argument}")
     return argument
@@ -55,5 +67,5 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise MacroError(f"there is no file {path}") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise MacroError(f"cannot read {path}: {error}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -57,13 +58,17 @@ def doctor(
     from macro_routing.models.frozen import LoadOptions, load_model
     from macro_routing.routes.notation import parse_route
 
+    if model == "":
+        raise MacroError("MODEL is empty; leave it out for the default")
     chosen = LoadOptions(
         dtype, device, device_map, quantization, attention, revision, trust_remote_code, allow_untested
     )
+    options.report_progress(f"loading {model or DEFAULT_MODEL}")
     frozen = load_model(model or DEFAULT_MODEL, chosen, options.report_progress)
     parsed = None if route is None else parse_route(read_text_argument(route), frozen.layers)
-    findings = list(examine(frozen, parsed))
-    _print_findings(frozen, findings, as_json)
+    findings = list(_shown(frozen, examine(frozen, parsed), as_json))
+    if as_json:
+        print_json({**_about(frozen), "findings": [dataclasses.asdict(finding) for finding in findings]})
     if not all(finding.passed for finding in findings):
         raise typer.Exit(1)
 
@@ -92,26 +97,24 @@ def _about(frozen: FrozenModel) -> dict[str, object]:
     }
 
 
-def _print_findings(frozen: FrozenModel, findings: list[Finding], as_json: bool) -> None:
-    about = _about(frozen)
+def _shown(frozen: FrozenModel, findings: Iterator[Finding], as_json: bool) -> Iterator[Finding]:
+    """Findings as they come, printed on the way unless JSON is wanted in the end."""
     if as_json:
-        print_json({**about, "findings": [dataclasses.asdict(finding) for finding in findings]})
+        yield from findings
         return
-    print_fields([(name.replace("_", " "), str(value)) for name, value in about.items()])
+    print_fields([(name.replace("_", " "), str(value)) for name, value in _about(frozen).items()])
     print()
-    rows = [("", "check", "max difference", "allowed", ""), *(_row(finding) for finding in findings)]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    for row in rows:
-        cells = [
-            row[0].ljust(widths[0]),
-            row[1].ljust(widths[1]),
-            row[2].rjust(widths[2]),
-            row[3].rjust(widths[3]),
-            row[4],
-        ]
-        print("  ".join(cells).rstrip())
-    failed = sum(not finding.passed for finding in findings)
-    print(f"\n{'all checks passed' if not failed else f'{failed} of {len(findings)} checks FAILED'}")
+    _print_row("", "check", "max difference", "allowed", "")
+    passed = failed = 0
+    for finding in findings:
+        _print_row(*_row(finding))
+        passed, failed = passed + finding.passed, failed + (not finding.passed)
+        yield finding
+    print(f"\n{'all checks passed' if not failed else f'{failed} of {passed + failed} checks FAILED'}")
+
+
+def _print_row(status: str, name: str, difference: str, allowed: str, detail: str) -> None:
+    print(f"{status:<4}  {name:<54}  {difference:>14}  {allowed:>8}  {detail}".rstrip(), flush=True)
 
 
 def _row(finding: Finding) -> tuple[str, str, str, str, str]:

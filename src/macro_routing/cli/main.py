@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import Annotated
 
@@ -43,6 +44,9 @@ def options(
 
 def main() -> None:
     """Run the command line; a user's mistake ends with status 2 and one line, without a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without Greek letters or arrows still gets the rest
     try:
         app()
     except MacroError as error:

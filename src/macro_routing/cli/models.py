@@ -40,7 +40,7 @@ def models(
     print("Built in (fetched by pip on first use):")
     for name, model in BUILT_IN.items():
         cached = "cached" if _is_cached(name) else "not fetched"
-        print(f"  {name:<20} {model.layers} layers, {model.size:>6}, {model.licence:<11} {cached:<11} {model.note}")
+        print(f"  {name:<20} {model.layers} layers, {model.size:>6}, {model.licence:<12} {cached:<12} {model.note}")
     print("\nArchitectures (a folder, a .gguf file or a hub id of any of these):")
     for name, known_as in SUPPORTED.items():
         print(f"  {name:<20} {known_as}")

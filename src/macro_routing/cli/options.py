@@ -55,11 +55,14 @@ def need_models_extra() -> None:
 def quiet_libraries() -> None:
     """Keep progress bars and advice of the libraries below out of a command's output."""
     import logging
+    import os
     import warnings
 
     from transformers.utils import logging as advice
 
     advice.set_verbosity_error()  # type: ignore[no-untyped-call]
     advice.disable_progress_bar()  # type: ignore[no-untyped-call]
+    # transformers has two kinds of progress bar; this one is for converting GGUF files.
+    os.environ.setdefault("TQDM_DISABLE", "1")
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module=r"(transformers|bitsandbytes|accelerate|torch)\b")

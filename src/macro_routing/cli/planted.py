@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from macro_routing.cli.console import print_fields, print_json, read_toml
-from macro_routing.errors import SettingsError
+from macro_routing.errors import SettingsError, SpaceError
 from macro_routing.evaluation.planted import PlantedProblem, PlantedResult, solve
 from macro_routing.routes.notation import parse_route
 from macro_routing.routes.route import Route
@@ -37,8 +37,11 @@ def planted(
         int | None, typer.Option("--layers", "-n", help="Layers of the imagined model.", show_default="8")
     ] = None,
     target: Annotated[
-        str, typer.Option(help="The hidden best route, in any notation; 'L0 RJ' plants nothing to find.")
-    ] = "L0-L4 L6 RJ",
+        str | None,
+        typer.Option(
+            help="The hidden best route, in any notation; 'L0 RJ' plants nothing to find.", show_default="L0-L4 L6 RJ"
+        ),
+    ] = None,
     method: Annotated[Method, typer.Option(help="The search to run.")] = Method.macro,
     examples: Annotated[
         int, typer.Option(help="Training examples (coin flips per route, dealt over the rounds).")
@@ -56,19 +59,38 @@ def planted(
     """
     tables = _read_tables(config)
     space = _space(layers, tables["space"])
-    goal = parse_route(target, space.layers)
+    goal = _target(target, space)
     problem = from_mapping(PlantedProblem, {"target": goal, "seed": seed, **tables["problem"]}, "[problem]")
-    search: MacroSearch | RandomSearch
-    if method is Method.macro:
-        search = MacroSearch(space, examples, from_mapping(MacroSettings, tables["search"], "[search]"), seed)
-    else:
-        search = RandomSearch(space, examples, from_mapping(RandomSettings, tables["search"], "[search]"), seed)
+    search = _search(method, space, examples, tables["search"], seed)
     result = solve(search, problem, training=examples, validation=validation)
     facts = _facts(problem, result)
     if as_json:
         print_json({"method": method.value, "search": dataclasses.asdict(search), **facts})
         return
     _print_facts(facts)
+
+
+def _target(text: str | None, space: RouteSpace) -> Route:
+    if text is None:
+        text = "L0-L4 L6 RJ" if space.layers > 6 else "L0 L0 RJ"
+    goal = parse_route(text, space.layers)
+    try:
+        space.check(goal)
+    except SpaceError as error:
+        raise SpaceError(f"--target lies outside the route space, where no search could find it: {error}") from None
+    return goal
+
+
+def _search(
+    method: Method, space: RouteSpace, examples: int, table: Mapping[str, Any], seed: int
+) -> MacroSearch | RandomSearch:
+    """The search of that name; settings that only the other method has are left aside, so that one file serves both."""
+    macro, random = ({field.name for field in dataclasses.fields(kind)} for kind in (MacroSettings, RandomSettings))
+    foreign = random - macro if method is Method.macro else macro - random
+    own = {name: value for name, value in table.items() if name not in foreign}
+    if method is Method.macro:
+        return MacroSearch(space, examples, from_mapping(MacroSettings, own, "[search]"), seed)
+    return RandomSearch(space, examples, from_mapping(RandomSettings, own, "[search]"), seed)
 
 
 def _space(layers: int | None, table: Mapping[str, Any]) -> RouteSpace:
@@ -112,6 +134,7 @@ def _facts(problem: PlantedProblem, result: PlantedResult) -> dict[str, Any]:
         "true_score_of_selected": round(problem.true_score(route), 4),
         "true_score_of_target": round(problem.true_score(problem.target), 4),
         "rounds": result.state.rounds,
+        "stopped_early": "all draws of the last round were one route" if result.state.stopped else "no",
         "routes_drawn": len(draws),
         "different_routes": len({draw.proposal.route for draw in draws}),
         "coin_flips": sum(draw.outcome.total for draw in draws if isinstance(draw.outcome, Score)),

@@ -46,6 +46,9 @@ def show(
 ) -> None:
     """Show what a route executes and how it differs from the standard pass.
 
+    In the track, `-` is an ordinary step, `<` a jump back, `=` a repeat, `>` a jump ahead, `+` an add, `~` a
+    subtraction; after anything but ordinary steps the layer is named.
+
     Example: `macro route show 'L0-L7 L3-L9 RJ' --layers 28`
     """
     parsed = parse_route(read_text_argument(route), layers)
@@ -67,7 +70,11 @@ def show(
 
 def _made_of(route: Route) -> str:
     counts = dataclasses.asdict(compose(route))
-    return ", ".join(f"{counts[name]} {name.replace('_', ' ')}" for name in counts if name != "length")
+    del counts["length"]
+    words = {name: name.replace("_", " ") for name in counts}
+    return ", ".join(
+        f"{count} {words[name].removesuffix('s') if count == 1 else words[name]}" for name, count in counts.items()
+    )
 
 
 def _difference_fields(route: Route) -> list[tuple[str, str]]:

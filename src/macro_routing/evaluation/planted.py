@@ -86,7 +86,7 @@ class PlantedResult:
 
 def solve(searcher: Searcher, problem: PlantedProblem, *, training: int, validation: int) -> PlantedResult:
     """Run a search to its end on a planted problem and select among its candidates."""
-    check_integer("validation", validation, least=1)
+    check_integer("validation", validation, least=1, most=10_000_000)
     state = searcher.start()
     while (asked := searcher.ask(state)) is not None:
         routes = (proposal.route for proposal in asked.proposals)

@@ -23,6 +23,11 @@ _HOMES = {
 }
 
 
+def __dir__() -> list[str]:
+    """The public names, for those who look around."""
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     """Import a public name on first use."""
     import importlib

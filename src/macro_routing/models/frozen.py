@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import Any
 from macro_routing.errors import ModelError
 from macro_routing.models.catalog import DEFAULT_MODEL, Report, locate, say_nothing
 from macro_routing.models.chat import ChatFormat, chat_format
-from macro_routing.models.identity import numerics_id, source_digests, tensor_digests, weights_id
+from macro_routing.models.identity import memory_digests, numerics_id, source_digests, weights_id
 from macro_routing.models.routing import apply_route, layer_count, refuse_adapters
-from macro_routing.models.support import check_supported
+from macro_routing.models.support import check_complete, check_supported
 from macro_routing.routes.route import Route
 from macro_routing.settings import check_choice
 
@@ -47,9 +48,11 @@ class LoadOptions:
         if self.quantization is not None:
             check_choice("quantization", self.quantization, QUANTIZATIONS)
         if self.device.startswith("mps"):
-            raise ModelError("Apple GPUs (mps) are not supported: routes were never checked there; use --device cpu")
+            raise ModelError("Apple GPUs (mps) are not supported: routes were never checked there; use the device cpu")
+        if not re.fullmatch(r"auto|cpu|cuda(:[0-9]+)?", self.device):
+            raise ModelError(f"device = {self.device!r} is not allowed: it must be auto, cpu, cuda or cuda:N")
         if self.device_map is not None and self.device != "auto":
-            raise ModelError(f"--device {self.device} and --device-map {self.device_map} exclude each other")
+            raise ModelError(f"device = {self.device} and device_map = {self.device_map} exclude each other")
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +74,11 @@ class FrozenModel:
     def chat(self) -> ChatFormat:
         """Chat template, think block and end-of-turn tokens."""
         return chat_format(self.tokenizer, self.model.generation_config)
+
+    def __repr__(self) -> str:
+        """One line; the model itself prints a page."""
+        kind = self.model.config.get_text_config(decoder=True).model_type
+        return f"FrozenModel({self.name!r}, {kind}, {self.layers} layers, {self.model.dtype}, {self.model.device})"
 
     def routed(self, route: Route) -> Any:
         """The model executing ``route``: a new object, the same weights."""
@@ -96,10 +104,10 @@ def freeze(
     """Freeze a model that is loaded already; its weights are hashed where they lie."""
     check_supported(model.config, allow_untested=allow_untested)
     refuse_adapters(model)
-    return _frozen(name, model, tokenizer, tensor_digests(model), None)
+    return _frozen(name, model, tokenizer, memory_digests(model), None)
 
 
-def _frozen(name: str, model: Any, tokenizer: Any, sources: dict[str, str], quantization: str | None) -> FrozenModel:
+def _frozen(name: str, model: Any, tokenizer: Any, sources: dict[str, Any], quantization: str | None) -> FrozenModel:
     model.eval()
     model.requires_grad_(requires_grad=False)
     weights = weights_id(model.config, tokenizer, sources)
@@ -111,7 +119,7 @@ def _read_config(folder: Path, name: str, options: LoadOptions) -> Any:
 
     try:
         return AutoConfig.from_pretrained(folder, trust_remote_code=options.trust_remote_code)
-    except (ValueError, OSError, KeyError) as error:
+    except Exception as error:  # noqa: BLE001 a damaged file can fail anywhere in the libraries that read it
         raise ModelError(f"the configuration of {name} cannot be read: {_first_line(error)}") from None
 
 
@@ -132,10 +140,12 @@ def _load(folder: Path, name: str, config: Any, options: LoadOptions) -> Any:
     if options.device_map is not None or options.quantization is not None:
         arguments["device_map"] = options.device_map or device
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(folder, **arguments)
-        return model if "device_map" in arguments else model.to(device)
-    except (ValueError, OSError, KeyError, ImportError, RuntimeError) as error:
+        loader: Any = AutoModelForCausalLM
+        model, loaded = loader.from_pretrained(folder, output_loading_info=True, **arguments)
+    except Exception as error:  # noqa: BLE001 a damaged file can fail anywhere in the libraries that read it
         raise ModelError(f"{name} cannot be loaded: {_first_line(error)}") from None
+    check_complete(name, loaded)
+    return model if "device_map" in arguments else model.to(device)
 
 
 def _load_tokenizer(folder: Path, name: str, options: LoadOptions) -> Any:
@@ -143,7 +153,7 @@ def _load_tokenizer(folder: Path, name: str, options: LoadOptions) -> Any:
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=options.trust_remote_code)
-    except (ValueError, OSError, KeyError, ImportError) as error:
+    except Exception as error:  # noqa: BLE001 a damaged file can fail anywhere in the libraries that read it
         raise ModelError(f"the tokenizer of {name} cannot be loaded: {_first_line(error)}") from None
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
@@ -157,7 +167,7 @@ def _device(options: LoadOptions) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
     if options.device.startswith("cuda") and not torch.cuda.is_available():
         raise ModelError(
-            f"--device {options.device}: no CUDA device is available here; `macro doctor --environment` tells more"
+            f"device = {options.device}: no CUDA device is available here; `macro doctor --environment` tells more"
         )
     return options.device
 
@@ -177,7 +187,7 @@ def _quantization(kind: str) -> Any:
     import transformers
 
     if importlib.util.find_spec("bitsandbytes") is None:
-        raise ModelError(f"--quantization {kind} needs bitsandbytes: pip install 'macro-routing[quant]'")
+        raise ModelError(f"quantization {kind} needs bitsandbytes: pip install 'macro-routing[quant]'")
     configuration: Any = transformers.BitsAndBytesConfig
     if kind == "8bit":
         return configuration(load_in_8bit=True)

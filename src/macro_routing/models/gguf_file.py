@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import ModelError
+from macro_routing.models.digests import file_digest
+from macro_routing.models.support import check_complete, check_supported
 
 SOURCE_FILE = "macro_source.json"
 _FLOAT32_UP_TO = 500_000_000
@@ -20,14 +22,23 @@ _FLOAT32_UP_TO = 500_000_000
 def convert(source: Path, folder: Path, digest: str) -> None:
     """De-quantise ``source`` into ``folder``; ``digest`` is its SHA-256, which stays the model's identity."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     metadata = read_metadata(source)
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
+        config = AutoConfig.from_pretrained(source.parent, gguf_file=source.name)
     except Exception as error:  # noqa: BLE001 the readers below raise anything on files they do not know
         raise ModelError(f"transformers cannot read {source.name}: {error}") from None
+    check_supported(config, allow_untested=True)
+    try:
+        loader: Any = AutoModelForCausalLM
+        model, loaded = loader.from_pretrained(
+            source.parent, gguf_file=source.name, dtype=torch.float32, output_loading_info=True
+        )
+        tokenizer: Any = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
+    except Exception as error:  # noqa: BLE001 the readers below raise anything on files they do not know
+        raise ModelError(f"transformers cannot read {source.name}: {error}") from None
+    check_complete(source.name, loaded)
     _mend_tokenizer(tokenizer, metadata)
     _forget_quantisation(model)
     small = sum(parameter.numel() for parameter in model.parameters()) <= _FLOAT32_UP_TO
@@ -37,7 +48,8 @@ def convert(source: Path, folder: Path, digest: str) -> None:
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    record = {"file": source.name, "sha256": digest, "stored": "float32" if small else "bfloat16"}
+    weights = {path.name: file_digest(path) for path in sorted(folder.glob("*.safetensors"))}
+    record = {"file": source.name, "sha256": digest, "stored": "float32" if small else "bfloat16", "weights": weights}
     (folder / SOURCE_FILE).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 

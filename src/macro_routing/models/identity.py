@@ -7,42 +7,42 @@ engine versions.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from macro_routing.models.catalog import cache_folder, file_digest
+from macro_routing.models.catalog import cache_folder
+from macro_routing.models.digests import file_digest
 from macro_routing.models.gguf_file import SOURCE_FILE
 from macro_routing.models.support import text_config
 
-_SHAPE = (
-    "num_hidden_layers",
-    "hidden_size",
-    "intermediate_size",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "head_dim",
-    "vocab_size",
-    "layer_types",
-    "sliding_window",
-    "num_experts",
-    "num_local_experts",
-    "num_experts_per_tok",
-    "tie_word_embeddings",
+_INCIDENTAL = (
+    "_name_or_path",
+    "architectures",
+    "auto_map",
+    "dtype",
+    "quantization_config",
+    "torch_dtype",
+    "transformers_version",
+    "use_cache",
 )
+"""What a configuration says about files, versions and loading, not about the model."""
 
 
-def weights_id(config: Any, tokenizer: Any, sources: dict[str, str]) -> str:
-    """Identity of architecture, shape, vocabulary and source files (name → digest)."""
+def weights_id(config: Any, tokenizer: Any, sources: Mapping[str, Any]) -> str:
+    """Identity of architecture, vocabulary and sources: digests of the weights, the configuration with its shape."""
     text = text_config(config)
     return _digest(
         {
             "architecture": text.model_type,
-            "shape": {name: getattr(text, name, None) for name in _SHAPE},
+            "layers": text.num_hidden_layers,
             "vocabulary": vocabulary_digest(tokenizer),
-            "sources": sources,
+            "sources": dict(sources),
         }
     )
 
@@ -65,23 +65,42 @@ def numerics_id(weights: str, model: Any, quantization: str | None) -> str:
     )
 
 
-def source_digests(folder: Path) -> dict[str, str]:
-    """Digests of the files that hold a model's weights; a converted model is known by the file it was made from."""
-    record = folder / SOURCE_FILE
-    if record.is_file():
-        source = json.loads(record.read_text(encoding="utf-8"))
+def source_digests(folder: Path) -> dict[str, Any]:
+    """What a model was made from: weight files and configuration; a converted model is known by its GGUF file."""
+    weights = {path.name: _known_digest(path) for path in sorted(folder.glob("*.safetensors"))}
+    source = _conversion(folder / SOURCE_FILE)
+    if source is not None and source["weights"] == weights:
         return {"gguf": source["sha256"], "stored": source["stored"]}
-    return {path.name: _known_digest(path) for path in sorted(folder.glob("*.safetensors"))}
+    configuration = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return {"weights": weights, "configuration": _essential(configuration)}
 
 
-def tensor_digests(model: Any) -> dict[str, str]:
-    """Digests of the weights of a model that came from no file, independent of the dtype they are in."""
+def _conversion(path: Path) -> dict[str, Any] | None:
+    """The note a conversion left; None where there is none or it is not sound."""
+    try:
+        note = json.loads(path.read_text(encoding="utf-8"))
+        return note if isinstance(note, dict) and {"sha256", "stored", "weights"} <= set(note) else None
+    except (OSError, ValueError):
+        return None
+
+
+def memory_digests(model: Any) -> dict[str, Any]:
+    """What a model that came from no file is made of; the weights in float32, whatever dtype they are in."""
     import torch
 
-    return {
+    weights = {
         name: hashlib.sha256(value.detach().to("cpu", torch.float32).numpy().tobytes()).hexdigest()
         for name, value in sorted(model.state_dict().items())
         if isinstance(value, torch.Tensor)
+    }
+    return {"weights": weights, "configuration": _essential(model.config.to_dict())}
+
+
+def _essential(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _essential(value) if isinstance(value, Mapping) else value
+        for name, value in configuration.items()
+        if name not in _INCIDENTAL
     }
 
 
@@ -96,15 +115,19 @@ def _known_digest(path: Path) -> str:
     if re.fullmatch(r"[0-9a-f]{64}", real.name):  # the hub's cache names a file by its own digest
         return real.name
     facts = real.stat()
-    memory = cache_folder() / "digests" / _digest([str(real), facts.st_size, facts.st_mtime_ns])
-    if memory.is_file():
-        return memory.read_text(encoding="utf-8")
+    memory = (
+        cache_folder()
+        / "digests"
+        / _digest([str(real), facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino])
+    )
+    if memory.is_file() and re.fullmatch(r"[0-9a-f]{64}", known := memory.read_text(encoding="utf-8")):
+        return known
     digest = file_digest(real)
-    try:
+    with contextlib.suppress(OSError):  # a read-only cache only costs the time to hash again
         memory.parent.mkdir(parents=True, exist_ok=True)
-        memory.write_text(digest, encoding="utf-8")
-    except OSError:  # a read-only cache only costs the time to hash again
-        pass
+        unfinished = memory.with_name(f"{memory.name}.{os.getpid()}")
+        unfinished.write_text(digest, encoding="utf-8")
+        unfinished.replace(memory)
     return digest
 
 

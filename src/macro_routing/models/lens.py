@@ -8,11 +8,17 @@ from typing import Any
 
 import torch
 
+from macro_routing.errors import ModelError
 from macro_routing.models.routing import decoder_of, shallow_copy
 
 
 def hidden_states(model: Any, input_ids: torch.Tensor, **inputs: Any) -> list[torch.Tensor]:
-    """The hidden state after each executed step, before the final norm; the model may be routed or not."""
+    """The hidden state after each executed step, before the final norm; the model may be routed or not.
+
+    There are as many as the route has steps: the embeddings are not among them.
+    """
+    if not isinstance(input_ids, torch.Tensor):
+        raise ModelError(f"hidden_states takes a tensor of token ids, not {type(input_ids).__name__}")
     states: list[torch.Tensor] = []
 
     def keep(_module: Any, _args: Any, output: Any) -> None:

@@ -43,11 +43,13 @@ def apply_route(model: Any, route: Route, *, allow_untested: bool = False) -> An
     ``torch.compile``, ``device_map`` and quantised weights.
     """
     _check(model, route, allow_untested)
+    recorded = _recorded_classes(model)
     config = _routed_config(model.config, route)
     decoder = decoder_of(model)
-    steps = nn.ModuleList(_routed_steps(decoder.layers, route, text_config(config)))
+    steps = nn.ModuleList(_routed_steps(decoder.layers, route, text_config(config), recorded))
     routed = _copy_towards(model, decoder, config, steps)
     routed.macro_route = route
+    routed.save_pretrained = functools.partial(_refuse_saving, route)
     if getattr(model, "generation_config", None) is not None:
         routed.generation_config = copy.deepcopy(model.generation_config)
     if route.has_adds:
@@ -57,9 +59,12 @@ def apply_route(model: Any, route: Route, *, allow_untested: bool = False) -> An
 
 def decoder_of(model: Any) -> Any:
     """The module that owns the stack of layers."""
-    decoder = model.get_decoder() if hasattr(model, "get_decoder") else model
+    decoder: Any = model.get_decoder() if hasattr(model, "get_decoder") else model
     if not isinstance(getattr(decoder, "layers", None), nn.ModuleList):
-        raise ModelError(f"{type(model).__name__} has no list of decoder layers where transformers models keep it")
+        raise ModelError(
+            f"{type(model).__name__} has no list of decoder layers where transformers models keep it;"
+            " of a loaded model pass its .model"
+        )
     return decoder
 
 
@@ -69,6 +74,10 @@ def layer_count(model: Any) -> int:
 
 
 def _check(model: Any, route: Route, allow_untested: bool) -> None:
+    if not isinstance(route, Route):
+        raise RouteError(f"{route!r} is no Route; read it with parse_route(text, layers) first")
+    if not isinstance(model, nn.Module) or not hasattr(model, "config"):
+        raise ModelError(f"a {type(model).__name__} is no transformers model; of a loaded model pass its .model")
     check_supported(model.config, allow_untested=allow_untested)
     refuse_adapters(model)
     if getattr(model, "macro_route", None) is not None:
@@ -101,11 +110,13 @@ def _routed_config(config: Any, route: Route) -> Any:
 # --- steps --------------------------------------------------------------------------------------------------------
 
 
-def _routed_steps(layers: Any, route: Route, config: Any) -> Iterator[Any]:
+def _routed_steps(layers: Any, route: Route, config: Any, recorded: tuple[type, ...]) -> Iterator[Any]:
     kept = frozenset(_source(number, step.add) for number, step in enumerate(route.steps) if step.add)
     for slot, step in enumerate(route.steps):
         layer = layers[step.layer]
-        routed = _copy_with_slot(layer, slot, config, adding_class(layer.__class__) if route.has_adds else None)
+        routed = _copy_with_slot(
+            layer, slot, config, recorded, adding_class(layer.__class__) if route.has_adds else None
+        )
         if route.has_adds:
             routed.macro_add = step.add
             routed.macro_source = None if step.add is None else _source(slot, step.add)
@@ -119,21 +130,46 @@ def _source(slot: int, add: Add | None) -> int:
     return slot - add.back
 
 
-def _copy_with_slot(module: nn.Module, slot: int, config: Any, kind: type[nn.Module] | None = None) -> Any:
-    """Copy the modules on the way to an owner of ``layer_idx``; all else stays the same object."""
+def _copy_with_slot(
+    module: nn.Module, slot: int, config: Any, recorded: tuple[type, ...], kind: type[nn.Module] | None = None
+) -> Any:
+    """Copy the modules on the way to an owner of ``layer_idx`` or a recorded output; all else stays the same object."""
     copied = shallow_copy(module, kind)
     if "layer_idx" in copied.__dict__:
         copied.__dict__["layer_idx"] = slot
     if "config" in copied.__dict__:
         copied.__dict__["config"] = config
     for name, child in module._modules.items():  # noqa: SLF001
-        if child is not None and _owns_slot(child):
-            copied._modules[name] = _copy_with_slot(child, slot, config)  # noqa: SLF001
+        if child is not None and _is_own(child, recorded):
+            copied._modules[name] = _copy_with_slot(child, slot, config, recorded)  # noqa: SLF001
     return copied
 
 
-def _owns_slot(module: nn.Module) -> bool:
-    return any("layer_idx" in part.__dict__ for part in module.modules())
+def _is_own(module: nn.Module, recorded: tuple[type, ...]) -> bool:
+    """Whether a step needs this module for itself: it holds a slot, or something that transformers hooks."""
+    return any("layer_idx" in part.__dict__ or isinstance(part, recorded) for part in module.modules())
+
+
+def _recorded_classes(model: Any) -> tuple[type, ...]:
+    """Module classes whose outputs transformers records with hooks, such as the routers of mixtures of experts.
+
+    A hook on a module that several steps (and the untouched model) share would record all of them.
+    """
+    found: list[type] = []
+    for part in (model, decoder_of(model)):
+        for entry in (getattr(part, "_can_record_outputs", None) or {}).values():
+            for recorder in entry if isinstance(entry, list | tuple) else [entry]:
+                kind = getattr(recorder, "target_class", recorder)
+                found += [kind] if isinstance(kind, type) else []
+    return tuple(dict.fromkeys(found))
+
+
+def _refuse_saving(route: Route, *_args: Any, **_kwargs: Any) -> None:
+    """``save_pretrained`` would drop adds in silence and choke on shared weights."""
+    raise ModelError(
+        f"a routed model ({route}) cannot be saved as a checkpoint;"
+        " save the route, and apply it to the model it was made for"
+    )
 
 
 class Tape:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from macro_routing.errors import ModelError
@@ -47,6 +49,21 @@ def check_supported(config: Any, *, allow_untested: bool = False) -> None:
     """Refuse a model by name and reason before anything of it runs."""
     if reason := refusal(config, allow_untested=allow_untested):
         raise ModelError(reason)
+
+
+def check_complete(name: str, loaded: Mapping[str, Any]) -> None:
+    """Refuse a model whose files do not hold exactly its weights: what is missing would be random numbers."""
+    missing = sorted(str(key) for key in loaded.get("missing_keys", ()))
+    mismatched = sorted(str(key) for key in loaded.get("mismatched_keys", ()))
+    left_over = sorted(str(key) for key in loaded.get("unexpected_keys", ()) if re.search(r"layers\.\d+\.", str(key)))
+    for keys, what in (
+        (missing, "lack"),
+        (mismatched, "have the wrong shape for"),
+        (left_over, "hold, beyond the model,"),
+    ):
+        if keys:
+            more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+            raise ModelError(f"{name} cannot be loaded: its files {what} {keys[0]}{more}; fetch or convert it again")
 
 
 def _structural_refusal(config: Any, text: Any) -> str | None:

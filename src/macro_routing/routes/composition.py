@@ -57,7 +57,10 @@ def describe_differences(route: Route) -> list[str]:
     lines += [f"applies {_names(group)} {counts[group[0]]} times" for group in _runs(repeated, counts)]
     skipped = [layer for layer in range(route.layers) if layer not in counts]
     lines += [f"never applies {_names(group)}" for group in _runs(skipped, counts)]
-    lines += [f"adds an earlier state at step {n}: {step}" for n, step in enumerate(route.steps, 1) if step.add]
+    for number, step in enumerate(route.steps, 1):
+        if step.add is not None:
+            verb = "adds" if step.add.coefficient > 0 else "subtracts"
+            lines.append(f"{verb} an earlier state at step {number}: {step}")
     return lines
 
 

@@ -120,9 +120,10 @@ def parse_ranges(text: str, layers: int) -> Route:
 
 def print_ranges(route: Route) -> str:
     """The route as a range list; refused for adds."""
-    return ",".join(
-        str(first) if first == last else f"{first}..{last}" for first, last in _plain_runs(route, "a range list")
-    )
+    runs = _plain_runs(route, "a range list")
+    # One or two bare numbers would be read as something else (two are a RYS pair), so they are written as ranges.
+    bare = len(runs) > 2 or any(first != last for first, last in runs)
+    return ",".join(str(first) if first == last and bare else f"{first}..{last}" for first, last in runs)
 
 
 def parse_mergekit(text: str, layers: int) -> Route:
@@ -138,6 +139,8 @@ def parse_mergekit(text: str, layers: int) -> Route:
         raise NotationError(
             f"merge_method {shorten(value.get('merge_method'))} changes weights; only passthrough is a route"
         )
+    if value.get("parameters"):
+        raise NotationError("the configuration scales weights ('parameters'), which a route cannot do")
     steps: list[Step] = []
     models: set[str] = set()
     for number, part in enumerate(value["slices"], 1):
@@ -166,7 +169,9 @@ def _slice(part: Any, where: str, layers: int) -> tuple[str, int, int]:
         or not 0 <= span[0] < span[1] <= layers
     ):
         raise NotationError(f"{where}: layer_range {shorten(span)} must be [first, end) within 0 to {layers}")
-    return str(source.get("model")), span[0], span[1]
+    if not isinstance(source.get("model"), str):
+        raise NotationError(f"{where} names no model")
+    return source["model"], span[0], span[1]
 
 
 def print_mergekit(route: Route, model: str) -> str:

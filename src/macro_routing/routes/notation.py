@@ -17,10 +17,12 @@ def parse_route(text: str, layers: int | None) -> Route:
 
     ``layers`` is the model's number of layers; only JSON that carries it may leave it out.
     """
-    stripped = text.strip()
+    stripped = text.strip().lstrip("\ufeff")
     if stripped.startswith(("[", "{")):
         return formats.parse_json(stripped, layers)
     if layers is None:
+        if stripped[:1] in ("L", "R"):
+            parse_program(stripped)  # a malformed text is the first thing to mend
         raise NotationError("the number of the model's layers is not known; give it with --layers")
     return _parser_for(stripped)(stripped, layers)
 

@@ -53,7 +53,7 @@ class Step:
         return f"L{self.layer}({sign}{digits}h-{self.add.back})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Route:
     """The executed steps of a model with ``layers`` layers; equal when the execution is equal."""
 
@@ -117,12 +117,20 @@ class Route:
             kept -= 1
         return Program(self.steps[:kept], rejoin=True)
 
+    def __len__(self) -> int:
+        """The number of steps."""
+        return len(self.steps)
+
     def __str__(self) -> str:
         """The route in the paper's notation; the standard pass is ``L0 RJ``."""
         return str(self.shortest_program())
 
+    def __repr__(self) -> str:
+        """Short enough to be read in a list of routes."""
+        return f"Route({str(self)!r}, layers={self.layers})"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Program:
     """What a policy writes: steps, and whether the standard layers that are left follow (``RJ``)."""
 
@@ -132,7 +140,7 @@ class Program:
     def __post_init__(self) -> None:
         """Refuse an empty program: ``RJ`` continues after a layer, so there must be one."""
         if not self.steps:
-            raise RouteError("a program needs at least one step before it ends or rejoins")
+            raise RouteError("a route needs at least one step")
 
     def expand(self, layers: int) -> Route:
         """The route this program executes on a model with ``layers`` layers."""
@@ -146,6 +154,10 @@ class Program:
         for run in self._plain_runs():
             words += [f"{run[0]}-{run[-1]}"] if len(run) >= 3 else [str(step) for step in run]
         return " ".join([*words, "RJ"] if self.rejoin else words)
+
+    def __repr__(self) -> str:
+        """Short enough to be read in a list of programs."""
+        return f"Program({str(self)!r})"
 
     def _plain_runs(self) -> list[list[Step]]:
         """The steps cut into ascending plain runs; an add stands alone."""
@@ -165,5 +177,5 @@ def continues_plainly(before: Step, step: Step) -> bool:
 
 def check_layer_count(layers: int) -> None:
     """Refuse a number of layers no model can have."""
-    if not 1 <= layers <= MOST_LAYERS:
+    if not isinstance(layers, int) or not 1 <= layers <= MOST_LAYERS:
         raise RouteError(f"a model has from 1 to {MOST_LAYERS} layers, not {layers}")

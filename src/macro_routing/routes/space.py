@@ -65,7 +65,7 @@ class RouteSpace:
     def __post_init__(self) -> None:
         """Settle defaults and refuse impossible settings by name."""
         check_integer("layers (L)", self.layers, least=1, most=MOST_LAYERS_SEARCHED)
-        check_integer("max_length (T_max)", self.max_length, least=0)
+        check_integer("max_length (T_max)", self.max_length, least=0, most=10 * MOST_LAYERS_SEARCHED)
         if self.max_length == 0:
             object.__setattr__(self, "max_length", self.layers + EXTRA_LENGTH)
         if self.max_length < self.layers:
@@ -73,8 +73,8 @@ class RouteSpace:
                 f"max_length (T_max) = {self.max_length} is not allowed: the standard pass of {self.layers} layers"
                 f" must fit, so it must be at least {self.layers}"
             )
-        check_integer("radius (r)", self.radius, least=1)
-        check_integer("window (W)", self.window, least=0)
+        check_integer("radius (r)", self.radius, least=1, most=MOST_LAYERS_SEARCHED)
+        check_integer("window (W)", self.window, least=0, most=MOST_LAYERS_SEARCHED)
         for name in ("phase", "displacement", "operator", "previous_layer"):
             check_switch(name, getattr(self, name))
         self._settle_coefficients()

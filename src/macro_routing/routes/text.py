@@ -13,13 +13,14 @@ from macro_routing.routes.route import MOST_LAYERS, MOST_STEPS, Add, Program, St
 _NUMBER = r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"
 _STEP = re.compile(rf"L([0-9]+)(?:\(([+-])({_NUMBER})?h-([0-9]+)\))?")
 _RUN = re.compile(r"L([0-9]+)-L?([0-9]+)")
+_DASHES = {ord(dash): "-" for dash in "‐‑‒–—−"} | {0xFEFF: None}
 _GRAMMAR = "tokens are L7, L0-L7, L5(+h-4), L2(-0.25h-1) and RJ"
 
 
 def parse_program(text: str) -> Program:
     """Read a program in the paper's notation; a malformed token is named with its place."""
     # PDF readers and word processors turn the notation's hyphens into other dashes.
-    tokens = text.replace("–", "-").replace("−", "-").split()
+    tokens = text.translate(_DASHES).split()
     if not tokens:
         raise NotationError(f"the route is empty; {_GRAMMAR}")
     rejoin = tokens[-1] == "RJ"
@@ -62,6 +63,7 @@ def _parse_step(match: re.Match[str], where: str) -> Step:
 
 def _layer(digits: str, where: str) -> int:
     # The length is checked before int(), which refuses very long numbers with an error of its own.
-    if len(digits.lstrip("0")) > len(str(MOST_LAYERS)) or int(digits) >= MOST_LAYERS:
+    short = digits.lstrip("0") or "0"
+    if len(short) > len(str(MOST_LAYERS)) or int(short) >= MOST_LAYERS:
         raise NotationError(f"{where}: layer numbers go up to {MOST_LAYERS - 1}")
-    return int(digits)
+    return int(short)

@@ -10,11 +10,11 @@ from functools import cached_property
 
 import numpy as np
 
-from macro_routing.errors import SettingsError
+from macro_routing.errors import SearchError, SettingsError
 from macro_routing.routes.route import Program
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.policy import MarkovPolicy, check_epsilons
-from macro_routing.search.schedule import deal_examples, draw_proposals
+from macro_routing.search.schedule import MOST_EXAMPLES, check_seed, deal_examples, draw_proposals
 from macro_routing.search.searcher import (
     Candidate,
     Draw,
@@ -30,6 +30,7 @@ from macro_routing.search.searcher import (
 from macro_routing.search.top_k import decode_anchored, decode_raw, decode_routes
 from macro_routing.settings import check_choice, check_integer, check_number
 
+MOST_CANDIDATES = 10_000
 FINAL_SETS = {"different": decode_routes, "raw": decode_raw, "anchored": decode_anchored}
 
 
@@ -75,11 +76,13 @@ class MacroSettings:
             )
         check_number("beta (β)", self.beta, least=0)
         check_number("alpha (α)", self.alpha, least=0)
-        check_number("temperature (τ)", self.temperature, least=0, above=True)
+        check_number("temperature (τ)", self.temperature, least=0.001)
         check_epsilons(self.epsilon_local, self.epsilon_operator)
         check_number("replay (λ)", self.replay, least=0, most=1)
         check_number("smoothing (η)", self.smoothing, least=0, most=1, above=True)
-        check_integer("k", self.k, least=1)
+        check_integer("k", self.k, least=1, most=MOST_CANDIDATES)
+        for name in ("beta", "alpha", "temperature", "epsilon_local", "epsilon_operator", "replay", "smoothing"):
+            object.__setattr__(self, name, float(getattr(self, name)))  # 1 and 1.0 are one setting
         check_choice("final_set", self.final_set, tuple(FINAL_SETS))
 
 
@@ -94,8 +97,8 @@ class MacroSearch:
 
     def __post_init__(self) -> None:
         """Refuse bad seeds, and too few examples before anything is scored."""
-        check_integer("seed", self.seed, least=0)
-        check_integer("examples", self.examples, least=1)
+        check_seed(self.seed)
+        check_integer("examples", self.examples, least=1, most=MOST_EXAMPLES)
         _ = self._schedule
 
     @cached_property
@@ -115,6 +118,8 @@ class MacroSearch:
     def policy(self, state: SearchState) -> MarkovPolicy:
         """The policy a state has come to."""
         check_state(self.identity, state)
+        if "policy" not in state.arrays:
+            raise SearchError("the state holds no policy table")
         return MarkovPolicy(self.space, state.arrays["policy"])
 
     def ask(self, state: SearchState) -> Round | None:

@@ -11,7 +11,7 @@ from functools import cached_property
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.policy import MarkovPolicy, check_epsilons
-from macro_routing.search.schedule import deal_examples, draw_proposals
+from macro_routing.search.schedule import MOST_EXAMPLES, check_seed, deal_examples, draw_proposals
 from macro_routing.search.searcher import (
     Candidate,
     Outcome,
@@ -51,6 +51,8 @@ class RandomSettings:
         check_epsilons(self.epsilon_local, self.epsilon_operator)
         check_number("replay (λ)", self.replay, least=0, most=1)
         check_integer("k", self.k, least=1)
+        for name in ("epsilon_local", "epsilon_operator", "replay"):
+            object.__setattr__(self, name, float(getattr(self, name)))  # 1 and 1.0 are one setting
         check_switch("anchored", self.anchored)
 
 
@@ -65,8 +67,8 @@ class RandomSearch:
 
     def __post_init__(self) -> None:
         """Refuse bad seeds, and too few examples before anything is scored."""
-        check_integer("seed", self.seed, least=0)
-        check_integer("examples", self.examples, least=1)
+        check_seed(self.seed)
+        check_integer("examples", self.examples, least=1, most=MOST_EXAMPLES)
         _ = self._schedule
 
     @cached_property

@@ -11,8 +11,15 @@ import numpy as np
 from macro_routing.errors import SettingsError
 from macro_routing.search.policy import MarkovPolicy
 from macro_routing.search.searcher import Proposal
+from macro_routing.settings import check_integer
 
 _DEALING, _DRAWING = 0, 1
+MOST_EXAMPLES = 10_000_000
+
+
+def check_seed(seed: int) -> None:
+    """Refuse seeds that do not fit one word of a stream's name, where two streams could become one."""
+    check_integer("seed", seed, least=0, most=2**32 - 1)
 
 
 def deal_examples(size: int, iterations: int, replay: float, seed: int) -> list[tuple[int, ...]]:

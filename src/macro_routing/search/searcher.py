@@ -26,8 +26,15 @@ class Score:
 
     def __post_init__(self) -> None:
         """Refuse what is no accuracy; NaN fails the comparison too."""
-        if self.total < 1 or not 0 <= self.correct <= self.total:
-            raise SearchError(f"{self.correct} right of {self.total} is not a score")
+        try:
+            correct, total = float(self.correct), int(self.total)
+        except (TypeError, ValueError, OverflowError):
+            correct, total = float("nan"), 0
+        if total < 1 or total != self.total or not 0 <= correct <= total:
+            raise SearchError(f"{self.correct!r} right of {self.total!r} is not a score")
+        # Plain numbers, whatever library counted them, so that states can be saved.
+        object.__setattr__(self, "correct", int(correct) if correct.is_integer() else correct)
+        object.__setattr__(self, "total", total)
 
     @property
     def accuracy(self) -> float:
@@ -40,6 +47,11 @@ class Failure:
     """A route that could not be scored, and why."""
 
     reason: str
+
+    def __post_init__(self) -> None:
+        """A reason is words."""
+        if not isinstance(self.reason, str):
+            raise SearchError(f"a failure's reason must be a text, not {self.reason!r}")
 
 
 Outcome = Score | Failure
@@ -146,6 +158,10 @@ def check_answers(expected: Round | None, asked: Round, outcomes: Sequence[Outco
             f"round {asked.number} has {len(asked.proposals)} proposals, but {len(outcomes)} answers came"
         )
     for outcome in outcomes:
+        if not isinstance(outcome, Score | Failure):
+            raise SearchError(
+                f"{outcome!r} is no outcome; tell a Score(correct, total) or a Failure(reason) per proposal"
+            )
         if isinstance(outcome, Score) and outcome.total != len(asked.examples):
             raise SearchError(f"a score over {outcome.total} examples came, but {len(asked.examples)} were asked for")
 

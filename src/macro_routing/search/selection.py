@@ -19,6 +19,8 @@ def select(
     Ties go to the better accuracy on the whole training set, which ``score_on_training`` is asked for only
     then and for the tied ones only; then to the shorter route, then to the more probable program.
     """
+    if len(candidates) != len(validation):
+        raise SearchError(f"there are {len(candidates)} candidates but {len(validation)} validation outcomes")
     scored = [
         (candidate, outcome)
         for candidate, outcome in zip(candidates, validation, strict=True)

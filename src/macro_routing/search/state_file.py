@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from macro_routing.search.searcher import Draw, Failure, Outcome, Proposal, Scor
 _FORMAT = "macro-search-state/1"
 
 
-def save_state(path: Path, state: SearchState) -> None:
+def save_state(path: str | os.PathLike[str], state: SearchState) -> None:
     """Write ``state`` to ``path``; an interrupted write leaves the old file as it was."""
     record = {
         "format": _FORMAT,
@@ -28,6 +27,9 @@ def save_state(path: Path, state: SearchState) -> None:
         "draws": [_draw_to_json(draw) for draw in state.draws],
     }
     arrays: dict[str, Any] = {f"array.{name}": values for name, values in state.arrays.items()}
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise SearchError(f"the search cannot be saved: there is no folder {path.parent}")
     unfinished = path.with_name(f"{path.name}.unfinished")
     with unfinished.open("wb") as file:
         np.savez_compressed(file, record=np.frombuffer(json.dumps(record).encode(), np.uint8), **arrays)
@@ -36,33 +38,31 @@ def save_state(path: Path, state: SearchState) -> None:
     unfinished.replace(path)
 
 
-def load_state(path: Path) -> SearchState:
+def load_state(path: str | os.PathLike[str]) -> SearchState:
     """Read a state; anything but a sound state file is refused by name."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
             contents = {name: archive[name] for name in archive.files}
         record = json.loads(contents.pop("record").tobytes())
         return _state_from(record, {name.removeprefix("array."): values for name, values in contents.items()})
     except FileNotFoundError:
         raise SearchError(f"there is no saved search at {path}") from None
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        EOFError,
-        zipfile.BadZipFile,
-        MacroError,
-    ) as error:
+    except MacroError as error:
         raise SearchError(f"{path} is not a sound saved search: {error}") from None
+    except Exception as error:  # noqa: BLE001 a damaged archive can fail in any of the libraries that read it
+        raise SearchError(f"{path} is not a sound saved search ({type(error).__name__})") from None
 
 
 def _state_from(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> SearchState:
     if record.get("format") != _FORMAT:
         raise SearchError(f"its format is {record.get('format')!r}, not {_FORMAT!r}")
     draws = tuple(_draw_from_json(draw) for draw in record["draws"])
-    return SearchState(record["identity"], record["rounds"], draws, arrays, record["stopped"])
+    rounds, stopped = record["rounds"], record["stopped"]
+    if not isinstance(rounds, int) or rounds < 0 or not isinstance(stopped, bool):
+        raise SearchError(f"it claims {rounds!r} rounds")
+    if {draw.round for draw in draws} != set(range(rounds)):
+        raise SearchError(f"it claims {rounds} rounds, but its draws tell otherwise")
+    return SearchState(record["identity"], rounds, draws, arrays, stopped)
 
 
 def _draw_to_json(draw: Draw) -> dict[str, Any]:
