@@ -36,7 +36,7 @@ COLUMNS = {
     "case": "case",
     "median_ms": "median, ms",
     "slowest_ms": "slowest, ms",
-    "target_ms": "target, ms",
+    "target_ms": "target for the median, ms",
     "peak_mb": "peak memory, MB",
     "repeats": "repeats",
 }

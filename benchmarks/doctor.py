@@ -8,18 +8,26 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 from benchmarks.record import write_record
 from macro_routing.models import LoadOptions, load_model
-from macro_routing.models.doctor import examine
+from macro_routing.models.doctor import Finding, examine
 
 COLUMNS = {
     "name": "check",
-    "passed": "passed",
+    "verdict": "verdict",
     "difference": "max difference",
     "allowed": "allowed",
     "detail": "detail",
 }
+
+
+def _row(finding: Finding) -> dict[str, Any]:
+    return {
+        **dataclasses.asdict(finding),
+        "verdict": "skipped" if finding.skipped else "ok" if finding.passed else "FAILED",
+    }
 
 
 def main() -> None:
@@ -46,7 +54,7 @@ def main() -> None:
         },
         seed=0,
         columns=COLUMNS,
-        results=[dataclasses.asdict(finding) for finding in findings if not finding.skipped],
+        results=[_row(finding) for finding in findings],
         device=str(frozen.model.device),
     )
 

@@ -1,0 +1,38 @@
+"""Rows of different length in one tensor, and which rows go together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+Tokens = tuple[int, ...]
+
+
+def plan_batches(lengths: Sequence[int], most_tokens: int) -> list[list[int]]:
+    """Places of rows that are run together: similar lengths, at most ``most_tokens`` with padding, longest first.
+
+    Decided by the lengths alone, so the same rows always meet the same neighbours.
+    """
+    order = sorted(range(len(lengths)), key=lambda place: (-lengths[place], place))
+    batches: list[list[int]] = []
+    for place in order:
+        if batches and (len(batches[-1]) + 1) * lengths[batches[-1][0]] <= most_tokens:
+            batches[-1].append(place)
+        else:
+            batches.append([place])
+    return batches
+
+
+def pad_left(rows: Sequence[Tokens], device: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Token ids and attention mask, ``[rows, longest]``, padding first, so that all rows end together."""
+    longest = max(len(row) for row in rows)
+    ids = torch.tensor([[0] * (longest - len(row)) + list(row) for row in rows], device=device)
+    mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows], device=device)
+    return ids, mask
+
+
+def positions_of(mask: torch.Tensor) -> torch.Tensor:
+    """Position of every token within its own row."""
+    return (mask.cumsum(-1) - 1).clamp(min=0)

@@ -1,0 +1,115 @@
+"""A task's name → the task: a benchmark from a folder or the hub, a synthetic task, or the user's own file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from macro_routing.errors import TaskError, suggestion
+from macro_routing.tasks.benchmarks import BENCHMARKS, Benchmark
+from macro_routing.tasks.custom import DEFAULT_GRADER, read_task_file
+from macro_routing.tasks.grading import GRADERS
+from macro_routing.tasks.prompts import PromptTexts
+from macro_routing.tasks.rows import Row, read_rows
+from macro_routing.tasks.synthetic import SYNTHETIC, Synthetic, generate
+from macro_routing.tasks.task import CHOICE, MATH, NUMBER, Example, Task
+
+_CHOICE_TEXTS = PromptTexts(
+    reasoning="{question}\n\nThink step by step, then give the letter of the right choice.",
+    direct="{question}\n\nAnswer with the letter of the right choice only.",
+    cue="The letter of the right choice is",
+)
+_NUMBER_TEXTS = PromptTexts(
+    reasoning="{question}\n\nThink step by step, then give the final answer as a number.",
+    direct="{question}\n\nGive only the final answer as a number, without any explanation.",
+    cue="The final answer is",
+)
+_MATH_TEXTS = PromptTexts(
+    reasoning="{question}\n\nThink step by step, then give the final answer in \\boxed{{}}.",
+    direct="{question}\n\nGive only the final answer in \\boxed{{}}, without any explanation.",
+    cue="The final answer is",
+)
+DEFAULT_TEXTS = {CHOICE: _CHOICE_TEXTS, NUMBER: _NUMBER_TEXTS, MATH: _MATH_TEXTS}
+
+
+def task_names() -> list[str]:
+    """All names that need no file."""
+    return [*BENCHMARKS, *SYNTHETIC]
+
+
+def load_task(name: str, *, data_dir: Path | None = None, seed: int = 0) -> Task:
+    """The task ``name``: a benchmark, a synthetic task made by ``seed``, or a TOML file of the user's.
+
+    Benchmarks are read from ``data_dir`` (else ``MACRO_DATA_DIR``), else from the hub.
+    """
+    if name in SYNTHETIC:
+        return _synthetic(SYNTHETIC[name], seed)
+    if name in BENCHMARKS:
+        return _benchmark(BENCHMARKS[name], data_dir)
+    if name.endswith(".toml"):
+        return read_task_file(Path(name))
+    hint = suggestion(name, task_names())
+    raise TaskError(f"{name!r} is no task: give a name ({', '.join(task_names())}) or a .toml file of your own{hint}")
+
+
+def _synthetic(task: Synthetic, seed: int) -> Task:
+    texts = PromptTexts(**{**_texts(task.kind), **task.prompts})
+    return Task(task.name, task.kind, GRADERS[DEFAULT_GRADER[task.kind]], texts, pools=generate(task, seed))
+
+
+def _texts(kind: str) -> dict[str, Any]:
+    texts = DEFAULT_TEXTS[kind]
+    return {name: getattr(texts, name) for name in ("reasoning", "direct", "cue")}
+
+
+def _benchmark(entry: Benchmark, data_dir: Path | None) -> Task:
+    folder = data_dir or (Path(os.environ["MACRO_DATA_DIR"]) if os.environ.get("MACRO_DATA_DIR") else None)
+    rows = _hub_rows(entry) if folder is None else _folder_rows(entry, folder)
+    pools = {split: _examples(entry, split, found) for split, found in rows.items()}
+    grader = GRADERS[DEFAULT_GRADER[entry.kind]]
+    return Task(entry.name, entry.kind, grader, DEFAULT_TEXTS[entry.kind], entry.test_size, pools)
+
+
+def _examples(entry: Benchmark, split: str, rows: Iterable[Row]) -> tuple[Example, ...]:
+    made = []
+    for number, (where, row) in enumerate(rows):
+        try:
+            made.append(entry.read(row, f"{entry.name}/{split}/{number}"))
+        except TaskError as error:
+            raise TaskError(f"{where}: {error}") from None
+    return tuple(made)
+
+
+def _folder_rows(entry: Benchmark, folder: Path) -> dict[str, Iterable[Row]]:
+    """Files named by split under the benchmark's folder."""
+    home = folder / entry.folder
+    files = {path.name.split(".")[0]: path for path in sorted(home.glob("*.jsonl*"))}
+    if not files:
+        raise TaskError(
+            f"{entry.name}: there are no .jsonl files in {home}; give the folder that holds {entry.folder}/"
+            " with --data-dir, or leave it out to load from the hub"
+        )
+    return {split: read_rows(path) for split, path in files.items()}
+
+
+def _hub_rows(entry: Benchmark) -> dict[str, Iterable[Row]]:
+    try:
+        from datasets import load_dataset
+    except ImportError:
+        raise TaskError(
+            f"{entry.name} is loaded from the hub with datasets: pip install 'macro-routing[eval]', or give --data-dir"
+        ) from None
+    try:
+        found = load_dataset(entry.hub_id, entry.hub_config)
+    except Exception as error:  # noqa: BLE001 the library below raises whatever its network layer raises
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise TaskError(
+            f"{entry.name} cannot be loaded from the hub ({entry.hub_id}): {reason};"
+            " without a network give a folder with its files with --data-dir or MACRO_DATA_DIR"
+        ) from None
+    return {
+        split: ((f"{entry.hub_id} {split} row {n}", dict(row)) for n, row in enumerate(rows))
+        for split, rows in found.items()
+    }

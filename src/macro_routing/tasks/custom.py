@@ -1,0 +1,192 @@
+"""The user's own task: a data file, its columns, and where wanted a grader and prompts of their own."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from macro_routing.errors import TaskError, shorten
+from macro_routing.settings import check_choice, check_integer, from_mapping
+from macro_routing.tasks.grading import GRADERS, Grader, Verdict
+from macro_routing.tasks.prompts import PromptTexts
+from macro_routing.tasks.rows import read_rows
+from macro_routing.tasks.task import CHOICE, LETTERS, MATH, NUMBER, TEXT, Example, Task
+
+KINDS = (NUMBER, CHOICE, MATH, TEXT)
+DEFAULT_GRADER = {NUMBER: "number", CHOICE: "letter", MATH: "math", TEXT: "text"}
+
+
+@dataclass(frozen=True)
+class TaskFile:
+    """A task as the user describes it, in a TOML file or by flags."""
+
+    file: str = ""
+    """One data file (JSON lines or CSV, gzipped or not) that all splits are cut from."""
+    train: str = ""
+    """Data files for splits that exist already; ``file`` and these exclude each other."""
+    validation: str = ""
+    test: str = ""
+    name: str = ""
+    kind: str = NUMBER
+    """``number``, ``choice``, ``math`` or ``text``."""
+    question: str = "question"
+    """Column of the question."""
+    answer: str = "answer"
+    """Column of the answer; for choices the right choice's letter or text."""
+    choices: str | tuple[str, ...] = ()
+    """Column that holds a list of choices, or the columns that hold one choice each."""
+    group: str = ""
+    """Column whose equal values must stay in one split."""
+    grader: str = ""
+    """``number``, ``letter``, ``math``, ``text``, or ``file.py:function`` of the user's own."""
+    test_size: int | None = None
+    """Test items to set aside; without it 40 % of a single file."""
+    prompts: Mapping[str, Any] | None = None
+    """Texts of the prompts, see PromptTexts."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        check_choice("kind", self.kind, KINDS)
+        parts = [part for part in (self.train, self.validation, self.test) if part]
+        if bool(self.file) == bool(parts):
+            raise TaskError(
+                "a task names either one data file (file) or files for its splits (train, validation, test)"
+            )
+        if self.kind == CHOICE and not self.choices:
+            raise TaskError("a task of kind choice names its choices: one column with a list, or several columns")
+        if self.test_size is not None:
+            check_integer("test_size", self.test_size, least=1)
+
+
+def read_task_file(path: Path) -> Task:
+    """A task from a TOML description; data files are relative to it."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise TaskError(f"there is no file {path}") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise TaskError(f"{path} cannot be read: {error}") from None
+    if isinstance(values.get("choices"), list):
+        values["choices"] = tuple(values["choices"])
+    return build_task(from_mapping(TaskFile, values, str(path)), path.parent, path.stem)
+
+
+def build_task(described: TaskFile, folder: Path, default_name: str) -> Task:
+    """The task with its examples read and checked."""
+    files = {
+        "train": described.train,
+        "validation": described.validation,
+        "test": described.test,
+        "all": described.file,
+    }
+    pools = {name: _examples(folder / file, described) for name, file in files.items() if file}
+    texts = from_mapping(PromptTexts, dict(described.prompts or {}), "[prompts]")
+    grader = _grader(described, folder)
+    return Task(described.name or default_name, described.kind, grader, texts, described.test_size, pools)
+
+
+def _examples(path: Path, described: TaskFile) -> tuple[Example, ...]:
+    made = []
+    for number, (where, row) in enumerate(read_rows(path), 1):
+        try:
+            made.append(_example(row, f"{path.name}/{number}", described))
+        except TaskError as error:
+            raise TaskError(f"{where}: {error}") from None
+    if not made:
+        raise TaskError(f"{path} holds no rows")
+    return tuple(made)
+
+
+def _example(row: Mapping[str, Any], key: str, described: TaskFile) -> Example:
+    question, answer = (_cell(row, column) for column in (described.question, described.answer))
+    group = _cell(row, described.group) if described.group else ""
+    if described.kind != CHOICE:
+        return Example(key, question, answer, group=group)
+    choices = _choices(row, described.choices)
+    return Example(key, question, _right_letter(answer, choices), choices, group)
+
+
+def _cell(row: Mapping[str, Any], column: str) -> str:
+    if column not in row:
+        raise TaskError(f"there is no column {column!r}; the columns are {', '.join(map(str, row))}")
+    value = row[column]
+    if isinstance(value, dict | list | bool) or value is None or not str(value).strip():
+        raise TaskError(f"the column {column!r} holds {shorten(value)}, not a text or number")
+    return str(value).strip()
+
+
+def _choices(row: Mapping[str, Any], columns: str | Sequence[str]) -> tuple[str, ...]:
+    if not isinstance(columns, str):
+        return tuple(_cell(row, column) for column in columns)
+    value = row.get(columns)
+    if isinstance(value, str):  # a CSV cell
+        try:
+            value = json.loads(value)
+        except ValueError:
+            value = value.split("|")
+    if not isinstance(value, list) or not 2 <= len(value) <= len(LETTERS):
+        raise TaskError(f"the column {columns!r} holds {shorten(value)}, not a list of 2 to {len(LETTERS)} choices")
+    return tuple(str(choice).strip() for choice in value)
+
+
+def _right_letter(answer: str, choices: tuple[str, ...]) -> str:
+    if answer in choices:
+        return LETTERS[choices.index(answer)]
+    letter = answer.strip("(). ").upper()
+    if len(letter) == 1 and letter in LETTERS[: len(choices)]:
+        return letter
+    raise TaskError(
+        f"the answer {answer!r} is neither one of the choices nor a letter from A to {LETTERS[len(choices) - 1]}"
+    )
+
+
+# --- a grader of the user's own -----------------------------------------------------------------------------------
+
+
+def _grader(described: TaskFile, folder: Path) -> Grader:
+    name = described.grader or DEFAULT_GRADER[described.kind]
+    if ":" not in name:
+        check_choice("grader", name, tuple(GRADERS))
+        return GRADERS[name]
+    file, _, function = name.rpartition(":")
+    path = folder / file
+    if not path.is_file():
+        raise TaskError(f"grader = {name!r}: there is no file {path}")
+    judge = getattr(_module(path), function, None)
+    if not callable(judge):
+        raise TaskError(f"grader = {name!r}: {path} has no function {function!r}")
+    # The version is the code itself: a changed grader never meets old scores.
+    return Grader(name, hashlib.sha256(path.read_bytes()).hexdigest()[:16], _checked(judge, name))
+
+
+def _module(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise TaskError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # noqa: BLE001 the user's code may raise anything
+        raise TaskError(f"{path} cannot be imported: {type(error).__name__}: {error}") from None
+    return module
+
+
+def _checked(
+    judge: Callable[[str, str, tuple[str, ...]], object], name: str
+) -> Callable[[str, str, tuple[str, ...]], Verdict]:
+    def checked(text: str, answer: str, choices: tuple[str, ...]) -> Verdict:
+        try:
+            right = judge(text, answer, choices)
+        except Exception as error:  # noqa: BLE001 the user's code may raise anything
+            raise TaskError(f"the grader {name} failed on {shorten(text)}: {type(error).__name__}: {error}") from None
+        if not isinstance(right, bool):
+            raise TaskError(f"the grader {name} returned {shorten(right)}; it must return True or False")
+        return Verdict(text.strip(), right)
+
+    return checked

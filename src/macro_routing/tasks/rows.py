@@ -1,0 +1,58 @@
+"""Rows of data files: JSON lines (gzipped or not) and CSV; a bad row is named by file, line and reason."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from macro_routing.errors import TaskError
+
+Row = tuple[str, dict[str, Any]]
+"""Where a row stands (file and line, for messages), and its columns."""
+SUFFIXES = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz")
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """The rows of a file, by its suffix."""
+    name = path.name.removesuffix(".gz")
+    if not name.endswith((".jsonl", ".csv")):
+        raise TaskError(f"{path}: data files are {', '.join(SUFFIXES)}")
+    try:
+        raw = path.read_bytes()
+        text = (gzip.decompress(raw) if path.name.endswith(".gz") else raw).decode("utf-8-sig")
+    except FileNotFoundError:
+        raise TaskError(f"there is no file {path}") from None
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise TaskError(f"{path} cannot be read: {error}") from None
+    yield from _csv_rows(path, text) if name.endswith(".csv") else _json_rows(path, text)
+
+
+def _json_rows(path: Path, text: str) -> Iterator[Row]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise TaskError(f"{where}: not JSON: {error}") from None
+        if not isinstance(value, dict):
+            raise TaskError(f"{where}: a row must be a JSON object, not {type(value).__name__}")
+        yield where, value
+
+
+def _csv_rows(path: Path, text: str) -> Iterator[Row]:
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for row in reader:
+            where = f"{path}, line {reader.line_num}"
+            if None in row or None in row.values():
+                raise TaskError(f"{where}: the row has {'more' if None in row else 'fewer'} fields than the header")
+            yield where, dict(row)
+    except csv.Error as error:
+        raise TaskError(f"{path}, line {reader.line_num}: {error}") from None

@@ -1,0 +1,119 @@
+"""Three disjoint, fingerprinted splits from whatever pools a dataset comes in (specification §5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from macro_routing.errors import TaskError
+from macro_routing.settings import check_integer
+from macro_routing.tasks.task import Example, Task, fingerprint
+
+TRAIN, VALIDATION, TEST = "train", "validation", "test"
+ENOUGH_TRAINING = 200
+"""A train split smaller than this is pooled with the others."""
+TEST_SHARE = 0.4
+"""What a single pool gives to the test split when nobody says how much."""
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Disjoint by question and by group."""
+
+    train: tuple[Example, ...]
+    validation: tuple[Example, ...]
+    test: tuple[Example, ...]
+
+    def named(self, name: str) -> tuple[Example, ...]:
+        """One of the three."""
+        found: tuple[Example, ...] = {TRAIN: self.train, VALIDATION: self.validation, TEST: self.test}[name]
+        return found
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """Digests of the three, contents and order."""
+        return {name: fingerprint(self.named(name)) for name in (TRAIN, VALIDATION, TEST)}
+
+
+def make_splits(task: Task, *, seed: int, training: int = 1000, validation: int = 100) -> Splits:
+    """Cut a task's pools: test items first, then train and validation in the requested ratio."""
+    check_integer("training", training, least=1)
+    check_integer("validation", validation, least=1)
+    rng = np.random.default_rng([seed, *task.name.encode()])
+    test_pool, other_pool = _pools(task)
+    test, left = _take_test(task, test_pool, rng)
+    taken = {example.key for example in test} | {example.group for example in test if example.group}
+    candidates = other_pool or left
+    units = _units(_distinct([example for example in candidates if not {example.key, example.group} & taken]))
+    order = [units[place] for place in rng.permutation(len(units))]
+    size = sum(len(unit) for unit in order)
+    if size < 2:
+        raise TaskError(f"{task.name}: after {len(test)} test items only {size} examples are left for training")
+    share = min(1.0, size / (training + validation))
+    train_size = training if share == 1 else round(training * share)
+    validation_size = validation if share == 1 else max(1, size - train_size)
+    train, rest = _fill(order, train_size)
+    chosen, _ = _fill(rest, validation_size)
+    return Splits(_flat(train), _flat(chosen), tuple(test))
+
+
+def _pools(task: Task) -> tuple[list[Example], list[Example]]:
+    """Where test items come from, and where training and validation items come from ([] means: what the test left)."""
+    pools = {name: list(examples) for name, examples in task.pools.items() if examples}
+    if not pools:
+        raise TaskError(f"{task.name} has no examples")
+    if len(pools) == 1:
+        return next(iter(pools.values())), []
+    test = pools.pop(TEST, None)
+    if test is None:
+        return [example for pool in pools.values() for example in pool], []
+    train = pools.get(TRAIN, [])
+    if len(train) >= ENOUGH_TRAINING:
+        return test, train
+    return test, [example for pool in pools.values() for example in pool]
+
+
+def _take_test(task: Task, pool: list[Example], rng: np.random.Generator) -> tuple[list[Example], list[Example]]:
+    """Test items in the published number, whole groups; the rest of the pool."""
+    has_test_split = TEST in task.pools and len(task.pools) > 1
+    wanted = task.test_size or (len(pool) if has_test_split else round(TEST_SHARE * len(pool)))
+    if wanted >= len(pool) and has_test_split:
+        return pool, []
+    units = _units(pool)
+    order = [units[place] for place in rng.permutation(len(units))]
+    taken, rest = _fill(order, wanted)
+    # Questions that are in the pool twice belong to one side.
+    keys = {example.key for unit in taken for example in unit}
+    return list(_flat(taken)), [example for unit in rest for example in unit if example.key not in keys]
+
+
+def _units(examples: Sequence[Example]) -> list[list[Example]]:
+    """Examples that must stay together: those of one group, else each alone."""
+    units: dict[str, list[Example]] = {}
+    for example in examples:
+        units.setdefault(example.group or example.id, []).append(example)
+    return list(units.values())
+
+
+def _fill(units: list[list[Example]], size: int) -> tuple[list[list[Example]], list[list[Example]]]:
+    """Whole units up to ``size`` examples, at least one unit; and the units left over."""
+    taken: list[list[Example]] = []
+    count = 0
+    for place, unit in enumerate(units):
+        if taken and count + len(unit) > size:
+            return taken, units[place:]
+        taken.append(unit)
+        count += len(unit)
+        if count >= size:
+            return taken, units[place + 1 :]
+    return taken, []
+
+
+def _distinct(examples: Sequence[Example]) -> list[Example]:
+    return list({example.key: example for example in reversed(examples)}.values())[::-1]
+
+
+def _flat(units: list[list[Example]]) -> tuple[Example, ...]:
+    return tuple(example for unit in units for example in unit)

@@ -1,0 +1,68 @@
+"""What is asked: examples, and the task they belong to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from macro_routing.tasks.grading import Grader
+from macro_routing.tasks.prompts import PromptTexts
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+NUMBER, CHOICE, MATH, TEXT = "number", "choice", "math", "text"
+
+
+@dataclass(frozen=True)
+class Example:
+    """One question with its right answer; for choices the answer is the right choice's letter."""
+
+    id: str
+    question: str
+    answer: str
+    choices: tuple[str, ...] = ()
+    group: str = ""
+    """Siblings (variants of one question) share a group and never end up in different splits."""
+
+    @cached_property
+    def key(self) -> str:
+        """The question as it is compared across splits, with the choices in any order."""
+        return "\n".join(normalised(part) for part in (self.question, *sorted(self.choices)))
+
+    @property
+    def right_choice(self) -> int:
+        """Place of the right choice."""
+        return LETTERS.index(self.answer)
+
+
+def normalised(text: str) -> str:
+    """Letters and digits only, without case; formulas keep their signs, since those are all that tell them apart."""
+    folded = text.casefold()
+    return re.sub(r"[\W_]+", "", folded) if re.search(r"[a-z]", folded) else re.sub(r"\s+", "", folded)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A name, a way to ask and a way to judge; its data comes as pools of examples."""
+
+    name: str
+    kind: str
+    """``number``, ``choice``, ``math`` or ``text``."""
+    grader: Grader
+    prompts: PromptTexts
+    test_size: int | None = None
+    """How many test items the paper uses; None for all there are."""
+    pools: dict[str, tuple[Example, ...]] = field(default_factory=dict, compare=False, repr=False)
+    """Examples by the name of the split they came in."""
+
+
+def fingerprint(examples: Iterable[Example]) -> str:
+    """A digest of examples in order, contents included."""
+    digest = hashlib.sha256()
+    for example in examples:
+        content = [example.id, example.question, example.answer, list(example.choices), example.group]
+        digest.update(json.dumps(content, ensure_ascii=False).encode())
+    return digest.hexdigest()[:16]
