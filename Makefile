@@ -43,6 +43,7 @@ check: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks.core
 	$(BIN)/python -m benchmarks.routing
+	$(BIN)/python -m benchmarks.scoring
 
 docs: $(READY)
 	$(BIN)/python tools/render_docs.py

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from macro_routing import __version__
-from macro_routing.cli import doctor, models, planted, route
+from macro_routing.cli import doctor, evaluate, models, planted, route, store, tasks
 from macro_routing.cli.console import print_error
 from macro_routing.errors import MacroError
 
@@ -24,6 +24,9 @@ app = typer.Typer(
 app.add_typer(route.app, name="route")
 app.command("models")(models.models)
 app.command("doctor")(doctor.doctor)
+app.command("tasks")(tasks.tasks)
+app.command("evaluate")(evaluate.evaluate)
+app.add_typer(store.app, name="store")
 app.command("planted")(planted.planted)
 
 

@@ -38,10 +38,15 @@ def _score_batch(model: Any, items: list[ChoiceItem]) -> list[list[float]]:
     output = model(ids, attention_mask=mask, position_ids=positions_of(mask), use_cache=True, logits_to_keep=1)
     rows = torch.tensor([place for place, item in enumerate(items) for _ in item.choices], device=ids.device)
     choices = [choice for item in items for choice in item.choices]
-    first = torch.log_softmax(output.logits[:, -1].float(), dim=-1)[rows]  # [choices, vocabulary]
-    totals = first.gather(1, torch.tensor([[choice[0]] for choice in choices], device=ids.device))[:, 0]
-    if max(map(len, choices)) > 1:
-        totals = totals + _rest(model, output.past_key_values, mask, rows, choices)
+    first = torch.tensor([choice[0] for choice in choices], device=ids.device)
+    logits = output.logits[:, -1].float()  # [items, vocabulary]
+    # The logit less the normaliser: a whole log-softmax would be computed for all tokens to read one.
+    totals = logits[rows, first] - logits.logsumexp(dim=-1)[rows]
+    # Choices of one token are settled by the prompt's own pass; only longer ones branch from its cache.
+    longer = [place for place, choice in enumerate(choices) if len(choice) > 1]
+    if longer:
+        chosen = [choices[place] for place in longer]
+        totals[longer] += _rest(model, output.past_key_values, mask, rows[longer], chosen)
     values = iter(totals.tolist())
     return [[next(values) for _ in item.choices] for item in items]
 
@@ -58,5 +63,6 @@ def _rest(model: Any, cache: Any, mask: torch.Tensor, rows: torch.Tensor, choice
     whole = torch.cat([mask[rows], real], dim=1)
     positions = positions_of(whole)[:, -longest:]
     logits = model(fed, attention_mask=whole, position_ids=positions, past_key_values=cache, use_cache=True).logits
-    each = torch.log_softmax(logits.float(), dim=-1).gather(2, wanted[..., None])[..., 0]
+    logits = logits.float()
+    each = logits.gather(2, wanted[..., None])[..., 0] - logits.logsumexp(dim=-1)
     return (each * real).sum(dim=1)

@@ -86,3 +86,16 @@ def render(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, thinking: b
             [dict(m) for m in messages], tokenize=False, add_generation_prompt=True, **options
         )
     )
+
+
+def encode_messages(
+    tokenizer: Any, messages: Sequence[Mapping[str, str]], *, thinking: bool | None = None
+) -> tuple[int, ...]:
+    """The prompt's tokens: by the chat template, or as plain text for models that have none."""
+    if getattr(tokenizer, "chat_template", None) is not None:
+        return tuple(tokenizer.encode(render(tokenizer, messages, thinking=thinking), add_special_tokens=False))
+    turns = [
+        f"{message['content']}\nAnswer:" if message["role"] == "user" else message["content"] for message in messages
+    ]
+    joined = "".join(turn if turn.endswith("Answer:") else f" {turn}\n\n" for turn in turns).strip()
+    return tuple(tokenizer.encode(joined))

@@ -38,7 +38,7 @@ def _is_negative(text: str, match: re.Match[str]) -> bool:
     if match["sign"] not in ("-", "−"):
         return False
     before = text[: match.start()].rstrip()
-    return not (before and (before[-1].isalnum() or before[-1] in ")%"))
+    return not (before and (before[-1].isdigit() or before[-1] in ")%"))
 
 
 def _value(match: re.Match[str]) -> Fraction | None:
@@ -58,8 +58,8 @@ def _value(match: re.Match[str]) -> Fraction | None:
 def same_number(found: Fraction, answer: str, *, percent: bool = False) -> bool:
     """Whether ``found`` is the number that ``answer`` writes.
 
-    An answer written with decimals was rounded there, so a more precise value that rounds to it is the same; very
-    long decimals are compared to six significant digits. A percentage may be meant as its hundredth.
+    Whole numbers must be met exactly. An answer written with decimals was rounded there, so a more precise value that
+    rounds to it is the same, and very long decimals are met by a millionth. A percentage may be meant as its hundredth.
     """
     gold = find_numbers(answer)[0]
     candidates = [found, found / 100] if percent and "%" not in answer else [found]
@@ -67,7 +67,9 @@ def same_number(found: Fraction, answer: str, *, percent: bool = False) -> bool:
 
 
 def _equal(value: Fraction, gold: Fraction, answer: str) -> bool:
-    if abs(value - gold) <= Fraction(1, 10**6) * max(Fraction(1), abs(gold)):
+    if value == gold or gold.denominator == 1:
+        return value == gold
+    if abs(value - gold) <= abs(gold) / 10**6:
         return True
     decimals = re.search(r"\.(\d+)", answer)
     # A rounded answer is met by what rounds to it, but a coarser one (4.3 for 4.33) is not.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from macro_routing.tasks.task import CHOICE, LETTERS, NUMBER, Example
 
 Rng = np.random.Generator
-POOL_SIZES = {"train": 2000, "test": 1000}
 
 
 @dataclass(frozen=True)
@@ -23,15 +21,19 @@ class Synthetic:
     make: Callable[[Rng], tuple[str, str, tuple[str, ...]]]
     """One question, its answer (for choices: the right choice itself) and its choices."""
     note: str
-    prompts: dict[str, Any]
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """Texts that differ from those of the task's kind."""
+    training: int = 2000
+    """Questions of the training pool; fewer where not many more exist."""
+    test: int = 1000
 
 
-def generate(task: Synthetic, seed: int, sizes: dict[str, int] | None = None) -> dict[str, tuple[Example, ...]]:
+def generate(task: Synthetic, seed: int) -> dict[str, tuple[Example, ...]]:
     """Pools of distinct questions; another seed gives other questions."""
     rng = np.random.default_rng([seed, *task.name.encode()])
     pools: dict[str, tuple[Example, ...]] = {}
     seen: set[str] = set()
-    for name, size in (sizes or POOL_SIZES).items():
+    for name, size in (("train", task.training), ("test", task.test)):
         made: list[Example] = []
         while len(made) < size:
             example = _example(task, rng, f"{task.name}/{seed}/{name}/{len(made)}")
@@ -113,29 +115,25 @@ def _bracket(rng: Rng) -> tuple[str, int]:
 # --- short likelihood tasks ---------------------------------------------------------------------------------------
 
 
-def _near(rng: Rng, value: int, spread: int) -> tuple[str, ...]:
-    """Four different numbers around a value, the value among them."""
-    steps = rng.choice(
-        [step for step in range(-spread, spread + 1) if step != 0 and value + step >= 0], 3, replace=False
-    )
-    return (str(value), *(str(value + int(step)) for step in steps))
-
-
-def _addition(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
-    first, second = (int(number) for number in rng.integers(10, 100, size=2))
-    return f"{first} + {second} =", str(first + second), _near(rng, first + second, 12)
-
-
-def _subtraction(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
-    second, first = sorted(int(number) for number in rng.integers(10, 100, size=2))
-    return f"{first} - {second} =", str(first - second), _near(rng, first - second, 12)
-
-
 def _sequence(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
-    start, step = int(rng.integers(1, 200)), int(rng.integers(2, 40))
-    shown = [start + step * place for place in range(4)]
-    following = start + 4 * step
-    return ", ".join(map(str, shown)) + ",", str(following), _near(rng, following, 8)
+    """Three terms of an even sequence within 1 to 99, up or down; which is the fourth?"""
+    while True:
+        start, step = int(rng.integers(1, 100)), int(rng.choice([-1, 1]) * rng.integers(2, 21))
+        if 1 <= start + 3 * step <= 99:
+            break
+    following = start + 3 * step
+    others = [value for value in range(following - 9, following + 10) if value != following and 1 <= value <= 99]
+    choices = (following, *(int(value) for value in rng.choice(others, size=3, replace=False)))
+    return f"{start}, {start + step}, {start + 2 * step},", str(following), tuple(map(str, choices))
+
+
+def _category(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
+    """Four things of four kinds; which one is of the kind asked for?"""
+    kinds = _pick(rng, tuple(_THINGS), 4)
+    things = [_pick(rng, _THINGS[kind], 1)[0] for kind in kinds]
+    asked = int(rng.integers(4))
+    kind = {"pieces of furniture": "piece of furniture"}.get(kinds[asked], kinds[asked].removesuffix("s"))
+    return f"{', '.join(things)}. The {kind} is the", things[asked], tuple(things)
 
 
 def _larger(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
@@ -143,40 +141,14 @@ def _larger(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
     return f"The larger of {pair[0]} and {pair[1]} is", str(max(pair)), (str(pair[0]), str(pair[1]))
 
 
-_COLOURS = ("red", "blue", "green", "black", "white", "yellow", "brown", "pink")
-_OWNED = ("cup", "hat", "car", "book", "ball", "coat", "bag", "pen", "box", "chair")
-_PEOPLE = ("Ann", "Bob", "Carl", "Dora", "Eve", "Finn", "Gina", "Hugo", "Ida", "Jack")
-
-
-def _recall(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
-    """Whose is it: two owners, two colours, one question."""
-    people, colours = _pick(rng, _PEOPLE, 2), _pick(rng, _COLOURS, 2)
-    thing = _pick(rng, _OWNED, 1)[0]
-    asked = int(rng.integers(2))
-    text = f"{people[0]}'s {thing} is {colours[0]}. {people[1]}'s {thing} is {colours[1]}. {people[asked]}'s {thing} is"
-    return text, colours[asked], tuple(colours)
-
-
-def _reversed_order(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
-    words = _pick(rng, _COLOURS + _OWNED, 3)
-    return (
-        f"{' '.join(words)} reversed is",
-        " ".join(reversed(words)),
-        tuple(" ".join(words[place] for place in order) for order in ((2, 1, 0), (0, 1, 2), (1, 2, 0), (2, 0, 1))),
-    )
-
-
 _PLAIN = {"likelihood": "{question}", "letters": "{question}\n{choices}\nAnswer:"}
 SYNTHETIC = {
     task.name: task
     for task in (
-        Synthetic("counting", NUMBER, _object_counting, "how many of one kind in a list of things", {}),
-        Synthetic("arithmetic", NUMBER, _arithmetic, "two brackets with a product each", {}),
-        Synthetic("addition", CHOICE, _addition, "two-digit sums, four near choices", _PLAIN),
-        Synthetic("subtraction", CHOICE, _subtraction, "two-digit differences, four near choices", _PLAIN),
-        Synthetic("sequence", CHOICE, _sequence, "the next number of an even sequence", _PLAIN),
+        Synthetic("counting", NUMBER, _object_counting, "how many of one kind in a list of things"),
+        Synthetic("arithmetic", NUMBER, _arithmetic, "two brackets with a product each"),
+        Synthetic("sequence", CHOICE, _sequence, "the next number of an even sequence, four choices", _PLAIN, 1200),
+        Synthetic("category", CHOICE, _category, "which of four things is of a kind", _PLAIN),
         Synthetic("larger", CHOICE, _larger, "the larger of two numbers", _PLAIN),
-        Synthetic("recall", CHOICE, _recall, "which colour was whose", _PLAIN),
-        Synthetic("reversal", CHOICE, _reversed_order, "three words backwards", _PLAIN),
     )
 }

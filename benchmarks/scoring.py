@@ -1,0 +1,125 @@
+"""What scoring costs beside the model: overhead of an evaluation, and lookups in a store of a million outcomes.
+
+    python -m benchmarks.scoring [--write docs/data/scoring.json]
+
+Exits with 1 when a target is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.record import write_record
+from macro_routing.evaluation.answering import Decoding
+from macro_routing.evaluation.evaluator import Evaluator
+from macro_routing.evaluation.outcome import ExampleOutcome
+from macro_routing.evaluation.score_store import ScoreStore
+from macro_routing.models import load_model
+from macro_routing.routes import Route, RouteSpace
+from macro_routing.search.policy import MarkovPolicy
+from macro_routing.tasks import load_task
+
+SEED = 0
+COLUMNS = {"figure": "figure", "value": "measured", "target": "target", "unit": "unit", "n": "n", "detail": "how"}
+
+
+def overhead() -> dict[str, Any]:
+    """Share of an evaluation's time that is not spent inside the model."""
+    frozen, task = load_model(), load_task("category", seed=SEED)
+    inside = [0.0]
+    started = [0.0]
+
+    def before(*_: Any) -> None:
+        started[0] = time.perf_counter()
+
+    def after(*_: Any) -> None:
+        inside[0] += time.perf_counter() - started[0]
+
+    handles = [frozen.model.register_forward_pre_hook(before), frozen.model.register_forward_hook(after)]
+    shares = []
+    with tempfile.TemporaryDirectory() as folder:
+        for repeat in range(5):
+            evaluator = Evaluator(frozen, task, Decoding("likelihood"), ScoreStore(Path(folder) / f"{repeat}.sqlite"))
+            inside[0] = 0.0
+            start = time.perf_counter()
+            evaluator.evaluate([Route.standard(frozen.layers)], task.pools["test"][:300])
+            total = time.perf_counter() - start
+            shares.append(100 * (total - inside[0]) / total)
+    for handle in handles:
+        handle.remove()
+    return {
+        "figure": "evaluation outside the model, category, likelihood",
+        "value": statistics.median(shares),
+        "target": 2,
+        "unit": "% of the time",
+        "n": len(shares),
+        "detail": "median; 300 examples, rendering, grading and the store included",
+        "shares": shares,
+    }
+
+
+def lookup() -> dict[str, Any]:
+    """Milliseconds to find 30 routes × 150 examples among a million stored outcomes."""
+    import numpy as np
+
+    rng = np.random.default_rng(SEED)
+    policy = MarkovPolicy.prior(RouteSpace(28, max_length=40))
+    routes = list(dict.fromkeys(policy.sample(rng).expand(28) for _ in range(2500)))[:1000]
+    examples = [f"example/{number}" for number in range(1000)]
+    scope = {"numerics": "n", "task": "t"}
+    outcomes = dict.fromkeys(examples, ExampleOutcome(correct=True, prediction="A"))
+    with tempfile.TemporaryDirectory() as folder:
+        store = ScoreStore(Path(folder) / "scores.sqlite")
+        for route in routes:
+            store.add(scope, route, outcomes)
+        samples = []
+        for _ in range(10):
+            chosen = [routes[place] for place in rng.choice(len(routes), 30, replace=False)]
+            wanted = [examples[place] for place in rng.choice(len(examples), 150, replace=False)]
+            start = time.perf_counter()
+            found = sum(len(store.find(scope, route, wanted)) for route in chosen)
+            samples.append(1000 * (time.perf_counter() - start))
+            assert found == 30 * 150
+        store.close()
+    return {
+        "figure": "lookup of 30 routes × 150 examples",
+        "value": statistics.median(samples),
+        "target": 100,
+        "unit": "ms",
+        "n": len(samples),
+        "detail": f"median; {len(routes) * len(examples):,} outcomes stored",
+        "samples": samples,
+    }
+
+
+def main() -> None:
+    """Measure, print, write on request."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", type=Path, help="write the measurements to this JSON file")
+    arguments = parser.parse_args()
+    results = [overhead(), lookup()]
+    for result in results:
+        verdict = "met" if result["value"] <= result["target"] else "MISSED"
+        print(
+            f"{result['figure']:<52} {result['value']:8.3g} {result['unit']:<14} target {result['target']}: {verdict}"
+        )
+    if arguments.write:
+        write_record(
+            arguments.write,
+            command=f"python -m benchmarks.scoring --write docs/data/{arguments.write.name}",
+            config={"model": "smollm2-135m", "task": "category"},
+            seed=SEED,
+            columns=COLUMNS,
+            results=results,
+        )
+    sys.exit(any(result["value"] > result["target"] for result in results))
+
+
+if __name__ == "__main__":
+    main()

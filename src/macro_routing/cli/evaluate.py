@@ -1,0 +1,137 @@
+"""``macro evaluate``: a route against the standard pass on a task, with an interval and a p-value."""
+
+from __future__ import annotations
+
+import dataclasses
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from macro_routing.cli import options
+from macro_routing.cli.console import print_fields, print_json, read_text_argument
+from macro_routing.cli.tasks import find_task
+from macro_routing.models.catalog import DEFAULT_MODEL, cache_folder
+
+if TYPE_CHECKING:
+    from macro_routing.evaluation.evaluator import Evaluated
+    from macro_routing.evaluation.statistics import Comparison
+
+
+class Mode(StrEnum):
+    """Ways to answer."""
+
+    reasoning = "reasoning"
+    direct = "direct"
+    likelihood = "likelihood"
+
+
+class Split(StrEnum):
+    """Parts of a task's data."""
+
+    train = "train"
+    validation = "validation"
+    test = "test"
+
+
+def evaluate(
+    task: Annotated[str, typer.Option(help="A task's name (see `macro tasks`), a .toml, or a .jsonl or .csv file.")],
+    route: Annotated[str, typer.Option(help="The route, in any notation, or a file that holds one.")],
+    model: Annotated[str, typer.Option(help="A built-in name, a folder, a .gguf file or a hub id.")] = DEFAULT_MODEL,
+    mode: Annotated[Mode, typer.Option(help="How the model answers.")] = Mode.direct,
+    split: Annotated[Split, typer.Option(help="Which examples.")] = Split.test,
+    limit: Annotated[int | None, typer.Option(min=1, help="Use only the first so many examples of the split.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the splits, and of synthetic tasks.")] = 0,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder with the benchmarks' files; else MACRO_DATA_DIR, else the hub.")
+    ] = None,
+    reasoning_budget: Annotated[int, typer.Option(help="Most tokens of reasoning.")] = 400,
+    answer_budget: Annotated[int, typer.Option(help="Most tokens of the answer.")] = 128,
+    by_letter: Annotated[bool, typer.Option("--by-letter", help="Likelihood of the letters, not the texts.")] = False,
+    question: Annotated[
+        str, typer.Option(help="Column of the question, for a .jsonl or .csv of your own.")
+    ] = "question",
+    answer: Annotated[str, typer.Option(help="Column of the answer.")] = "answer",
+    choices: Annotated[str, typer.Option(help="Column of the choices, or several, separated by commas.")] = "",
+    kind: Annotated[
+        str | None, typer.Option(help="number, choice, math or text; choice where --choices is given.")
+    ] = None,
+    store: Annotated[Path | None, typer.Option(help="Where scores are kept.", show_default="the cache folder")] = None,
+    no_store: Annotated[bool, typer.Option("--no-store", help="Neither look up nor keep scores.")] = False,
+    dtype: options.DtypeOption = "auto",
+    device: options.DeviceOption = "auto",
+    device_map: options.DeviceMapOption = None,
+    quantization: options.QuantizationOption = None,
+    attention: options.AttentionOption = None,
+    revision: options.RevisionOption = None,
+    trust_remote_code: options.TrustOption = False,
+    allow_untested: options.UntestedOption = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Score a route and the standard pass on the same examples, and say whether the difference is real.
+
+    Example: `macro evaluate --task category --mode likelihood --route 'L0-L17 L17 RJ' --limit 200`
+    """
+    options.need_models_extra()
+    options.quiet_libraries()
+    from macro_routing.evaluation.answering import Decoding
+    from macro_routing.evaluation.evaluator import Evaluator
+    from macro_routing.evaluation.score_store import ScoreStore
+    from macro_routing.evaluation.statistics import compare
+    from macro_routing.models.frozen import LoadOptions, load_model
+    from macro_routing.routes.notation import parse_route
+    from macro_routing.routes.route import Route
+    from macro_routing.tasks.splits import make_splits
+
+    decoding = Decoding(mode.value, reasoning_budget, answer_budget, by_letter)
+    chosen = find_task(task, data_dir, seed, question=question, answer=answer, choices=choices, kind=kind)
+    examples = make_splits(chosen, seed=seed).named(split.value)[:limit]
+    loading = LoadOptions(
+        dtype, device, device_map, quantization, attention, revision, trust_remote_code, allow_untested
+    )
+    frozen = load_model(model, loading, options.report_progress)
+    parsed = parse_route(read_text_argument(route), frozen.layers)
+    kept = None if no_store else ScoreStore(store or cache_folder() / "scores.sqlite")
+    standard = Route.standard(frozen.layers)
+    evaluator = Evaluator(frozen, chosen, decoding, kept)
+    options.report_progress(f"{len(examples)} {split.value} examples of {chosen.name}, {mode.value}")
+    scores = evaluator.evaluate([standard, parsed], examples)
+    comparison = compare(scores[standard].correct, scores[parsed].correct, seed=seed)
+    if as_json:
+        facts = {"task": chosen.name, "split": split.value, "seed": seed, "scope": evaluator.scope}
+        arms = {"standard": _arm(scores[standard]), "route": _arm(scores[parsed])}
+        print_json(
+            {**facts, **arms, "comparison": {**dataclasses.asdict(comparison), "difference": comparison.difference}}
+        )
+        return
+    _print(comparison, scores[standard], scores[parsed])
+
+
+def _arm(evaluated: Evaluated) -> dict[str, Any]:
+    return {
+        "route": str(evaluated.route),
+        "length": evaluated.route.length,
+        "correct": sum(evaluated.correct),
+        "n": len(evaluated.correct),
+        "cut_off": evaluated.cut_off,
+        "tokens": evaluated.tokens,
+        "from_store": evaluated.from_store,
+    }
+
+
+def _print(comparison: Comparison, standard: Evaluated, routed: Evaluated) -> None:
+    rows = []
+    for name, arm in (("standard", standard), ("route", routed)):
+        accuracy = f"{sum(arm.correct)} of {comparison.n} right, {100 * sum(arm.correct) / comparison.n:.1f} %"
+        cost = f"cut off {100 * arm.cut_off:.1f} %, {arm.tokens:.1f} tokens, {arm.from_store} from the store"
+        rows.append((name, f"{accuracy}; {cost}"))
+    rows += [
+        ("difference", f"{100 * comparison.difference:+.1f} points, 95 % interval {_interval(comparison)}"),
+        ("p-value", f"{comparison.p_value:.3g} (exact McNemar; {comparison.fixed} fixed, {comparison.broken} broken)"),
+    ]
+    print_fields(rows)
+
+
+def _interval(comparison: Comparison) -> str:
+    return f"{100 * comparison.low:+.1f} to {100 * comparison.high:+.1f}"

@@ -1,0 +1,71 @@
+"""``macro store``: what scores are kept, and forgetting those of models and prompts no longer used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from macro_routing.cli.console import print_json
+from macro_routing.errors import MacroError
+from macro_routing.evaluation.score_store import ScopeInfo, ScoreStore
+from macro_routing.models.catalog import cache_folder
+
+app = typer.Typer(help="Look at the score store, or forget part of it.", no_args_is_help=True)
+StoreOption = Annotated[
+    Path | None, typer.Option("--store", help="The store's file.", show_default="in the cache folder")
+]
+
+
+def _open(path: Path | None) -> ScoreStore:
+    chosen = path or cache_folder() / "scores.sqlite"
+    if not chosen.is_file():
+        raise MacroError(f"there is no score store at {chosen}")
+    return ScoreStore(chosen)
+
+
+@app.command()
+def info(
+    store: StoreOption = None, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
+) -> None:
+    """List what the store holds, one line per model, task and settings."""
+    opened = _open(store)
+    scopes = opened.scopes()
+    size = opened.path.stat().st_size
+    if as_json:
+        rows = [
+            {**scope.description, "made": scope.made, "outcomes": scope.outcomes, "routes": scope.routes}
+            for scope in scopes
+        ]
+        print_json({"path": str(opened.path), "bytes": size, "scopes": rows})
+        return
+    print(f"{opened.path}, {size / 2**20:.1f} MB")
+    for number, scope in enumerate(scopes, 1):
+        print(f"  {number:>3}  {_line(scope)}")
+
+
+def _line(scope: ScopeInfo) -> str:
+    task, mode = scope.description.get("task"), scope.description.get("decoding", {}).get("mode")
+    model = str(scope.description.get("numerics", ""))[:8]
+    return f"{task} {mode}, model {model}…: {scope.outcomes} outcomes of {scope.routes} routes, since {scope.made}"
+
+
+@app.command()
+def prune(
+    task: Annotated[str | None, typer.Option(help="Forget this task's scores.")] = None,
+    model: Annotated[str | None, typer.Option(help="Forget scores whose numerics id begins with this.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Forget all scores.")] = False,
+    store: StoreOption = None,
+) -> None:
+    """Forget scores by task, by model, or all of them."""
+    if not everything and task is None and model is None:
+        raise MacroError("say what to forget: --task, --model or --all")
+    opened = _open(store)
+    kept = [] if everything else [scope.description for scope in opened.scopes() if not _matches(scope, task, model)]
+    print(f"forgot {opened.prune(kept)} outcomes")
+
+
+def _matches(scope: ScopeInfo, task: str | None, model: str | None) -> bool:
+    by_task = task is None or scope.description.get("task") == task
+    return by_task and (model is None or str(scope.description.get("numerics", "")).startswith(model))

@@ -1,0 +1,65 @@
+"""``macro tasks``: what can be asked, and where it comes from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from macro_routing.cli.console import print_json
+from macro_routing.tasks.benchmarks import BENCHMARKS, CONTAMINATED
+from macro_routing.tasks.catalog import load_task
+from macro_routing.tasks.custom import TaskFile, build_task
+from macro_routing.tasks.synthetic import SYNTHETIC
+from macro_routing.tasks.task import CHOICE, NUMBER, Task
+
+
+def tasks(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """List the tasks with their kind, test size, licence and source.
+
+    A task of your own is a .jsonl or .csv file, or a .toml file that describes one: `macro evaluate --task mine.csv …`
+    """
+    if as_json:
+        benchmarks = {
+            name: {
+                "title": entry.title,
+                "kind": entry.kind,
+                "test_size": entry.test_size,
+                "licence": entry.licence,
+                "hub_id": entry.hub_id,
+                "folder": entry.folder,
+            }
+            for name, entry in BENCHMARKS.items()
+        }
+        synthetic = {name: {"kind": task.kind, "note": task.note} for name, task in SYNTHETIC.items()}
+        contaminated = [[*pair, reason] for pair, reason in CONTAMINATED.items()]
+        print_json({"benchmarks": benchmarks, "synthetic": synthetic, "contaminated": contaminated})
+        return
+    print("Benchmarks (from --data-dir, MACRO_DATA_DIR or the hub):")
+    for name, entry in BENCHMARKS.items():
+        size = "all" if entry.test_size is None else str(entry.test_size)
+        print(f"  {name:<16} {entry.kind:<7} {size:>5} test  {entry.licence:<13} {entry.hub_id}")
+    print("\nSynthetic, made by --seed:")
+    for name, task in SYNTHETIC.items():
+        print(f"  {name:<16} {task.kind:<7} {task.test:>5} test  {'':<13} {task.note}")
+    print("\nThese share questions and must not be judged against each other:")
+    for (first, second), reason in CONTAMINATED.items():
+        print(f"  {first}, {second}: {reason}")
+
+
+def find_task(
+    name: str, data_dir: Path | None, seed: int, *, question: str, answer: str, choices: str, kind: str | None
+) -> Task:
+    """A task by name or TOML file, or straight from a data file with its columns named by flags."""
+    if not name.endswith((".jsonl", ".jsonl.gz", ".csv", ".csv.gz")):
+        return load_task(name, data_dir=data_dir, seed=seed)
+    columns = tuple(column.strip() for column in choices.split(",") if column.strip())
+    described = TaskFile(
+        file=name,
+        kind=kind or (CHOICE if columns else NUMBER),
+        question=question,
+        answer=answer,
+        choices=columns[0] if len(columns) == 1 else columns,
+    )
+    return build_task(described, Path(), Path(name).name.split(".")[0])

@@ -1,0 +1,174 @@
+"""Scores that are kept: an append-only table of (scope, route, example) → outcome, in one SQLite file.
+
+SQLite in write-ahead mode because it survives a kill at any moment, lets several processes write, answers from an
+index however large it grows, and needs no server. A scope names everything but route and example that decides a
+score (model numerics, task, prompts, grader, decoding); what changes it starts a new scope, so nothing stale is found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from macro_routing.errors import MacroError
+from macro_routing.evaluation.outcome import ExampleOutcome
+from macro_routing.routes.route import Route
+
+_VERSION = 1
+_TABLES = """
+CREATE TABLE IF NOT EXISTS scopes (
+    id INTEGER PRIMARY KEY, description TEXT NOT NULL UNIQUE, made TEXT DEFAULT CURRENT_TIMESTAMP
+);
+CREATE TABLE IF NOT EXISTS routes (
+    id INTEGER PRIMARY KEY, layers INTEGER NOT NULL, text TEXT NOT NULL, UNIQUE (layers, text)
+);
+CREATE TABLE IF NOT EXISTS outcomes (
+    scope INTEGER NOT NULL, route INTEGER NOT NULL, example BLOB NOT NULL,
+    correct INTEGER NOT NULL, prediction TEXT NOT NULL,
+    reasoning_tokens INTEGER NOT NULL, answer_tokens INTEGER NOT NULL,
+    reasoning_cut INTEGER NOT NULL, answer_cut INTEGER NOT NULL,
+    PRIMARY KEY (scope, route, example)
+) WITHOUT ROWID;
+"""
+_AT_ONCE = 500
+"""SQLite limits the parameters of one statement."""
+
+
+class StoreError(MacroError):
+    """The score store cannot be opened or is not one."""
+
+
+@dataclass(frozen=True)
+class ScopeInfo:
+    """One scope and how much is stored under it."""
+
+    description: Mapping[str, Any]
+    made: str
+    outcomes: int
+    routes: int
+
+
+class ScoreStore:
+    """One file of scores; safe for several processes, each with a store of its own on it."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the store at ``path``."""
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(path, timeout=60, isolation_level=None)
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = NORMAL")
+            self._check_version()
+            self._connection.executescript(_TABLES)
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"the score store {path} cannot be used: {error}; name another with --store") from None
+
+    def _check_version(self) -> None:
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if version == 0 and tables == 0:
+            self._connection.execute(f"PRAGMA user_version = {_VERSION}")
+        elif version != _VERSION:
+            raise StoreError(f"{self.path} is not a score store of this version")
+
+    def close(self) -> None:
+        """Release the file."""
+        self._connection.close()
+
+    def find(self, scope: Mapping[str, Any], route: Route, examples: Sequence[str]) -> dict[str, ExampleOutcome]:
+        """What is known of these examples (by key) under a scope and route."""
+        keys = self._keys(scope, route)
+        if keys is None:
+            return {}
+        found: dict[str, ExampleOutcome] = {}
+        names = {_digest(example): example for example in examples}
+        digests = list(names)
+        for start in range(0, len(digests), _AT_ONCE):
+            part = digests[start : start + _AT_ONCE]
+            marks = ",".join("?" * len(part))
+            query = (
+                "SELECT example, correct, prediction, reasoning_tokens, answer_tokens, reasoning_cut, answer_cut"  # noqa: S608
+                f" FROM outcomes WHERE scope = ? AND route = ? AND example IN ({marks})"
+            )
+            for example, correct, prediction, reasoning, spoken, first, second in self._connection.execute(
+                query, (*keys, *part)
+            ):
+                found[names[example]] = ExampleOutcome(
+                    bool(correct), prediction, reasoning, spoken, bool(first), bool(second)
+                )
+        return found
+
+    def add(self, scope: Mapping[str, Any], route: Route, outcomes: Mapping[str, ExampleOutcome]) -> None:
+        """Keep outcomes by example key, all of them or none; those that are known already stay as they are."""
+        with closing(self._connection.cursor()) as cursor:
+            cursor.execute("BEGIN IMMEDIATE")
+            try:
+                scope_id, route_id = self._made_keys(cursor, scope, route)
+                cursor.executemany(
+                    "INSERT OR IGNORE INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (_row(scope_id, route_id, example, outcome) for example, outcome in outcomes.items()),
+                )
+            except BaseException:
+                cursor.execute("ROLLBACK")
+                raise
+            cursor.execute("COMMIT")
+
+    def _keys(self, scope: Mapping[str, Any], route: Route) -> tuple[int, int] | None:
+        query = "SELECT scopes.id, routes.id FROM scopes, routes WHERE description = ? AND layers = ? AND text = ?"
+        found = self._connection.execute(query, (_canonical(scope), route.layers, str(route))).fetchone()
+        return None if found is None else (found[0], found[1])
+
+    def _made_keys(self, cursor: sqlite3.Cursor, scope: Mapping[str, Any], route: Route) -> tuple[int, int]:
+        cursor.execute("INSERT OR IGNORE INTO scopes (description) VALUES (?)", (_canonical(scope),))
+        cursor.execute("INSERT OR IGNORE INTO routes (layers, text) VALUES (?, ?)", (route.layers, str(route)))
+        keys = self._keys(scope, route)
+        assert keys is not None
+        return keys
+
+    def scopes(self) -> list[ScopeInfo]:
+        """All scopes, oldest first."""
+        query = (
+            "SELECT description, made, (SELECT count(*) FROM outcomes WHERE scope = scopes.id),"
+            " (SELECT count(DISTINCT route) FROM outcomes WHERE scope = scopes.id) FROM scopes ORDER BY id"
+        )
+        return [ScopeInfo(json.loads(row[0]), *row[1:]) for row in self._connection.execute(query)]
+
+    def prune(self, keep: Iterable[Mapping[str, Any]]) -> int:
+        """Forget all scopes but those to keep, and give the room back; says how many outcomes went."""
+        kept = {_canonical(scope) for scope in keep}
+        gone = [row[0] for row in self._connection.execute("SELECT id, description FROM scopes") if row[1] not in kept]
+        removed = 0
+        for scope in gone:
+            removed += self._connection.execute("DELETE FROM outcomes WHERE scope = ?", (scope,)).rowcount
+            self._connection.execute("DELETE FROM scopes WHERE id = ?", (scope,))
+        self._connection.execute("VACUUM")
+        return removed
+
+
+def _canonical(scope: Mapping[str, Any]) -> str:
+    return json.dumps(scope, sort_keys=True, ensure_ascii=False)
+
+
+def _digest(example: str) -> bytes:
+    return hashlib.sha256(example.encode()).digest()[:16]
+
+
+def _row(scope: int, route: int, example: str, outcome: ExampleOutcome) -> tuple[Any, ...]:
+    return (
+        scope,
+        route,
+        _digest(example),
+        outcome.correct,
+        outcome.prediction,
+        outcome.reasoning_tokens,
+        outcome.answer_tokens,
+        outcome.reasoning_cut,
+        outcome.answer_cut,
+    )

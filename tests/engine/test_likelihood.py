@@ -1,0 +1,59 @@
+import pytest
+import torch
+
+from macro_routing.engine.batches import plan_batches
+from macro_routing.engine.likelihood import ChoiceItem, choice_log_likelihoods
+from macro_routing.models import apply_route
+from macro_routing.routes import parse_route
+from tests.models.tiny import LAYERS, VARIANTS, tiny_model
+
+ROUTE = parse_route("L0-L3 L1(+h-2) L2 RJ", LAYERS)
+
+
+def _items(seed=0, count=7):
+    rng = torch.Generator().manual_seed(seed)
+
+    def tokens(low, high):
+        length = int(torch.randint(low, high, (1,), generator=rng))
+        return tuple(torch.randint(3, 90, (length,), generator=rng).tolist())
+
+    return [
+        ChoiceItem(tokens(2, 20), tuple(tokens(1, 6) for _ in range(int(torch.randint(2, 5, (1,), generator=rng)))))
+        for _ in range(count)
+    ]
+
+
+def _plainly(model, item):
+    """One choice at a time, everything recomputed, no cache, no padding."""
+    found = []
+    for choice in item.choices:
+        ids = torch.tensor([[*item.prompt, *choice]])
+        with torch.no_grad():
+            logs = torch.log_softmax(model(ids, use_cache=False).logits[0].float(), dim=-1)
+        start = len(item.prompt) - 1
+        found.append(sum(logs[start + place, token].item() for place, token in enumerate(choice)))
+    return found
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_batched_from_the_cache_equals_one_by_one(name):
+    model = apply_route(tiny_model(name), ROUTE)
+    items = _items()
+    for found, item in zip(choice_log_likelihoods(model, items), items, strict=True):
+        assert found == pytest.approx(_plainly(model, item), abs=2e-4)
+
+
+@pytest.mark.parametrize("most_tokens", [1, 50, 100_000])
+def test_batch_size_does_not_matter(most_tokens):
+    model = tiny_model("llama")
+    expected = choice_log_likelihoods(model, _items())
+    found = choice_log_likelihoods(model, _items(), most_tokens=most_tokens)
+    for one, other in zip(found, expected, strict=True):
+        assert one == pytest.approx(other, abs=1e-5)
+
+
+def test_batches_hold_every_row_once_within_the_limit():
+    lengths = [3, 9, 1, 9, 4, 30, 2]
+    batches = plan_batches(lengths, 20)
+    assert sorted(place for batch in batches for place in batch) == list(range(7))
+    assert all(len(batch) == 1 or len(batch) * max(lengths[place] for place in batch) <= 20 for batch in batches)

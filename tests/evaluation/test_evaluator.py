@@ -1,0 +1,132 @@
+import dataclasses
+
+import pytest
+import torch
+
+from macro_routing.errors import MacroError, TaskError
+from macro_routing.evaluation import answering
+from macro_routing.evaluation.answering import Decoding, answer
+from macro_routing.evaluation.evaluator import Evaluator
+from macro_routing.evaluation.score_store import ScoreStore
+from macro_routing.models import load_model
+from macro_routing.routes import Route, parse_route
+from macro_routing.tasks import Example, load_task
+
+STANDARD = Route.standard(30)
+ROUTE = parse_route("L0-L17 L17 RJ", 30)
+LIKELIHOOD = Decoding("likelihood")
+
+
+@pytest.fixture(scope="session")
+def smollm2():
+    torch.set_num_threads(1)
+    return load_model("smollm2-135m")
+
+
+@pytest.fixture
+def category():
+    return load_task("category", seed=11)
+
+
+@pytest.mark.parametrize("name", ["category", "sequence"])
+def test_the_short_tasks_are_neither_chance_nor_ceiling_and_short(smollm2, name):
+    """Measured on a seed that nothing else uses; chance is 25 %."""
+    task = load_task(name, seed=4321)
+    examples = task.pools["test"][:120]
+    share = sum(outcome.correct for outcome in answer(smollm2, smollm2.model, task, examples, LIKELIHOOD)) / 120
+    assert 0.35 < share < 0.85
+    for example in examples:
+        pieces = [example.question, *(f" {choice}" for choice in example.choices)]
+        assert sum(len(smollm2.tokenizer.encode(piece)) for piece in pieces) <= 24
+
+
+def test_a_second_run_comes_from_the_store(smollm2, category, tmp_path, monkeypatch):
+    evaluator = Evaluator(smollm2, category, LIKELIHOOD, ScoreStore(tmp_path / "s.sqlite"))
+    examples = category.pools["test"][:12]
+    first = evaluator.evaluate([STANDARD, ROUTE, ROUTE], examples)
+    assert [scores.from_store for scores in first.values()] == [0, 0]
+    more = evaluator.evaluate([ROUTE], category.pools["test"][:14])[ROUTE]
+    assert more.from_store == 12
+    monkeypatch.setattr("macro_routing.evaluation.evaluator.answer", lambda *_: pytest.fail("must come from the store"))
+    again = evaluator.evaluate([STANDARD, ROUTE], examples)
+    assert {route: scores.outcomes for route, scores in again.items()} == {r: s.outcomes for r, s in first.items()}
+
+
+def test_whatever_changes_the_answer_changes_the_key(smollm2, category):
+    base = Evaluator(smollm2, category, Decoding("direct")).scope
+    prompts = dataclasses.replace(category.prompts, direct="{question}?")
+    grader = dataclasses.replace(category.grader, version="2")
+    others = [
+        Evaluator(smollm2, dataclasses.replace(category, prompts=prompts), Decoding("direct")),
+        Evaluator(smollm2, dataclasses.replace(category, grader=grader), Decoding("direct")),
+        Evaluator(smollm2, category, Decoding("direct", answer_budget=5)),
+        Evaluator(smollm2, category, Decoding("reasoning")),
+        Evaluator(smollm2, category, LIKELIHOOD),
+        Evaluator(smollm2, category, Decoding("likelihood", by_letter=True)),
+        Evaluator(dataclasses.replace(smollm2, numerics_id="other"), category, Decoding("direct")),
+    ]
+    assert all(other.scope != base for other in others)
+    assert Evaluator(smollm2, category, Decoding("direct", reasoning_budget=7)).scope == base  # not used in this mode
+
+
+def test_changed_contents_under_the_same_id_are_another_example(smollm2, category, tmp_path):
+    evaluator = Evaluator(smollm2, category, LIKELIHOOD, ScoreStore(tmp_path / "s.sqlite"))
+    example = category.pools["test"][0]
+    evaluator.evaluate([STANDARD], [example])
+    changed = dataclasses.replace(example, answer="A" if example.answer != "A" else "B")
+    assert evaluator.evaluate([STANDARD], [changed])[STANDARD].from_store == 0
+
+
+def test_direct_and_two_stage_answers_record_their_cost(smollm2):
+    task = load_task("counting", seed=3)
+    examples = task.pools["test"][:3]
+    for outcome in answer(smollm2, smollm2.model, task, examples, Decoding("direct", answer_budget=6)):
+        assert outcome.reasoning_tokens == 0
+        assert outcome.answer_tokens <= 6
+        assert outcome.answer_cut == (outcome.answer_tokens == 6)
+    for outcome in answer(
+        smollm2, smollm2.model, task, examples, Decoding("reasoning", reasoning_budget=8, answer_budget=4)
+    ):
+        assert 0 < outcome.reasoning_tokens <= 8
+        assert outcome.reasoning_cut == (outcome.reasoning_tokens == 8)
+
+
+def test_a_think_block_is_opened_by_the_template_and_closed_for_the_model(smollm2, monkeypatch):
+    import copy
+
+    tokenizer = copy.deepcopy(smollm2.tokenizer)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<think>", "</think>"]})
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ m.content }}{% endfor %}"
+        "{% if enable_thinking %}<think>{% else %}<think></think>{% endif %}"
+    )
+    thinker = dataclasses.replace(smollm2, tokenizer=tokenizer)
+    seen = {}
+
+    def spy(_model, prompts, **options):
+        seen.update(options, prompt=tokenizer.decode(prompts[0]))
+        return []
+
+    monkeypatch.setattr(answering, "generate_in_two_stages", spy)
+    task = load_task("counting")
+    with pytest.raises(ValueError, match="zip"):
+        answer(thinker, None, task, task.pools["test"][:1], Decoding("reasoning"))
+    assert seen["prompt"].endswith("<think>")
+    assert tokenizer.decode(seen["bridge"]) == "</think>\n\n"
+    assert tokenizer.convert_tokens_to_ids("</think>") in seen["reasoning_ends"]
+
+
+def test_likelihood_without_choices_is_refused(smollm2):
+    task = load_task("counting")
+    with pytest.raises(TaskError, match="has no choices"):
+        answer(smollm2, smollm2.model, task, task.pools["test"][:1], LIKELIHOOD)
+
+
+@pytest.mark.parametrize("wrong", [{"mode": "guess"}, {"answer_budget": 0}, {"reasoning_budget": -1}, {"by_letter": 1}])
+def test_impossible_decodings_are_refused(wrong):
+    with pytest.raises(MacroError, match=next(iter(wrong))):
+        Decoding(**wrong)
+
+
+def test_examples_are_values():
+    assert Example("a", "q", "1") == Example("a", "q", "1")

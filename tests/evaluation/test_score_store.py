@@ -1,0 +1,97 @@
+import multiprocessing
+import os
+import signal
+import sqlite3
+import time
+
+import pytest
+
+from macro_routing.evaluation.outcome import ExampleOutcome
+from macro_routing.evaluation.score_store import ScoreStore, StoreError
+from macro_routing.routes import Route, parse_route
+
+SCOPE = {"numerics": "abc", "task": "t", "decoding": {"mode": "direct"}}
+STANDARD = Route.standard(4)
+RIGHT = ExampleOutcome(True, "7", 3, 2, reasoning_cut=True)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return ScoreStore(tmp_path / "scores.sqlite")
+
+
+def test_what_is_added_is_found_again(store):
+    store.add(SCOPE, STANDARD, {"a": RIGHT, "b": ExampleOutcome(False, "")})
+    again = ScoreStore(store.path)
+    assert again.find(SCOPE, STANDARD, ["a", "b", "c"]) == {"a": RIGHT, "b": ExampleOutcome(False, "")}
+
+
+def test_everything_that_differs_is_another_score(store):
+    store.add(SCOPE, STANDARD, {"a": RIGHT})
+    assert store.find({**SCOPE, "numerics": "x"}, STANDARD, ["a"]) == {}
+    assert store.find({**SCOPE, "decoding": {"mode": "likelihood"}}, STANDARD, ["a"]) == {}
+    assert store.find(SCOPE, parse_route("L0 L0 RJ", 4), ["a"]) == {}
+    assert store.find(SCOPE, Route.standard(5), ["a"]) == {}
+    assert store.find(dict(reversed(SCOPE.items())), parse_route("L0-L2 RJ", 4), ["a"]) == {"a": RIGHT}
+
+
+def test_more_examples_than_one_statement_takes(store):
+    outcomes = {f"e{number}": RIGHT for number in range(1700)}
+    store.add(SCOPE, STANDARD, outcomes)
+    assert store.find(SCOPE, STANDARD, list(outcomes)) == outcomes
+
+
+def test_what_is_known_stays(store):
+    store.add(SCOPE, STANDARD, {"a": RIGHT})
+    store.add(SCOPE, STANDARD, {"a": ExampleOutcome(False, "other")})
+    assert store.find(SCOPE, STANDARD, ["a"]) == {"a": RIGHT}
+
+
+def test_scopes_and_pruning(store):
+    other = {**SCOPE, "task": "u"}
+    store.add(SCOPE, STANDARD, {"a": RIGHT, "b": RIGHT})
+    store.add(other, STANDARD, {"a": RIGHT})
+    assert [(scope.description["task"], scope.outcomes) for scope in store.scopes()] == [("t", 2), ("u", 1)]
+    assert store.prune([other]) == 2
+    assert store.find(SCOPE, STANDARD, ["a"]) == {}
+    assert store.find(other, STANDARD, ["a"]) == {"a": RIGHT}
+
+
+def test_other_files_are_refused(tmp_path):
+    (tmp_path / "text").write_text("not a store at all, but long enough to look like one" * 20)
+    with pytest.raises(StoreError, match="--store"):
+        ScoreStore(tmp_path / "text")
+    sqlite3.connect(tmp_path / "foreign").execute("CREATE TABLE t (x)").connection.close()
+    with pytest.raises(StoreError, match="not a score store"):
+        ScoreStore(tmp_path / "foreign")
+
+
+def _write_for_ever(path, name):
+    store = ScoreStore(path)
+    for number in range(100_000):
+        store.add(SCOPE, STANDARD, {f"{name}/{number}/{part}": RIGHT for part in range(20)})
+
+
+def _has_begun(path, name):
+    return len(ScoreStore(path).find(SCOPE, STANDARD, [f"{name}/9/0"])) == 1
+
+
+def test_two_writers_and_a_kill_leave_only_whole_batches(tmp_path):
+    path = tmp_path / "scores.sqlite"
+    ScoreStore(path)
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_write_for_ever, args=(path, name)) for name in "ab"]
+    for writer in writers:
+        writer.start()
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not all(_has_begun(path, name) for name in "ab"):
+        time.sleep(0.2)
+    for writer in writers:
+        os.kill(writer.pid, signal.SIGKILL)
+        writer.join()
+    survivor = ScoreStore(path)
+    (scope,) = survivor.scopes()
+    assert scope.outcomes % 20 == 0
+    for name in "ab":
+        assert len(survivor.find(SCOPE, STANDARD, [f"{name}/0/{part}" for part in range(20)])) == 20
+    survivor.add(SCOPE, STANDARD, {"after": RIGHT})

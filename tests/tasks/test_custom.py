@@ -1,0 +1,115 @@
+import json
+
+import pytest
+
+from macro_routing.errors import MacroError
+from macro_routing.tasks import load_task
+
+QUESTIONS = [{"q": f"What is {n} plus 1?", "a": n + 1} for n in range(20)]
+
+
+def _write(folder, toml, rows=None, name="data.jsonl"):
+    (folder / name).write_text("\n".join(json.dumps(row) for row in (QUESTIONS if rows is None else rows)))
+    (folder / "mine.toml").write_text(toml)
+    return str(folder / "mine.toml")
+
+
+BASIC = 'file = "data.jsonl"\nquestion = "q"\nanswer = "a"\n'
+
+
+def test_json_lines_with_named_columns(tmp_path):
+    task = load_task(_write(tmp_path, BASIC + 'name = "sums"\ntest_size = 4'))
+    assert task.name == "sums"
+    assert task.test_size == 4
+    assert task.pools["all"][3].answer == "4"
+
+
+def test_csv_with_choices_in_columns_and_in_a_list(tmp_path):
+    (tmp_path / "data.csv").write_text('q,one,two,right\n"Which, then?",yes,no,no\nAnd?,yes,no,A\n')
+    toml = 'file = "data.csv"\nkind = "choice"\nquestion = "q"\nanswer = "right"\nchoices = ["one", "two"]\n'
+    (tmp_path / "mine.toml").write_text(toml)
+    assert [example.answer for example in load_task(str(tmp_path / "mine.toml")).pools["all"]] == ["B", "A"]
+    (tmp_path / "list.csv").write_text("q,options,right\nWhich?,yes|no,no\n")
+    (tmp_path / "mine.toml").write_text(toml.replace("data.csv", "list.csv").replace('["one", "two"]', '"options"'))
+    assert load_task(str(tmp_path / "mine.toml")).pools["all"][0].choices == ("yes", "no")
+
+
+def test_prompts_are_the_users(tmp_path):
+    from macro_routing.tasks.prompts import messages
+
+    toml = BASIC + '[prompts]\nsystem = "Be brief."\ndirect = "Q: {question}"\nfew_shot = [["1+1", "2"]]\n'
+    task = load_task(_write(tmp_path, toml))
+    asked = messages(task.prompts, "direct", "2+2", ())
+    assert [(m["role"], m["content"]) for m in asked] == [
+        ("system", "Be brief."),
+        ("user", "Q: 1+1"),
+        ("assistant", "2"),
+        ("user", "Q: 2+2"),
+    ]
+    assert task.prompts.version != load_task(_write(tmp_path, BASIC)).prompts.version
+
+
+def test_a_grader_of_ones_own(tmp_path):
+    (tmp_path / "grade.py").write_text(
+        "def close(text, answer, choices):\n    return abs(float(text) - float(answer)) <= 1\n"
+    )
+    task = load_task(_write(tmp_path, BASIC + 'grader = "grade.py:close"'))
+    assert task.grader("5", "4").correct
+    assert not task.grader("7", "4").correct
+    with pytest.raises(MacroError, match="failed on 'five'"):
+        task.grader("five", "4")
+    version = task.grader.version
+    (tmp_path / "grade.py").write_text("def close(text, answer, choices):\n    return 1\n")
+    changed = load_task(str(tmp_path / "mine.toml"))
+    assert changed.grader.version != version
+    with pytest.raises(MacroError, match="must return True or False"):
+        changed.grader("5", "4")
+
+
+@pytest.mark.parametrize(
+    ("toml", "message"),
+    [
+        (BASIC + 'colour = "red"', "unknown key 'colour'"),
+        (BASIC + 'kind = "essay"', "kind = 'essay' is not allowed"),
+        (BASIC + 'kind = "choice"', "names its choices"),
+        (BASIC + 'train = "data.jsonl"', "either one data file"),
+        (BASIC + 'grader = "nope"', "grader = 'nope' is not allowed"),
+        (BASIC + 'grader = "none.py:f"', "there is no file"),
+        (
+            BASIC.replace('"q"', '"question"'),
+            r"data\.jsonl, line 1: there is no column 'question'; the columns are q, a",
+        ),
+        (BASIC + '[prompts]\ndirect = "no field"', "must hold {question}"),
+        (BASIC + '[prompts]\ndirect = "{question} {0}"', "must hold {question}"),
+        (BASIC + "[prompts]\nfew_shot = [[1]]", "pairs"),
+        (BASIC.replace("data.jsonl", "gone.jsonl"), "there is no file"),
+        (BASIC.replace("data.jsonl", "data.parquet"), "data files are"),
+        ("file = [", "cannot be read"),
+    ],
+)
+def test_mistakes_are_named(tmp_path, toml, message):
+    with pytest.raises(MacroError, match=message):
+        load_task(_write(tmp_path, toml))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"q": "x", "a": ', "line 2: not JSON"),
+        ("[1]", "line 2: a row must be a JSON object"),
+        ('{"q": "x", "a": null}', "line 2: the column 'a' holds None"),
+        ('{"q": " ", "a": 1}', "line 2: the column 'q' holds"),
+    ],
+)
+def test_a_bad_row_is_named_by_line(tmp_path, line, message):
+    path = _write(tmp_path, BASIC)
+    (tmp_path / "data.jsonl").write_text(json.dumps(QUESTIONS[0]) + "\n" + line)
+    with pytest.raises(MacroError, match=message):
+        load_task(path)
+
+
+def test_bad_csv_rows(tmp_path):
+    (tmp_path / "data.csv").write_text("q,a\n1,2\n3\n")
+    (tmp_path / "mine.toml").write_text(BASIC.replace("jsonl", "csv"))
+    with pytest.raises(MacroError, match="line 3: the row has fewer fields"):
+        load_task(str(tmp_path / "mine.toml"))

@@ -1,0 +1,133 @@
+"""Tricky answers with the verdict they deserve, among them what SmolLM2-135M really wrote."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from macro_routing.tasks.grading import GRADERS
+from macro_routing.tasks.numbers import find_numbers
+
+NUMBERS = [
+    # text, right answer, right or wrong
+    ("27", "27", True),
+    ("27.", "27", True),
+    ("27.0", "27", True),
+    ("172", "72", False),
+    ("7.2", "72", False),
+    ("-5", "5", False),
+    ("−5", "-5", True),
+    ("10-5", "5", True),
+    ("The answer is 1,234,567.", "1234567", True),
+    ("1,234", "1,234", True),
+    ("$18.00", "18", True),
+    ("$-18", "-18", True),
+    ("18 dollars", "18", True),
+    ("3/4", "0.75", True),
+    ("0.75", "3/4", True),
+    ("1 1/2 cups", "1.5", True),
+    ("\\frac{1}{2}", "0.5", True),
+    ("50%", "50", True),
+    ("50%", "0.5", True),
+    ("50", "0.5", False),
+    ("4.3333", "4.33", True),
+    ("4.3", "4.33", False),
+    ("4.34", "4.33", False),
+    ("3244047.1", "3244047.0999999996", True),
+    ("-9867630", "-9867630.0", True),
+    ("1e3", "1000", True),
+    ("9 (apples)", "9 (apples)", True),
+    ("9 pears", "9 (apples)", True),
+    ("62 - 35 = 27", "27", True),
+    ("The answer is 62 - 35 = 27 birds, not 97.", "27", True),
+    ("First 5, then 6. The answer is 11. Check: 5 + 6 = 11.", "11", True),
+    ("#### 72", "72", True),
+    ("So \\boxed{42} it is, not 43", "42", True),
+    ("no idea", "7", False),
+    ("", "7", False),
+    ("None", "None", True),
+    ("The answer cannot be determined.", "None", True),
+    ("There is not enough information.", "None", True),
+    ("The answer is 12.", "None", False),
+    ("", "None", False),
+    ("3:30 p.m.", "3:30 p.m.", True),
+    ("3:45 p.m.", "3:30 p.m.", False),
+    ("The answer is Mrs. Hilt.", "Mrs. Hilt", True),
+    ("2:3", "2:3", True),
+    ("12:3", "2:3", False),
+    # written by SmolLM2-135M
+    ("Faye placed 24 pencils in each row of 30, so she has 24 x 30 = 720 pencils.", "720", True),
+    ("106 - 49 = 23\nThe amount of money Olivia spent at the supermarket is 23.", "31", False),
+    (
+        "1. The number of goldfish is 15.\n2. The number of catfish is 12.\n3. The total number of fish is 15 + 12 =",
+        "4",
+        False,
+    ),
+    ("The final answer is 41.", "27", False),
+    ("The final answer is 22 + 36 = 60 pounds of apples.\n\nSo, Marco's dad's apples", "60", True),
+    ("The final answer is 556 * 312 = 17120 days.\n\nSo, the answer", "64", False),
+    ("The final answer is 80 + 24 = 224 crayons.", "224", True),
+]
+COLOURS = ("red", "blue", "green", "a big dog")
+LETTERS = [
+    ("B", "B", True),
+    ("b", "B", True),
+    ("(B)", "B", True),
+    ("B. blue", "B", True),
+    ("**B**", "B", True),
+    ("Answer: B because it is", "B", True),
+    ("The answer is (B).", "B", True),
+    ("blue", "B", True),
+    ("The answer is blue.", "B", True),
+    ("A dog would be nice", "A", False),
+    ("I would say (C)", "C", True),
+    ("Because of A, B or C", "C", False),
+    ("E", "B", False),
+    ("bluebird", "B", False),
+    ("not B", "B", False),
+    ("", "A", False),
+    # written by SmolLM2-135M
+    ("A. a tundra\n\nThe correct answer is D. a desert.", "D", True),
+    ("A. make more phone calls", "A", True),
+]
+MATH = [
+    ("\\boxed{\\frac{1}{2}}", "\\frac12", True),
+    ("The answer is $(3, \\pi/2)$", "\\left( 3, \\frac{\\pi}{2} \\right)", True),
+    ("0.5", "\\frac{1}{2}", True),
+    ("\\boxed{p - q}", "p - q", True),
+    ("\\boxed{q - p}", "p - q", False),
+    ("8", "7", False),
+    ("196 is a prime number, and it has exactly 10 divisors: 1, 2, 3, 4, 6, 129, 2", "9", False),
+]
+
+
+@pytest.mark.parametrize(("text", "answer", "right"), NUMBERS)
+def test_numbers(text, answer, right):
+    assert GRADERS["number"](text, answer).correct is right
+
+
+@pytest.mark.parametrize(("text", "answer", "right"), LETTERS)
+def test_letters(text, answer, right):
+    assert GRADERS["letter"](text, answer, COLOURS).correct is right
+
+
+@pytest.mark.parametrize(("text", "answer", "right"), MATH)
+def test_math(text, answer, right):
+    assert GRADERS["math"](text, answer).correct is right
+
+
+@given(st.text())
+def test_no_text_breaks_a_grader(text):
+    for name in ("number", "letter", "text"):
+        verdict = GRADERS[name](text, "B" if name == "letter" else "7", COLOURS)
+        assert verdict.correct in (True, False)
+
+
+@given(st.integers(-(10**9), 10**9))
+def test_every_way_to_write_an_integer_is_read(number):
+    for written in (str(number), f"{number:,}", f"{number}.0", f"The answer is {number}."):
+        assert GRADERS["number"](written, str(number)).correct
+    assert not GRADERS["number"](str(number + 1), str(number)).correct
+
+
+def test_numbers_are_found_exactly():
+    assert [float(value) for value in find_numbers("5-3, 1/4 and -2.5e2; v1.2 x3")] == [5, 3, 0.25, -250]

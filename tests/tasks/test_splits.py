@@ -1,0 +1,72 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from macro_routing.errors import TaskError
+from macro_routing.tasks import GRADERS, Example, PromptTexts, Task, make_splits
+
+
+def _task(test_size=None, **pools):
+    return Task("t", "number", GRADERS["number"], PromptTexts(), test_size, pools)
+
+
+def _examples(count, start=0, group=0):
+    return tuple(
+        Example(f"e{number}", f"question {number}", "1", group=f"g{number // group}" if group else "")
+        for number in range(start, start + count)
+    )
+
+
+def sizes(splits):
+    return len(splits.train), len(splits.validation), len(splits.test)
+
+
+def test_a_large_train_split_is_used_alone():
+    splits = make_splits(_task(train=_examples(300), validation=_examples(50, 300), test=_examples(40, 400)), seed=0)
+    assert sizes(splits) == (273, 27, 40)
+
+
+def test_a_small_train_split_is_pooled():
+    splits = make_splits(_task(train=_examples(100), validation=_examples(230, 100), test=_examples(40, 400)), seed=0)
+    assert sum(sizes(splits)) == 370
+
+
+def test_a_single_pool_gives_two_fifths_to_the_test_split():
+    assert sizes(make_splits(_task(all=_examples(250)), seed=0)) == (136, 14, 100)
+    assert sizes(make_splits(_task(test=_examples(250)), seed=0)) == (136, 14, 100)
+
+
+def test_the_requested_ratio_is_kept():
+    assert sizes(make_splits(_task(30, all=_examples(150)), seed=0, training=60, validation=20)) == (60, 20, 30)
+    assert sizes(make_splits(_task(30, all=_examples(70)), seed=0, training=60, validation=20)) == (30, 10, 30)
+
+
+def test_questions_that_are_twice_in_a_pool_stay_on_one_side():
+    doubled = tuple(Example(f"{copy}/{number}", f"Question, {number}!", "1") for copy in "ab" for number in range(60))
+    splits = make_splits(_task(all=doubled), seed=3)
+    keys = [{example.key for example in part} for part in (splits.train, splits.validation, splits.test)]
+    assert not keys[0] & keys[1]
+    assert not keys[0] & keys[2]
+    assert not keys[1] & keys[2]
+
+
+@given(st.integers(30, 200), st.integers(1, 8), st.integers(0, 5))
+def test_groups_stay_together(count, group, seed):
+    splits = make_splits(_task(all=_examples(count, group=group)), seed=seed, training=20, validation=5)
+    groups = [{example.group for example in part} for part in (splits.train, splits.validation, splits.test)]
+    assert not groups[0] & groups[1]
+    assert not groups[0] & groups[2]
+    assert not groups[1] & groups[2]
+
+
+def test_contents_and_order_make_the_fingerprint():
+    first = make_splits(_task(all=_examples(50)), seed=0)
+    changed = tuple(Example(e.id, e.question, "2") for e in _examples(50))
+    assert make_splits(_task(all=changed), seed=0).fingerprints != first.fingerprints
+
+
+def test_too_little_data_is_said():
+    with pytest.raises(TaskError, match="only 0 examples are left"):
+        make_splits(_task(all=_examples(1)), seed=0)
+    with pytest.raises(TaskError, match="has no examples"):
+        make_splits(_task(), seed=0)
