@@ -64,5 +64,5 @@ def _rest(model: Any, cache: Any, mask: torch.Tensor, rows: torch.Tensor, choice
     positions = positions_of(whole)[:, -longest:]
     logits = model(fed, attention_mask=whole, position_ids=positions, past_key_values=cache, use_cache=True).logits
     logits = logits.float()
-    each = logits.gather(2, wanted[..., None])[..., 0] - logits.logsumexp(dim=-1)
+    each: torch.Tensor = logits.gather(2, wanted[..., None])[..., 0] - logits.logsumexp(dim=-1)
     return (each * real).sum(dim=1)

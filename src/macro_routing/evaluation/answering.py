@@ -63,7 +63,7 @@ def _by_likelihood(
 
 
 def _choice_items(frozen: FrozenModel, task: Task, examples: Sequence[Example], *, by_letter: bool) -> list[ChoiceItem]:
-    """Prompts and choices as tokens; the tokenizer is called twice for all, since single calls cost more than they do."""
+    """Prompts and choices as tokens, by two calls of the tokenizer: one per text would take longer than the work."""
     if lacking := [example.id for example in examples if not example.choices]:
         raise TaskError(
             f"{task.name} has no choices ({lacking[0]}), so mode = likelihood cannot be used; use direct or reasoning"
