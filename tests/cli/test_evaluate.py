@@ -70,6 +70,7 @@ def test_a_csv_of_ones_own(tmp_path, store):
         (["--task", "category", "--route", "L0 RJ", "--mode", "guess"], "'guess' is not one of"),
         (["--task", "category", "--route", "L0 RJ", "--answer-budget", "0"], "answer_budget = 0"),
         (["--task", "sciq", "--route", "L0 RJ", "--data-dir", "nowhere"], "no .jsonl files"),
+        (["--task", "category", "--route", "L0 RJ", "--seed", "-1"], "seed = -1"),
     ],
 )
 def test_mistakes(arguments, message, store):

@@ -39,6 +39,7 @@ class Splits:
 
 def make_splits(task: Task, *, seed: int, training: int = 1000, validation: int = 100) -> Splits:
     """Cut a task's pools: test items first, then train and validation in the requested ratio."""
+    check_integer("seed", seed, least=0, most=2**32 - 1)
     check_integer("training", training, least=1)
     check_integer("validation", validation, least=1)
     rng = np.random.default_rng([seed, *task.name.encode()])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from macro_routing.settings import check_integer
 from macro_routing.tasks.task import CHOICE, LETTERS, NUMBER, Example
 
 Rng = np.random.Generator
@@ -30,6 +31,7 @@ class Synthetic:
 
 def generate(task: Synthetic, seed: int) -> dict[str, tuple[Example, ...]]:
     """Pools of distinct questions; another seed gives other questions."""
+    check_integer("seed", seed, least=0, most=2**32 - 1)
     rng = np.random.default_rng([seed, *task.name.encode()])
     pools: dict[str, tuple[Example, ...]] = {}
     seen: set[str] = set()
