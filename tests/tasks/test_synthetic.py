@@ -25,8 +25,6 @@ def test_answers_are_right():
         first, second, third = (int(word) for word in example.question.strip(",").split(", "))
         assert example.choices[example.right_choice] == str(third + third - second)
         assert second - first == third - second
-    for example in load_task("larger").pools["test"][:200]:
-        assert example.choices[example.right_choice] == max(example.choices, key=int)
     for example in load_task("counting").pools["test"][:200]:
         assert 2 <= int(example.answer) <= 30
 

@@ -138,11 +138,6 @@ def _category(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
     return f"{', '.join(things)}. The {kind} is the", things[asked], tuple(things)
 
 
-def _larger(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
-    pair = [int(number) for number in rng.choice(np.arange(100, 1000), size=2, replace=False)]
-    return f"The larger of {pair[0]} and {pair[1]} is", str(max(pair)), (str(pair[0]), str(pair[1]))
-
-
 _PLAIN = {"likelihood": "{question}", "letters": "{question}\n{choices}\nAnswer:"}
 SYNTHETIC = {
     task.name: task
@@ -151,6 +146,5 @@ SYNTHETIC = {
         Synthetic("arithmetic", NUMBER, _arithmetic, "two brackets with a product each"),
         Synthetic("sequence", CHOICE, _sequence, "the next number of an even sequence, four choices", _PLAIN, 1200),
         Synthetic("category", CHOICE, _category, "which of four things is of a kind", _PLAIN),
-        Synthetic("larger", CHOICE, _larger, "the larger of two numbers", _PLAIN),
     )
 }
