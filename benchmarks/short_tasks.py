@@ -53,9 +53,8 @@ def main() -> None:
     tasks = [load_task(name, seed=SEED) for name, task in SYNTHETIC.items() if task.kind == "choice"]
     results = [measure(frozen, task) for task in tasks]
     for result in results:
-        print(
-            f"{result['task']:<12} {result['accuracy']:5.1f} % (chance {result['chance']:.0f} %), {result['tokens']} tokens"
-        )
+        accuracy, chance = result["accuracy"], result["chance"]
+        print(f"{result['task']:<12} {accuracy:5.1f} % (chance {chance:.0f} %), at most {result['tokens']} tokens")
     if arguments.write:
         write_record(
             arguments.write,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -160,8 +161,8 @@ class MacroSearch:
 
 def elite_of(outcomes: Sequence[Outcome], size: int) -> list[int]:
     """Places of the ``size`` best scores, best first, ties by earlier draw; failures are never among them."""
-    scores = {place: outcome for place, outcome in enumerate(outcomes) if isinstance(outcome, Score)}
-    return sorted(scores, key=lambda place: (-scores[place].accuracy, place))[:size]
+    accuracies = _accuracies(outcomes)
+    return sorted(accuracies, key=lambda place: (-accuracies[place], place))[:size]
 
 
 def elite_weights(
@@ -169,11 +170,12 @@ def elite_weights(
 ) -> tuple[list[Program], list[float]]:
     """The elite's programs with weights ∝ exp(β (q - max q)) that sum to 1; both empty when every draw failed."""
     places = elite_of(outcomes, size)
-    if not places:
-        return [], []
-    accuracies = np.array(
-        [outcome.accuracy for outcome in (outcomes[place] for place in places) if isinstance(outcome, Score)]
-    )
-    weights = np.exp(beta * (accuracies - accuracies.max()))
+    accuracies = _accuracies(outcomes)
+    raw = np.array([math.exp(beta * (accuracies[place] - accuracies[places[0]])) for place in places])
     programs = [program for program in (proposals[place].program for place in places) if program is not None]
-    return programs, (weights / weights.sum()).tolist()
+    return programs, (raw / raw.sum()).tolist() if places else []
+
+
+def _accuracies(outcomes: Sequence[Outcome]) -> dict[int, float]:
+    """Accuracy by place, of the draws that could be scored."""
+    return {place: outcome.accuracy for place, outcome in enumerate(outcomes) if isinstance(outcome, Score)}
