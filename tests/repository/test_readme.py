@@ -46,7 +46,8 @@ def test_console(command, output):
 
 @pytest.mark.parametrize("code", blocks("python"))
 def test_python(code):
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
 
 
