@@ -52,7 +52,9 @@ def test_scopes_and_pruning(store):
     store.add(SCOPE, STANDARD, {"a": RIGHT, "b": RIGHT})
     store.add(other, STANDARD, {"a": RIGHT})
     assert [(scope.description["task"], scope.outcomes) for scope in store.scopes()] == [("t", 2), ("u", 1)]
-    assert store.prune([other]) == 2
+    assert store.prune(lambda scope: scope["task"] == "t") == 2
+    store.add({**SCOPE, "task": "new"}, STANDARD, {"z": RIGHT})
+    assert store.find({**SCOPE, "task": "new"}, STANDARD, ["a"]) == {}
     assert store.find(SCOPE, STANDARD, ["a"]) == {}
     assert store.find(other, STANDARD, ["a"]) == {"a": RIGHT}
 
@@ -64,6 +66,22 @@ def test_other_files_are_refused(tmp_path):
     sqlite3.connect(tmp_path / "foreign").execute("CREATE TABLE t (x)").connection.close()
     with pytest.raises(StoreError, match="not a score store"):
         ScoreStore(tmp_path / "foreign")
+
+
+def _read_all(path):
+    store = ScoreStore(path)
+    store.find(SCOPE, STANDARD, ["e1"])
+    store.scopes()
+
+
+def test_pages_damaged_later_are_this_projects_error(store):
+    store.add(SCOPE, STANDARD, {f"e{number}": RIGHT for number in range(3000)})
+    store.close()
+    with store.path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"damage" * 20_000)
+    with pytest.raises(StoreError):
+        _read_all(store.path)
 
 
 def _write_for_ever(path, name):

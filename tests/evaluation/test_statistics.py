@@ -151,6 +151,22 @@ def test_a_real_gain_survives_the_correction():
     assert best_of_many(baseline, candidates) < 0.01
 
 
+def test_harmful_candidates_do_not_hide_a_real_gain():
+    rng = np.random.default_rng(6)
+    found = 0
+    for trial in range(40):
+        baseline = rng.random(200) < 0.5
+        better = baseline | (rng.random(200) < 0.14)
+        harmful = [baseline & (rng.random(200) < 0.2) for _ in range(15)]
+        found += best_of_many(baseline, [better, *harmful], seed=trial, resamples=1000) < 0.05
+    assert found >= 32
+
+
+def test_wilcoxon_survives_many_benchmarks():
+    values = np.random.default_rng(0).normal(0.1, 1, size=1200)
+    assert 0 < wilcoxon_greater(values) < 0.1
+
+
 def test_power_equals_simulation():
     rng = np.random.default_rng(4)
     n, discordance, gain = 120, 0.3, 0.12
@@ -176,6 +192,9 @@ def test_more_data_shows_smaller_gains():
         lambda: compare([], []),
         lambda: best_of_many([1], [[1, 0]]),
         lambda: smallest_detectable_gain(0),
+        lambda: best_of_many([], [[]]),
+        lambda: significance([]),
+        lambda: significance([float("nan")]),
     ],
 )
 def test_nonsense_is_refused(call):

@@ -85,6 +85,12 @@ def test_a_grader_of_ones_own(tmp_path):
         (BASIC.replace("data.jsonl", "gone.jsonl"), "there is no file"),
         (BASIC.replace("data.jsonl", "data.parquet"), "data files are"),
         ("file = [", "cannot be read"),
+        ("file = 5", "file = 5 is not allowed"),
+        (BASIC + "prompts = 3", "prompts a table"),
+        (BASIC + "grader = 5", "grader = 5"),
+        (BASIC + "[prompts]\nsystem = 3", "'system' must be a text"),
+        (BASIC + '[prompts]\ndirect = "{question:d}"', "must hold {question}"),
+        (BASIC + '[prompts]\ndirect = "{question!x}"', "must hold {question}"),
     ],
 )
 def test_mistakes_are_named(tmp_path, toml, message):
@@ -106,6 +112,35 @@ def test_a_bad_row_is_named_by_line(tmp_path, line, message):
     (tmp_path / "data.jsonl").write_text(json.dumps(QUESTIONS[0]) + "\n" + line)
     with pytest.raises(MacroError, match=message):
         load_task(path)
+
+
+def test_a_grader_file_may_hold_anything_python(tmp_path):
+    (tmp_path / "grade.py").write_text(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+        "@dataclass\nclass Rule:\n    limit: int = 1\n"
+        "def close(text, answer, choices):\n    return abs(float(text) - float(answer)) <= Rule().limit\n"
+    )
+    assert load_task(_write(tmp_path, BASIC + 'grader = "grade.py:close"')).grader("5", "4").correct
+    (tmp_path / "grade.py").write_text("import sys\nsys.exit(3)\n")
+    with pytest.raises(MacroError, match="cannot be imported"):
+        load_task(str(tmp_path / "mine.toml"))
+
+
+@pytest.mark.parametrize("choices", [["yes", ""], ["yes", None], ["yes", "yes"]])
+def test_choices_must_be_different_texts(tmp_path, choices):
+    toml = 'file = "data.jsonl"\nkind = "choice"\nquestion = "q"\nanswer = "a"\nchoices = "c"\n'
+    with pytest.raises(MacroError, match="line 1: the choices"):
+        load_task(_write(tmp_path, toml, [{"q": "x", "a": "A", "c": choices}]))
+
+
+def test_a_damaged_archive_is_named(tmp_path):
+    import gzip
+
+    whole = gzip.compress(b'{"q": "x", "a": 1}\n' * 100)
+    (tmp_path / "data.jsonl.gz").write_bytes(whole[:20] + b"damage" + whole[26:])
+    (tmp_path / "mine.toml").write_text(BASIC.replace("data.jsonl", "data.jsonl.gz"))
+    with pytest.raises(MacroError, match="cannot be read"):
+        load_task(str(tmp_path / "mine.toml"))
 
 
 def test_bad_csv_rows(tmp_path):

@@ -1,5 +1,7 @@
 """Tricky answers with the verdict they deserve, among them what SmolLM2-135M really wrote."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,6 +56,21 @@ NUMBERS = [
     ("The answer is Mrs. Hilt.", "Mrs. Hilt", True),
     ("2:3", "2:3", True),
     ("12:3", "2:3", False),
+    ("We don't have enough information to answer.", "None", True),
+    ("We cannot determine the number.", "None", True),
+    ("The problem does not provide the price.", "None", True),
+    ("The answer is 18, none left over", "None", False),
+    ("Let the unknown be x. Then x + 3 = 8 so x = 5.", "None", False),
+    ("The answer is 500, since the tax is 8%.", "5", False),
+    ("**Final Answer**: 18\n\nNote that 3 eggs were eaten.", "18", True),
+    ("The answer is not 5", "5", False),
+    ("12:30", "12", False),
+    ("<think>The answer is 7</think>\n\nIt is 8.", "8", True),
+    ("18.\n\nQuestion: And then?\nAnswer: 5", "18", True),
+    ("0.0000083099", "8.3099e-06", True),
+    ("10", "10 apples", True),
+    ("The answer is " + "9" * 5000, "18", False),
+    ("9" * 400 + ".5", "18", False),
     # written by SmolLM2-135M
     ("Faye placed 24 pencils in each row of 30, so she has 24 x 30 = 720 pencils.", "720", True),
     ("106 - 49 = 23\nThe amount of money Olivia spent at the supermarket is 23.", "31", False),
@@ -87,8 +104,35 @@ LETTERS = [
     ("", "A", False),
     # written by SmolLM2-135M
     ("A. a tundra\n\nThe correct answer is D. a desert.", "D", True),
-    ("A. make more phone calls", "A", True),
+    # more ways to say it, and not to say it
+    ("The answer is B", "B", True),
+    ("The answer is: B", "B", True),
+    ("The answer is **B**", "B", True),
+    ("The answer is B because blue is blue", "B", True),
+    ("The answer is B, not A.", "B", True),
+    ("The correct option is B", "B", True),
+    ("**Answer**: B", "B", True),
+    ("Option B is correct", "B", True),
+    ("The answer is Option B", "B", True),
+    ("\\boxed{\\text{B}}", "B", True),
+    ("A is correct. B is wrong.", "A", True),
+    ("<think>It could be A. The answer is A</think>\n\nB", "B", True),
+    ("A 45-year-old man has it", "A", False),
+    ("A DNA molecule", "A", False),
+    ("C. difficile", "C", False),
+    ("B12 deficiency", "B", False),
+    ("D-glucose", "D", False),
+    ("B\n\nQuestion: And now?\nAnswer: C", "B", True),
 ]
+
+
+def test_what_smollm2_answered_with_its_own_choices():
+    choices = ("make more phone calls", "quit eating lunch out", "buy less", "have lunch with friends")
+    assert GRADERS["letter"]("A. make more phone calls", "B", choices).prediction == "A"
+    assert GRADERS["letter"]("A. bunnies", "C", ("lions", "humans", "bunnies", "grass")).prediction == "A"
+    assert not GRADERS["letter"]("A", "A", ()).correct
+
+
 MATH = [
     ("\\boxed{\\frac{1}{2}}", "\\frac12", True),
     ("The answer is $(3, \\pi/2)$", "\\left( 3, \\frac{\\pi}{2} \\right)", True),
@@ -96,6 +140,10 @@ MATH = [
     ("\\boxed{p - q}", "p - q", True),
     ("\\boxed{q - p}", "p - q", False),
     ("8", "7", False),
+    ("The final answer is 5.", "5", True),
+    ("The final answer is 3\\sqrt{2}.", "3\\sqrt{2}", True),
+    ("The final answer is \\(5\\).\n\nExplanation: 7", "5", True),
+    ("The answer is $5$. Therefore 7 more", "5", True),
     ("196 is a prime number, and it has exactly 10 divisors: 1, 2, 3, 4, 6, 129, 2", "9", False),
 ]
 
@@ -120,6 +168,14 @@ def test_no_text_breaks_a_grader(text):
     for name in ("number", "letter", "text"):
         verdict = GRADERS[name](text, "B" if name == "letter" else "7", COLOURS)
         assert verdict.correct in (True, False)
+
+
+@pytest.mark.parametrize("text", ["*" * 100_000, "\"'" * 50_000, "1" * 100_000, "answer is " * 20_000, "(A" * 50_000])
+def test_long_texts_are_judged_in_time(text):
+    start = time.perf_counter()
+    for name in ("number", "letter", "text"):
+        GRADERS[name](text, "B" if name == "letter" else "7", COLOURS)
+    assert time.perf_counter() - start < 5
 
 
 @given(st.integers(-(10**9), 10**9))

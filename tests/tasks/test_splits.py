@@ -65,6 +65,22 @@ def test_contents_and_order_make_the_fingerprint():
     assert make_splits(_task(all=changed), seed=0).fingerprints != first.fingerprints
 
 
+@pytest.mark.parametrize("count", range(4, 12))
+def test_small_files_still_give_every_split_something(count):
+    assert min(sizes(make_splits(_task(all=_examples(count)), seed=0))) >= 1
+
+
+def test_another_set_of_choices_is_not_another_question():
+    def choice(number, name, choices):
+        return Example(f"{name}/{number}", f"question {number}", "A", choices)
+
+    pool = tuple(choice(n, name, (name, "other")) for name in "ab" for n in range(50))
+    splits = make_splits(_task(all=pool), seed=0)
+    parts = [{example.question for example in part} for part in (splits.train, splits.validation, splits.test)]
+    assert not parts[0] & parts[2]
+    assert not parts[1] & parts[2]
+
+
 def test_too_little_data_is_said():
     with pytest.raises(TaskError, match="only 0 examples are left"):
         make_splits(_task(all=_examples(1)), seed=0)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -59,13 +60,11 @@ def prune(
     store: StoreOption = None,
 ) -> None:
     """Forget scores by task, by model, or all of them."""
-    if not everything and task is None and model is None:
+    if not everything and not task and not model:
         raise MacroError("say what to forget: --task, --model or --all")
-    opened = _open(store)
-    kept = [] if everything else [scope.description for scope in opened.scopes() if not _matches(scope, task, model)]
-    print(f"forgot {opened.prune(kept)} outcomes")
 
+    def matches(scope: Mapping[str, Any]) -> bool:
+        by_task = not task or scope.get("task") == task
+        return everything or (by_task and str(scope.get("numerics", "")).startswith(model or ""))
 
-def _matches(scope: ScopeInfo, task: str | None, model: str | None) -> bool:
-    by_task = task is None or scope.description.get("task") == task
-    return by_task and (model is None or str(scope.description.get("numerics", "")).startswith(model))
+    print(f"forgot {_open(store).prune(matches)} outcomes")

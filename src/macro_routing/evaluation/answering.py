@@ -117,7 +117,9 @@ def _in_two_stages(
 
 
 def _graded(frozen: FrozenModel, task: Task, example: Example, cue: str, both: Any) -> ExampleOutcome:
-    verdict = task.grader(cue + _text(frozen, both.answer.tokens), example.answer, example.choices)
+    text = _text(frozen, both.answer.tokens)
+    # The graders know this cue; a task's own may be worded in any way, but means the same.
+    verdict = task.grader(f"The answer is{text}" if cue else text, example.answer, example.choices)
     return ExampleOutcome(
         verdict.correct,
         verdict.prediction,

@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from macro_routing.routes.route import Route
 _VERSION = 1
 _TABLES = """
 CREATE TABLE IF NOT EXISTS scopes (
-    id INTEGER PRIMARY KEY, description TEXT NOT NULL UNIQUE, made TEXT DEFAULT CURRENT_TIMESTAMP
+    id INTEGER PRIMARY KEY AUTOINCREMENT, description TEXT NOT NULL UNIQUE, made TEXT DEFAULT CURRENT_TIMESTAMP
 );
 CREATE TABLE IF NOT EXISTS routes (
     id INTEGER PRIMARY KEY, layers INTEGER NOT NULL, text TEXT NOT NULL, UNIQUE (layers, text)
@@ -84,6 +84,10 @@ class ScoreStore:
 
     def find(self, scope: Mapping[str, Any], route: Route, examples: Sequence[str]) -> dict[str, ExampleOutcome]:
         """What is known of these examples (by key) under a scope and route."""
+        with self._reported():
+            return self._found(scope, route, examples)
+
+    def _found(self, scope: Mapping[str, Any], route: Route, examples: Sequence[str]) -> dict[str, ExampleOutcome]:
         keys = self._keys(scope, route)
         if keys is None:
             return {}
@@ -107,18 +111,12 @@ class ScoreStore:
 
     def add(self, scope: Mapping[str, Any], route: Route, outcomes: Mapping[str, ExampleOutcome]) -> None:
         """Keep outcomes by example key, all of them or none; those that are known already stay as they are."""
-        with closing(self._connection.cursor()) as cursor:
-            cursor.execute("BEGIN IMMEDIATE")
-            try:
-                scope_id, route_id = self._made_keys(cursor, scope, route)
-                cursor.executemany(
-                    "INSERT OR IGNORE INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (_row(scope_id, route_id, example, outcome) for example, outcome in outcomes.items()),
-                )
-            except BaseException:
-                cursor.execute("ROLLBACK")
-                raise
-            cursor.execute("COMMIT")
+        with self._transaction() as cursor:
+            scope_id, route_id = self._made_keys(cursor, scope, route)
+            cursor.executemany(
+                "INSERT OR IGNORE INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (_row(scope_id, route_id, example, outcome) for example, outcome in outcomes.items()),
+            )
 
     def _keys(self, scope: Mapping[str, Any], route: Route) -> tuple[int, int] | None:
         query = "SELECT scopes.id, routes.id FROM scopes, routes WHERE description = ? AND layers = ? AND text = ?"
@@ -138,18 +136,43 @@ class ScoreStore:
             "SELECT description, made, (SELECT count(*) FROM outcomes WHERE scope = scopes.id),"
             " (SELECT count(DISTINCT route) FROM outcomes WHERE scope = scopes.id) FROM scopes ORDER BY id"
         )
-        return [ScopeInfo(json.loads(row[0]), *row[1:]) for row in self._connection.execute(query)]
+        with self._reported():
+            return [ScopeInfo(json.loads(row[0]), *row[1:]) for row in self._connection.execute(query)]
 
-    def prune(self, keep: Iterable[Mapping[str, Any]]) -> int:
-        """Forget all scopes but those to keep, and give the room back; says how many outcomes went."""
-        kept = {_canonical(scope) for scope in keep}
-        gone = [row[0] for row in self._connection.execute("SELECT id, description FROM scopes") if row[1] not in kept]
-        removed = 0
-        for scope in gone:
-            removed += self._connection.execute("DELETE FROM outcomes WHERE scope = ?", (scope,)).rowcount
-            self._connection.execute("DELETE FROM scopes WHERE id = ?", (scope,))
-        self._connection.execute("VACUUM")
+    def prune(self, matches: Callable[[Mapping[str, Any]], bool]) -> int:
+        """Forget the scopes that match, and give the room back; says how many outcomes went."""
+        with self._transaction() as cursor:
+            known = cursor.execute("SELECT id, description FROM scopes").fetchall()
+            gone = [number for number, description in known if matches(json.loads(description))]
+            removed = 0
+            for number in gone:
+                removed += cursor.execute("DELETE FROM outcomes WHERE scope = ?", (number,)).rowcount
+                cursor.execute("DELETE FROM scopes WHERE id = ?", (number,))
+        with self._reported():
+            self._connection.execute("VACUUM")
         return removed
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        """Turn what the database raises into this project's own error."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"the score store {self.path} cannot be used: {error}; name another with --store"
+            ) from None
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Cursor]:
+        """All of it or nothing, with no other writer in between."""
+        with self._reported(), closing(self._connection.cursor()) as cursor:
+            cursor.execute("BEGIN IMMEDIATE")
+            try:
+                yield cursor
+            except BaseException:
+                cursor.execute("ROLLBACK")
+                raise
+            cursor.execute("COMMIT")
 
 
 def _canonical(scope: Mapping[str, Any]) -> str:

@@ -97,6 +97,8 @@ class Significance:
 def significance(differences: ArrayLike, *, seed: int = 0, resamples: int = 100_000) -> Significance:
     """The paper's procedure for one model: one difference per benchmark, benchmarks resampled as clusters."""
     values = np.round(np.asarray(differences, dtype=np.float64), 9)
+    if values.ndim != 1 or len(values) == 0 or not np.isfinite(values).all():
+        raise SettingsError("significance needs one finite difference per benchmark")
     rng = np.random.default_rng(seed)
     means = values[rng.integers(len(values), size=(resamples, len(values)))].mean(axis=1)
     low, high = _percentiles(means, 0.95)
@@ -119,14 +121,14 @@ def wilcoxon_greater(differences: ArrayLike) -> float:
         return 1.0
     doubled = _doubled_ranks(np.abs(values))  # twice the mid-ranks, so that they are whole
     observed = int(doubled[values > 0].sum())
-    # Number of sign patterns for every possible sum of positive ranks.
-    ways = np.zeros(int(doubled.sum()) + 1)
-    ways[0] = 1
+    # Share of the sign patterns that give each possible sum of positive ranks.
+    shares = np.zeros(int(doubled.sum()) + 1)
+    shares[0] = 1
     for rank in doubled:
-        shifted = np.zeros_like(ways)
-        shifted[rank:] = ways[: len(ways) - rank]
-        ways = ways + shifted
-    return float(ways[observed:].sum() / ways.sum())
+        shifted = np.zeros_like(shares)
+        shifted[rank:] = shares[: len(shares) - rank]
+        shares = (shares + shifted) / 2
+    return float(shares[observed:].sum())
 
 
 def _doubled_ranks(sizes: Floats) -> NDArray[np.int64]:
@@ -160,11 +162,17 @@ def best_of_many(baseline: ArrayLike, candidates: ArrayLike, *, seed: int = 0, r
     others = np.atleast_2d(np.asarray(candidates, dtype=np.float64))
     if others.shape[1] != len(first):
         raise SettingsError(f"candidates have {others.shape[1]} outcomes, the baseline has {len(first)}")
+    if len(first) == 0:
+        raise SettingsError("the best of many needs outcomes to compare")
     differences = others - first
-    observed = differences.mean(axis=1).max()
+    # In units of each candidate's own spread, which flips do not change: a candidate that differs on many examples, as
+    # harmful ones do, must not raise the bar for one that differs on few.
+    spread = np.sqrt((differences**2).sum(axis=1, keepdims=True))
+    scaled = np.divide(differences, spread, out=np.zeros_like(differences), where=spread > 0)
+    observed = scaled.sum(axis=1).max()
     rng = np.random.default_rng(seed)
     signs = rng.choice([-1.0, 1.0], size=(resamples, len(first)))
-    luck = (signs @ differences.T / len(first)).max(axis=1)
+    luck = (signs @ scaled.T).max(axis=1)
     return float((1 + (luck >= observed - 1e-12).sum()) / (1 + resamples))
 
 

@@ -5,33 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from macro_routing.errors import TaskError, suggestion
 from macro_routing.tasks.benchmarks import BENCHMARKS, Benchmark
 from macro_routing.tasks.custom import DEFAULT_GRADER, read_task_file
 from macro_routing.tasks.grading import GRADERS
-from macro_routing.tasks.prompts import PromptTexts
+from macro_routing.tasks.prompts import DEFAULT_TEXTS, PromptTexts
 from macro_routing.tasks.rows import Row, read_rows
 from macro_routing.tasks.synthetic import SYNTHETIC, Synthetic, generate
-from macro_routing.tasks.task import CHOICE, MATH, NUMBER, Example, Task
-
-_CHOICE_TEXTS = PromptTexts(
-    reasoning="{question}\n\nThink step by step, then give the letter of the right choice.",
-    direct="{question}\n\nAnswer with the letter of the right choice only.",
-    cue="The letter of the right choice is",
-)
-_NUMBER_TEXTS = PromptTexts(
-    reasoning="{question}\n\nThink step by step, then give the final answer as a number.",
-    direct="{question}\n\nGive only the final answer as a number, without any explanation.",
-    cue="The final answer is",
-)
-_MATH_TEXTS = PromptTexts(
-    reasoning="{question}\n\nThink step by step, then give the final answer in \\boxed{{}}.",
-    direct="{question}\n\nGive only the final answer in \\boxed{{}}, without any explanation.",
-    cue="The final answer is",
-)
-DEFAULT_TEXTS = {CHOICE: _CHOICE_TEXTS, NUMBER: _NUMBER_TEXTS, MATH: _MATH_TEXTS}
+from macro_routing.tasks.task import Example, Task
 
 
 def task_names() -> list[str]:
@@ -55,13 +37,8 @@ def load_task(name: str, *, data_dir: Path | None = None, seed: int = 0) -> Task
 
 
 def _synthetic(task: Synthetic, seed: int) -> Task:
-    texts = PromptTexts(**{**_texts(task.kind), **task.prompts})
+    texts = PromptTexts(**{**DEFAULT_TEXTS[task.kind], **task.prompts})
     return Task(task.name, task.kind, GRADERS[DEFAULT_GRADER[task.kind]], texts, pools=generate(task, seed))
-
-
-def _texts(kind: str) -> dict[str, Any]:
-    texts = DEFAULT_TEXTS[kind]
-    return {name: getattr(texts, name) for name in ("reasoning", "direct", "cue")}
 
 
 def _benchmark(entry: Benchmark, data_dir: Path | None) -> Task:
@@ -69,7 +46,7 @@ def _benchmark(entry: Benchmark, data_dir: Path | None) -> Task:
     rows = _hub_rows(entry) if folder is None else _folder_rows(entry, folder)
     pools = {split: _examples(entry, split, found) for split, found in rows.items()}
     grader = GRADERS[DEFAULT_GRADER[entry.kind]]
-    return Task(entry.name, entry.kind, grader, DEFAULT_TEXTS[entry.kind], entry.test_size, pools)
+    return Task(entry.name, entry.kind, grader, PromptTexts(**DEFAULT_TEXTS[entry.kind]), entry.test_size, pools)
 
 
 def _examples(entry: Benchmark, split: str, rows: Iterable[Row]) -> tuple[Example, ...]:

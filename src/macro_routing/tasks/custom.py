@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 from macro_routing.errors import TaskError, shorten
 from macro_routing.settings import check_choice, check_integer, from_mapping
 from macro_routing.tasks.grading import GRADERS, Grader, Verdict
-from macro_routing.tasks.prompts import PromptTexts
+from macro_routing.tasks.prompts import DEFAULT_TEXTS, PromptTexts
 from macro_routing.tasks.rows import read_rows
 from macro_routing.tasks.task import CHOICE, LETTERS, MATH, NUMBER, TEXT, Example, Task
 
@@ -52,6 +53,11 @@ class TaskFile:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
+        for name in ("file", "train", "validation", "test", "name", "question", "answer", "group", "grader"):
+            if not isinstance(getattr(self, name), str):
+                raise TaskError(f"{name} = {shorten(getattr(self, name))} is not allowed: it must be a text")
+        if not isinstance(self.choices, str | tuple) or not isinstance(self.prompts, Mapping | None):
+            raise TaskError("choices must be a column or a list of columns, and prompts a table")
         check_choice("kind", self.kind, KINDS)
         parts = [part for part in (self.train, self.validation, self.test) if part]
         if bool(self.file) == bool(parts):
@@ -86,7 +92,7 @@ def build_task(described: TaskFile, folder: Path, default_name: str) -> Task:
         "all": described.file,
     }
     pools = {name: _examples(folder / file, described) for name, file in files.items() if file}
-    texts = from_mapping(PromptTexts, dict(described.prompts or {}), "[prompts]")
+    texts = from_mapping(PromptTexts, {**DEFAULT_TEXTS[described.kind], **(described.prompts or {})}, "[prompts]")
     grader = _grader(described, folder)
     return Task(described.name or default_name, described.kind, grader, texts, described.test_size, pools)
 
@@ -132,7 +138,10 @@ def _choices(row: Mapping[str, Any], columns: str | Sequence[str]) -> tuple[str,
             value = value.split("|")
     if not isinstance(value, list) or not 2 <= len(value) <= len(LETTERS):
         raise TaskError(f"the column {columns!r} holds {shorten(value)}, not a list of 2 to {len(LETTERS)} choices")
-    return tuple(str(choice).strip() for choice in value)
+    found = tuple("" if choice is None else str(choice).strip() for choice in value)
+    if "" in found or len(set(found)) < len(found):
+        raise TaskError(f"the choices {shorten(list(value))} must be different texts, none empty")
+    return found
 
 
 def _right_letter(answer: str, choices: tuple[str, ...]) -> str:
@@ -170,9 +179,10 @@ def _module(path: Path) -> Any:
     if spec is None or spec.loader is None:
         raise TaskError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up there
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # noqa: BLE001 the user's code may raise anything
+    except (Exception, SystemExit) as error:  # noqa: BLE001 the user's code may raise anything
         raise TaskError(f"{path} cannot be imported: {type(error).__name__}: {error}") from None
     return module
 

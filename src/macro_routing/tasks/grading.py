@@ -6,17 +6,25 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from macro_routing.errors import SettingsError
 from macro_routing.tasks.numbers import find_numbers, same_number
 
-CUES = re.compile(r"(?:final answer|answer|result)\s*(?:is|:|=|would be)\s*:?", re.IGNORECASE)
-_UNANSWERABLE = re.compile(
-    r"\b(?:none|cannot be (?:determined|answered|calculated|solved)|can't be (?:determined|answered|calculated)"
-    r"|not enough information|insufficient information|impossible to (?:determine|say|know)|unknown|undetermined"
-    r"|not (?:given|specified|provided)|missing information)\b",
+CUES = re.compile(
+    r"(?:answer|result|(?:correct|right|best) (?:option|choice|letter|one))"
+    r"\s*(?:is|:|=|would be|should be)\s*:?(?!\s*not\b)",
     re.IGNORECASE,
 )
+_UNANSWERABLE = re.compile(
+    r"\b(?:none|n/a"
+    r"|(?:cannot|ca not|can not|could not) (?:be )?(?:determined?|answer(?:ed)?|calculated?|solved?|found|find)"
+    r"|not (?:have |be )?enough (?:information|data)|insufficient (?:information|data)"
+    r"|(?:impossible|not possible) to (?:determine|say|know|answer|calculate)|unknown|undetermined|indeterminate"
+    r"|(?:does not|doesn't|not) (?:give|given|specify|specified|provide|provided|say|state)|missing information)\b",
+    re.IGNORECASE,
+)
+_CONTRACTED = re.compile(r"n['’]t\b")
 
 
 @dataclass(frozen=True)
@@ -45,8 +53,16 @@ class Grader:
 # --- numbers ------------------------------------------------------------------------------------------------------
 
 
+def spoken(text: str) -> str:
+    """What a model says to the user: without its thinking, emphasis, and questions it goes on to make up."""
+    said = text.rpartition("</think>")[2]
+    said = re.sub(r"\*\*|__", "", said)
+    return re.split(r"\n\s*(?:Question|Q):", said, maxsplit=1)[0]
+
+
 def final_part(text: str) -> str:
     """The part of a text that states the answer: boxed, after ``####``, or after the last "answer is"."""
+    text = spoken(text)
     if boxed := _last_boxed(text):
         return boxed
     if "####" in text:
@@ -69,11 +85,11 @@ def _last_boxed(text: str) -> str | None:
 
 def read_number(text: str) -> Fraction | None:
     """The number an answer comes to: the first one stated as the answer, else the last one of the text."""
-    stated = final_part(text)
+    stated = re.sub(r"\bnot\s+[-$]*\d[\d.,]*", "", final_part(text))  # what the answer is not
     numbers = find_numbers(stated)
     if not numbers:
         return None
-    if stated is not text:
+    if stated != spoken(text):
         # "the answer is 3 + 4 = 7": what an equation comes to stands after its last equals sign on that line.
         line = stated.strip().splitlines()[0]
         after_equals = find_numbers(line.rsplit("=", 1)[1]) if "=" in line else []
@@ -91,23 +107,28 @@ def judge_number(text: str, answer: str, _choices: tuple[str, ...]) -> Verdict:
     found = read_number(text)
     if found is None:
         return Verdict("", correct=False)
-    return Verdict(_show(found), same_number(found, answer, percent="%" in final_part(text)))
+    is_percentage = re.search(r"\d\s*\\?%", final_part(text)) is not None and len(find_numbers(final_part(text))) == 1
+    return Verdict(_show(found), same_number(found, answer, percent=is_percentage))
 
 
 def _is_number_with_unit(answer: str) -> bool:
-    return re.fullmatch(r"\s*[$€£]?\s*-?[\d.,/ ]+%?\s*(\(.*\))?\s*", answer) is not None
+    return re.fullmatch(r"\s*[$€£]?\s*-?[\d.,/ ]+(?:e[-+]?\d+)?%?\s*(?:\(.*\)|[a-zA-Z ]*)\s*", answer) is not None
 
 
 def _judge_unanswerable(text: str) -> Verdict:
     """The question lacks a fact: saying so is right, any number is wrong."""
     stated = final_part(text)
-    says_so = _UNANSWERABLE.search(stated) is not None
-    numbers = find_numbers(_UNANSWERABLE.sub("", stated)) if not says_so else []
-    return Verdict("None" if says_so else _show(numbers[0]) if numbers else "", says_so)
+    numbers = find_numbers(stated)
+    if numbers:  # whatever else is said, a number was given
+        return Verdict(_show(numbers[0]), correct=False)
+    says_so = _UNANSWERABLE.search(_CONTRACTED.sub(" not", stated)) is not None
+    return Verdict("None" if says_so else "", says_so)
 
 
 def _show(number: Fraction) -> str:
-    return str(number.numerator) if number.denominator == 1 else f"{float(number):.12g}"
+    if number.denominator == 1:
+        return str(number.numerator)
+    return f"{float(number):.12g}" if abs(number) < 10**300 else str(number)
 
 
 # --- letters ------------------------------------------------------------------------------------------------------
@@ -121,23 +142,37 @@ def judge_letter(text: str, answer: str, choices: tuple[str, ...]) -> Verdict:
 
 def read_letter(text: str, choices: tuple[str, ...]) -> str | None:
     """The letter an answer names: stated as the answer, alone, leading with a bracket or stop, or the choice's text."""
+    if not choices:
+        return None
     letters = "".join(chr(ord("A") + place) for place in range(len(choices)))
-    stated = final_part(text).strip()
-    if len(alone := stated.strip("().*[] ")) == 1 and alone.upper() in letters:
-        return alone.upper()
-    for given in dict.fromkeys([stated, text.strip()]):
-        leading = re.match(rf"\W*(?:option|choice)?\s*[(\[*\"']*([{letters}])(?![A-Za-z'’])", given)
-        if leading and not _is_an_article(given, leading):
-            return leading[1]
+    said = spoken(text).strip()
+    stated = re.sub(r"\\(?:text|textbf|mathrm)\{(.*?)\}", r"\1", final_part(text)).strip()
+    for given in dict.fromkeys([stated, said]):
+        bare = given.lstrip("([*\"'_ \n").rstrip(")].*\"'_ \n")
+        if len(bare) == 1 and bare.upper() in letters:
+            return bare.upper()
+        if (letter := _leading_letter(given, letters, choices, is_stated=given != said)) is not None:
+            return letter
         if (place := _whole_choice(given, choices)) is not None:
             return letters[place]
-    marked = re.findall(rf"\(([{letters}])\)|\b([{letters}])[).:]", text)
-    return (marked[-1][0] or marked[-1][1]) if marked else None
+    marked = re.findall(rf"\(([{letters}])\)", said)
+    return marked[0] if len(set(marked)) == 1 else None
 
 
-def _is_an_article(text: str, match: re.Match[str]) -> bool:
-    """Whether "A …" or "I …" begins a sentence rather than naming a choice."""
-    return match[1] in "AI" and re.match(r"\s+[a-z]", text[match.end(1) :]) is not None
+def _leading_letter(given: str, letters: str, choices: tuple[str, ...], *, is_stated: bool) -> str | None:
+    """A letter at the beginning that names a choice: "B) blue", "B because …"; not "A dog …", "E. coli …" or "B12"."""
+    begun = re.sub(r"^(?:option|choice)\s+", "", given.lstrip("([*\"'_ \n"), flags=re.IGNORECASE)
+    match = re.match(rf"([{letters}])(?![\w'’-])(.*)", begun, re.DOTALL)
+    if match is None:
+        return None
+    line = match[2].split("\n")[0]
+    rest = line.lstrip(")].:,*\"'_ ")
+    punctuated = bool(line) and line[0] in ")].:,"
+    explains = re.match(r"(?:because|since|as|is|for|\(|-|—|not)\b", rest) is not None
+    named = any(_plain(rest).startswith(_plain(choice)) for choice in choices if _plain(choice))
+    if not rest or explains or (punctuated and (named or is_stated)) or (is_stated and match[1] not in "AI"):
+        return match[1]
+    return None
 
 
 def _whole_choice(text: str, choices: tuple[str, ...]) -> int | None:
@@ -157,7 +192,7 @@ def judge_text(text: str, answer: str, _choices: tuple[str, ...]) -> Verdict:
 
 
 def _plain(text: str) -> str:
-    words = re.sub(r"[^\w:/.]+", " ", text.casefold()).replace(". ", " ").strip(" .").split()
+    words = re.sub(r"[^\w:/.%<>=+-]+", " ", text.casefold()).replace(". ", " ").strip(" .").split()
     return " ".join(word for word in words if word not in {"a", "an", "the"})
 
 
@@ -169,16 +204,20 @@ def judge_math(text: str, answer: str, _choices: tuple[str, ...]) -> Verdict:
         raise SettingsError("grading MATH answers needs math-verify: pip install 'macro-routing[eval]'") from None
     gold = parse(f"\\boxed{{{answer}}}")
     stated = final_part(text).strip()
-    found = parse(f"\\boxed{{{stated}}}") or parse(text)
-    return Verdict(stated.splitlines()[0] if stated else "", bool(found) and verify(gold, found))
+    line = stated.splitlines()[0].strip().rstrip(".").strip() if stated else ""
+    inline = re.match(r"(?:\$+|\\\()(.+?)(?:\$+|\\\))", line)
+    readings = [inline[1]] if inline else [line] if line else []
+    attempts = (parse(given) for given in [*(f"\\boxed{{{reading}}}" for reading in readings), text])
+    found: list[Any] = next((value for value in attempts if value), [])
+    return Verdict(line, bool(found) and verify(gold, found))
 
 
 GRADERS = {
     grader.name: grader
     for grader in (
-        Grader("number", "1", judge_number),
-        Grader("letter", "1", judge_letter),
-        Grader("math", "1", judge_math),
-        Grader("text", "1", judge_text),
+        Grader("number", "2", judge_number),
+        Grader("letter", "2", judge_letter),
+        Grader("math", "2", judge_math),
+        Grader("text", "2", judge_text),
     )
 }

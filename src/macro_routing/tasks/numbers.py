@@ -16,15 +16,23 @@ _NUMBER = re.compile(
       | \\[dt]?frac\{{(?P<latex_top>-?\d+)\}}\{{(?P<latex_bottom>\d+)\}}
       | (?P<plain>{_DIGITS}(?:\.\d+)?|\.\d+)(?:[eE](?P<exponent>[-+]?\d{{1,3}}))?
     )
+    (?!:\d)                                   # not the hour of a time
     """,
     re.VERBOSE,
 )
 
 
+_LONGEST = 60
+"""Characters of a number that is still one."""
+
+
 def find_numbers(text: str) -> list[Fraction]:
     """All numbers of a text, in order, as exact fractions."""
     found = []
-    for match in _NUMBER.finditer(text.replace("\\!", "").replace("{,}", ",")):
+    text = text.replace("\\!", "").replace("{,}", ",").replace("–", "-")
+    for match in _NUMBER.finditer(text):
+        if len(match[0]) > _LONGEST:  # a model in a loop; no answer is that long
+            continue
         value = _value(match)
         if value is not None:
             found.append(-value if _is_negative(text, match) else value)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from string import Formatter
+from typing import Any
 
 from macro_routing.errors import SettingsError
 from macro_routing.settings import check_choice
@@ -38,13 +39,17 @@ class PromptTexts:
 
     def __post_init__(self) -> None:
         """Refuse wordings that leave out the question or name an unknown field."""
+        for name in ("system", "reasoning", "direct", "cue", "likelihood", "letters"):
+            if not isinstance(getattr(self, name), str):
+                raise SettingsError(f"the prompt {name!r} must be a text")
         for name in ("reasoning", "direct", "likelihood", "letters"):
             text = getattr(self, name)
             try:
-                fields = {field for _, field, _, _ in Formatter().parse(text) if field is not None}
+                parsed = [part for part in Formatter().parse(text) if part[1] is not None]
+                fields = {field for _, field, form, conversion in parsed if not form and not conversion}
             except ValueError as error:
                 raise SettingsError(f"the prompt {name!r} is malformed: {error}") from None
-            if "question" not in fields or fields - _FIELDS:
+            if "question" not in fields or len(fields) < len({part[1:] for part in parsed}) or fields - _FIELDS:
                 raise SettingsError(
                     f"the prompt {name!r} must hold {{question}}, may hold {{choices}}, and nothing else"
                 )
@@ -55,6 +60,27 @@ class PromptTexts:
     def version(self) -> str:
         """Changes with every text; part of a score's key."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
+
+
+DEFAULT_TEXTS: dict[str, dict[str, Any]] = {
+    "choice": {
+        "reasoning": "{question}\n\nThink step by step, then give the letter of the right choice.",
+        "direct": "{question}\n\nAnswer with the letter of the right choice only.",
+        "cue": "The letter of the right choice is",
+    },
+    "number": {
+        "reasoning": "{question}\n\nThink step by step, then give the final answer as a number.",
+        "direct": "{question}\n\nGive only the final answer as a number, without any explanation.",
+        "cue": "The final answer is",
+    },
+    "math": {
+        "reasoning": "{question}\n\nThink step by step, then give the final answer in \\boxed{{}}.",
+        "direct": "{question}\n\nGive only the final answer in \\boxed{{}}, without any explanation.",
+        "cue": "The final answer is",
+    },
+    "text": {},
+}
+"""What differs from the texts above by kind of task."""
 
 
 def _pairs(few_shot: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:

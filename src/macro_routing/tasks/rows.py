@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ def read_rows(path: Path) -> Iterator[Row]:
         text = (gzip.decompress(raw) if path.name.endswith(".gz") else raw).decode("utf-8-sig")
     except FileNotFoundError:
         raise TaskError(f"there is no file {path}") from None
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise TaskError(f"{path} cannot be read: {error}") from None
     yield from _csv_rows(path, text) if name.endswith(".csv") else _json_rows(path, text)
 

@@ -53,7 +53,7 @@ def make_splits(task: Task, *, seed: int, training: int = 1000, validation: int 
     if size < 2:
         raise TaskError(f"{task.name}: after {len(test)} test items only {size} examples are left for training")
     share = min(1.0, size / (training + validation))
-    train_size = training if share == 1 else round(training * share)
+    train_size = training if share == 1 else min(round(training * share), size - 1)
     validation_size = validation if share == 1 else max(1, size - train_size)
     train, rest = _fill(order, train_size)
     chosen, _ = _fill(rest, validation_size)

@@ -29,8 +29,8 @@ class Example:
 
     @cached_property
     def key(self) -> str:
-        """The question as it is compared across splits, with the choices in any order."""
-        return "\n".join(normalised(part) for part in (self.question, *sorted(self.choices)))
+        """The question as it is compared across splits; other choices do not make it another question."""
+        return normalised(self.question)
 
     @property
     def right_choice(self) -> int:
