@@ -12,8 +12,8 @@ from macro_routing.errors import SettingsError
 from macro_routing.tasks.numbers import find_numbers, same_number
 
 CUES = re.compile(
-    r"(?:answer|result|(?:correct|right|best) (?:option|choice|letter|one))"
-    r"\s*(?:is|:|=|would be|should be)\s*:?(?!\s*not\b)",
+    r"(?:answer(?: to [^.\n]{1,60}?)?|(?:correct|right|best) (?:option|choice|letter|one))"
+    r"\s*(?:is|:|=|would be|should be)[ \t]*:?(?!\s*(?:not|correct|right|wrong|incorrect)\b)",
     re.IGNORECASE,
 )
 _UNANSWERABLE = re.compile(
@@ -90,10 +90,10 @@ def read_number(text: str) -> Fraction | None:
     if not numbers:
         return None
     if stated != spoken(text):
-        # "the answer is 3 + 4 = 7": what an equation comes to stands after its last equals sign on that line.
-        line = stated.strip().splitlines()[0]
-        after_equals = find_numbers(line.rsplit("=", 1)[1]) if "=" in line else []
-        return after_equals[0] if after_equals else numbers[0]
+        # "the answer is 3 + 4 = 7": what a calculation comes to stands after its equals sign.
+        calculation = re.match(r"[^\d=]*[\d.,$ ]+[-+*/×÷x][^=\n]*=([^=\n]*)", stated.strip())
+        result = find_numbers(calculation[1]) if calculation else []
+        return result[0] if result else numbers[0]
     return numbers[-1]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from fractions import Fraction
 
 _DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
@@ -16,12 +17,10 @@ _NUMBER = re.compile(
       | \\[dt]?frac\{{(?P<latex_top>-?\d+)\}}\{{(?P<latex_bottom>\d+)\}}
       | (?P<plain>{_DIGITS}(?:\.\d+)?|\.\d+)(?:[eE](?P<exponent>[-+]?\d{{1,3}}))?
     )
-    (?!:\d)                                   # not the hour of a time
+    (?!\d|:\d)                                # all of its digits, and not the hour of a time
     """,
     re.VERBOSE,
 )
-
-
 _LONGEST = 60
 """Characters of a number that is still one."""
 
@@ -29,7 +28,7 @@ _LONGEST = 60
 def find_numbers(text: str) -> list[Fraction]:
     """All numbers of a text, in order, as exact fractions."""
     found = []
-    text = text.replace("\\!", "").replace("{,}", ",").replace("–", "-")
+    text = plain_digits(text)
     for match in _NUMBER.finditer(text):
         if len(match[0]) > _LONGEST:  # a model in a loop; no answer is that long
             continue
@@ -39,12 +38,52 @@ def find_numbers(text: str) -> list[Fraction]:
     return found
 
 
+_FRACTIONS = {"½": "1/2", "⅓": "1/3", "⅔": "2/3", "¼": "1/4", "¾": "3/4", "⅕": "1/5", "⅛": "1/8"}
+_SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+
+
+def _power(match: re.Match[str]) -> str:
+    value = int(match[1]) ** int(match[2])
+    return str(value) if value < 10**40 else match[0]
+
+
+def _scaled(match: re.Match[str]) -> str:
+    return f"{match[1]}e{_SCALES[match[2].lower()]}"
+
+
+_REWRITES: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
+    (re.compile(r"\\!|\\,"), ""),
+    (re.compile(r"\{,\}"), ","),
+    (re.compile(r"\\([$%])"), r"\1"),
+    (re.compile("–"), "-"),
+    (re.compile(r"\b(?:minus|negative)\s+(?=[$\d])", re.IGNORECASE), "-"),
+    (re.compile(r"\b(?:USD|EUR|GBP|INR|Rs\.?)\s*(?=\d)"), "$"),
+    (re.compile(r"(\d)\s*\\[dt]?frac\{(\d{1,9})\}\{(\d{1,9})\}"), r"\1 \2/\3"),
+    (re.compile(r"\\[dt]?frac\s*(\d)\s*(\d)"), r"\1/\2"),
+    (re.compile(r"(\d)\s*(?:×|x|\*|\\times)\s*10\^\{?(-?\d{1,2})\}?(?!\d)"), r"\1e\2"),
+    (re.compile(r"(?<![\w.^])(\d{1,6})\^\{?(\d{1,2})\}?(?!\d)"), _power),
+    (re.compile(r"(\d)\s+(thousand|million|billion|trillion)\b", re.IGNORECASE), _scaled),
+]
+"""Ways to write a number that the pattern above does not know, and how it does."""
+
+
+def plain_digits(text: str) -> str:
+    """The text with its numbers written in the plainest way."""
+    for sign, fraction in _FRACTIONS.items():
+        text = re.sub(rf"(?<=\d)\s?{sign}", f" {fraction}", text).replace(sign, fraction)
+    for pattern, replacement in _REWRITES:
+        text = pattern.sub(replacement, text)
+    return text
+
+
 def _is_negative(text: str, match: re.Match[str]) -> bool:
     """A minus after another number is a subtraction, not a sign ("5-3" holds 5 and 3)."""
     if match["sign2"]:
         return True
     if match["sign"] not in ("-", "−"):
         return False
+    if match[0][1:2] == " " and text[: match.start()].endswith("\n"):
+        return False  # a list's bullet
     before = text[: match.start()].rstrip()
     return not (before and (before[-1].isdigit() or before[-1] in ")%"))
 
