@@ -37,6 +37,13 @@ def test_standard_against_route_on_a_benchmark_and_again_from_the_store(store):
     assert "forgot 40 outcomes" in run("store", "prune", "--task", "sciq", "--store", store).stdout
 
 
+@needs_datasets
+def test_tasks_that_share_questions_are_warned_of_by_name(store):
+    command = ["evaluate", "--task", "multiarith", "--data-dir", str(FOLDER), "--route", "L0 RJ", "--limit", "1"]
+    done = run(*command, "--answer-budget", "2", "--store", store)
+    assert "multiarith shares questions with mawps" in done.stderr
+
+
 def test_a_csv_of_ones_own(tmp_path, store):
     rows = [f'"The colour of grass number {n} is",green,red,A' for n in range(20)]
     (tmp_path / "mine.csv").write_text("\n".join(["ask,one,two,right", *rows]))

@@ -7,6 +7,7 @@ import pytest
 
 from macro_routing.errors import TaskError
 from macro_routing.tasks import BENCHMARKS, contamination, load_task, make_splits
+from macro_routing.tasks.benchmarks import contaminators
 from tests.datasets import FOLDER, needs_datasets
 
 ROWS = {
@@ -71,6 +72,8 @@ def test_the_place_of_sciqs_right_answer_tells_nothing(tmp_path):
 
 def test_contamination_is_named():
     assert contamination(["gsm8k", "svamp"]) == []
+    assert contaminators("gsm8k") == ["gsm8k_hard", "gsm8k_plus"]
+    assert contaminators("svamp") == []
     assert "GSM8K-Hard" in contamination(["gsm8k_hard", "gsm8k"])[0]
 
 

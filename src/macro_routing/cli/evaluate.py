@@ -82,6 +82,7 @@ def evaluate(
     from macro_routing.models.frozen import LoadOptions, load_model
     from macro_routing.routes.notation import parse_route
     from macro_routing.routes.route import Route
+    from macro_routing.tasks.benchmarks import contaminators
     from macro_routing.tasks.splits import make_splits
 
     decoding = Decoding(mode.value, reasoning_budget, answer_budget, by_letter)
@@ -95,6 +96,11 @@ def evaluate(
     kept = None if no_store else ScoreStore(store or cache_folder() / "scores.sqlite")
     standard = Route.standard(frozen.layers)
     evaluator = Evaluator(frozen, chosen, decoding, kept)
+    if shared := contaminators(chosen.name):
+        options.report_progress(
+            f"warning: {chosen.name} shares questions with {', '.join(shared)};"
+            " a route that was searched on those cannot be judged here"
+        )
     options.report_progress(f"{len(examples)} {split.value} examples of {chosen.name}, {mode.value}")
     scores = evaluator.evaluate([standard, parsed], examples)
     comparison = compare(scores[standard].correct, scores[parsed].correct, seed=seed)

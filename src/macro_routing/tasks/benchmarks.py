@@ -185,6 +185,11 @@ CONTAMINATED = {
 """Pairs of tasks that share questions: a route searched on one must not be judged on the other as if it were new."""
 
 
+def contaminators(name: str) -> list[str]:
+    """Tasks that share questions with this one."""
+    return [other for pair in CONTAMINATED if name in pair for other in pair if other != name]
+
+
 def contamination(names: list[str]) -> list[str]:
     """Warnings, by name, for tasks that are used together but share questions."""
     return [
