@@ -55,7 +55,7 @@ def test_a_second_run_comes_from_the_store(smollm2, category, tmp_path, monkeypa
 def test_whatever_changes_the_answer_changes_the_key(smollm2, category):
     base = Evaluator(smollm2, category, Decoding("direct")).scope
     prompts = dataclasses.replace(category.prompts, direct="{question}?")
-    grader = dataclasses.replace(category.grader, version="2")
+    grader = dataclasses.replace(category.grader, version="another")
     others = [
         Evaluator(smollm2, dataclasses.replace(category, prompts=prompts), Decoding("direct")),
         Evaluator(smollm2, dataclasses.replace(category, grader=grader), Decoding("direct")),
