@@ -9,14 +9,6 @@ import typer
 
 from macro_routing.errors import ModelError
 
-ModelArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODEL",
-        help="A built-in name (see `macro models`), a folder, a .gguf file, or a hub id such as Qwen/Qwen3-1.7B.",
-        show_default=False,
-    ),
-]
 DtypeOption = Annotated[
     str,
     typer.Option("--dtype", help="auto, float32, bfloat16 or float16; auto is bfloat16 on CUDA and float32 on CPU."),
