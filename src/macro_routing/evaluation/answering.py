@@ -86,10 +86,15 @@ def _directly(
     for example, written in zip(
         examples, generate(model, prompts, frozen.chat.end_token_ids, decoding.answer_budget), strict=True
     ):
-        verdict = task.grader(_text(frozen, written.tokens), example.answer, example.choices)
+        text = _text(frozen, written.tokens)
+        verdict = task.grader(text, example.answer, example.choices)
         found.append(
             ExampleOutcome(
-                verdict.correct, verdict.prediction, answer_tokens=len(written.tokens), answer_cut=written.cut_off
+                verdict.correct,
+                verdict.prediction,
+                answer_tokens=len(written.tokens),
+                answer_cut=written.cut_off,
+                text=text,
             )
         )
     return found
@@ -127,6 +132,8 @@ def _graded(frozen: FrozenModel, task: Task, example: Example, cue: str, both: A
         answer_tokens=len(both.answer.tokens),
         reasoning_cut=both.reasoning.cut_off,
         answer_cut=both.answer.cut_off,
+        reasoning=_text(frozen, both.reasoning.tokens),
+        text=text,
     )
 
 

@@ -16,3 +16,7 @@ class ExampleOutcome:
     reasoning_cut: bool = False
     """Whether the reasoning was closed because its budget ran out."""
     answer_cut: bool = False
+    reasoning: str = ""
+    """What the model wrote before its answer, where it reasons first."""
+    text: str = ""
+    """The answer as the model wrote it; empty where choices are compared."""

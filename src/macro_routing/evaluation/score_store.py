@@ -20,7 +20,7 @@ from macro_routing.errors import MacroError
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.routes.route import Route
 
-_VERSION = 1
+_VERSION = 2
 _TABLES = """
 CREATE TABLE IF NOT EXISTS scopes (
     id INTEGER PRIMARY KEY AUTOINCREMENT, description TEXT NOT NULL UNIQUE, made TEXT DEFAULT CURRENT_TIMESTAMP
@@ -33,9 +33,11 @@ CREATE TABLE IF NOT EXISTS outcomes (
     correct INTEGER NOT NULL, prediction TEXT NOT NULL,
     reasoning_tokens INTEGER NOT NULL, answer_tokens INTEGER NOT NULL,
     reasoning_cut INTEGER NOT NULL, answer_cut INTEGER NOT NULL,
+    reasoning TEXT NOT NULL, text TEXT NOT NULL,
     PRIMARY KEY (scope, route, example)
 ) WITHOUT ROWID;
 """
+_FIELDS = "correct, prediction, reasoning_tokens, answer_tokens, reasoning_cut, answer_cut, reasoning, text"
 _AT_ONCE = 500
 """SQLite limits the parameters of one statement."""
 
@@ -76,7 +78,9 @@ class ScoreStore:
         if version == 0 and tables == 0:
             self._connection.execute(f"PRAGMA user_version = {_VERSION}")
         elif version != _VERSION:
-            raise StoreError(f"{self.path} is not a score store of this version")
+            raise StoreError(
+                f"{self.path} is not a score store of version {_VERSION}; remove it or name another with --store"
+            )
 
     def close(self) -> None:
         """Release the file."""
@@ -97,16 +101,9 @@ class ScoreStore:
         for start in range(0, len(digests), _AT_ONCE):
             part = digests[start : start + _AT_ONCE]
             marks = ",".join("?" * len(part))
-            query = (
-                "SELECT example, correct, prediction, reasoning_tokens, answer_tokens, reasoning_cut, answer_cut"  # noqa: S608
-                f" FROM outcomes WHERE scope = ? AND route = ? AND example IN ({marks})"
-            )
-            for example, correct, prediction, reasoning, spoken, first, second in self._connection.execute(
-                query, (*keys, *part)
-            ):
-                found[names[example]] = ExampleOutcome(
-                    bool(correct), prediction, reasoning, spoken, bool(first), bool(second)
-                )
+            query = f"SELECT example, {_FIELDS} FROM outcomes WHERE scope = ? AND route = ? AND example IN ({marks})"  # noqa: S608
+            for example, *values in self._connection.execute(query, (*keys, *part)):
+                found[names[example]] = _outcome(values)
         return found
 
     def add(self, scope: Mapping[str, Any], route: Route, outcomes: Mapping[str, ExampleOutcome]) -> None:
@@ -114,7 +111,7 @@ class ScoreStore:
         with self._transaction() as cursor:
             scope_id, route_id = self._made_keys(cursor, scope, route)
             cursor.executemany(
-                "INSERT OR IGNORE INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR IGNORE INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (_row(scope_id, route_id, example, outcome) for example, outcome in outcomes.items()),
             )
 
@@ -183,6 +180,20 @@ def _digest(example: str) -> bytes:
     return hashlib.sha256(example.encode()).digest()[:16]
 
 
+def _outcome(values: Sequence[Any]) -> ExampleOutcome:
+    correct, prediction, reasoning_tokens, answer_tokens, reasoning_cut, answer_cut, reasoning, text = values
+    return ExampleOutcome(
+        bool(correct),
+        prediction,
+        reasoning_tokens,
+        answer_tokens,
+        bool(reasoning_cut),
+        bool(answer_cut),
+        reasoning,
+        text,
+    )
+
+
 def _row(scope: int, route: int, example: str, outcome: ExampleOutcome) -> tuple[Any, ...]:
     return (
         scope,
@@ -194,4 +205,6 @@ def _row(scope: int, route: int, example: str, outcome: ExampleOutcome) -> tuple
         outcome.answer_tokens,
         outcome.reasoning_cut,
         outcome.answer_cut,
+        outcome.reasoning,
+        outcome.text,
     )
