@@ -1,12 +1,14 @@
 """Tricky answers with the verdict they deserve, among them what SmolLM2-135M really wrote."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macro_routing.tasks.grading import GRADERS
+from macro_routing.tasks.number_words import _ONES, _TENS, words_to_digits
 from macro_routing.tasks.numbers import find_numbers
 
 NUMBERS = [
@@ -66,7 +68,7 @@ NUMBERS = [
     ("The answer is not 5", "5", False),
     ("12:30", "12", False),
     ("12:30", "1", False),
-    ("1,2345", "2345", True),
+    ("1,2345", "2345", False),  # neither 12345 nor 2345 for sure
     ("<think>The answer is 7</think>\n\nIt is 8.", "8", True),
     ("18.\n\nQuestion: And then?\nAnswer: 5", "18", True),
     ("0.0000083099", "8.3099e-06", True),
@@ -92,6 +94,70 @@ NUMBERS = [
     ("10^6", "1000000", True),
     ("USD18", "18", True),
     ("Rs.18", "18", True),
+    # percentages, times, quantities in two units, words
+    ("50 percent", "0.5", True),
+    ("50 per cent of them", "50", True),
+    ("50 percent", "5", False),
+    ("So it's 5:30", "5:30", True),
+    ("It ends at 5:30 p.m.", "5:30 p.m.", True),
+    ("5:30 a.m.", "5:30 p.m.", False),
+    ("15:30", "5:30", False),
+    ("12:30", "30", False),
+    ("The ratio is 2:3.", "2:3", True),
+    ("The answer is \\(\\boxed{\\frac{2}{3}}\\).", "2:3", True),
+    ("The ratio is 4/6.", "2:3", True),
+    ("The answer is 3/2.", "2:3", False),
+    ("The answer is 2.", "2:1", False),
+    ("The winner is Mrs. Hilt.", "Mrs. Hilt", True),
+    ("3 hours 30 minutes", "3.5 hours", True),
+    ("3 hours and 30 minutes", "210 (minutes)", True),
+    ("3 hours 30 minutes", "3 (hours)", False),
+    ("5 dollars and 50 cents", "5.5 (dollars)", True),
+    ("twelve", "12", True),
+    ("Twenty-one", "21", True),
+    ("There are two hundred and five of them.", "205", True),
+    ("The answer is five (5).", "5", True),
+    ("two or three", "3", False),
+    ("The one who left", "1", False),
+    ("-$5", "-5", True),
+    ("€5", "5", True),
+    # hedges, ranges, lists and half-finished work are no answer
+    ("10 or 12", "10", False),
+    ("10 or 12", "12", False),
+    ("The answer is 10 or 12", "10", False),
+    ("between 3 and 5", "3", False),
+    ("between 3 and 5", "5", False),
+    ("The answer is between 3 and 5", "3", False),
+    ("3-5", "5", False),
+    ("The answer is $5–$6", "5", False),
+    ("3 to 5 apples", "5", False),
+    ("1, 2, 3", "3", False),
+    ("1, 2, 3", "1", False),
+    ("1,2,3", "3", False),
+    ("5 apples and 3 oranges", "5", False),
+    ("The answer is 5 apples and 3 oranges", "5", False),
+    ("The answer is at least 5", "5", False),
+    ("The answer is 62 - 35", "62", False),
+    ("\\boxed{2x}", "2", False),
+    ("18 and 18", "18", True),
+    # corrections, made-up questions, calculations, what a sentence comes to
+    ("The answer is 5. Wait, it is 6", "6", True),
+    ("The answer is 5. Wait, it is 6", "5", False),
+    ("The answer is 6. So the answer is the same.", "6", True),
+    ("18\n\nProblem 2: Tom has 5", "18", True),
+    ("x = 5", "5", True),
+    ("The answer is x = 12 - 7 = 5", "5", True),
+    ("The answer is:\n\\[\n\\frac{1}{6} + \\frac{1}{3} = \\frac{3}{6} = \\frac{1}{2}\n\\]", "0.5", True),
+    ("The answer is the sum of the 3 parts: 4 + 5 = 9", "9", True),
+    ("The answer is the profit, which is $125.", "125", True),
+    ("The answer is 12 because 3 and 4 make 12", "12", True),
+    ("There are 18 eggs left after 3 days.", "18", True),
+    ("Each gets 3 apples out of 12.", "3", True),
+    ("Since she has 12 apples, 9 remain.", "9", True),
+    ("12 eggs - 3 eggs = 9 eggs", "9", True),
+    ("The answer is \\(\\boxed{4", "4", True),
+    ("It cannot be determined, as the price of the 3 pears is not given.", "None", True),
+    ("The answer is 3, as the price is not given.", "None", False),
     # written by SmolLM2-135M
     ("Faye placed 24 pencils in each row of 30, so she has 24 x 30 = 720 pencils.", "720", True),
     ("106 - 49 = 23\nThe amount of money Olivia spent at the supermarket is 23.", "31", False),
@@ -144,6 +210,37 @@ LETTERS = [
     ("B12 deficiency", "B", False),
     ("D-glucose", "D", False),
     ("B\n\nQuestion: And now?\nAnswer: C", "B", True),
+    ("B\n\nHuman: And now?\nAnswer: C", "B", True),
+    ("I choose B", "B", True),
+    ("I would choose B", "B", True),
+    ("I'd go with B.", "B", True),
+    ("The answer is clearly B", "B", True),
+    ("The answer is $B$.", "B", True),
+    ("Final answer - B", "B", True),
+    ("It is B.", "B", True),
+    ("\\(\\boxed{\\text{(B)}}\\)", "B", True),
+    ("Option B", "B", True),
+    ("b. blue", "B", True),
+    ("(b) blue", "B", True),
+    ("The answer is b because it fits", "B", True),
+    ("b because it fits", "B", False),
+    ("The answer is a matter of taste", "A", False),
+    ("A big dog", "D", True),
+    ("The answer is A. Wait, it is B.", "B", True),
+    ("The answer is B.\nThe answer is the same.", "B", True),
+    ("A is incorrect. B is correct.", "B", True),
+    ("A is wrong, so B", "A", False),
+    ("The colour is called blue.", "B", True),
+    ("The best colour is:\n\nB. blue\n\nIt is a nice one.", "B", True),
+    ("Its colour is **B. blue**.", "B", True),
+    ("It is not B. blue", "B", False),
+    ("The sky is blue. Grass is green.", "B", False),
+    ("The options are:\nA. red\nB. blue\nC. green", "A", False),
+    ("A or B", "A", False),
+    ("The answer is B or C", "B", False),
+    ("The answer is either B or C.", "B", False),
+    ("B, C", "B", False),
+    ("B) blue or C) green", "B", False),
 ]
 
 
@@ -165,6 +262,18 @@ MATH = [
     ("The final answer is 3\\sqrt{2}.", "3\\sqrt{2}", True),
     ("The final answer is \\(5\\).\n\nExplanation: 7", "5", True),
     ("The answer is $5$. Therefore 7 more", "5", True),
+    ("The answer is x = 5", "5", True),
+    ("The answer is 5 because 2 + 3", "5", True),
+    ("The answer is 5 or 6", "5", False),
+    ("The value of it is 5.", "5", True),
+    ("\\boxed{10/2} = 5", "5", True),
+    ("\\boxed{\\frac{|2(6) - 2|}{\\sqrt{5}}} = \\frac{10}{\\sqrt{5}} = 2\\sqrt{5}}\\).", "2\\sqrt{5}", True),
+    ("\\boxed{x^2+2x+1}", "(x+1)^2", True),
+    ("\\boxed{(2,1)}", "(1,2)", False),
+    ("\\boxed{(0,1)}", "[0,1)", False),
+    ("\\boxed{5 \\text{ cm}}", "5", True),
+    ("\\boxed{Evelyn}", "\\text{Evelyn}", True),
+    ("\\boxed{}", "5", False),
     ("196 is a prime number, and it has exactly 10 divisors: 1, 2, 3, 4, 6, 129, 2", "9", False),
 ]
 
@@ -184,6 +293,61 @@ def test_math(text, answer, right):
     assert GRADERS["math"](text, answer).correct is right
 
 
+BROKEN_OFF = (
+    "To find how long it takes we follow these steps:\n\n1. Add both.\n2. Divide.\n\n" + "First, we think. " * 8
+)
+
+
+@pytest.mark.parametrize(
+    ("end", "answer", "right"),
+    [
+        ("\\[ 9 + 44 = 53 \\]\n\nNext, we know that it makes 3 shirts", "3", False),
+        ("\\[ 9 + 44 = 53 \\]\n\nTherefore, the total number", "53", True),
+        ("So we have\n\\[ 2 \\times 8 = 16", "16", True),
+        ("So we have\n\\[\n2", "2", False),
+        ("There are 12 inches in a foot, so:\n", "12", False),
+        ("```python\ntotal = 47", "47", False),
+        ("So she has 42 apples", "42", True),
+        ("3 + 4 = 7.", "7", True),
+    ],
+)
+def test_a_text_that_breaks_off_is_right_only_when_it_had_come_to_its_end(end, answer, right):
+    assert GRADERS["number"](BROKEN_OFF + end, answer).correct is right
+
+
+def test_a_text_that_breaks_off_while_it_weighs_the_choices_names_none():
+    text = BROKEN_OFF + "Let us weigh each option:\n\nA. red\n   It is a warm colour, and so this one"
+    assert GRADERS["letter"](text, "A", COLOURS).prediction == ""
+
+
+TOWERS = [
+    "9^(9^9)",
+    "9^{9^{9}}",
+    "9**9**9",
+    "((9^{999})^{999})^{999}",
+    "10000!",
+    "(((3!)!)!)!",
+    "(x+y+z)^{40}",
+    "\\frac{x^{999}-1}{x-1}",
+    "|x|" * 40,
+    "1" * 5000,
+    "(" * 100 + "x" + ")" * 100,
+    "\\frac{" * 20 + "1" + "}{2}" * 20,
+    "(a+b)(c+d)(e+f)(g+h)(i+j)(k+l)(m+n)(o+p)",
+    "\\sum_{n=1}^{10000} \\frac{1}{n}",
+]
+
+
+def test_mathematics_is_judged_in_any_thread_and_in_time():
+    GRADERS["math"]("\\boxed{y+x}", "x+y")  # the library's start is not what is measured
+    with ThreadPoolExecutor(1) as other_thread:
+        assert other_thread.submit(GRADERS["math"], "\\boxed{\\frac{2}{4}}", "\\frac12").result().correct
+        for tower in TOWERS:
+            start = time.perf_counter()
+            assert not other_thread.submit(GRADERS["math"], f"\\boxed{{{tower}}}", "p - q").result().correct
+            assert time.perf_counter() - start < 2, tower
+
+
 @given(st.text())
 def test_no_text_breaks_a_grader(text):
     for name in ("number", "letter", "text"):
@@ -191,7 +355,21 @@ def test_no_text_breaks_a_grader(text):
         assert verdict.correct in (True, False)
 
 
-@pytest.mark.parametrize("text", ["*" * 100_000, "\"'" * 50_000, "1" * 100_000, "answer is " * 20_000, "(A" * 50_000])
+PIECES = (
+    "The answer is ", "12", "-", "A", "B. blue", " or ", "\\boxed{", "}", "\\frac{", "x^{", "\\[", "=", ". ", "\n", "½",
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.sampled_from(PIECES), max_size=25).map("".join))
+def test_no_mixture_of_pieces_breaks_a_grader(text):
+    for name, answer in (("number", "12"), ("letter", "B"), ("text", "blue"), ("math", "\\frac12")):
+        assert GRADERS[name](text, answer, COLOURS).correct in (True, False)
+
+
+@pytest.mark.parametrize(
+    "text", ["*" * 100_000, "\"'" * 50_000, "1" * 100_000, "answer is " * 20_000, "(A" * 50_000, "one " * 25_000]
+)
 def test_long_texts_are_judged_in_time(text):
     start = time.perf_counter()
     for name in ("number", "letter", "text"):
@@ -208,3 +386,18 @@ def test_every_way_to_write_an_integer_is_read(number):
 
 def test_numbers_are_found_exactly():
     assert [float(value) for value in find_numbers("5-3, 1/4 and -2.5e2; v1.2 x3")] == [5, 3, 0.25, -250]
+
+
+@given(st.integers(0, 999_999))
+def test_every_number_in_words_is_read(number):
+    assert words_to_digits(in_words(number)) == str(number)
+
+
+def in_words(number):
+    if number < 20:
+        return _ONES[number]
+    if number < 100:
+        return _TENS[number // 10 - 2] + (f"-{_ONES[number % 10]}" if number % 10 else "")
+    size, word, joint = (100, "hundred", " and ") if number < 1000 else (1000, "thousand", " ")
+    rest = joint + in_words(number % size) if number % size else ""
+    return f"{in_words(number // size)} {word}{rest}"

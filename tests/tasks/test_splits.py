@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,3 +88,15 @@ def test_too_little_data_is_said():
         make_splits(_task(all=_examples(1)), seed=0)
     with pytest.raises(TaskError, match="has no examples"):
         make_splits(_task(), seed=0)
+
+
+def test_named_splits_of_ones_own_stay_where_they_are():
+    pools = {"train": _examples(300), "validation": _examples(50, 290), "test": _examples(40, 330)}
+    task = dataclasses.replace(_task(**pools), keeps_validation=True)
+    splits = make_splits(task, seed=0)
+    assert set(splits.validation) == set(pools["validation"][:40])  # the last ten are test items
+    assert set(splits.train) == set(pools["train"][:290])
+    assert splits.test == pools["test"]
+    assert sizes(make_splits(task, seed=0, training=20, validation=7)) == (20, 7, 40)
+    with pytest.raises(TaskError, match="every validation item"):
+        make_splits(dataclasses.replace(task, pools={**pools, "validation": pools["test"]}), seed=0)

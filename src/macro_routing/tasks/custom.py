@@ -94,7 +94,8 @@ def build_task(described: TaskFile, folder: Path, default_name: str) -> Task:
     pools = {name: _examples(folder / file, described) for name, file in files.items() if file}
     texts = from_mapping(PromptTexts, {**DEFAULT_TEXTS[described.kind], **(described.prompts or {})}, "[prompts]")
     grader = _grader(described, folder)
-    return Task(described.name or default_name, described.kind, grader, texts, described.test_size, pools)
+    name, keeps = described.name or default_name, bool(described.train and described.validation)
+    return Task(name, described.kind, grader, texts, described.test_size, pools, keeps)
 
 
 def _examples(path: Path, described: TaskFile) -> tuple[Example, ...]:

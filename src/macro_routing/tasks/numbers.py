@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 
 _DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d+)"
 _NUMBER = re.compile(
     rf"""
-    (?<![\w.])                                # not inside a word or another number
+    (?<![\w.])(?<!\d[:,])                      # not inside a word, a time or another number
     (?P<sign>[-−+])?\s?[$€£]?\s?(?P<sign2>[-−])?
     (?:
         (?P<whole>\d+)\s+(?P<mixed_top>\d+)/(?P<mixed_bottom>\d+)      # 1 1/2
@@ -17,7 +18,8 @@ _NUMBER = re.compile(
       | \\[dt]?frac\{{(?P<latex_top>-?\d+)\}}\{{(?P<latex_bottom>\d+)\}}
       | (?P<plain>{_DIGITS}(?:\.\d+)?|\.\d+)(?:[eE](?P<exponent>[-+]?\d{{1,3}}))?
     )
-    (?!\d|:\d)                                # all of its digits, and not the hour of a time
+    (?!\d|:\d|[xyz](?!\w)|,\d)               # all of its digits; not the hour of a time, nor 2x
+    (?P<percent>\s?%)?
     """,
     re.VERBOSE,
 )
@@ -25,16 +27,31 @@ _LONGEST = 60
 """Characters of a number that is still one."""
 
 
+@dataclass(frozen=True)
+class Number:
+    """A number in a text."""
+
+    value: Fraction
+    start: int
+    end: int
+    is_percentage: bool
+
+
 def find_numbers(text: str) -> list[Fraction]:
     """All numbers of a text, in order, as exact fractions."""
+    return [number.value for number in locate_numbers(plain_digits(text))]
+
+
+def locate_numbers(text: str) -> list[Number]:
+    """The numbers of a text in plain digits, and where they stand."""
     found = []
-    text = plain_digits(text)
     for match in _NUMBER.finditer(text):
         if len(match[0]) > _LONGEST:  # a model in a loop; no answer is that long
             continue
         value = _value(match)
         if value is not None:
-            found.append(-value if _is_negative(text, match) else value)
+            signed = -value if _is_negative(text, match) else value
+            found.append(Number(signed, match.start(), match.end(), match["percent"] is not None))
     return found
 
 
@@ -63,6 +80,7 @@ _REWRITES: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = 
     (re.compile(r"(\d)\s*(?:×|x|\*|\\times)\s*10\^\{?(-?\d{1,2})\}?(?!\d)"), r"\1e\2"),
     (re.compile(r"(?<![\w.^])(\d{1,6})\^\{?(\d{1,2})\}?(?!\d)"), _power),
     (re.compile(r"(\d)\s+(thousand|million|billion|trillion)\b", re.IGNORECASE), _scaled),
+    (re.compile(r"(\d)\s*(?:percent|per cent|pct)\b", re.IGNORECASE), r"\1%"),
 ]
 """Ways to write a number that the pattern above does not know, and how it does."""
 

@@ -45,10 +45,9 @@ def make_splits(task: Task, *, seed: int, training: int = 1000, validation: int 
     rng = np.random.default_rng([seed, *task.name.encode()])
     test_pool, other_pool = _pools(task)
     test, left = _take_test(task, test_pool, rng)
-    taken = {example.key for example in test} | {example.group for example in test if example.group}
-    candidates = other_pool or left
-    units = _units(_distinct([example for example in candidates if not {example.key, example.group} & taken]))
-    order = [units[place] for place in rng.permutation(len(units))]
+    if task.keeps_validation:
+        return _as_named(task, test, rng, training, validation)
+    order = _shuffled(other_pool or left, test, rng)
     size = sum(len(unit) for unit in order)
     if size < 2:
         raise TaskError(f"{task.name}: after {len(test)} test items only {size} examples are left for training")
@@ -58,6 +57,22 @@ def make_splits(task: Task, *, seed: int, training: int = 1000, validation: int 
     train, rest = _fill(order, train_size)
     chosen, _ = _fill(rest, validation_size)
     return Splits(_flat(train), _flat(chosen), tuple(test))
+
+
+def _as_named(task: Task, test: list[Example], rng: np.random.Generator, training: int, validation: int) -> Splits:
+    """Training and validation items each from its own pool."""
+    chosen, _ = _fill(_shuffled(task.pools[VALIDATION], test, rng), validation)
+    train, _ = _fill(_shuffled(task.pools[TRAIN], [*test, *_flat(chosen)], rng), training)
+    if not train or not chosen:
+        raise TaskError(f"{task.name}: every {'validation' if train else 'training'} item is also in another split")
+    return Splits(_flat(train), _flat(chosen), tuple(test))
+
+
+def _shuffled(pool: Sequence[Example], taken: Sequence[Example], rng: np.random.Generator) -> list[list[Example]]:
+    """Units of different questions in random order, without those whose question or group is taken."""
+    gone = {example.key for example in taken} | {example.group for example in taken if example.group}
+    units = _units(_distinct([example for example in pool if not {example.key, example.group} & gone]))
+    return [units[place] for place in rng.permutation(len(units))]
 
 
 def _pools(task: Task) -> tuple[list[Example], list[Example]]:

@@ -57,6 +57,8 @@ class Task:
     """How many test items the paper uses; None for all there are."""
     pools: dict[str, tuple[Example, ...]] = field(default_factory=dict, compare=False, repr=False)
     """Examples by the name of the split they came in."""
+    keeps_validation: bool = False
+    """Whether validation items come from the pool of that name and nowhere else, as a user who names one expects."""
 
 
 def fingerprint(examples: Iterable[Example]) -> str:

@@ -1,0 +1,138 @@
+"""Which choice an answer names: by its letter, or by the whole text of the choice."""
+
+from __future__ import annotations
+
+import re
+
+from macro_routing.tasks.statements import complements, conclusion, sentences, spoken, statements
+
+_ADVERBS = re.compile(
+    r"(?:(?:clearly|definitely|most likely|probably|obviously|likely|simply|surely|indeed|certainly|actually|therefore"
+    r"|option|choice|letter)\b[\s,:]*)+",
+    re.IGNORECASE,
+)
+_WRAPPERS = re.compile(r"\\[()\[\]]|[$`]|\\(?:text|textbf|mathrm|mathbf)\b")
+_REFUSED = re.compile(r"(?:\bis|\bare|\bwould be|['’]s)\s+(?:not|wrong|incorrect|false)\b|\bcan(?:no|['’])t be\b")
+_OPENING, _CLOSING = "([{*\"'_ \n\t:", ")]}.*\"'_ \n\t"
+
+
+def read_letter(text: str, choices: tuple[str, ...]) -> str | None:
+    """The letter an answer names; None when it names none, or several without deciding."""
+    if not choices:
+        return None
+    letters = "".join(chr(ord("A") + place) for place in range(len(choices)))
+    said = _WRAPPERS.sub("", spoken(text)).strip()
+    for part in statements(spoken(text)):
+        stated = _ADVERBS.sub("", _WRAPPERS.sub("", part).lstrip(_OPENING), count=1)
+        if _names_several(stated, letters):
+            return None
+        if letter := _read_part(stated, letters, choices, is_stated=True):
+            return letter
+    if _names_several(said, letters):
+        return None
+    return _read_part(said, letters, choices, is_stated=False) or _read_context(said, letters, choices)
+
+
+def _read_part(given: str, letters: str, choices: tuple[str, ...], *, is_stated: bool) -> str | None:
+    bare = given.lstrip(_OPENING).rstrip(_CLOSING)
+    if len(bare) == 1 and bare.upper() in letters:
+        return bare.upper()
+    if letter := _leading_letter(given, letters, choices, is_stated=is_stated):
+        return letter
+    first = next(iter(sentences(given)), "") if is_stated else given
+    return _whole_choice(first, letters, choices) or _whole_choice(given, letters, choices)
+
+
+def _names_several(given: str, letters: str) -> bool:
+    """Whether it begins with letters among which it does not decide: "A or B", "B, C", "both A and B"."""
+    letter = rf"\(?[{letters}]\)?(?![\w'’])"
+    start = rf"[\s(*]*(?:(?:either|both|options?|choices?)\s+)*{letter}"
+    other = rf"(?:,?\s*(?:or|and)\s+|[,/&]\s*)(?:(?:option|choice)\s+)?{letter}"
+    with_texts = rf"[.:]?\s[^.;\n]{{0,80}}?\b(?:or|and)\s+\(?[{letters}][).:]"  # "B) blue or C) green"
+    return re.match(rf"{start}(?:\s*{other}|{with_texts})", given) is not None
+
+
+def _leading_letter(given: str, letters: str, choices: tuple[str, ...], *, is_stated: bool) -> str | None:
+    """A letter at the beginning that names a choice: "B) blue", "B because …"; not "A dog …", "E. coli …" or "B12"."""
+    begun = _ADVERBS.sub("", given.lstrip(_OPENING), count=1).lstrip(_OPENING)
+    match = re.match(rf"([{letters}{letters.lower()}])(?![\w'’-])(.*)", begun, re.DOTALL)
+    if match is None:
+        return None
+    letter, line = match[1], match[2].split("\n")[0]
+    if _REFUSED.match(line.lstrip(_CLOSING)):
+        return None
+    rest = line.lstrip(")].:,*\"'_}- ")
+    punctuated = bool(line) and line[0] in ")].:,}"
+    explains = re.match(r"(?:because|since|as|is|for|\(|-|—|not)\b", rest) is not None
+    named = _begins_with_choice(rest, choices[letters.index(letter.upper())])
+    if letter.islower():  # "a" and "i" are words, and so is many a letter of a formula
+        return letter.upper() if (punctuated and named) or (is_stated and explains and letter not in "ai") else None
+    any_named = any(_begins_with_choice(rest, choice) for choice in choices)
+    if not rest or explains or (punctuated and (any_named or is_stated)) or (is_stated and letter not in "AI"):
+        return letter
+    return None
+
+
+def _read_context(said: str, letters: str, choices: tuple[str, ...]) -> str | None:
+    """A letter within a text, if all places that name one agree; else what the first or last sentence says it is."""
+    found = sentences(said)
+    if not conclusion(said):  # it broke off while weighing the choices; only what it began with is an answer
+        found = found[:2]
+    for named in (_declared(found, letters), _labelled(found, letters, choices), _marked(found, letters)):
+        if named:
+            return named.pop() if len(named) == 1 else None
+    said_to_be = [one for sentence in found[:1] + found[-1:] for one in complements(sentence)]
+    named = {_bare_letter(one, letters) or _whole_choice(one, letters, choices) or "" for one in said_to_be} - {""}
+    return named.pop() if len(named) == 1 else None
+
+
+def _bare_letter(text: str, letters: str) -> str | None:
+    bare = text.strip(_OPENING + _CLOSING)
+    return bare if len(bare) == 1 and bare in letters else None
+
+
+def _declared(found: list[str], letters: str) -> set[str]:
+    """Letters called right: "so C is the correct one"."""
+    pattern = rf"(?<![\w'’])\(?([{letters}])\)?,?\s+is\s+(?:clearly |therefore |the |most |likely ){{0,4}}"
+    return {
+        match[1] for sentence in found for match in re.finditer(rf"{pattern}(?:correct|right|best|answer)\b", sentence)
+    }
+
+
+def _labelled(found: list[str], letters: str, choices: tuple[str, ...]) -> set[str]:
+    """Letters with their choice's text behind, "it is B. blue", where the sentence does not turn them down."""
+    labels = (
+        (sentence, match)
+        for sentence in found
+        if not re.search(r"\b(?:not|wrong|incorrect)\b", sentence[:2000])
+        for match in re.finditer(rf"(?<![\w'’])([{letters}])[).:]\)?\s*", sentence[:2000])
+    )
+    return {
+        match[1]
+        for sentence, match in labels
+        if _begins_with_choice(sentence[match.end() :], choices[letters.index(match[1])])
+    }
+
+
+def _marked(found: list[str], letters: str) -> set[str]:
+    return {letter for sentence in found for letter in re.findall(rf"\(([{letters}])\)", sentence)}
+
+
+def _begins_with_choice(text: str, choice: str) -> bool:
+    wanted = plain(choice)
+    given = plain(text[: 2 * len(choice) + 20])
+    return bool(wanted) and (given == wanted or given.startswith(f"{wanted} "))
+
+
+def _whole_choice(text: str, letters: str, choices: tuple[str, ...]) -> str | None:
+    if len(text) > 2 * max(map(len, choices)) + 100:
+        return None
+    given = plain(text)
+    places = [place for place, choice in enumerate(choices) if plain(choice) == given]
+    return letters[places[0]] if len(places) == 1 and given else None
+
+
+def plain(text: str) -> str:
+    """A text without case, articles and punctuation that bears no meaning."""
+    words = re.sub(r"[^\w:/.%<>=+-]+", " ", text.casefold()).replace(". ", " ").strip(" .").split()
+    return " ".join(word.strip(".") or word for word in words if word not in {"a", "an", "the"})

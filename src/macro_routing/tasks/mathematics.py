@@ -1,0 +1,117 @@
+"""Whether two mathematical expressions are the same, by math-verify; only what it decides quickly is put to it.
+
+Its own time limit works by signals, which only a program's main thread can take, so it is switched off, and what could
+take long (towers of powers, deep nesting, long texts) is turned away before.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from typing import Any
+
+from macro_routing.errors import SettingsError
+from macro_routing.tasks.numbers import find_numbers
+from macro_routing.tasks.statements import complements, conclusion, first_sentence, spoken, statements
+
+_LONGEST, _DEEPEST, _MOST_FUNCTIONS, _MOST_TERMS, _MOST_SYMBOLS, _MOST_FRACTIONS = 250, 6, 6, 400, 6, 8
+_HIGHEST_POWER, _HIGHEST_POWER_OF_A_SYMBOL = 10_000, 100
+_INLINE = re.compile(r"\\\((.+?)\\\)|\\\[(.+?)\\\]|\$+([^$]+)\$+", re.DOTALL)
+_REMARK = re.compile(r"\b(?:because|since|as|when|which|where)\b.*|,\s+(?:not|and|so)\b.*", re.DOTALL)
+_NUMBER = re.compile(r"\s*-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?\s*|\s*-?\\[dt]?frac\{\d+\}\{\d+\}\s*|\s*-?\d+/\d+\s*")
+_FUNCTION = re.compile(r"\\(?:a?r?c?(?:sin|cos|tan|cot|sec|csc)|log|ln|exp)\b")
+_HUGE = re.compile(
+    r"\\(?:sum|prod|int|iint|oint|lim)\b"  # a value still to be found is no answer
+    r"|\d{60}|\\[dt]?binom\s*\{?\d{4}|\d{3,}\s*[)}]*\s*!|[!)}]\s*!"
+    r"|(?:\^|\*\*)\s*[({]*\s*-?[\d.]+\s*[)}]*\s*(?:\^|\*\*)"  # a tower
+)
+_EXPONENT = re.compile(r"(?P<base>[)}\]]?)\s*(?:\^|\*\*)\s*[{(]*\s*-?(?P<power>\d+)")
+
+
+def read_mathematics(text: str) -> str:
+    """The expression that an answer states: boxed, after "the answer is", or in the last words."""
+    said = spoken(text)
+    for part in statements(said):
+        line = first_sentence(part)
+        if line.strip(" ."):
+            inline = _inline(line)
+            return _stripped(inline[0] if inline else _REMARK.sub("", line))
+    line = next(iter(conclusion(said)), "")
+    last = (_inline(line) or complements(line) or [line])[-1]
+    return _stripped(last)
+
+
+def _inline(line: str) -> list[str]:
+    return [next(filter(None, match.groups())) for match in _INLINE.finditer(line)]
+
+
+def _stripped(expression: str) -> str:
+    bare = expression.strip().rstrip(".").strip()
+    return re.sub(r"^\\boxed\{(.*)\}$", r"\1", bare)
+
+
+def chained(text: str, stated: str) -> str:
+    r"""What a box is said to equal further, ``\boxed{10/2} = 5``: the last side, or the box itself."""
+    after = spoken(text).rpartition(f"\\boxed{{{stated}}}")[2].splitlines()[:1]
+    match = re.match(r"\s*=(.*)", after[0]) if after else None
+    sides = [side.strip(" .$\\)]") for side in match[1].split("=")] if match else []
+    last = sides[-1] if sides else ""
+    surplus = last.count("}") - last.count("{")
+    return last[:-surplus] if surplus > 0 and last.endswith("}" * surplus) else last
+
+
+def same_mathematics(stated: str, answer: str) -> bool:
+    """Whether ``stated`` has the value of ``answer``; False also for what would take long to decide."""
+    if not stated:
+        return False
+    if re.sub(r"\s", "", stated) == re.sub(r"\s", "", answer):
+        return True
+    if _NUMBER.fullmatch(stated) and _NUMBER.fullmatch(answer):
+        return find_numbers(stated) == find_numbers(answer)
+    if not (is_quick(stated) and is_quick(answer)):
+        return False
+    parse, verify = _math_verify()
+    gold = parse(f"\\boxed{{{answer}}}", parsing_timeout=None)
+    found: list[Any] = parse(f"\\boxed{{{stated}}}", parsing_timeout=None)
+    return bool(found) and bool(verify(gold, found, timeout_seconds=None))
+
+
+def is_quick(expression: str) -> bool:
+    """Whether an expression is short, flat and of low enough powers to be decided in about a second."""
+    if len(expression) > _LONGEST or _depth(expression) > _DEEPEST:
+        return False
+    functions = len(_FUNCTION.findall(expression)) + expression.count("|") // 2
+    return functions <= _MOST_FUNCTIONS and _HUGE.search(expression) is None and _has_low_powers(expression)
+
+
+def _has_low_powers(expression: str) -> bool:
+    """Bounds the digits of a numeric power, and the terms that an expression in symbols has when multiplied out."""
+    powers = [(match["base"] != "", int(match["power"][:6]) or 1) for match in _EXPONENT.finditer(expression)]
+    all_of_them = math.prod(power for _, power in powers)
+    symbols = set(re.findall(r"(?<![\\a-zA-Z])[a-zA-Z]|(?<=[\W\d])[a-zA-Z](?![a-zA-Z])", expression))
+    if not symbols:
+        return all_of_them <= _HIGHEST_POWER
+    if len(symbols) > _MOST_SYMBOLS or expression.count("frac") > _MOST_FRACTIONS:
+        return False
+    of_sums = math.prod(power for is_of_sum, power in powers if is_of_sum)
+    highest = max((power for _, power in powers), default=1)
+    terms = math.comb(min(of_sums, 1000) + len(symbols), len(symbols))
+    return highest <= _HIGHEST_POWER_OF_A_SYMBOL and (of_sums == 1 or terms <= _MOST_TERMS)
+
+
+def _depth(expression: str) -> int:
+    depth = deepest = 0
+    for sign in expression:
+        depth += (sign in "({[") - (sign in ")}]")
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _math_verify() -> tuple[Any, Any]:
+    try:
+        from math_verify import parse, verify
+    except ImportError:
+        raise SettingsError("grading MATH answers needs math-verify: pip install 'macro-routing[eval]'") from None
+    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that its time limit is off, which is meant
+    return parse, verify

@@ -1,0 +1,126 @@
+"""Where in its words a model says what the answer is; shared by all graders."""
+
+from __future__ import annotations
+
+import re
+
+CUES = re.compile(
+    r"(?:answer(?: to [^.\n]{1,60}?)?|(?:correct|right|best) (?:option|choice|letter|one))"
+    r"\s*(?:is|:|=|[–—]|-(?=\s)|would be|should be|must be)[ \t]*:?(?!\s*(?:not|correct|right|wrong|incorrect)\b)"
+    # "Wait, it is 6" takes back what was said before.
+    r"|\b(?:wait|sorry|actually|correction|oops|no)\b[,.:;!—– -]{1,3}(?:actually,? )?"
+    r"(?:it is|it['’]s|it should be|that is|that's|that should be|make that|i mean)\b"
+    r"(?!\s*(?:not|correct|right|wrong)\b)"
+    r"|\bI(?:'d|’d|'ll| would| will)? (?:choose|pick|select|go with|go for|answer)\b",
+    re.IGNORECASE,
+)
+_MADE_UP = re.compile(
+    r"\n\s*(?:#+\s*)?(?:(?:Next|New) )?(?:Question|Problem|Q|Human|User)\s?\d{0,3}[:.]", re.IGNORECASE
+)
+_SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!Mr\.)(?<!Mrs\.)(?<!Ms\.)(?<!Dr\.)(?<!Rs\.)\s+|\s*\n\s*")
+_CONCLUDES = re.compile(
+    r"\W*(?:so|therefore|thus|hence|this means|in total|in all|total|altogether|finally|final|answer|result)\b",
+    re.IGNORECASE,
+)
+_CALCULATED = re.compile(r"=\s*[-−$]*[\d.,/]*\d(?:\\text\{[^{}]*|[^\w=])*$")
+_SAID_IN_FULL = re.compile(r"(?:\b(?:is|are|was|were|has|have)|[=:])\s*[-−$]*[\d.,/]*\d(?:\s+[a-z]+){0,2}\W*$")
+_BREAKS_OFF_FROM = 150
+"""Characters from which on a text without a last stop is taken as cut by its budget, not as a short answer."""
+
+
+def spoken(text: str) -> str:
+    """What a model says to the user: without its thinking, emphasis, and questions it goes on to make up."""
+    said = text.rpartition("</think>")[2]
+    said = re.sub(r"\*\*|__", "", said)
+    first, *others = _MADE_UP.split(said.lstrip(), maxsplit=2)
+    return first if first.strip() or not others else others[0]
+
+
+def statements(said: str) -> list[str]:
+    """What follows the places where a text states its answer, the one that counts first; empty when it never does.
+
+    A box counts most, then ``####``, then the last "the answer is" or what corrects it.
+    """
+    if boxed := last_boxed(said):
+        return [boxed]
+    if "####" in said:
+        return [said.rsplit("####", 1)[1]]
+    last_cues = list(CUES.finditer(said))[-_CUES_READ:]
+    return [said[cue.end() : cue.end() + _PART_READ] for cue in reversed(last_cues)]
+
+
+_CUES_READ, _PART_READ = 20, 4000
+"""Cues, and characters after each. A model in a loop repeats itself; the last ones tell enough."""
+
+
+def last_boxed(text: str) -> str | None:
+    r"""What stands in the last ``\boxed{}``, also when the text breaks off within it."""
+    start = text.rfind("\\boxed{")
+    if start < 0:
+        return None
+    depth = 0
+    for place in range(start + 6, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[place], 0)
+        if depth == 0:
+            return text[start + 7 : place]
+    return text[start + 7 :]
+
+
+def first_sentence(part: str) -> str:
+    """The sentence that a statement makes; a line that ends in a colon goes on in the next."""
+    pieces = [
+        piece for piece in _SENTENCE_END.split(_without_bullets(part[:2000]).lstrip(" \t\n:")) if _says_something(piece)
+    ]
+    for place, piece in enumerate(pieces):
+        if not piece.rstrip().endswith((":", "=")):
+            return " ".join(pieces[: place + 1])
+    return " ".join(pieces)
+
+
+def sentences(said: str) -> list[str]:
+    """The sentences and lines of a text."""
+    return [piece.strip() for piece in _SENTENCE_END.split(_without_bullets(said)) if _says_something(piece)]
+
+
+def conclusion(said: str) -> list[str]:
+    """The sentences that a text without a stated answer comes to, last first; none when it broke off before its end.
+
+    A calculation carried out in the last words is an end, and so is one that "So, the total" was about to repeat.
+    """
+    found = sentences(said)
+    if not found or len(said) < _BREAKS_OFF_FROM or not _breaks_off(said):
+        return found[::-1]
+    if said.count("```") % 2 == 1:  # within code
+        return []
+    last, before = found[-1], found[-2] if len(found) > 1 else ""
+    in_formula = said.count("\\[") > said.count("\\]")
+    if _CALCULATED.search(last) or (re.fullmatch(r"[-−$]*[\d.,]*\d", last) and not in_formula):
+        return found[::-1]
+    if _CONCLUDES.match(last) is None:
+        return []
+    if _SAID_IN_FULL.search(last):
+        return found[::-1]
+    return found[-2::-1] if _CALCULATED.search(before) else []
+
+
+def _breaks_off(said: str) -> bool:
+    return re.search(r"(?:[.!?][\"'”’)\]*$`\\]*|\\\]|\\\)|\$|```)\s*$", said[-40:]) is None
+
+
+def _without_bullets(text: str) -> str:
+    """Without the dashes before a list's items, which are no signs."""
+    return re.sub(r"\n[ \t]*[-*•][ \t]+", "\n", text)
+
+
+def _says_something(piece: str) -> bool:
+    return re.search(r"\w", piece) is not None
+
+
+COPULA = re.compile(
+    r"(?:\b(?:is|are|was|were|be|being)|(?<=\w)['’]s)\b(?: (?:called|named|known as|to|at|in))?\s*:?\s+"
+)
+
+
+def complements(sentence: str) -> list[str]:
+    """What a sentence says that something is: "The colour of it is blue" → "blue"."""
+    return [sentence[verb.end() :] for verb in COPULA.finditer(sentence[:2000])]
