@@ -4,6 +4,9 @@ import os
 
 import pytest
 
+# One thread each: the tests run side by side, and threads that fight for the cores take ten times as long.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):  # noqa: ARG001

@@ -1,5 +1,6 @@
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 
@@ -7,9 +8,13 @@ from macro_routing.errors import MacroError, TaskError
 from macro_routing.evaluation import answering
 from macro_routing.evaluation.answering import Decoding, answer
 from macro_routing.evaluation.evaluator import Evaluator
+from macro_routing.evaluation.racing import NEVER
 from macro_routing.evaluation.score_store import ScoreStore
+from macro_routing.evaluation.units import UnitSizes, units_for_race, units_in_order
 from macro_routing.models import load_model
-from macro_routing.routes import Route, parse_route
+from macro_routing.routes import Route, RouteSpace, parse_route
+from macro_routing.search import MarkovPolicy
+from macro_routing.search.macro import elite_of
 from macro_routing.tasks import Example, load_task
 
 STANDARD = Route.standard(30)
@@ -47,7 +52,10 @@ def test_a_second_run_comes_from_the_store(smollm2, category, tmp_path, monkeypa
     assert [scores.from_store for scores in first.values()] == [0, 0]
     more = evaluator.evaluate([ROUTE], category.pools["test"][:14])[ROUTE]
     assert more.from_store == 12
-    monkeypatch.setattr("macro_routing.evaluation.evaluator.answer", lambda *_: pytest.fail("must come from the store"))
+    monkeypatch.setattr(
+        "macro_routing.evaluation.evaluator.answer_routes",
+        lambda *_args, **_kwargs: pytest.fail("must come from the store"),
+    )
     again = evaluator.evaluate([STANDARD, ROUTE], examples)
     assert {route: scores.outcomes for route, scores in again.items()} == {r: s.outcomes for r, s in first.items()}
 
@@ -130,3 +138,101 @@ def test_impossible_decodings_are_refused(wrong):
 
 def test_examples_are_values():
     assert Example("a", "q", "1") == Example("a", "q", "1")
+
+
+# --- the shared engine against the plain one ----------------------------------------------------------------------
+
+ROUTES = [parse_route(text, 30) for text in ("L0 RJ", "L0-L17 L17 RJ", "L0-L17 L15(+h-2) RJ", "L0-L3 L5 RJ")]
+
+
+@pytest.mark.parametrize(
+    ("name", "decoding"),
+    [
+        ("category", LIKELIHOOD),
+        ("category", Decoding("likelihood", by_letter=True)),
+        ("counting", Decoding("direct", answer_budget=6)),
+        ("arithmetic", Decoding("reasoning", reasoning_budget=12, answer_budget=5)),
+    ],
+)
+def test_routes_together_answer_as_each_alone(smollm2, name, decoding):
+    task = load_task(name, seed=11)
+    examples = task.pools["test"][:6]
+    together = answering.answer_routes(smollm2, ROUTES, task, examples, decoding)
+    for route in ROUTES:
+        assert together[route] == answer(smollm2, smollm2.routed(route), task, examples, decoding)
+
+
+def test_racing_on_a_real_model_keeps_the_elite_of_full_scoring(smollm2, category, tmp_path):
+    rng = np.random.default_rng(5)
+    policy = MarkovPolicy.prior(RouteSpace(30, max_length=42))
+    draws = [policy.sample(rng).expand(30) for _ in range(9)]
+    draws.append(draws[0])
+    examples = category.pools["train"][:24]
+    store = ScoreStore(tmp_path / "s.sqlite")
+    raced = Evaluator(smollm2, category, LIKELIHOOD, store).race(draws, examples, keep=2)
+    full = Evaluator(smollm2, category, LIKELIHOOD).race(draws, examples, keep=2, mode=NEVER)
+    assert elite_of(raced.outcomes, 2) == elite_of(full.outcomes, 2)
+    assert [raced.outcomes[n] for n in elite_of(full.outcomes, 2)] == [
+        full.outcomes[n] for n in elite_of(full.outcomes, 2)
+    ]
+    assert full.stopped == 0
+    assert full.asked == raced.asked == 240
+    assert raced.repeated == full.repeated == 24
+    assert raced.run == 240 - 24 - raced.stopped
+    again = Evaluator(smollm2, category, LIKELIHOOD, store).race(draws, examples, keep=2)
+    assert again.outcomes == raced.outcomes
+    assert again.run == 0
+
+
+def test_a_unit_is_stored_whole_or_redone_whole(smollm2, category, tmp_path, monkeypatch):
+    store = ScoreStore(tmp_path / "s.sqlite")
+    evaluator = Evaluator(smollm2, category, LIKELIHOOD, store, UnitSizes(race=4, whole=4))
+    examples = category.pools["test"][:12]
+    asked = []
+
+    def answered(frozen, routes, task, wanted, decoding, **more):
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        asked.append([example.id for example in wanted])
+        return answering.answer_routes(frozen, routes, task, wanted, decoding, **more)
+
+    monkeypatch.setattr("macro_routing.evaluation.evaluator.answer_routes", answered)
+    with pytest.raises(KeyboardInterrupt):
+        evaluator.evaluate([STANDARD], examples)
+    monkeypatch.undo()
+    resumed = evaluator.evaluate([STANDARD], examples)[STANDARD]
+    assert resumed.from_store == 8
+    fresh = Evaluator(smollm2, category, LIKELIHOOD, None, UnitSizes(race=4, whole=4))
+    assert resumed.outcomes == fresh.evaluate([STANDARD], examples)[STANDARD].outcomes
+
+
+def test_memory_that_runs_out_halves_the_batch_and_is_reported_once(smollm2, category, monkeypatch):
+    def small(frozen, routes, task, wanted, decoding, **more):
+        if len(wanted) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return answering.answer_routes(frozen, routes, task, wanted, decoding, **more)
+
+    examples = category.pools["test"][:12]
+    expected = Evaluator(smollm2, category, LIKELIHOOD).evaluate([STANDARD, ROUTE], examples)
+    monkeypatch.setattr("macro_routing.evaluation.evaluator.answer_routes", small)
+    said = []
+    halved = Evaluator(smollm2, category, LIKELIHOOD, report=said.append).evaluate([STANDARD, ROUTE], examples)
+    assert {r: e.outcomes for r, e in halved.items()} == {r: e.outcomes for r, e in expected.items()}
+    assert len(said) == 1
+
+
+def test_units_do_not_depend_on_anything_but_the_list():
+    task = load_task("category", seed=11)
+    examples = task.pools["train"][:50]
+    units = units_for_race(examples, 4)
+    assert sorted(one.id for unit in units for one in unit) == sorted(one.id for one in examples)
+    assert max(map(len, units)) <= 4
+    assert units == units_for_race(examples, 4)
+    assert units_in_order(examples, 16)[:2] == units_in_order(examples[:40], 16)[:2]
+
+
+def test_a_route_whose_numbers_overflow_is_wrong_not_broken(category):
+    example = category.pools["test"][0]
+    (outcome,) = answering._judged([example], [[float("nan")] * len(example.choices)], LIKELIHOOD)
+    assert not outcome.correct
+    assert outcome.prediction == ""

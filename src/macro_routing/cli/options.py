@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -28,6 +29,14 @@ TrustOption = Annotated[bool, typer.Option("--trust-remote-code", help="Let code
 UntestedOption = Annotated[
     bool, typer.Option("--allow-untested", help="Try an architecture that the tests do not cover.")
 ]
+
+
+class Racing(StrEnum):
+    """Which routes of a round are given up early."""
+
+    exact = "exact"
+    statistical = "statistical"
+    never = "never"
 
 
 def report_progress(message: str) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from macro_routing.cli.console import print_fields, print_json, read_toml
+from macro_routing.cli.options import Racing
 from macro_routing.errors import SettingsError, SpaceError
 from macro_routing.evaluation.planted import PlantedProblem, PlantedResult, solve
 from macro_routing.routes.notation import parse_route
@@ -18,7 +19,7 @@ from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.macro import MacroSearch, MacroSettings
 from macro_routing.search.random_search import RandomSearch, RandomSettings
-from macro_routing.search.searcher import Score
+from macro_routing.search.searcher import Draw, Score, Stopped
 from macro_routing.settings import from_mapping
 
 DEFAULT_LAYERS = 8
@@ -48,6 +49,7 @@ def planted(
     ] = 1000,
     validation: Annotated[int, typer.Option(help="Validation examples.")] = 200,
     seed: Annotated[int, typer.Option(help="Seed of the search and of the coin flips.")] = 0,
+    racing: Annotated[Racing, typer.Option(help="Stop routes that can no longer be among the best.")] = Racing.exact,
     config: Annotated[
         Path | None, typer.Option(help="A TOML file with tables [space], [search] and [problem].", show_default=False)
     ] = None,
@@ -62,7 +64,7 @@ def planted(
     goal = _target(target, space)
     problem = from_mapping(PlantedProblem, {"target": goal, "seed": seed, **tables["problem"]}, "[problem]")
     search = _search(method, space, examples, tables["search"], seed)
-    result = solve(search, problem, training=examples, validation=validation)
+    result = solve(search, problem, training=examples, validation=validation, racing=racing.value)
     facts = _facts(problem, result)
     if as_json:
         print_json({"method": method.value, "search": dataclasses.asdict(search), **facts})
@@ -122,6 +124,12 @@ def _read_tables(config: Path | None) -> Mapping[str, dict[str, Any]]:
     return {name: contents.get(name, {}) for name in _TABLES}
 
 
+def _flips(draw: Draw) -> int:
+    if isinstance(draw.outcome, Stopped):
+        return draw.outcome.scored
+    return draw.outcome.total if isinstance(draw.outcome, Score) else 0
+
+
 def _facts(problem: PlantedProblem, result: PlantedResult) -> dict[str, Any]:
     route = result.selected.route
     draws = result.state.draws
@@ -137,6 +145,7 @@ def _facts(problem: PlantedProblem, result: PlantedResult) -> dict[str, Any]:
         "stopped_early": "all draws of the last round were one route" if result.state.stopped else "no",
         "routes_drawn": len(draws),
         "different_routes": len({draw.proposal.route for draw in draws}),
-        "coin_flips": sum(draw.outcome.total for draw in draws if isinstance(draw.outcome, Score)),
+        "stopped_routes": sum(isinstance(draw.outcome, Stopped) for draw in draws),
+        "coin_flips": sum(map(_flips, draws)),
         "candidates": [str(candidate.route) for candidate in result.candidates],
     }

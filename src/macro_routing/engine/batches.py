@@ -36,3 +36,21 @@ def pad_left(rows: Sequence[Tokens], device: Any) -> tuple[torch.Tensor, torch.T
 def positions_of(mask: torch.Tensor) -> torch.Tensor:
     """Position of every token within its own row."""
     return (mask.cumsum(-1) - 1).clamp(min=0)
+
+
+LEAST_BEGINNING = 16
+"""Tokens from which a common beginning is worth a pass of its own."""
+
+
+def common_beginning(prompts: Sequence[Tokens], window: int | None = None) -> int:
+    """How many tokens all prompts begin with, where computing them once pays; else 0.
+
+    Every prompt keeps at least one token of its own. Under a sliding window no padding may stand between a beginning
+    and the rest (windows count places, padding included), so only prompts that fit into it are cut.
+    """
+    if len(prompts) < 2 or (window is not None and max(map(len, prompts)) > window):
+        return 0
+    first, last = min(prompts), max(prompts)
+    shared = next((n for n, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    shared = min(shared, min(map(len, prompts)) - 1)
+    return shared if shared >= LEAST_BEGINNING else 0

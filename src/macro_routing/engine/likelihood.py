@@ -21,48 +21,94 @@ class ChoiceItem:
     prompt: Tokens
     choices: tuple[Tokens, ...]
 
+    @property
+    def size(self) -> int:
+        """Tokens it takes in memory, the prompt once per choice that branches from it."""
+        return (len(self.prompt) + max(map(len, self.choices))) * len(self.choices)
+
 
 def choice_log_likelihoods(model: Any, items: Sequence[ChoiceItem], *, most_tokens: int = 4096) -> list[list[float]]:
     """Log-probability of every choice of every item under ``model``, routed or not, summed over the choice's tokens."""
-    sizes = [(len(item.prompt) + max(map(len, item.choices))) * len(item.choices) for item in items]
     found: list[list[float]] = [[] for _ in items]
-    for batch in plan_batches(sizes, most_tokens):
+    for batch in plan_batches([item.size for item in items], most_tokens):
         for place, values in zip(batch, _score_batch(model, [items[place] for place in batch]), strict=True):
             found[place] = values
     return found
 
 
+@dataclass(frozen=True, eq=False)
+class ChoiceBatch:
+    """Items side by side in tensors: the prompts, and what is left of each choice after its first token."""
+
+    ids: torch.Tensor
+    """``[items, longest prompt]``, padded on the left; so is ``mask``."""
+    mask: torch.Tensor
+    owners: torch.Tensor
+    """``[choices]``: the item each choice belongs to."""
+    first: torch.Tensor
+    """``[choices]``: first tokens."""
+    longer: list[int]
+    """Places of choices with more tokens than one; only these branch from the prompt's cache."""
+    fed: torch.Tensor
+    """``[longer choices, tokens]``: all but the last token, padded on the right; so are ``wanted`` and ``real``."""
+    wanted: torch.Tensor
+    real: torch.Tensor
+
+    @classmethod
+    def of(cls, items: Sequence[ChoiceItem], device: Any) -> ChoiceBatch:
+        """Pad and index the items."""
+        ids, mask = pad_left([item.prompt for item in items], device)
+        choices = [choice for item in items for choice in item.choices]
+        longer = [place for place, choice in enumerate(choices) if len(choice) > 1]
+        longest = max([len(choices[place]) for place in longer], default=1) - 1
+
+        def padded(rows: list[list[int]]) -> torch.Tensor:
+            return torch.tensor([row + [0] * (longest - len(row)) for row in rows], dtype=torch.long, device=device)
+
+        return cls(
+            ids,
+            mask,
+            torch.tensor([place for place, item in enumerate(items) for _ in item.choices], device=device),
+            torch.tensor([choice[0] for choice in choices], device=device),
+            longer,
+            padded([list(choices[place][:-1]) for place in longer]),
+            padded([list(choices[place][1:]) for place in longer]),
+            padded([[1] * (len(choices[place]) - 1) for place in longer]),
+        )
+
+    @property
+    def branches(self) -> torch.Tensor:
+        """The item that each longer choice continues."""
+        return self.owners[self.longer]
+
+    def totals(self, after_prompt: torch.Tensor, within: torch.Tensor | None) -> list[list[float]]:
+        """Log-probabilities by item from the logits after each prompt and those within the longer choices."""
+        logits = after_prompt.float()  # [items, vocabulary]
+        # The logit less the normaliser: a whole log-softmax would be computed for all tokens to read one.
+        totals = logits[self.owners, self.first] - logits.logsumexp(dim=-1)[self.owners]
+        if within is not None:
+            within = within.float()  # [longer choices, tokens, vocabulary]
+            each = within.gather(2, self.wanted[..., None])[..., 0] - within.logsumexp(dim=-1)
+            totals[self.longer] += (each * self.real).sum(dim=1)
+        found: list[list[float]] = [[] for _ in range(len(self.ids))]
+        for owner, value in zip(self.owners.tolist(), totals.tolist(), strict=True):
+            found[owner].append(value)
+        return found
+
+
 @torch.no_grad()
 def _score_batch(model: Any, items: list[ChoiceItem]) -> list[list[float]]:
-    ids, mask = pad_left([item.prompt for item in items], model.device)
-    output = model(ids, attention_mask=mask, position_ids=positions_of(mask), use_cache=True, logits_to_keep=1)
-    rows = torch.tensor([place for place, item in enumerate(items) for _ in item.choices], device=ids.device)
-    choices = [choice for item in items for choice in item.choices]
-    first = torch.tensor([choice[0] for choice in choices], device=ids.device)
-    logits = output.logits[:, -1].float()  # [items, vocabulary]
-    # The logit less the normaliser: a whole log-softmax would be computed for all tokens to read one.
-    totals = logits[rows, first] - logits.logsumexp(dim=-1)[rows]
-    # Choices of one token are settled by the prompt's own pass; only longer ones branch from its cache.
-    longer = [place for place, choice in enumerate(choices) if len(choice) > 1]
-    if longer:
-        chosen = [choices[place] for place in longer]
-        totals[longer] += _rest(model, output.past_key_values, mask, rows[longer], chosen)
-    values = iter(totals.tolist())
-    return [[next(values) for _ in item.choices] for item in items]
-
-
-def _rest(model: Any, cache: Any, mask: torch.Tensor, rows: torch.Tensor, choices: list[Tokens]) -> torch.Tensor:
-    """Log-probability of each choice after its first token, from the prompt's cache repeated per choice."""
-    cache.batch_select_indices(rows)
-    longest = max(map(len, choices)) - 1
-    fed = torch.tensor([[*choice[:-1], *[0] * (longest + 1 - len(choice))] for choice in choices], device=mask.device)
-    wanted = torch.tensor([[*choice[1:], *[0] * (longest + 1 - len(choice))] for choice in choices], device=mask.device)
-    real = torch.tensor(
-        [[1] * (len(choice) - 1) + [0] * (longest + 1 - len(choice)) for choice in choices], device=mask.device
+    batch = ChoiceBatch.of(items, model.device)
+    output = model(
+        batch.ids, attention_mask=batch.mask, position_ids=positions_of(batch.mask), use_cache=True, logits_to_keep=1
     )
-    whole = torch.cat([mask[rows], real], dim=1)
-    positions = positions_of(whole)[:, -longest:]
-    logits = model(fed, attention_mask=whole, position_ids=positions, past_key_values=cache, use_cache=True).logits
-    logits = logits.float()
-    each: torch.Tensor = logits.gather(2, wanted[..., None])[..., 0] - logits.logsumexp(dim=-1)
-    return (each * real).sum(dim=1)
+    within = None
+    if batch.longer:
+        cache = output.past_key_values
+        cache.batch_select_indices(batch.branches)
+        whole = torch.cat([batch.mask[batch.branches], batch.real], dim=1)
+        positions = positions_of(whole)[:, -batch.fed.shape[1] :]
+        within = model(
+            batch.fed, attention_mask=whole, position_ids=positions, past_key_values=cache, use_cache=True
+        ).logits
+    return batch.totals(output.logits[:, -1], within)

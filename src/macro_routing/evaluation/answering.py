@@ -1,17 +1,28 @@
-"""Three ways to let a model answer: two-stage generation, direct generation, likelihood over choices."""
+"""Three ways to let a model answer: two-stage generation, direct generation, likelihood over choices.
+
+``answer`` runs one model plainly and is the oracle; ``answer_routes`` runs many routes of a model through the shared
+engine. Both put the same questions and grade alike.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from macro_routing.engine.generation import generate, generate_in_two_stages
+from macro_routing.engine.batches import Tokens
+from macro_routing.engine.generation import Generated, generate, generate_in_two_stages
 from macro_routing.engine.likelihood import ChoiceItem, choice_log_likelihoods
+from macro_routing.engine.memory import most_cached_tokens
+from macro_routing.engine.shared_generation import Generation, generate_of_routes
+from macro_routing.engine.shared_likelihood import STATE_BYTES, choice_log_likelihoods_of_routes
+from macro_routing.engine.writing import Stage
 from macro_routing.errors import TaskError
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.models.chat import encode_messages
 from macro_routing.models.frozen import FrozenModel
+from macro_routing.routes.route import Route
 from macro_routing.settings import check_choice, check_integer, check_switch
 from macro_routing.tasks.prompts import DIRECT, LIKELIHOOD, MODES, REASONING, completion, messages
 from macro_routing.tasks.task import LETTERS, Example, Task
@@ -29,6 +40,8 @@ class Decoding:
     """Most tokens of the answer."""
     by_letter: bool = False
     """Likelihood: compare the choices' letters instead of their texts."""
+    stop_loops: bool = False
+    """Generation: carry a text that has entered an exact loop on to its budget without asking the model."""
 
     def __post_init__(self) -> None:
         """Refuse impossible settings by name."""
@@ -36,6 +49,7 @@ class Decoding:
         check_integer("reasoning_budget", self.reasoning_budget, least=1)
         check_integer("answer_budget", self.answer_budget, least=1)
         check_switch("by_letter", self.by_letter)
+        check_switch("stop_loops", self.stop_loops)
 
 
 def answer(
@@ -43,18 +57,47 @@ def answer(
 ) -> list[ExampleOutcome]:
     """Let ``model`` (``frozen`` or a routed form of it) answer ``examples`` and grade what it says."""
     if decoding.mode == LIKELIHOOD:
-        return _by_likelihood(frozen, model, task, examples, decoding)
-    if decoding.mode == REASONING:
-        return _in_two_stages(frozen, model, task, examples, decoding)
-    return _directly(frozen, model, task, examples, decoding)
+        items = _choice_items(frozen, task, examples, by_letter=decoding.by_letter)
+        return _judged(examples, choice_log_likelihoods(model, items), decoding)
+    asked = _ask(frozen, task, examples, decoding)
+    return [_graded(frozen, task, *row) for row in zip(examples, _write(model, asked), strict=True)]
 
 
-def _by_likelihood(
-    frozen: FrozenModel, model: Any, task: Task, examples: Sequence[Example], decoding: Decoding
+def answer_routes(  # noqa: PLR0913
+    frozen: FrozenModel,
+    routes: Sequence[Route],
+    task: Task,
+    examples: Sequence[Example],
+    decoding: Decoding,
+    *,
+    state_bytes: int = STATE_BYTES,
+) -> dict[Route, list[ExampleOutcome]]:
+    """What ``answer`` gives for every route of the model, worked out together."""
+    if decoding.mode == LIKELIHOOD:
+        items = _choice_items(frozen, task, examples, by_letter=decoding.by_letter)
+        scored = choice_log_likelihoods_of_routes(frozen.model, routes, items, state_bytes=state_bytes)
+        return {route: _judged(examples, values, decoding) for route, values in scored.items()}
+    asked = _ask(frozen, task, examples, decoding)
+    room = most_cached_tokens(frozen.model, max(route.length for route in routes))
+    wanted = Generation(asked.stages, room, decoding.stop_loops)
+    written = generate_of_routes(frozen.model, routes, asked.prompts, wanted)
+    return {
+        route: [_graded(frozen, task, *row) for row in zip(examples, texts, strict=True)]
+        for route, texts in written.items()
+    }
+
+
+# --- likelihood ---------------------------------------------------------------------------------------------------
+
+
+def _judged(
+    examples: Sequence[Example], log_likelihoods: Sequence[Sequence[float]], decoding: Decoding
 ) -> list[ExampleOutcome]:
-    items = _choice_items(frozen, task, examples, by_letter=decoding.by_letter)
     found = []
-    for example, values in zip(examples, choice_log_likelihoods(model, items), strict=True):
+    for example, values in zip(examples, log_likelihoods, strict=True):
+        if not all(map(math.isfinite, values)):  # a route whose numbers overflow has no opinion
+            found.append(ExampleOutcome(correct=False, prediction=""))
+            continue
         # Per byte of text, so that long choices are not at a disadvantage and tokenizers compare alike.
         sizes = [1 if decoding.by_letter else len(choice.encode()) for choice in example.choices]
         best = max(range(len(values)), key=lambda place: values[place] / sizes[place])
@@ -78,61 +121,62 @@ def _choice_items(frozen: FrozenModel, task: Task, examples: Sequence[Example], 
     ]
 
 
-def _directly(
-    frozen: FrozenModel, model: Any, task: Task, examples: Sequence[Example], decoding: Decoding
-) -> list[ExampleOutcome]:
-    prompts = [_prompt(frozen, task, DIRECT, example, thinking=False) for example in examples]
-    found = []
-    for example, written in zip(
-        examples, generate(model, prompts, frozen.chat.end_token_ids, decoding.answer_budget), strict=True
-    ):
-        text = _text(frozen, written.tokens)
-        verdict = task.grader(text, example.answer, example.choices)
-        found.append(
-            ExampleOutcome(
-                verdict.correct,
-                verdict.prediction,
-                answer_tokens=len(written.tokens),
-                answer_cut=written.cut_off,
-                text=text,
-            )
-        )
-    return found
+# --- generation ---------------------------------------------------------------------------------------------------
 
 
-def _in_two_stages(
-    frozen: FrozenModel, model: Any, task: Task, examples: Sequence[Example], decoding: Decoding
-) -> list[ExampleOutcome]:
-    think = frozen.chat.think
-    prompts = [_prompt(frozen, task, REASONING, example, thinking=True) for example in examples]
-    cue = "" if think else task.prompts.cue
-    bridge = f"{think.closing}\n\n" if think else f"\n\n{cue}"
+@dataclass(frozen=True)
+class _Asked:
+    prompts: list[Tokens]
+    stages: tuple[Stage, ...]
+
+
+def _ask(frozen: FrozenModel, task: Task, examples: Sequence[Example], decoding: Decoding) -> _Asked:
     ends = set(frozen.chat.end_token_ids)
+    last = Stage(frozenset(ends), decoding.answer_budget)
+    if decoding.mode == DIRECT:
+        return _Asked([_prompt(frozen, task, DIRECT, example, thinking=False) for example in examples], (last,))
+    think = frozen.chat.think
     closing = frozen.tokenizer.encode(think.closing, add_special_tokens=False) if think else []
-    written = generate_in_two_stages(
-        model,
-        prompts,
-        reasoning_ends=ends | (set(closing) if len(closing) == 1 else set()),
-        reasoning_budget=decoding.reasoning_budget,
-        bridge=tuple(frozen.tokenizer.encode(bridge, add_special_tokens=False)),
-        answer_ends=ends,
-        answer_budget=decoding.answer_budget,
+    bridge = f"{think.closing}\n\n" if think else f"\n\n{task.prompts.cue}"
+    first = Stage(
+        frozenset(ends | (set(closing) if len(closing) == 1 else set())),
+        decoding.reasoning_budget,
+        tuple(frozen.tokenizer.encode(bridge, add_special_tokens=False)),
     )
-    return [_graded(frozen, task, example, cue, both) for example, both in zip(examples, written, strict=True)]
+    return _Asked([_prompt(frozen, task, REASONING, example, thinking=True) for example in examples], (first, last))
 
 
-def _graded(frozen: FrozenModel, task: Task, example: Example, cue: str, both: Any) -> ExampleOutcome:
-    text = _text(frozen, both.answer.tokens)
+def _write(model: Any, asked: _Asked) -> list[tuple[Generated, ...]]:
+    *before, last = asked.stages
+    if not before:
+        return [(text,) for text in generate(model, asked.prompts, last.ends, last.budget)]
+    (first,) = before
+    both = generate_in_two_stages(
+        model,
+        asked.prompts,
+        reasoning_ends=first.ends,
+        reasoning_budget=first.budget,
+        bridge=first.bridge,
+        answer_ends=last.ends,
+        answer_budget=last.budget,
+    )
+    return [(two.reasoning, two.answer) for two in both]
+
+
+def _graded(frozen: FrozenModel, task: Task, example: Example, texts: tuple[Generated, ...]) -> ExampleOutcome:
+    *reasonings, last = texts
+    text = _text(frozen, last.tokens)
     # The graders know this cue; a task's own may be worded in any way, but means the same.
-    verdict = task.grader(f"The answer is{text}" if cue else text, example.answer, example.choices)
+    cued = bool(reasonings) and frozen.chat.think is None
+    verdict = task.grader(f"The answer is{text}" if cued else text, example.answer, example.choices)
     return ExampleOutcome(
         verdict.correct,
         verdict.prediction,
-        reasoning_tokens=len(both.reasoning.tokens),
-        answer_tokens=len(both.answer.tokens),
-        reasoning_cut=both.reasoning.cut_off,
-        answer_cut=both.answer.cut_off,
-        reasoning=_text(frozen, both.reasoning.tokens),
+        reasoning_tokens=sum(len(one.tokens) for one in reasonings),
+        answer_tokens=len(last.tokens),
+        reasoning_cut=any(one.cut_off for one in reasonings),
+        answer_cut=last.cut_off,
+        reasoning="".join(_text(frozen, one.tokens) for one in reasonings),
         text=text,
     )
 

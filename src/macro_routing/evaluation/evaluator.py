@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from macro_routing.evaluation.answering import Decoding, answer
+from macro_routing.engine.memory import in_halves
+from macro_routing.engine.shared_likelihood import STATE_BYTES
+from macro_routing.evaluation.answering import Decoding, answer_routes
 from macro_routing.evaluation.outcome import ExampleOutcome
+from macro_routing.evaluation.racing import EXACT, Standing, race
 from macro_routing.evaluation.score_store import ScoreStore
+from macro_routing.evaluation.units import Unit, UnitSizes, units_for_race, units_in_order
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.routes.route import Route
+from macro_routing.search.searcher import Outcome, Score
 from macro_routing.tasks.prompts import LIKELIHOOD, REASONING
 from macro_routing.tasks.task import Example, Task, fingerprint
+
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,11 @@ class Evaluated:
         return [outcome.correct for outcome in self.outcomes]
 
     @property
+    def score(self) -> Score:
+        """Right answers of all."""
+        return Score(sum(self.correct), len(self.outcomes))
+
+    @property
     def cut_off(self) -> float:
         """Share of answers that a budget cut off, in either stage."""
         return sum(outcome.reasoning_cut or outcome.answer_cut for outcome in self.outcomes) / len(self.outcomes)
@@ -41,6 +53,33 @@ class Evaluated:
         return sum(outcome.reasoning_tokens + outcome.answer_tokens for outcome in self.outcomes) / len(self.outcomes)
 
 
+@dataclass(frozen=True)
+class Raced:
+    """A round of draws, scored as far as the elite needs."""
+
+    outcomes: tuple[Outcome, ...]
+    """By draw: a score, or where it was stopped."""
+    asked: int
+    """Draws × examples."""
+    repeated: int
+    """Saved because a route was drawn more than once."""
+    stopped: int
+    """Saved by stopping hopeless routes."""
+    from_store: int
+    """Known already."""
+    cut_off: float
+    """Share of the answers looked at that a budget cut off."""
+
+    @property
+    def run(self) -> int:
+        """Outcomes that had to be worked out."""
+        return self.asked - self.repeated - self.stopped - self.from_store
+
+
+def _say_nothing(_message: str) -> None:
+    pass
+
+
 @dataclass(frozen=True, eq=False)
 class Evaluator:
     """Scores routes of one model on one task."""
@@ -49,13 +88,22 @@ class Evaluator:
     task: Task
     decoding: Decoding
     store: ScoreStore | None = None
+    sizes: UnitSizes | None = None
+    """None takes what suits the model's device."""
+    state_bytes: int = STATE_BYTES
+    """Bound on hidden states held for branches of the prefix tree."""
+    report: Report = _say_nothing
+    """Told, once, when memory runs out."""
+    on_outcomes: Callable[[int], None] = lambda _: None
+    """Told how many outcomes were just worked out."""
+    _reported: list[str] = field(default_factory=list, repr=False)
 
     @property
     def scope(self) -> dict[str, Any]:
         """Everything but route and example that decides an outcome."""
         decoding = dataclasses.asdict(self.decoding)
         if self.decoding.mode == LIKELIHOOD:
-            del decoding["reasoning_budget"], decoding["answer_budget"]
+            del decoding["reasoning_budget"], decoding["answer_budget"], decoding["stop_loops"]
         else:
             del decoding["by_letter"]
             if self.decoding.mode != REASONING:
@@ -69,21 +117,99 @@ class Evaluator:
             "decoding": decoding,
         }
 
+    @property
+    def unit_sizes(self) -> UnitSizes:
+        """The sizes in use."""
+        return self.sizes or UnitSizes.for_device(self.frozen.model.device.type)
+
     def evaluate(self, routes: Iterable[Route], examples: Sequence[Example]) -> dict[Route, Evaluated]:
         """Every different route on every example."""
-        return {route: self._one(route, examples) for route in dict.fromkeys(routes)}
+        book = _Book(self, routes, examples)
+        for unit in units_in_order(examples, self.unit_sizes.whole):
+            book.work_out(unit, list(book.routes))
+        return {route: book.evaluated(route, examples) for route in book.routes}
 
-    def _one(self, route: Route, examples: Sequence[Example]) -> Evaluated:
+    def race(self, draws: Sequence[Route], examples: Sequence[Example], keep: int, mode: str = EXACT) -> Raced:
+        """Score a round's draws until the ``keep`` best, ties to the earlier draw, are certain."""
+        units = units_for_race(examples, self.unit_sizes.race)
+        book = _Book(self, draws, examples)
+
+        def score(number: int, routes: Sequence[Route]) -> dict[Route, float]:
+            book.work_out(units[number], routes)
+            return {route: sum(one.correct for one in book.found(route, units[number])) for route in routes}
+
+        standings = race(draws, [len(unit) for unit in units], keep, mode, score)
+        return book.raced(draws, standings, units)
+
+    def run_unit(self, routes: Sequence[Route], unit: Unit) -> dict[Route, list[ExampleOutcome]]:
+        """Answers of all routes to a unit, past the store; a unit that does not fit into memory is run in parts."""
+
+        def run(examples: Sequence[Example]) -> list[tuple[ExampleOutcome, ...]]:
+            found = answer_routes(self.frozen, routes, self.task, examples, self.decoding, state_bytes=self.state_bytes)
+            return list(zip(*(found[route] for route in routes), strict=True))
+
+        rows = in_halves(run, unit, self._report_once)
+        return {route: [row[place] for row in rows] for place, route in enumerate(routes)}
+
+    def _report_once(self, message: str) -> None:
+        if not self._reported:
+            self._reported.append(message)
+            self.report(message)
+
+
+class _Book:
+    """What is known of some routes on some examples, from the store at first."""
+
+    def __init__(self, evaluator: Evaluator, routes: Iterable[Route], examples: Sequence[Example]) -> None:
+        self._evaluator = evaluator
+        self._store = evaluator.store
+        self._scope = evaluator.scope
         # The key holds the example's contents: data that changed under the same name is another example.
-        keys = {example: f"{example.id}/{fingerprint([example])}" for example in examples}
-        known = {} if self.store is None else self.store.find(self.scope, route, list(keys.values()))
-        missing = [example for example, key in keys.items() if key not in known]
-        if missing:
-            model = self.frozen.model if route.is_standard else self.frozen.routed(route)
-            found = answer(self.frozen, model, self.task, missing, self.decoding)
-            fresh = {keys[example]: outcome for example, outcome in zip(missing, found, strict=True)}
-            if self.store is not None:
-                self.store.add(self.scope, route, fresh)
-            known = {**known, **fresh}
-        outcomes = tuple(known[keys[example]] for example in examples)
-        return Evaluated(route, outcomes, len(keys) - len(missing))
+        self._keys = {example: f"{example.id}/{fingerprint([example])}" for example in examples}
+        wanted = list(self._keys.values())
+        self.routes = list(dict.fromkeys(routes))
+        self._stored = {
+            route: self._store.find(self._scope, route, wanted) if self._store else {} for route in self.routes
+        }
+        self._known = {route: dict(stored) for route, stored in self._stored.items()}
+
+    def work_out(self, unit: Unit, routes: Sequence[Route]) -> None:
+        """Know all outcomes of these routes on the unit; where one is missing the whole unit is run."""
+        keys = [self._keys[example] for example in unit]
+        lacking = [route for route in routes if any(key not in self._known[route] for key in keys)]
+        if not lacking:
+            return
+        fresh = {
+            route: dict(zip(keys, outcomes, strict=True))
+            for route, outcomes in self._evaluator.run_unit(lacking, unit).items()
+        }
+        if self._store is not None:
+            self._store.add_all(self._scope, fresh)
+        for route, outcomes in fresh.items():
+            # What was known stays: a score never changes once it was given.
+            self._known[route] = {**outcomes, **self._known[route]}
+        self._evaluator.on_outcomes(len(lacking) * len(unit))
+
+    def found(self, route: Route, examples: Sequence[Example]) -> list[ExampleOutcome]:
+        """Outcomes that were worked out or known."""
+        return [self._known[route][self._keys[example]] for example in examples]
+
+    def evaluated(self, route: Route, examples: Sequence[Example]) -> Evaluated:
+        return Evaluated(route, tuple(self.found(route, examples)), len(self._stored[route]))
+
+    def raced(self, draws: Sequence[Route], standings: dict[Route, Standing], units: Sequence[Unit]) -> Raced:
+        total = sum(map(len, units))
+        seen = {
+            route: [example for unit in units[: standing.units] for example in unit]
+            for route, standing in standings.items()
+        }
+        looked_at = [outcome for route, examples in seen.items() for outcome in self.found(route, examples)]
+        cut = sum(outcome.reasoning_cut or outcome.answer_cut for outcome in looked_at)
+        return Raced(
+            outcomes=tuple(standings[route].outcome for route in draws),
+            asked=len(draws) * total,
+            repeated=(len(draws) - len(standings)) * total,
+            stopped=sum(total - standing.scored for standing in standings.values()),
+            from_store=sum(self._keys[example] in self._stored[route] for route in seen for example in seen[route]),
+            cut_off=cut / max(1, len(looked_at)),
+        )

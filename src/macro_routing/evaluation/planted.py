@@ -15,12 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macro_routing.errors import SettingsError
+from macro_routing.evaluation.racing import NEVER, race
 from macro_routing.routes.route import Route
-from macro_routing.search.searcher import Candidate, Score, Searcher, SearchState
+from macro_routing.search.searcher import Candidate, Outcome, Round, Score, Searcher, SearchState
 from macro_routing.search.selection import select
 from macro_routing.settings import check_integer, check_number
 
 TRAIN, VALIDATION = "train", "validation"
+_UNIT = 4
+"""Coin flips per unit of a race."""
 
 
 @dataclass(frozen=True)
@@ -84,13 +87,32 @@ class PlantedResult:
     """Whether the selected route equals the target by execution."""
 
 
-def solve(searcher: Searcher, problem: PlantedProblem, *, training: int, validation: int) -> PlantedResult:
+def _outcomes(problem: PlantedProblem, asked: Round, racing: str) -> list[Outcome]:
+    if racing != NEVER:
+        return race_planted(problem, asked, racing)
+    return [problem.score(proposal.route, TRAIN, asked.examples) for proposal in asked.proposals]
+
+
+def race_planted(problem: PlantedProblem, asked: Round, mode: str) -> list[Outcome]:
+    """Score a round's draws in units of a few coin flips, as far as the elite needs."""
+    draws = [proposal.route for proposal in asked.proposals]
+    units = [asked.examples[start : start + _UNIT] for start in range(0, len(asked.examples), _UNIT)]
+
+    def score(number: int, routes: Sequence[Route]) -> dict[Route, float]:
+        return {route: problem.score(route, TRAIN, units[number]).correct for route in routes}
+
+    standings = race(draws, [len(unit) for unit in units], asked.keep, mode, score)
+    return [standings[route].outcome for route in draws]
+
+
+def solve(
+    searcher: Searcher, problem: PlantedProblem, *, training: int, validation: int, racing: str = NEVER
+) -> PlantedResult:
     """Run a search to its end on a planted problem and select among its candidates."""
     check_integer("validation", validation, least=1, most=10_000_000)
     state = searcher.start()
     while (asked := searcher.ask(state)) is not None:
-        routes = (proposal.route for proposal in asked.proposals)
-        state = searcher.tell(state, asked, [problem.score(route, TRAIN, asked.examples) for route in routes])
+        state = searcher.tell(state, asked, _outcomes(problem, asked, racing))
     candidates = searcher.candidates(state)
     selected = select(
         candidates,

@@ -108,12 +108,17 @@ class ScoreStore:
 
     def add(self, scope: Mapping[str, Any], route: Route, outcomes: Mapping[str, ExampleOutcome]) -> None:
         """Keep outcomes by example key, all of them or none; those that are known already stay as they are."""
+        self.add_all(scope, {route: outcomes})
+
+    def add_all(self, scope: Mapping[str, Any], outcomes: Mapping[Route, Mapping[str, ExampleOutcome]]) -> None:
+        """Keep the outcomes of several routes, all of them or none."""
         with self._transaction() as cursor:
-            scope_id, route_id = self._made_keys(cursor, scope, route)
-            cursor.executemany(
-                "INSERT OR IGNORE INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (_row(scope_id, route_id, example, outcome) for example, outcome in outcomes.items()),
-            )
+            for route, by_example in outcomes.items():
+                scope_id, route_id = self._made_keys(cursor, scope, route)
+                cursor.executemany(
+                    "INSERT OR IGNORE INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (_row(scope_id, route_id, example, outcome) for example, outcome in by_example.items()),
+                )
 
     def _keys(self, scope: Mapping[str, Any], route: Route) -> tuple[int, int] | None:
         query = "SELECT scopes.id, routes.id FROM scopes, routes WHERE description = ? AND layers = ? AND text = ?"

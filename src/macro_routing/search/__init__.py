@@ -13,6 +13,7 @@ from macro_routing.search.searcher import (
     Score,
     Searcher,
     SearchState,
+    Stopped,
 )
 from macro_routing.search.selection import select
 from macro_routing.search.state_file import load_state, save_state
@@ -33,6 +34,7 @@ __all__ = [
     "Score",
     "SearchState",
     "Searcher",
+    "Stopped",
     "decode_anchored",
     "decode_programs",
     "decode_raw",

@@ -54,7 +54,30 @@ class Failure:
             raise SearchError(f"a failure's reason must be a text, not {self.reason!r}")
 
 
-Outcome = Score | Failure
+@dataclass(frozen=True)
+class Stopped:
+    """A draw that was given up because it could no longer be among the best; its final score is not known."""
+
+    correct: float
+    scored: int
+    total: int
+
+    def __post_init__(self) -> None:
+        """Refuse what is no part of a score."""
+        if self.scored == self.total:
+            raise SearchError("a draw that was scored on all examples was not stopped; tell its Score")
+        partial = Score(self.correct, self.scored) if self.scored else Score(0, 1)
+        object.__setattr__(self, "correct", partial.correct)
+        if self.scored > self.total:
+            raise SearchError(f"{self.scored} of {self.total} examples scored is not possible")
+
+    @property
+    def best_possible(self) -> float:
+        """The accuracy it would have had if all the rest had been right."""
+        return (self.correct + self.total - self.scored) / self.total
+
+
+Outcome = Score | Failure | Stopped
 
 
 @dataclass(frozen=True)
@@ -158,11 +181,11 @@ def check_answers(expected: Round | None, asked: Round, outcomes: Sequence[Outco
             f"round {asked.number} has {len(asked.proposals)} proposals, but {len(outcomes)} answers came"
         )
     for outcome in outcomes:
-        if not isinstance(outcome, Score | Failure):
+        if not isinstance(outcome, Outcome):
             raise SearchError(
                 f"{outcome!r} is no outcome; tell a Score(correct, total) or a Failure(reason) per proposal"
             )
-        if isinstance(outcome, Score) and outcome.total != len(asked.examples):
+        if isinstance(outcome, Score | Stopped) and outcome.total != len(asked.examples):
             raise SearchError(f"a score over {outcome.total} examples came, but {len(asked.examples)} were asked for")
 
 

@@ -12,9 +12,11 @@ import numpy as np
 
 from macro_routing.errors import MacroError, SearchError
 from macro_routing.routes.text import parse_program
-from macro_routing.search.searcher import Draw, Failure, Outcome, Proposal, Score, SearchState
+from macro_routing.search.searcher import Draw, Failure, Outcome, Proposal, Score, SearchState, Stopped
 
-_FORMAT = "macro-search-state/1"
+_FORMAT = "macro-search-state/2"
+_READABLE = ("macro-search-state/1", _FORMAT)
+"""Version 1 knew no stopped draws."""
 
 
 def save_state(path: str | os.PathLike[str], state: SearchState) -> None:
@@ -54,7 +56,7 @@ def load_state(path: str | os.PathLike[str]) -> SearchState:
 
 
 def _state_from(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> SearchState:
-    if record.get("format") != _FORMAT:
+    if record.get("format") not in _READABLE:
         raise SearchError(f"its format is {record.get('format')!r}, not {_FORMAT!r}")
     draws = tuple(_draw_from_json(draw) for draw in record["draws"])
     rounds, stopped = record["rounds"], record["stopped"]
@@ -72,13 +74,23 @@ def _draw_to_json(draw: Draw) -> dict[str, Any]:
         "layers": route.layers,
         "route": str(route),
         "program": None if program is None else str(program),
-        "outcome": [outcome.correct, outcome.total] if isinstance(outcome, Score) else outcome.reason,
+        "outcome": _outcome_to_json(outcome),
     }
+
+
+def _outcome_to_json(outcome: Outcome) -> Any:
+    if isinstance(outcome, Stopped):
+        return {"correct": outcome.correct, "scored": outcome.scored, "total": outcome.total}
+    return [outcome.correct, outcome.total] if isinstance(outcome, Score) else outcome.reason
+
+
+def _outcome_from_json(value: Any) -> Outcome:
+    if isinstance(value, dict):
+        return Stopped(**value)
+    return Failure(value) if isinstance(value, str) else Score(*value)
 
 
 def _draw_from_json(value: Mapping[str, Any]) -> Draw:
     route = parse_program(value["route"]).expand(value["layers"])
     program = None if value["program"] is None else parse_program(value["program"])
-    answer = value["outcome"]
-    outcome: Outcome = Failure(answer) if isinstance(answer, str) else Score(*answer)
-    return Draw(value["round"], Proposal(route, program), outcome)
+    return Draw(value["round"], Proposal(route, program), _outcome_from_json(value["outcome"]))

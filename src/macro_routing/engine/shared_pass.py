@@ -1,0 +1,115 @@
+"""One pass over some tokens for many routes at once, every common prefix of steps computed once.
+
+The tokens come as *segments*, each continuing the rows of the one before: a beginning common to all prompts (one
+row), the prompts, the choices that follow them. A layer is run on all segments in turn, with a cache of its own, so
+the keys and values of a step are gone when the step is done unless somebody wants to keep them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from macro_routing.engine.batches import positions_of
+from macro_routing.engine.prefix_tree import EMBEDDINGS, Application, TreePlan
+from macro_routing.models.layer_inputs import LayerInputs, layer_inputs
+from macro_routing.models.routing import add_state, decoder_of
+
+States = list[torch.Tensor]
+"""A hidden state per segment, ``[rows, tokens, width]``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """Tokens that are fed together."""
+
+    ids: torch.Tensor
+    """``[rows, tokens]``"""
+    mask: torch.Tensor
+    """``[rows, tokens so far]``, this segment's own last; 0 where a token is padding."""
+    parents: torch.Tensor | None = None
+    """Which row of the segment before each row continues; None for the first segment."""
+
+
+@dataclass(frozen=True, eq=False)
+class Arrival:
+    """A route at its end."""
+
+    route: int
+    """Place among the plan's routes."""
+    states: States
+    slots: list[Any]
+    """The cache of every step, where caches are kept."""
+
+
+class SharedPass:
+    """Segments made ready for one model."""
+
+    def __init__(self, model: Any, segments: Sequence[Segment]) -> None:
+        """Work out what each layer is given for each segment."""
+        self._config = model.config
+        self._layers = decoder_of(model).layers
+        self._segments = segments
+        self._inputs = [_inputs(model, segment) for segment in segments]
+
+    @property
+    def state_bytes(self) -> int:
+        """What one state of all segments takes."""
+        return sum(given.embedded.numel() * given.embedded.element_size() for given in self._inputs)
+
+    @torch.no_grad()
+    def run(self, plan: TreePlan, *, keep_caches: bool = False) -> Iterator[Arrival]:
+        """Yield every route as it arrives; what it brings may be used until the next one is asked for."""
+        states: dict[int, States] = {EMBEDDINGS: [given.embedded for given in self._inputs]}
+        slots: dict[int, Any] = {}
+        sources: dict[int, int] = {}
+        for application in plan.applications:
+            number = application.state
+            sources[number] = application.source
+            states[number], slot = self._apply(application, states)
+            if keep_caches:
+                slots[number] = slot
+            for route in application.ends:
+                yield Arrival(route, states[number], _path(number, sources, slots) if keep_caches else [])
+            for state in application.last_reads:
+                del states[state]
+            for state in application.closes:
+                slots.pop(state, None)
+
+    def _apply(self, application: Application, states: dict[int, States]) -> tuple[States, Any]:
+        from transformers import DynamicCache
+
+        # Nothing else uses this cache, so the layer's own slot in it is the step's.
+        cache = DynamicCache(config=self._config)
+        slot: Any = cache.layers[application.layer]
+        found: States = []
+        for place, (segment, given) in enumerate(zip(self._segments, self._inputs, strict=True)):
+            hidden = states[application.source][place]
+            if application.add is not None:
+                assert application.added is not None
+                earlier = states[application.added][place]
+                hidden = add_state(hidden, earlier.to(hidden.device), application.add.coefficient)
+            if segment.parents is not None:
+                slot.batch_select_indices(segment.parents.to(slot.keys.device))
+            arguments = {**given.arguments[application.layer], given.cache_name: cache}
+            output = self._layers[application.layer](hidden, **arguments)
+            found.append(output[0] if isinstance(output, tuple) else output)
+        return found, slot
+
+
+def _inputs(model: Any, segment: Segment) -> LayerInputs:
+    tokens = segment.ids.shape[1]
+    positions = positions_of(segment.mask)[:, -tokens:]
+    return layer_inputs(model, segment.ids, segment.mask, positions, cached=segment.mask.shape[1] - tokens)
+
+
+def _path(number: int, sources: dict[int, int], slots: dict[int, Any]) -> list[Any]:
+    """The caches of all steps down to this one, first step first."""
+    found = []
+    while number != EMBEDDINGS:
+        found.append(slots[number])
+        number = sources[number]
+    return found[::-1]

@@ -1,0 +1,138 @@
+"""Which draws of a round still have to be scored: those that can no longer reach the elite are not (exact racing).
+
+Every draw is scored on the same units of examples in the same order. Its losses (examples scored less credit) only
+grow, so a draw is out as soon as ``keep`` complete draws lie before it for good, ties going to the earlier draw as
+in the search. Draws with the fewest losses go first, which is what an order known in hindsight would do; a wave takes
+in a few more that will almost surely be needed, so that routes can share their prefixes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from macro_routing.routes.route import Route
+from macro_routing.search.searcher import Outcome, Score, Stopped
+from macro_routing.settings import check_choice
+
+NEVER, EXACT, STATISTICAL = "never", "exact", "statistical"
+RACING = (EXACT, STATISTICAL, NEVER)
+_DEVIATIONS = 2.0
+"""Statistical racing: how many standard deviations apart a draw and the elite must be."""
+_SURELY = 0.85
+"""Share of the expected losses of the elite's last place that it will almost surely come to."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a draw has come."""
+
+    length: int
+    """Of its route; the shorter of two equally good routes is the better one."""
+    total: int
+    units: int = 0
+    """Units scored so far."""
+    scored: int = 0
+    """Examples scored so far."""
+    credit: float = 0.0
+
+    @property
+    def losses(self) -> float:
+        """Credit that is lost for good."""
+        return self.scored - self.credit
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left to be scored."""
+        return self.scored == self.total
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the search is told."""
+        if self.is_complete:
+            return Score(self.credit, self.total)
+        return Stopped(self.credit, self.scored, self.total)
+
+    def after(self, size: int, credit: float) -> Standing:
+        """The standing one unit later."""
+        return replace(self, units=self.units + 1, scored=self.scored + size, credit=self.credit + credit)
+
+
+ScoreUnit = Callable[[int, Sequence[Route]], Mapping[Route, float]]
+"""(number of a unit, routes) → each route's credit on the unit's examples."""
+
+
+def race(draws: Sequence[Route], sizes: Sequence[int], keep: int, mode: str, score: ScoreUnit) -> dict[Route, Standing]:
+    """Score draws on units of ``sizes`` examples until the ``keep`` best are certain; one standing per route."""
+    standings = {route: Standing(route.length, sum(sizes)) for route in draws}
+    while wave := next_wave([standings[route] for route in draws], keep, mode):
+        # Draws of one route race together; routes that have come equally far are scored together.
+        racing = list(dict.fromkeys(draws[place] for place in wave))
+        for number in sorted({standings[route].units for route in racing}):
+            group = [route for route in racing if standings[route].units == number]
+            found = score(number, group)
+            racing = [route for route in racing if route not in found]
+            for route, credit in found.items():
+                standings[route] = standings[route].after(sizes[number], credit)
+    return standings
+
+
+def still_racing(standings: Sequence[Standing], keep: int, mode: str = EXACT) -> list[int]:
+    """Places of draws that are incomplete and not out yet."""
+    check_choice("racing", mode, RACING)
+    going = [place for place, one in enumerate(standings) if not one.is_complete]
+    if mode == NEVER or keep >= len(standings):
+        return going
+    finished = sorted((one.losses, place) for place, one in enumerate(standings) if one.is_complete)
+    if len(finished) >= keep:
+        last, best = finished[keep - 1], finished[0][0]
+        shortest = min(standings[place].length for losses, place in finished if losses == best)
+        going = [
+            place
+            for place in going
+            if (standings[place].losses, place) < last
+            # A draw that ties with the very best and is shorter would be the best draw of the round.
+            or (standings[place].losses <= best and standings[place].length < shortest)
+        ]
+    return [place for place in going if _is_likely(standings, place, keep)] if mode == STATISTICAL else going
+
+
+def next_wave(standings: Sequence[Standing], keep: int, mode: str = EXACT) -> list[int]:
+    """Places of the draws to be scored on their next unit; empty when the race is over."""
+    going = still_racing(standings, keep, mode)
+    if mode == NEVER or keep >= len(standings):
+        return going
+    order = sorted((one.losses, place) for place, one in enumerate(standings))
+    sure = max(order[keep - 1], (_SURELY * _expected_last(standings, keep), -1))
+    # The first `keep` places will only get worse, so whoever stands at or before them is needed in any case.
+    wave = [place for place in going if (standings[place].losses, place) <= sure]
+    return wave or going[:1]
+
+
+def _expected_last(standings: Sequence[Standing], keep: int) -> float:
+    """Losses that the elite's last place is expected to have in the end."""
+    return sorted(one.losses + (one.total - one.scored) * (1 - _rate(one)) for one in standings)[keep - 1]
+
+
+def _rate(one: Standing) -> float:
+    """Expected credit per example, pulled to one half while little is known."""
+    return (one.credit + 1) / (one.scored + 2)
+
+
+def _is_likely(standings: Sequence[Standing], place: int, keep: int) -> bool:
+    """Whether the draw's final credit may still, within the noise, be among the ``keep`` best."""
+    lower = sorted((_final(one, -_DEVIATIONS) for one in standings), reverse=True)
+    return _final(standings[place], _DEVIATIONS) >= lower[keep - 1]
+
+
+def _final(one: Standing, deviations: float) -> float:
+    """The credit a draw will end with, so many standard deviations off."""
+    left = one.total - one.scored
+    if left == 0:
+        return one.credit
+    if one.scored == 0:
+        return one.total if deviations > 0 else 0.0
+    rate = _rate(one)
+    spread = math.sqrt(rate * (1 - rate) * left * (1 + left / one.scored))
+    return min(max(one.credit + left * rate + deviations * spread, one.credit), one.credit + left)

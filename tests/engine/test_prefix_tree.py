@@ -1,0 +1,74 @@
+"""The plan of a prefix tree, replayed step by step with symbols in place of hidden states."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from macro_routing.engine.prefix_tree import EMBEDDINGS, plan_tree, plan_within
+from macro_routing.routes import Route, RouteSpace, parse_route
+from macro_routing.search.policy import MarkovPolicy
+
+
+def _drawn(layers, count, seed):
+    policy = MarkovPolicy.prior(RouteSpace(layers, max_length=layers + 8), 0.5, 0.3)
+    rng = np.random.default_rng(seed)
+    return list(dict.fromkeys(policy.sample(rng).expand(layers) for _ in range(count)))
+
+
+def _replayed(plan):
+    """What every route's end state is made of; fails when a state is read after it was given up."""
+    states, open_states, ends = {EMBEDDINGS: ()}, set(), {}
+    for application in plan.applications:
+        before = states[application.source]
+        extra = None if application.added is None else (states[application.added], application.add)
+        states[application.state] = (*before, (application.layer, extra))
+        open_states.add(application.state)
+        for place in application.ends:
+            ends[place] = states[application.state]
+        for state in application.last_reads:
+            del states[state]
+        open_states -= set(application.closes)
+    assert not states
+    assert not open_states
+    return ends
+
+
+def _by_hand(route):
+    states = [()]
+    for step in route.steps:
+        extra = None if step.add is None else (states[len(states) - 1 - step.add.back], step.add)
+        states.append((*states[-1], (step.layer, extra)))
+    return states[-1]
+
+
+@given(layers=st.integers(2, 12), count=st.integers(1, 40), seed=st.integers(0, 10**6))
+def test_every_route_comes_to_its_own_end_and_nothing_is_computed_twice(layers, count, seed):
+    routes = _drawn(layers, count, seed)
+    plan = plan_tree(routes)
+    assert _replayed(plan) == {place: _by_hand(route) for place, route in enumerate(routes)}
+    prefixes = {route.steps[:length] for route in routes for length in range(1, route.length + 1)}
+    assert len(plan.applications) == len(prefixes)
+
+
+@given(count=st.integers(1, 40), seed=st.integers(0, 10**6), most=st.integers(1, 6))
+def test_groups_stay_within_the_bound_where_one_route_can(count, seed, most):
+    routes = _drawn(10, count, seed)
+    plans = plan_within(routes, most)
+    assert sorted(map(str, routes)) == sorted(str(route) for plan in plans for route in plan.routes)
+    assert all(plan.most_states <= most or len(plan.routes) == 1 for plan in plans)
+    for plan in plans:
+        assert len(_replayed(plan)) == len(plan.routes)
+
+
+def test_few_states_are_held_however_many_routes():
+    plan = plan_tree(_drawn(28, 300, 1))
+    assert plan.most_states <= 20
+
+
+def test_a_route_may_end_where_another_goes_on():
+    short, long = parse_route("L0-L3", 6), Route.standard(6)
+    plan = plan_tree([long, short])
+    assert len(plan.applications) == 6
+    assert plan.shared == pytest.approx(10 / 6)
+    assert set(_replayed(plan)) == {0, 1}

@@ -1,0 +1,85 @@
+"""Many routes over a prefix tree against route by route."""
+
+import pytest
+
+from macro_routing.engine.likelihood import ChoiceItem, choice_log_likelihoods
+from macro_routing.engine.prefix_tree import plan_tree
+from macro_routing.engine.shared_likelihood import choice_log_likelihoods_of_routes
+from macro_routing.models import apply_route
+from macro_routing.models.routing import decoder_of
+from macro_routing.routes import Route, parse_route
+from tests.engine.test_likelihood import _items
+from tests.models.tiny import LAYERS, VARIANTS, tiny_model
+
+ROUTES = [
+    parse_route(text, LAYERS)
+    for text in ("L0 RJ", "L0-L3 L1(+h-2) L2 RJ", "L0-L3 L1 RJ", "L0-L3 L1(-0.25h-1) L2 RJ", "L0-L4", "L0 L0 L2 RJ")
+]
+BEGINNING = tuple(range(10, 40))
+
+
+def _route_by_route(model, items):
+    return {route: choice_log_likelihoods(apply_route(model, route), items) for route in ROUTES}
+
+
+def _assert_equal(found, expected, tolerance=1e-4):
+    assert list(found) == list(expected)
+    for route, rows in expected.items():
+        for one, other in zip(found[route], rows, strict=True):
+            assert one == pytest.approx(other, abs=tolerance)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_tree_gives_what_each_route_gives_alone(name):
+    model = tiny_model(name)
+    expected = _route_by_route(model, _items())
+    found = choice_log_likelihoods_of_routes(model, ROUTES, _items())
+    _assert_equal(found, expected)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_common_beginning_is_computed_once_and_changes_nothing(name):
+    model = tiny_model(name)
+    items = [ChoiceItem((*BEGINNING, *item.prompt), item.choices) for item in _items()]
+    seen = []
+    handle = decoder_of(model).layers[0].register_forward_pre_hook(lambda _, args: seen.append(tuple(args[0].shape)))
+    found = choice_log_likelihoods_of_routes(model, ROUTES, items)
+    handle.remove()
+    once = any(shape[:2] == (1, len(BEGINNING)) for shape in seen)
+    assert once == (getattr(model.config, "sliding_window", None) is None or "sliding" not in str(model.config))
+    _assert_equal(found, _route_by_route(model, items))
+
+
+@pytest.mark.parametrize("bound", [1, 10**9])
+def test_a_bound_on_memory_costs_sharing_but_changes_nothing(bound):
+    model = tiny_model("llama")
+    calls = []
+    handles = [layer.register_forward_hook(lambda *_: calls.append(1)) for layer in decoder_of(model).layers]
+    found = choice_log_likelihoods_of_routes(model, ROUTES, _items(count=1), state_bytes=bound)
+    for handle in handles:
+        handle.remove()
+    _assert_equal(found, _route_by_route(model, _items(count=1)))
+    segments = 2  # the prompt, then the choices
+    if bound == 10**9:
+        assert len(calls) == segments * len(plan_tree(ROUTES).applications)
+    else:
+        assert len(calls) > segments * len(plan_tree(ROUTES).applications)
+
+
+@pytest.mark.parametrize("most_tokens", [1, 60, 10**6])
+def test_batches_of_one_equal_batches_of_many(most_tokens):
+    model = tiny_model("qwen3")
+    found = choice_log_likelihoods_of_routes(model, ROUTES, _items(), most_tokens=most_tokens)
+    _assert_equal(found, _route_by_route(model, _items()))
+
+
+def test_choices_of_one_token_need_no_second_pass():
+    model = tiny_model("llama")
+    items = [ChoiceItem((5, 6, 7), ((8,), (9,))), ChoiceItem((5, 6), ((8,), (10,)))]
+    calls = []
+    handle = decoder_of(model).layers[0].register_forward_hook(lambda *_: calls.append(1))
+    standard = Route.standard(LAYERS)
+    found = choice_log_likelihoods_of_routes(model, [standard], items)
+    handle.remove()
+    assert len(calls) == 1
+    _assert_equal(found, {standard: choice_log_likelihoods(model, items)})

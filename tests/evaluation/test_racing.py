@@ -1,0 +1,127 @@
+"""Exact racing against scoring everything."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from macro_routing.errors import SettingsError
+from macro_routing.evaluation.planted import PlantedProblem, solve
+from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL, Standing, race, still_racing
+from macro_routing.routes import RouteSpace, parse_route
+from macro_routing.search import MacroSearch, MacroSettings, MarkovPolicy, Score, Stopped
+from macro_routing.search.macro import elite_of
+from macro_routing.search.searcher import Draw, Proposal, best_draws
+
+POLICY = MarkovPolicy.prior(RouteSpace(8, max_length=14), 0.4, 0.2)
+
+
+def _draws(count, seed):
+    rng = np.random.default_rng(seed)
+    return [POLICY.sample(rng).expand(8) for _ in range(count)]
+
+
+def _table(draws, sizes, seed):
+    """Credit of every different route on every unit, with many ties."""
+    rng = np.random.default_rng([seed, 1])
+    rates = {route: rng.choice([0.1, 0.5, 0.9]) for route in dict.fromkeys(draws)}
+    return {route: [int(rng.binomial(size, rate)) for size in sizes] for route, rate in rates.items()}
+
+
+def _raced(draws, sizes, keep, table, mode):
+    calls = []
+
+    def score(number, routes):
+        calls.extend((number, route) for route in routes)
+        return {route: table[route][number] for route in routes}
+
+    standings = race(draws, sizes, keep, mode, score)
+    assert len(calls) == len(set(calls))  # nothing is scored twice
+    return [standings[route].outcome for route in draws]
+
+
+@given(
+    count=st.integers(1, 30),
+    sizes=st.lists(st.integers(1, 6), min_size=1, max_size=12),
+    keep=st.integers(1, 30),
+    seed=st.integers(0, 10**6),
+)
+def test_the_elite_its_scores_and_the_best_draw_are_those_of_full_scoring(count, sizes, keep, seed):
+    draws = _draws(count, seed)
+    keep = min(keep, count)
+    table = _table(draws, sizes, seed)
+    full = [Score(sum(table[route]), sum(sizes)) for route in draws]
+    raced = _raced(draws, sizes, keep, table, EXACT)
+    assert elite_of(raced, keep) == elite_of(full, keep)
+    for one, other in zip(raced, full, strict=True):
+        if isinstance(one, Stopped):
+            assert one.correct <= other.correct <= one.best_possible * one.total
+        else:
+            assert one == other
+    first = [
+        best_draws([Draw(0, Proposal(r), o) for r, o in zip(draws, outcomes, strict=True)])[0]
+        for outcomes in (raced, full)
+    ]
+    assert first[0] == first[1]
+    assert _raced(draws, sizes, keep, table, NEVER) == full
+
+
+def test_the_order_is_as_good_as_one_known_in_hindsight():
+    """Scored one example at a time, little more is scored than if the elite had been known before."""
+    draws = list(dict.fromkeys(_draws(60, 3)))[:30]
+    sizes = [1] * 100
+    table = _table(draws, sizes, 3)
+    losses = {route: 100 - sum(table[route]) for route in draws}
+    order = sorted((losses[route], place) for place, route in enumerate(draws))
+    last = order[4]
+    needed = 0
+    for place, route in enumerate(draws):
+        lost = np.cumsum(1 - np.array(table[route]))
+        out = [n for n in range(100) if (lost[n], place) > last]
+        needed += out[0] + 1 if out else 100
+    scored = sum(o.total if isinstance(o, Score) else o.scored for o in _raced(draws, sizes, 5, table, EXACT))
+    assert 3000 - scored >= 0.9 * (3000 - needed)
+    assert scored < 3000
+
+
+def test_nothing_is_stopped_where_everything_is_kept():
+    draws = _draws(6, 0)
+    assert all(isinstance(o, Score) for o in _raced(draws, [3, 3], 6, _table(draws, [3, 3], 0), EXACT))
+
+
+def test_a_shorter_route_that_ties_with_the_best_is_not_stopped():
+    best = Standing(length=10, total=8, units=2, scored=8, credit=6)
+    shorter = Standing(length=9, total=8, units=1, scored=4, credit=2)
+    longer = Standing(length=11, total=8, units=1, scored=4, credit=2)
+    assert still_racing([best, shorter], keep=1) == [1]
+    assert still_racing([best, longer], keep=1) == []
+
+
+def test_an_unknown_mode_is_refused():
+    with pytest.raises(SettingsError, match="racing"):
+        still_racing([], 1, "quickly")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_whole_search_is_the_same_with_racing(seed):
+    space = RouteSpace(8, max_length=14)
+    problem = PlantedProblem(parse_route("L0-L4 L6 RJ", 8), seed=seed)
+    search = MacroSearch(space, 300, MacroSettings(), seed=seed)
+    full = solve(search, problem, training=300, validation=60)
+    raced = solve(search, problem, training=300, validation=60, racing=EXACT)
+    assert np.array_equal(full.state.arrays["policy"], raced.state.arrays["policy"])
+    assert raced.candidates == full.candidates
+    assert raced.selected == full.selected
+    assert search.best_draw(raced.state) == search.best_draw(full.state)
+    assert any(isinstance(draw.outcome, Stopped) for draw in raced.state.draws)
+
+
+def test_statistical_racing_scores_less():
+    draws = list(dict.fromkeys(_draws(60, 5)))[:30]
+    sizes = [4] * 25
+    table = _table(draws, sizes, 5)
+
+    def scored(mode):
+        return sum(o.total if isinstance(o, Score) else o.scored for o in _raced(draws, sizes, 5, table, mode))
+
+    assert scored(STATISTICAL) < scored(EXACT) < scored(NEVER) == 3000
