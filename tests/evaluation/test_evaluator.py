@@ -233,6 +233,6 @@ def test_units_do_not_depend_on_anything_but_the_list():
 
 def test_a_route_whose_numbers_overflow_is_wrong_not_broken(category):
     example = category.pools["test"][0]
-    (outcome,) = answering._judged([example], [[float("nan")] * len(example.choices)], LIKELIHOOD)
+    (outcome,) = answering.judged([example], [[float("nan")] * len(example.choices)], LIKELIHOOD)
     assert not outcome.correct
     assert outcome.prediction == ""

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from macro_routing import __version__
-from macro_routing.cli import doctor, evaluate, models, planted, route, store, tasks
+from macro_routing.cli import bench, doctor, evaluate, models, planted, route, store, tasks
 from macro_routing.cli.console import print_error
 from macro_routing.errors import MacroError
 
@@ -27,6 +27,7 @@ app.command("doctor")(doctor.doctor)
 app.command("tasks")(tasks.tasks)
 app.command("evaluate")(evaluate.evaluate)
 app.add_typer(store.app, name="store")
+app.command("bench")(bench.bench)
 app.command("planted")(planted.planted)
 
 

@@ -57,8 +57,8 @@ def answer(
 ) -> list[ExampleOutcome]:
     """Let ``model`` (``frozen`` or a routed form of it) answer ``examples`` and grade what it says."""
     if decoding.mode == LIKELIHOOD:
-        items = _choice_items(frozen, task, examples, by_letter=decoding.by_letter)
-        return _judged(examples, choice_log_likelihoods(model, items), decoding)
+        items = choice_items(frozen, task, examples, by_letter=decoding.by_letter)
+        return judged(examples, choice_log_likelihoods(model, items), decoding)
     asked = _ask(frozen, task, examples, decoding)
     return [_graded(frozen, task, *row) for row in zip(examples, _write(model, asked), strict=True)]
 
@@ -74,9 +74,9 @@ def answer_routes(  # noqa: PLR0913
 ) -> dict[Route, list[ExampleOutcome]]:
     """What ``answer`` gives for every route of the model, worked out together."""
     if decoding.mode == LIKELIHOOD:
-        items = _choice_items(frozen, task, examples, by_letter=decoding.by_letter)
+        items = choice_items(frozen, task, examples, by_letter=decoding.by_letter)
         scored = choice_log_likelihoods_of_routes(frozen.model, routes, items, state_bytes=state_bytes)
-        return {route: _judged(examples, values, decoding) for route, values in scored.items()}
+        return {route: judged(examples, values, decoding) for route, values in scored.items()}
     asked = _ask(frozen, task, examples, decoding)
     room = most_cached_tokens(frozen.model, max(route.length for route in routes))
     wanted = Generation(asked.stages, room, decoding.stop_loops)
@@ -90,9 +90,10 @@ def answer_routes(  # noqa: PLR0913
 # --- likelihood ---------------------------------------------------------------------------------------------------
 
 
-def _judged(
+def judged(
     examples: Sequence[Example], log_likelihoods: Sequence[Sequence[float]], decoding: Decoding
 ) -> list[ExampleOutcome]:
+    """Outcomes from the log-likelihoods of every example's choices."""
     found = []
     for example, values in zip(examples, log_likelihoods, strict=True):
         if not all(map(math.isfinite, values)):  # a route whose numbers overflow has no opinion
@@ -105,7 +106,7 @@ def _judged(
     return found
 
 
-def _choice_items(frozen: FrozenModel, task: Task, examples: Sequence[Example], *, by_letter: bool) -> list[ChoiceItem]:
+def choice_items(frozen: FrozenModel, task: Task, examples: Sequence[Example], *, by_letter: bool) -> list[ChoiceItem]:
     """Prompts and choices as tokens, by two calls of the tokenizer: one per text would take longer than the work."""
     if lacking := [example.id for example in examples if not example.choices]:
         raise TaskError(
