@@ -54,7 +54,7 @@ def sharing(data_dir: Path | None, model: str) -> list[dict[str, Any]]:
     found = []
     for name, routes, count in (
         (f"{DRAWS} draws from the prior", draws, 16),
-        ("all single repeats and skips", block_sweep(frozen.layers), 8),
+        ("all single repeats and skips", block_sweep(frozen.layers), 12),
     ):
         measured = measure_sharing(frozen, task, routes, training[:count], decoding)
         found.append(

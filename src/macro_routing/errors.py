@@ -34,6 +34,10 @@ class SearchError(MacroError):
     """A search was continued with a state or results that do not belong to it."""
 
 
+class RunError(MacroError):
+    """A run's folder cannot be made, opened, held or written; names the folder and how to go on."""
+
+
 class TaskError(MacroError):
     """A task or its data is wrong; names the file, the line and the reason."""
 

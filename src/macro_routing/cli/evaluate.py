@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from macro_routing.cli import options
-from macro_routing.cli.console import print_fields, print_json, read_text_argument
-from macro_routing.cli.tasks import find_task
+from macro_routing.cli.console import print_fields, print_json
 from macro_routing.models.catalog import DEFAULT_MODEL, cache_folder
 
 if TYPE_CHECKING:
@@ -80,9 +79,9 @@ def evaluate(
     from macro_routing.evaluation.score_store import ScoreStore
     from macro_routing.evaluation.statistics import compare
     from macro_routing.models.frozen import LoadOptions, load_model
-    from macro_routing.routes.notation import parse_route
     from macro_routing.routes.route import Route
     from macro_routing.tasks.benchmarks import contaminators
+    from macro_routing.tasks.catalog import find_task
     from macro_routing.tasks.splits import make_splits
 
     decoding = Decoding(mode.value, reasoning_budget, answer_budget, by_letter)
@@ -92,7 +91,7 @@ def evaluate(
         dtype, device, device_map, quantization, attention, revision, trust_remote_code, allow_untested
     )
     frozen = load_model(model, loading, options.report_progress)
-    parsed = parse_route(read_text_argument(route), frozen.layers)
+    parsed = options.read_route(route, frozen)
     kept = None if no_store else ScoreStore(store or cache_folder() / "scores.sqlite")
     standard = Route.standard(frozen.layers)
     evaluator = Evaluator(frozen, chosen, decoding, kept)

@@ -9,7 +9,22 @@ from typing import Annotated
 import typer
 
 from macro_routing import __version__
-from macro_routing.cli import bench, doctor, evaluate, models, planted, route, store, tasks
+from macro_routing.cli import (
+    bench,
+    chat,
+    compare_answers,
+    demo,
+    doctor,
+    evaluate,
+    models,
+    planted,
+    report,
+    resume,
+    route,
+    search,
+    store,
+    tasks,
+)
 from macro_routing.cli.console import print_error
 from macro_routing.errors import MacroError
 
@@ -21,6 +36,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("demo")(demo.demo)
+app.command("search")(search.search)
+app.command("resume")(resume.resume)
+app.command("report")(report.report)
+app.command("compare-answers")(compare_answers.compare_answers)
+app.command("chat")(chat.chat)
 app.add_typer(route.app, name="route")
 app.command("models")(models.models)
 app.command("doctor")(doctor.doctor)

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from macro_routing.cli.console import read_text_argument
 from macro_routing.errors import ModelError
+from macro_routing.routes.notation import parse_route
+from macro_routing.routes.route import Route
+from macro_routing.routes.route_file import is_route_file, parse_route_file
+
+if TYPE_CHECKING:
+    from macro_routing.models.frozen import FrozenModel
 
 DtypeOption = Annotated[
     str,
@@ -67,3 +74,18 @@ def quiet_libraries() -> None:
     os.environ.setdefault("TQDM_DISABLE", "1")
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module=r"(transformers|bitsandbytes|accelerate|torch)\b")
+
+
+def read_route(argument: str, frozen: FrozenModel) -> Route:
+    """A route in any notation or from a file; a route file of another model is refused."""
+    text = read_text_argument(argument)
+    if is_route_file(text):
+        found = parse_route_file(text)
+        if found.weights_id != frozen.weights_id:
+            raise ModelError(
+                f"{argument} belongs to {found.model} ({found.weights_id}), not to {frozen.name} ({frozen.weights_id});"
+                f" to try its route anyway give it as text: --route '{found.route}'"
+            )
+        if found.numerics_id != frozen.numerics_id:
+            report_progress(f"warning: {argument} was found under other numerics (precision, device or versions)")
+    return parse_route(text, frozen.layers)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from macro_routing.cli.console import print_json
 from macro_routing.tasks.benchmarks import BENCHMARKS, CONTAMINATED
-from macro_routing.tasks.catalog import load_task
-from macro_routing.tasks.custom import TaskFile, build_task
 from macro_routing.tasks.synthetic import SYNTHETIC
-from macro_routing.tasks.task import CHOICE, NUMBER, Task
 
 
 def tasks(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
@@ -46,20 +42,3 @@ def tasks(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] =
     print("\nThese share questions and must not be judged against each other:")
     for (first, second), reason in CONTAMINATED.items():
         print(f"  {first}, {second}: {reason}")
-
-
-def find_task(
-    name: str, data_dir: Path | None, seed: int, *, question: str, answer: str, choices: str, kind: str | None
-) -> Task:
-    """A task by name or TOML file, or straight from a data file with its columns named by flags."""
-    if not name.endswith((".jsonl", ".jsonl.gz", ".csv", ".csv.gz")):
-        return load_task(name, data_dir=data_dir, seed=seed)
-    columns = tuple(column.strip() for column in choices.split(",") if column.strip())
-    described = TaskFile(
-        file=name,
-        kind=kind or (CHOICE if columns else NUMBER),
-        question=question,
-        answer=answer,
-        choices=columns[0] if len(columns) == 1 else columns,
-    )
-    return build_task(described, Path(), Path(name).name.split(".")[0])

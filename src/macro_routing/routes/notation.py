@@ -7,17 +7,23 @@ from collections.abc import Callable
 from macro_routing.errors import NotationError, shorten
 from macro_routing.routes import formats
 from macro_routing.routes.route import Route
+from macro_routing.routes.route_file import is_route_file, parse_route_file
 from macro_routing.routes.text import parse_program
 
 FORMS = ("text", "json", "ranges", "mergekit")
 
 
 def parse_route(text: str, layers: int | None) -> Route:
-    """Read a route in any notation: the paper's text, JSON, a RYS pair, a range list, mergekit YAML.
+    """Read a route in any notation: the paper's text, JSON, a RYS pair, a range list, mergekit YAML, a route file.
 
     ``layers`` is the model's number of layers; only JSON that carries it may leave it out.
     """
     stripped = text.strip().lstrip("\ufeff")
+    if is_route_file(stripped):
+        found = parse_route_file(stripped).route
+        if layers is not None and found.layers != layers:
+            raise NotationError(f"the route file is for {found.layers} layers, but the model has {layers}")
+        return found
     if stripped.startswith(("[", "{")):
         return formats.parse_json(stripped, layers)
     if layers is None:

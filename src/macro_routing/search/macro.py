@@ -100,10 +100,11 @@ class MacroSearch:
         """Refuse bad seeds, and too few examples before anything is scored."""
         check_seed(self.seed)
         check_integer("examples", self.examples, least=1, most=MOST_EXAMPLES)
-        _ = self._schedule
+        _ = self.schedule
 
     @cached_property
-    def _schedule(self) -> list[tuple[int, ...]]:
+    def schedule(self) -> list[tuple[int, ...]]:
+        """The training examples of every round."""
         return deal_examples(self.examples, self.settings.iterations, self.settings.replay, self.seed)
 
     @cached_property
@@ -135,7 +136,7 @@ class MacroSearch:
             round_number=state.rounds,
             temperature=self.settings.temperature,
         )
-        return Round(state.rounds, proposals, self._schedule[state.rounds], keep=self.settings.elite)
+        return Round(state.rounds, proposals, self.schedule[state.rounds], keep=self.settings.elite)
 
     def tell(self, state: SearchState, asked: Round, outcomes: Sequence[Outcome]) -> SearchState:
         """Move the policy to the elite; failed draws never belong to it."""

@@ -69,10 +69,11 @@ class RandomSearch:
         """Refuse bad seeds, and too few examples before anything is scored."""
         check_seed(self.seed)
         check_integer("examples", self.examples, least=1, most=MOST_EXAMPLES)
-        _ = self._schedule
+        _ = self.schedule
 
     @cached_property
-    def _schedule(self) -> list[tuple[int, ...]]:
+    def schedule(self) -> list[tuple[int, ...]]:
+        """The training examples of every round."""
         return deal_examples(self.examples, self.settings.iterations, self.settings.replay, self.seed)
 
     @cached_property
@@ -95,7 +96,7 @@ class RandomSearch:
             return None
         proposals = draw_proposals(self._prior, self.settings.draws, seed=self.seed, round_number=state.rounds)
         # The final set compares draws of all rounds, so every score counts.
-        return Round(state.rounds, proposals, self._schedule[state.rounds], keep=len(proposals))
+        return Round(state.rounds, proposals, self.schedule[state.rounds], keep=len(proposals))
 
     def tell(self, state: SearchState, asked: Round, outcomes: Sequence[Outcome]) -> SearchState:
         """Remember the scores."""

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from macro_routing.errors import TaskError, suggestion
 from macro_routing.tasks.benchmarks import BENCHMARKS, Benchmark
-from macro_routing.tasks.custom import DEFAULT_GRADER, read_task_file
+from macro_routing.tasks.custom import DEFAULT_GRADER, TaskFile, build_task, read_task_file
 from macro_routing.tasks.grading import GRADERS
 from macro_routing.tasks.prompts import DEFAULT_TEXTS, PromptTexts
 from macro_routing.tasks.rows import Row, read_rows
 from macro_routing.tasks.synthetic import SYNTHETIC, Synthetic, generate
-from macro_routing.tasks.task import Example, Task
+from macro_routing.tasks.task import CHOICE, NUMBER, Example, Task
 
 
 def task_names() -> list[str]:
@@ -90,3 +90,27 @@ def _hub_rows(entry: Benchmark) -> dict[str, Iterable[Row]]:
         split: ((f"{entry.hub_id} {split} row {n}", dict(row)) for n, row in enumerate(rows))
         for split, rows in found.items()
     }
+
+
+def find_task(  # noqa: PLR0913
+    name: str,
+    data_dir: Path | None = None,
+    seed: int = 0,
+    *,
+    question: str = "question",
+    answer: str = "answer",
+    choices: str = "",
+    kind: str | None = None,
+) -> Task:
+    """A task by name or TOML file, or straight from a data file with its columns named."""
+    if not name.endswith((".jsonl", ".jsonl.gz", ".csv", ".csv.gz")):
+        return load_task(name, data_dir=data_dir, seed=seed)
+    columns = tuple(column.strip() for column in choices.split(",") if column.strip())
+    described = TaskFile(
+        file=name,
+        kind=kind or (CHOICE if columns else NUMBER),
+        question=question,
+        answer=answer,
+        choices=columns[0] if len(columns) == 1 else columns,
+    )
+    return build_task(described, Path(), Path(name).name.split(".")[0])

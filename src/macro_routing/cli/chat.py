@@ -1,0 +1,97 @@
+"""``macro chat``: talk to a model that runs a route."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from macro_routing.cli import options
+from macro_routing.models.catalog import DEFAULT_MODEL
+
+HELP = "An empty line or Ctrl-D ends the talk; /reset forgets it."
+
+
+def chat(
+    model: Annotated[str, typer.Argument(help="A built-in name, a folder, a .gguf file or a hub id.")] = DEFAULT_MODEL,
+    route: Annotated[
+        str, typer.Option(help="The route, in any notation, or a route file; 'L0 RJ' is the standard pass.")
+    ] = "L0 RJ",
+    system: Annotated[str, typer.Option(help="System text.")] = "",
+    budget: Annotated[int, typer.Option(min=1, help="Most tokens of an answer.")] = 512,
+    temperature: Annotated[float, typer.Option(min=0, help="0 always takes the most probable token.")] = 0.0,
+    dtype: options.DtypeOption = "auto",
+    device: options.DeviceOption = "auto",
+    quantization: options.QuantizationOption = None,
+    revision: options.RevisionOption = None,
+) -> None:
+    """Talk to a model that runs its layers in another order; answers appear as they are written.
+
+    Example: `macro chat smollm2-135m --route 'L0-L17 L17 RJ'`
+
+    Example: `echo 'Hello' | macro chat smollm2-135m`
+    """
+    options.need_models_extra()
+    options.quiet_libraries()
+    from macro_routing.models.frozen import LoadOptions, load_model
+
+    loading = LoadOptions(dtype, device, quantization=quantization, revision=revision)
+    frozen = load_model(model, loading, options.report_progress)
+    chosen = options.read_route(route, frozen)
+    running = frozen.model if chosen.is_standard else frozen.routed(chosen)
+    if sys.stdin.isatty():
+        options.report_progress(f"{frozen.name} on {chosen}. {HELP}")
+    beginning = [{"role": "system", "content": system}] if system else []
+    talk: list[dict[str, str]] = list(beginning)
+    while (said := _next_line()) is not None:
+        if said == "/reset":
+            talk = list(beginning)
+            continue
+        talk.append({"role": "user", "content": said})
+        talk.append({"role": "assistant", "content": _answer(frozen, running, talk, budget, temperature)})
+
+
+def _next_line() -> str | None:
+    """What the user says; None at the end."""
+    if sys.stdin.isatty():
+        print("> ", end="", file=sys.stderr, flush=True)
+    try:
+        line = sys.stdin.readline()
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return None
+    return line.strip() or None
+
+
+def _answer(frozen: Any, model: Any, talk: Sequence[dict[str, str]], budget: int, temperature: float) -> str:
+    """Stream an answer to standard output; Ctrl-C ends the answer, not the talk."""
+    import torch
+    from transformers import TextStreamer
+
+    from macro_routing.models.chat import encode_messages
+
+    ids = torch.tensor([encode_messages(frozen.tokenizer, talk)], device=model.device)
+    sampling = {"do_sample": True, "temperature": temperature} if temperature > 0 else {"do_sample": False}
+    written: list[str] = []
+
+    class Streamer(TextStreamer):
+        def on_finalized_text(self, text: str, stream_end: bool = False) -> None:
+            written.append(text)
+            print(text, end="\n" if stream_end else "", flush=True)
+
+    streamer = Streamer(frozen.tokenizer, skip_prompt=True, skip_special_tokens=True)
+    try:
+        model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=budget,
+            eos_token_id=list(frozen.chat.end_token_ids),
+            pad_token_id=frozen.tokenizer.pad_token_id,
+            streamer=streamer,
+            **sampling,
+        )
+    except KeyboardInterrupt:
+        print(" …", flush=True)
+    return "".join(written)

@@ -1,0 +1,136 @@
+"""``macro compare-answers``: the standard pass and a route side by side, on a prompt or on a run's test set."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from macro_routing.cli import options
+from macro_routing.cli.console import print_json
+from macro_routing.errors import SettingsError
+from macro_routing.models.catalog import DEFAULT_MODEL
+
+
+class Only(StrEnum):
+    """Which answers are shown."""
+
+    changed = "changed"
+    fixed = "fixed"
+    broken = "broken"
+    all = "all"
+
+
+def compare_answers(
+    run: Annotated[Path | None, typer.Option(help="A finished run: compare its test answers.")] = None,
+    prompt: Annotated[str | None, typer.Option(help="A prompt: let both answer it.")] = None,
+    route: Annotated[str | None, typer.Option(help="The route for --prompt: any notation, or a route file.")] = None,
+    model: Annotated[str, typer.Option(help="The model for --prompt.")] = DEFAULT_MODEL,
+    only: Annotated[Only, typer.Option(help="Which answers of a run.")] = Only.changed,
+    limit: Annotated[int, typer.Option(min=1, help="Most answers shown.")] = 20,
+    budget: Annotated[int, typer.Option(min=1, help="Most tokens of an answer to --prompt.")] = 200,
+    dtype: options.DtypeOption = "auto",
+    device: options.DeviceOption = "auto",
+    quantization: options.QuantizationOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what the standard pass and a route answer, side by side.
+
+    Example: `macro compare-answers --prompt 'What is 17 + 25?' --route 'L0-L17 L17 RJ'`
+
+    Example: `macro compare-answers --run runs/demo --only fixed`
+    """
+    if (run is None) == (prompt is None):
+        raise SettingsError("give either --run or --prompt")
+    if run is not None:
+        pairs = _of_run(run, only)
+        _print(pairs[:limit], len(pairs), as_json=as_json)
+        return
+    if route is None:
+        raise SettingsError("--prompt needs a --route to compare with the standard pass")
+    options.need_models_extra()
+    options.quiet_libraries()
+    from macro_routing.models.frozen import LoadOptions, load_model
+
+    frozen = load_model(model, LoadOptions(dtype, device, quantization=quantization), options.report_progress)
+    _print([_answers(frozen, prompt or "", route, budget)], 1, as_json=as_json)
+
+
+def _answers(frozen: Any, prompt: str, route: str, budget: int) -> dict[str, Any]:
+    from macro_routing.engine.shared_generation import Generation, generate_of_routes
+    from macro_routing.engine.writing import Stage
+    from macro_routing.models.chat import encode_messages
+    from macro_routing.routes.route import Route
+
+    routes = [Route.standard(frozen.layers), options.read_route(route, frozen)]
+    asked = encode_messages(frozen.tokenizer, [{"role": "user", "content": prompt}])
+    wanted = Generation((Stage(frozenset(frozen.chat.end_token_ids), budget),))
+    found = generate_of_routes(frozen.model, list(dict.fromkeys(routes)), [asked], wanted)
+    texts = []
+    for one in routes:
+        ((written,),) = found[one]
+        end = " … (cut off)" if written.cut_off else ""
+        texts.append(frozen.tokenizer.decode(written.tokens, skip_special_tokens=True) + end)
+    return {"question": prompt, "standard": texts[0], "routed": texts[1], "route": str(routes[1])}
+
+
+def _of_run(folder: Path, only: Only) -> list[dict[str, Any]]:
+    from macro_routing.runs import folder as files
+    from macro_routing.runs.folder import RunFolder
+    from macro_routing.runs.result import STANDARD, RunResult
+
+    run = RunFolder.existing(folder)
+    if not run.has(files.RESULT):
+        raise SettingsError(f"{folder} is not finished; go on with `macro resume {folder}`")
+    result = RunResult.from_json(run.read(files.RESULT))
+    answers = run.read(files.ANSWERS)
+    standard = next(one.route for one in result.variants if one.name == STANDARD)
+    rows = zip(answers["examples"], answers["routes"][standard], answers["routes"][result.route], strict=True)
+    return [
+        {
+            "question": example["question"],
+            "choices": example["choices"],
+            "answer": example["answer"],
+            "standard": before["text"] or before["prediction"],
+            "routed": after["text"] or after["prediction"],
+            "standard_correct": before["correct"],
+            "routed_correct": after["correct"],
+        }
+        for example, before, after in rows
+        if _is_wanted(before, after, only)
+    ]
+
+
+def _is_wanted(before: dict[str, Any], after: dict[str, Any], only: Only) -> bool:
+    fixed, broken = after["correct"] and not before["correct"], before["correct"] and not after["correct"]
+    changed = before["prediction"] != after["prediction"]
+    return bool({Only.all: True, Only.fixed: fixed, Only.broken: broken, Only.changed: changed}[only])
+
+
+def _print(pairs: list[dict[str, Any]], total: int, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"shown": len(pairs), "of": total, "answers": pairs})
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(show_lines=True)
+    for name in ("question", "standard", "route"):
+        table.add_column(name, overflow="fold", ratio=1)
+    for one in pairs:
+        right = f"\n[right: {one['answer']}]" if "answer" in one else ""
+        table.add_row(escape(one["question"] + right), _marked(one, "standard"), _marked(one, "routed"))
+    Console().print(table)
+    if total > len(pairs):
+        print(f"{len(pairs)} of {total}; more with --limit")
+
+
+def _marked(one: dict[str, Any], name: str) -> str:
+    from rich.markup import escape
+
+    verdict = one.get(f"{name}_correct")
+    mark = "" if verdict is None else "✓ " if verdict else "✗ "
+    return mark + escape(one[name])

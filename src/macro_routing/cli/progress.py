@@ -1,0 +1,115 @@
+"""How a run shows itself: a live bar on a terminal, a line per round elsewhere; loggers on request."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from macro_routing.cli.loggers import logger_for
+from macro_routing.runs.progress import Listener, Listeners, Plan, RoundReport
+
+
+@contextmanager
+def listener_for(folder: Path, log_to: Sequence[str]) -> Iterator[Listener]:
+    """A listener for the terminal or a pipe, and the loggers asked for."""
+    loggers = [logger_for(name, folder) for name in log_to]
+    if not sys.stderr.isatty():
+        yield Listeners([Lines(folder), *loggers])
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
+    times = [TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=False)]
+    with Progress(*columns, *times, console=Console(stderr=True)) as bar:
+        yield Listeners([Live(folder, bar), *loggers])
+
+
+class Lines(Listener):
+    """One line per event, on standard error."""
+
+    def __init__(self, folder: Path) -> None:
+        """Nothing said yet."""
+        self._folder = folder
+        self._started = time.monotonic()
+
+    def _say(self, text: str) -> None:
+        print(f"macro: {text}", file=sys.stderr, flush=True)
+
+    def on_message(self, text: str) -> None:
+        """Say it."""
+        self._say(text)
+
+    def on_plan(self, plan: Plan) -> None:
+        """Say what is going to be done."""
+        self._say(
+            f"{plan.task} ({plan.mode}) on {plan.model}: {plan.rounds} rounds of {plan.draws} draws,"
+            f" {plan.training}/{plan.validation}/{plan.test} examples, in {self._folder}"
+        )
+
+    def on_round(self, report: RoundReport) -> None:
+        """Say what a round showed, and how long the rest will take."""
+        elapsed = time.monotonic() - self._started
+        left = elapsed / report.number * (report.rounds - report.number)
+        self._say(f"{describe(report)}; about {left / 60:.1f} min of searching left")
+
+    def on_stage(self, name: str, outcomes: int) -> None:
+        """Say what begins."""
+        if name != "search":
+            self._say(f"{name}: at most {outcomes} outcomes")
+
+
+class Live(Lines):
+    """The same above a bar that moves."""
+
+    def __init__(self, folder: Path, bar: Any) -> None:
+        """``bar`` is rich's progress display."""
+        super().__init__(folder)
+        self._bar = bar
+        self._stage: Any = None
+        self._planned = 0
+        self._seen = 0
+
+    def _say(self, text: str) -> None:
+        self._bar.console.print(text, highlight=False, markup=False)
+
+    def on_stage(self, name: str, outcomes: int) -> None:
+        """A new bar."""
+        if self._stage is not None:
+            self._bar.remove_task(self._stage)
+        self._stage, self._planned, self._seen = self._bar.add_task(name, total=outcomes), outcomes, 0
+
+    def on_outcomes(self, count: int) -> None:
+        """Move on."""
+        if self._stage is not None:
+            self._bar.advance(self._stage, count)
+
+    def on_round(self, report: RoundReport) -> None:
+        """Count what was saved as done."""
+        self._say(describe(report))
+        self._seen += report.run + report.saved
+        if self._stage is not None:
+            self._bar.update(self._stage, completed=min(self._seen, self._planned))
+
+
+def describe(report: RoundReport) -> str:
+    """A round in a line."""
+    median = "none complete" if report.median is None else f"median {100 * report.median:.1f}"
+    cut = f", cut off {100 * report.cut_off:.0f} %" if report.cut_off else ""
+    return (
+        f"round {report.number}/{report.rounds}: best {100 * report.best:.1f}, {median}, standard"
+        f" {100 * report.standard:.1f} ({100 * report.standard_low:.0f} to {100 * report.standard_high:.0f}) on"
+        f" {report.examples} examples; {report.different} different routes, {report.stopped} stopped;"
+        f" {report.run} outcomes run, {report.saved} saved{cut}"
+    )

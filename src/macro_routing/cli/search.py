@@ -1,0 +1,289 @@
+"""``macro search``: from a model and a task to a route that is worth deploying, or an honest no."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from macro_routing.cli import options
+from macro_routing.cli.console import print_fields, print_json, read_toml
+
+if TYPE_CHECKING:
+    from macro_routing.runs.config import RunConfig
+    from macro_routing.runs.result import RunResult
+    from macro_routing.runs.run import PreparedRun
+
+
+class Preset(StrEnum):
+    """Settings by name."""
+
+    default = "default"
+    quick = "quick"
+    paper = "paper"
+
+
+class Method(StrEnum):
+    """Ways to search."""
+
+    macro = "macro"
+    random = "random"
+
+
+class SearchMode(StrEnum):
+    """Ways to answer; auto compares choices by likelihood and lets the model write the rest."""
+
+    auto = "auto"
+    reasoning = "reasoning"
+    direct = "direct"
+    likelihood = "likelihood"
+
+
+def search(
+    task: Annotated[
+        str | None, typer.Option(help="A task's name (see `macro tasks`), a .toml, or a .jsonl or .csv file.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="A built-in name, a folder, a .gguf file or a hub id.", show_default="smollm2-135m"),
+    ] = None,
+    preset: Annotated[Preset | None, typer.Option(help="Settings by name.", show_default="default")] = None,
+    method: Annotated[Method | None, typer.Option(help="How routes are proposed.", show_default="macro")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of splits and draws.", show_default="0")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run's folder.", show_default="runs/TASK-MODEL-PRESET-SEED")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A TOML file with these settings; flags go before it.", show_default=False)
+    ] = None,
+    mode: Annotated[SearchMode | None, typer.Option(help="How the model answers.", show_default="auto")] = None,
+    reasoning_budget: Annotated[int | None, typer.Option(help="Most tokens of reasoning.")] = None,
+    answer_budget: Annotated[int | None, typer.Option(help="Most tokens of the answer.")] = None,
+    by_letter: Annotated[bool | None, typer.Option("--by-letter", help="Likelihood of the letters.")] = None,
+    stop_loops: Annotated[
+        bool | None,
+        typer.Option("--stop-loops/--no-stop-loops", help="Do not wait for answers that loop."),
+    ] = None,
+    training: Annotated[int | None, typer.Option(help="Training examples.")] = None,
+    validation: Annotated[int | None, typer.Option(help="Validation examples.")] = None,
+    test: Annotated[int | None, typer.Option(help="Use only the first so many test examples.")] = None,
+    iterations: Annotated[int | None, typer.Option(help="Rounds.")] = None,
+    draws: Annotated[int | None, typer.Option(help="Routes drawn per round.")] = None,
+    elite: Annotated[int | None, typer.Option(help="How many of them move the policy.")] = None,
+    k: Annotated[int | None, typer.Option("--k", help="Candidates that are validated at the end.")] = None,
+    max_length: Annotated[int | None, typer.Option(help="Longest route.", show_default="layers + 12")] = None,
+    racing: Annotated[
+        options.Racing | None, typer.Option(help="Which hopeless routes are given up early.", show_default="exact")
+    ] = None,
+    no_racing: Annotated[
+        bool, typer.Option("--no-racing", help="Score every route to the end; the same elite.")
+    ] = False,
+    max_minutes: Annotated[float | None, typer.Option(help="Stop in time, and still select and test.")] = None,
+    init_from: Annotated[str | None, typer.Option(help="A run's folder or a route to start from.")] = None,
+    guard: Annotated[
+        list[str] | None, typer.Option(help="A task on which the winner must not lose; may be given several times.")
+    ] = None,
+    max_drop: Annotated[float | None, typer.Option(help="Most points it may lose there.", show_default="2")] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder with the benchmarks' files; else MACRO_DATA_DIR, else the hub.")
+    ] = None,
+    question: Annotated[str | None, typer.Option(help="Column of the question, for a file of your own.")] = None,
+    answer: Annotated[str | None, typer.Option(help="Column of the answer.")] = None,
+    choices: Annotated[str | None, typer.Option(help="Column of the choices, or several, with commas.")] = None,
+    kind: Annotated[str | None, typer.Option(help="number, choice, math or text.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be done and how long it takes.")
+    ] = False,
+    store: Annotated[Path | None, typer.Option(help="Where scores are kept.", show_default="the cache folder")] = None,
+    log_to: Annotated[
+        list[str] | None, typer.Option(help="Also log to tensorboard, wandb or trackio; may be given several times.")
+    ] = None,
+    dtype: Annotated[str | None, typer.Option(help="auto, float32, bfloat16 or float16.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
+    device_map: options.DeviceMapOption = None,
+    quantization: options.QuantizationOption = None,
+    attention: options.AttentionOption = None,
+    revision: options.RevisionOption = None,
+    trust_remote_code: Annotated[
+        bool | None, typer.Option("--trust-remote-code", help="Let code that comes with the model run.")
+    ] = None,
+    allow_untested: Annotated[
+        bool | None, typer.Option("--allow-untested", help="Try an architecture that the tests do not cover.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Search a better order of a model's layers for a task, choose one on held-out data, test it once.
+
+    Everything is kept in a folder; a run that was stopped goes on with `macro resume`.
+
+    Example: `macro search --task category --preset quick`
+
+    Your own data: `macro search --task mine.csv --choices one,two,three --preset quick`
+    """
+    flags: dict[str, dict[str, Any]] = {
+        "": {
+            "task": task,
+            "model": model,
+            "preset": preset and preset.value,
+            "method": method and method.value,
+            "seed": seed,
+            "racing": "never" if no_racing else racing and racing.value,
+            "max_minutes": max_minutes,
+            "init_from": init_from,
+        },
+        "decoding": {
+            "mode": mode and mode.value,
+            "reasoning_budget": reasoning_budget,
+            "answer_budget": answer_budget,
+            "by_letter": by_letter,
+            "stop_loops": stop_loops,
+        },
+        "data": {
+            "training": training,
+            "validation": validation,
+            "test": test,
+            "data_dir": data_dir and str(data_dir),
+            "question": question,
+            "answer": answer,
+            "choices": choices,
+            "kind": kind,
+        },
+        "search": {"iterations": iterations, "draws": draws, "elite": elite, "k": k},
+        "space": {"max_length": max_length},
+        "guard": {"tasks": guard, "max_drop": max_drop},
+        "loading": {
+            "dtype": dtype,
+            "device": device,
+            "device_map": device_map,
+            "quantization": quantization,
+            "attention": attention,
+            "revision": revision,
+            "trust_remote_code": trust_remote_code,
+            "allow_untested": allow_untested,
+        },
+    }
+    options.need_models_extra()
+    options.quiet_libraries()
+    run_config = make_config(flags, config)
+    if dry_run:
+        _print_plan(run_config, store, as_json=as_json)
+        return
+    finish(run_config, out, store, log_to or [], as_json=as_json)
+
+
+def make_config(flags: dict[str, dict[str, Any]], file: Path | None) -> RunConfig:
+    """Flags before the file before the preset."""
+    from macro_routing.runs.config import RunConfig
+
+    values = read_toml(file) if file else {}
+    for table, entries in flags.items():
+        given = {name: value for name, value in entries.items() if value is not None}
+        if table == "":
+            values |= given
+        elif given:
+            values[table] = {**values.get(table, {}), **given}
+    return RunConfig.from_tables(values, str(file) if file else "the flags")
+
+
+def finish(
+    run_config: RunConfig, out: Path | None, store: Path | None, log_to: list[str], *, as_json: bool
+) -> RunResult:
+    """Run a search in its folder, write the report, print the result."""
+    from macro_routing.cli.progress import listener_for
+    from macro_routing.cli.stopping import stoppable
+    from macro_routing.report import write_report
+    from macro_routing.runs.run import search as run_search
+
+    folder = out or _new_folder(run_config)
+    with listener_for(folder, log_to) as listener, stoppable(folder):
+        result = run_search(run_config, folder, listener=listener, store=store)
+    page = write_report(folder)
+    print_result(result, page, as_json=as_json)
+    return result
+
+
+def _new_folder(run_config: RunConfig) -> Path:
+    def short(text: str) -> str:
+        return re.sub(r"[^\w.-]+", "-", Path(text).name.removesuffix(".gguf"))[:40]
+
+    base = f"{short(run_config.task)}-{short(run_config.model)}-{run_config.preset}-{run_config.seed}"
+    path = Path("runs") / base
+    number = 2
+    while path.exists():
+        path = Path("runs") / f"{base}.{number}"
+        number += 1
+    return path
+
+
+def print_result(result: RunResult, page: Path, *, as_json: bool) -> None:
+    """The verdict, the variants, and what to do with them."""
+    if as_json:
+        print_json({**result.to_json(), "report": str(page)})
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    from macro_routing.runs.outcome_report import wilson_interval
+
+    table = Table()
+    for name in ("", "right", "accuracy", "95 % interval", "layers", "cut off", "route"):
+        table.add_column(name, justify="left" if name in {"", "route"} else "right", overflow="fold")
+    for one in result.variants:
+        low, high = wilson_interval(one.accuracy, one.n)
+        table.add_row(
+            one.name,
+            f"{one.correct} of {one.n}",
+            f"{100 * one.accuracy:.1f} %",
+            f"{100 * low:.1f} to {100 * high:.1f}",
+            str(one.length),
+            f"{100 * one.cut_off:.1f} %",
+            one.route,
+        )
+    print(result.verdict)
+    Console().print(table)
+    route_file = Path(result.folder) / "route.json"
+    print_fields([("report", str(page)), ("route file", str(route_file))])
+
+
+def _print_plan(run_config: RunConfig, store: Path | None, *, as_json: bool) -> None:
+    from macro_routing.runs.run import prepare
+
+    run = prepare(run_config, store=store)
+    plan, rate = run.plan, _outcomes_per_second(run)
+    minutes = plan.most_outcomes / rate / 60
+    if as_json:
+        import dataclasses
+
+        print_json({**dataclasses.asdict(plan), "outcomes_per_second": rate, "most_minutes": minutes})
+        return
+    print_fields(
+        [
+            ("model", f"{plan.model}, {plan.layers} layers"),
+            ("task", f"{plan.task}, {plan.mode}"),
+            ("splits", f"{plan.training} training, {plan.validation} validation, {plan.test} test"),
+            (
+                "search",
+                f"{plan.rounds} rounds of {plan.draws} draws, routes of at most {run.searcher.space.max_length} layers",
+            ),
+            ("outcomes", f"at most {plan.most_outcomes} (route × example); repeats and racing save some"),
+            ("time", f"at most about {minutes:.1f} minutes, at {rate:.1f} outcomes per second"),
+            ("can show", f"a gain of {100 * plan.detectable:.1f} points on the test set, in four of five cases"),
+        ]
+    )
+
+
+def _outcomes_per_second(run: PreparedRun) -> float:
+    """A short timing of the standard pass, past the store."""
+    import time
+
+    from macro_routing.routes.route import Route
+
+    standard = [Route.standard(run.evaluator.frozen.layers)]
+    few = run.splits.train[:8]
+    run.evaluator.run_unit(standard, tuple(few[:1]))
+    start = time.perf_counter()
+    run.evaluator.run_unit(standard, tuple(few))
+    return len(few) / (time.perf_counter() - start)

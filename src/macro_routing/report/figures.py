@@ -1,0 +1,40 @@
+"""How numbers are written on the page."""
+
+from __future__ import annotations
+
+import math
+
+NONE = "–"
+"""Stands where there is no number."""
+
+
+def percent(share: float | None) -> str:
+    """A share, as ``54.5 %``."""
+    return NONE if share is None else f"{100 * share:.1f} %"
+
+
+def points(difference: float) -> str:
+    """A difference of two shares, as ``+4.5``; with a true minus, which lines up with the plus."""
+    return f"{100 * difference:+.1f}".replace("-", "−")
+
+
+def interval(low: float, high: float) -> str:
+    """A share's interval, as ``47.6 to 61.3 %``."""
+    return f"{100 * low:.1f} to {100 * high:.1f} %"
+
+
+def count(number: float) -> str:
+    """A count, with thin gaps between thousands."""
+    return f"{number:,.0f}".replace(",", "\u202f")
+
+
+def gain(detectable: float) -> str:
+    """The smallest gain that the data could show."""
+    return f"{100 * detectable:.1f} points" if math.isfinite(detectable) and detectable < 1 else "none"
+
+
+def seconds(duration: float) -> str:
+    """A duration, in the unit a person would use."""
+    if duration < 90:
+        return f"{duration:.0f} s"
+    return f"{duration / 60:.0f} min" if duration < 5400 else f"{duration / 3600:.1f} h"

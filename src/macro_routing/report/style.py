@@ -1,0 +1,98 @@
+"""How the page looks: light and dark, wide and narrow, without anything from the network."""
+
+from __future__ import annotations
+
+CSS = """
+:root {
+  color-scheme: light dark;
+  --page: #fbfbfa; --card: #ffffff; --ink: #1b1d21; --soft: #5c626b; --line: #dfe1e4; --faint: #eceef0;
+  --grid: #e6e8ea; --reference: #6f7680; --band: #6f768026;
+  --blue: #2166c4; --orange: #c2501a; --green: #0f7a53; --violet: #6a3fb5; --red: #b3261e;
+  --good: #e6f4ee; --bad: #fbeaea; --neutral: #eef1f6;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --page: #14161a; --card: #1b1e23; --ink: #e7e9ec; --soft: #a2a9b3; --line: #343941; --faint: #24282e;
+    --grid: #2b3037; --reference: #98a0ab; --band: #98a0ab2e;
+    --blue: #6aa9f7; --orange: #f2935f; --green: #45c294; --violet: #b597f5; --red: #f28b82;
+    --good: #16342a; --bad: #3d2022; --neutral: #232a35;
+  }
+}
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--page); color: var(--ink); line-height: 1.5;
+  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif; }
+main { max-width: 62rem; margin: 0 auto; padding: 2rem 1.25rem 4rem; }
+h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .3rem; overflow-wrap: anywhere; }
+h2 { font-size: 1.2rem; margin: 2.6rem 0 .6rem; }
+h3 { font-size: 1rem; margin: 1.6rem 0 .5rem; }
+p { margin: .5rem 0; max-width: 46rem; overflow-wrap: anywhere; }
+.soft, figcaption, .note { color: var(--soft); font-size: .9rem; }
+code, pre, .mono { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace;
+  font-size: .86em; }
+code { overflow-wrap: anywhere; }
+pre { background: var(--faint); border-radius: 6px; padding: .7rem .9rem; margin: .5rem 0; overflow-x: auto;
+  font-size: .82rem; }
+pre.words { white-space: pre-wrap; overflow-wrap: anywhere; max-height: 26rem; overflow-y: auto; }
+.verdict { font-size: 1.12rem; font-weight: 600; padding: .9rem 1.1rem; border-radius: 8px; margin: 1.1rem 0;
+  border-left: 5px solid var(--soft); background: var(--neutral); max-width: none; }
+.verdict.better { border-color: var(--green); background: var(--good); }
+.verdict.worse { border-color: var(--red); background: var(--bad); }
+.verdict.open { border-color: var(--orange); }
+.verdict p { margin: .4rem 0 0; font-weight: 400; font-size: .95rem; }
+.scroll { overflow-x: auto; border: 1px solid var(--line); border-radius: 8px; background: var(--card); }
+table { border-collapse: collapse; width: 100%; font-size: .9rem; }
+th, td { padding: .45rem .75rem; text-align: left; vertical-align: top; border-top: 1px solid var(--line); }
+thead th { border-top: 0; color: var(--soft); font-weight: 600; vertical-align: bottom; white-space: nowrap; }
+tbody th { font-weight: 600; }
+tfoot td, tfoot th { font-weight: 600; border-top: 2px solid var(--line); }
+.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+td small, th small { display: block; color: var(--soft); font-weight: 400; font-size: .82rem; }
+tr.chosen td, tr.chosen th { background: var(--neutral); }
+.route { min-width: 13rem; }
+.facts td:first-child { white-space: nowrap; color: var(--soft); }
+.facts td { overflow-wrap: anywhere; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: .7rem; margin: 1rem 0; }
+.tile { border: 1px solid var(--line); border-radius: 8px; background: var(--card); padding: .6rem .85rem; }
+.tile b { display: block; font-size: 1.3rem; line-height: 1.3; font-variant-numeric: tabular-nums; }
+.tile span { display: block; color: var(--soft); font-size: .85rem; }
+figure { margin: .8rem 0; }
+figure .scroll { padding: .4rem; }
+figcaption { margin-top: .5rem; max-width: 46rem; }
+svg { display: block; }
+svg.wide { width: 100%; height: auto; }
+.legend { display: flex; flex-wrap: wrap; gap: .25rem 1.1rem; font-size: .88rem; margin: .4rem 0; color: var(--soft); }
+.legend span { display: inline-flex; align-items: center; gap: .4rem; }
+details { border: 1px solid var(--line); border-radius: 8px; background: var(--card); margin: .5rem 0; }
+summary { cursor: pointer; padding: .55rem .85rem; overflow-wrap: anywhere; }
+summary small { color: var(--soft); display: block; }
+details > .inside { padding: 0 .85rem .75rem; }
+details .scroll { border: 0; border-top: 1px solid var(--line); border-radius: 0 0 8px 8px; }
+.sides { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(18rem, 100%), 1fr)); gap: 0 1rem; }
+.sides > div { min-width: 0; }
+.right { color: var(--green); font-weight: 600; } .wrong { color: var(--red); font-weight: 600; }
+ul { margin: .5rem 0; padding-left: 1.3rem; } li { margin: .15rem 0; }
+svg text { fill: var(--soft); font-size: 12px; font-family: inherit; }
+svg text.label { fill: var(--ink); paint-order: stroke; stroke: var(--card); stroke-width: 4px; stroke-linejoin: round;
+  font-weight: 600; font-size: 11.5px; }
+.grid { stroke: var(--grid); stroke-width: 1; } .axis { stroke: var(--line); stroke-width: 1; }
+.never { fill: var(--faint); }
+.standard-pass { stroke: var(--reference); stroke-width: 1.5; stroke-dasharray: 2 5; fill: none; opacity: .75; }
+.ordinary { stroke: var(--ink); stroke-width: 1.8; fill: none; } .stop { fill: var(--ink); }
+.back { stroke: var(--orange); fill: none; stroke-width: 2.6; stroke-dasharray: 6 3; }
+.ahead { stroke: var(--blue); fill: none; stroke-width: 2.6; }
+.repeat { stroke: var(--violet); fill: none; stroke-width: 3.4; stroke-dasharray: 2 2.5; }
+.stop.back { fill: var(--orange); stroke: none; } .stop.ahead { fill: var(--blue); stroke: none; }
+.stop.repeat { fill: var(--violet); stroke: none; }
+.add { stroke: var(--green); fill: none; stroke-width: 1.8; } .add-from { stroke: var(--green); fill: var(--card);
+  stroke-width: 2; } .add-tip { fill: var(--green); }
+.add.minus { stroke-dasharray: 4 3; }
+.band { fill: var(--band); } .reference { stroke: var(--reference); stroke-width: 2; fill: none; }
+.best { stroke: var(--blue); stroke-width: 2.4; fill: none; } .best-point { fill: var(--blue); }
+.median { stroke: var(--orange); stroke-width: 2; fill: none; stroke-dasharray: 6 4; }
+.median-point { fill: var(--card); stroke: var(--orange); stroke-width: 2; }
+@media (max-width: 40rem) {
+  main { padding: 1.2rem .9rem 3rem; } h1 { font-size: 1.35rem; } .verdict { font-size: 1.02rem; }
+  svg.wide { min-width: 36rem; } .tiles { grid-template-columns: 1fr 1fr; }
+}
+@media print { details { break-inside: avoid; } .scroll { overflow: visible; } }
+"""

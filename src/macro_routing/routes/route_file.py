@@ -1,0 +1,67 @@
+"""The route file: a found route with what it belongs to and what speaks for it, as a small JSON.
+
+Everything that takes a route takes such a file. It holds no code and needs none of the search to be read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from macro_routing.errors import MacroError, NotationError, shorten
+from macro_routing.routes.route import Route
+from macro_routing.routes.text import parse_program
+
+FORMAT = "macro-route/1"
+_KIND = "macro-route/"
+
+
+@dataclass(frozen=True)
+class RouteFile:
+    """A route for one model and one task, with its evidence."""
+
+    route: Route
+    model: str
+    """Name by which the model was loaded."""
+    weights_id: str
+    """The model the route belongs to, whatever it is called."""
+    numerics_id: str
+    """How it was run: the same weights in another precision may score differently."""
+    task: str
+    revision: str | None = None
+    decoding: Mapping[str, Any] = field(default_factory=dict)
+    scores: Mapping[str, Any] = field(default_factory=dict)
+    """Accuracies, their difference with its interval and p-value."""
+    found_by: Mapping[str, Any] = field(default_factory=dict)
+    """Method, settings, seed and version."""
+
+    def to_json(self) -> str:
+        """The file's text."""
+        values = asdict(self)
+        values["route"] = str(self.route)
+        return json.dumps({"format": FORMAT, "layers": self.route.layers, **values}, indent=1, ensure_ascii=False)
+
+
+def is_route_file(text: str) -> bool:
+    """Whether a text means to be a route file."""
+    return text.lstrip("\ufeff \n").startswith("{") and f'"{_KIND}' in text[:2000]
+
+
+def parse_route_file(text: str) -> RouteFile:
+    """Read a route file; another version or a damaged one is refused by name."""
+    try:
+        values = json.loads(text)
+        version = values.pop("format")
+    except (ValueError, KeyError, AttributeError, RecursionError) as error:
+        raise NotationError(f"the route file is damaged: {error}") from None
+    if version != FORMAT:
+        raise NotationError(f"the route file has the format {shorten(version)}; this version reads {FORMAT}")
+    try:
+        route = parse_program(values.pop("route")).expand(values.pop("layers"))
+        return RouteFile(route, **values)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise NotationError(f"the route file is damaged: {error}") from None
+    except MacroError as error:
+        raise NotationError(f"the route file's route cannot be read: {error}") from None

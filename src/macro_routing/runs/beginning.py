@@ -1,0 +1,47 @@
+"""Where a search begins: the prior, or what an earlier run or a known route teaches."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from macro_routing.errors import RunError
+from macro_routing.routes.notation import parse_route
+from macro_routing.runs.folder import RUN, RunFolder
+from macro_routing.search.macro import MacroSearch
+from macro_routing.search.random_search import RandomSearch
+from macro_routing.search.searcher import SearchState
+
+_TRUST = 0.5
+"""How much of the first policy is earlier knowledge; the rest is the prior, so that a search goes on exploring."""
+
+
+def first_state(searcher: MacroSearch | RandomSearch, init_from: str | None) -> SearchState:
+    """The state before the first round."""
+    state = searcher.start()
+    if init_from is None:
+        return state
+    if not isinstance(searcher, MacroSearch):
+        raise RunError("a random search learns nothing, so it cannot start from earlier knowledge; leave out init_from")
+    path = Path(init_from)
+    if (path / RUN).is_file():
+        return _from_run(searcher, state, path)
+    text = path.read_text(encoding="utf-8") if path.is_file() else init_from
+    route = parse_route(text, searcher.space.layers)
+    searcher.space.check(route)
+    prior = searcher.policy(state)
+    # A pseudo-count of one for the prior and one for the route: half of each row it visits.
+    taught = prior.updated([route.shortest_program()], [1.0], alpha=(1 - _TRUST) / _TRUST)
+    return replace(state, arrays={"policy": taught.table})
+
+
+def _from_run(searcher: MacroSearch, state: SearchState, path: Path) -> SearchState:
+    earlier = RunFolder.existing(path).last_state()
+    if earlier is None or "policy" not in earlier.arrays:
+        raise RunError(f"{path} holds no policy to start from; it was no search of MACRO's, or never began")
+    mine, other = json.loads(searcher.identity)["space"], json.loads(earlier.identity)["space"]
+    if mine != other:
+        raise RunError(f"{path} searched another route space ({other}); start from it with the same [space] settings")
+    mixed = (1 - _TRUST) * searcher.policy(state).table + _TRUST * earlier.arrays["policy"]
+    return replace(state, arrays={"policy": mixed})

@@ -1,0 +1,234 @@
+"""What a run is asked to do: model, task, search, budgets, seed; from flags, a TOML file or Python.
+
+A configuration is a few top-level values and tables, each table one settings class of the project. A preset fills in
+what was not given; some of its values depend on the model and are resolved when it is known.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from macro_routing.errors import SettingsError, suggestion
+from macro_routing.evaluation.answering import Decoding
+from macro_routing.evaluation.racing import EXACT, RACING
+from macro_routing.evaluation.units import UnitSizes
+from macro_routing.models.catalog import DEFAULT_MODEL
+from macro_routing.models.frozen import FrozenModel, LoadOptions
+from macro_routing.models.support import text_config
+from macro_routing.routes.space import RouteSpace
+from macro_routing.search.macro import MacroSearch, MacroSettings
+from macro_routing.search.random_search import RandomSearch, RandomSettings
+from macro_routing.search.schedule import check_seed
+from macro_routing.settings import check_choice, check_integer, check_number, from_mapping
+from macro_routing.tasks.prompts import DIRECT, LIKELIHOOD
+from macro_routing.tasks.task import CHOICE, Task
+
+METHODS = {"macro": MacroSettings, "random": RandomSettings}
+AUTO = "auto"
+_LONGEST_PATH = 1000
+"""Longer texts are routes, not files."""
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """Where examples come from and how many are used."""
+
+    data_dir: str | None = None
+    """Folder with the benchmarks' files; else MACRO_DATA_DIR, else the hub."""
+    question: str = "question"
+    """Column of the question, for a data file of the user's own; so are the next three."""
+    answer: str = "answer"
+    choices: str = ""
+    kind: str | None = None
+    training: int = 1000
+    validation: int = 200
+    test: int | None = None
+    """Use only the first so many test items."""
+
+    def __post_init__(self) -> None:
+        """Refuse impossible sizes."""
+        check_integer("training", self.training, least=1)
+        check_integer("validation", self.validation, least=1)
+        if self.test is not None:
+            check_integer("test", self.test, least=1)
+
+
+@dataclass(frozen=True)
+class GuardSettings:
+    """Other tasks that a winner must not cost too much."""
+
+    tasks: tuple[str, ...] = ()
+    max_drop: float = 2.0
+    """Most points of accuracy that may be lost on each, on its validation items."""
+    examples: int = 200
+    """Validation items per task."""
+
+    def __post_init__(self) -> None:
+        """Refuse impossible guards."""
+        object.__setattr__(self, "tasks", tuple(self.tasks))
+        check_number("max_drop", self.max_drop, least=0, most=100)
+        check_integer("examples", self.examples, least=1)
+
+
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    # The paper's settings to the letter; what depends on the model is in `_paper_for`. Never changed.
+    "paper": {
+        "search": {"final_set": "raw"},
+        "data": {"training": 1000, "validation": 100},
+        "decoding": {"mode": "reasoning", "reasoning_budget": 400, "answer_budget": 128},
+    },
+    "default": {"search": {"final_set": "anchored"}},
+    # A first look: few draws, each with few deviations, so that the first rounds already hold usable routes.
+    "quick": {
+        "search": {
+            "final_set": "anchored",
+            "iterations": 4,
+            "draws": 16,
+            "elite": 4,
+            "k": 4,
+            "epsilon_local": 0.06,
+            "epsilon_operator": 0.02,
+        },
+        "data": {"training": 120, "validation": 80, "test": 200},
+    },
+}
+_FOR_RANDOM = {"elite": None, "final_set": None}
+"""Settings of presets that a random search does not have."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A run as it was asked for."""
+
+    task: str
+    """A task's name, a .toml, or a .jsonl or .csv file."""
+    model: str = DEFAULT_MODEL
+    preset: str = "default"
+    method: str = "macro"
+    seed: int = 0
+    racing: str = EXACT
+    max_minutes: float | None = None
+    """Stop searching in time, and still select and test."""
+    init_from: str | None = None
+    """A run's folder or a route to start from."""
+    loading: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)
+    decoding: Mapping[str, Any] = field(default_factory=dict)
+    space: Mapping[str, Any] = field(default_factory=dict)
+    search: Mapping[str, Any] = field(default_factory=dict)
+    units: Mapping[str, Any] = field(default_factory=dict)
+    guard: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what can be refused before a model is loaded."""
+        if not isinstance(self.task, str) or not self.task:
+            raise SettingsError("a run needs a task: a name (see `macro tasks`), a .toml, .jsonl or .csv file")
+        check_choice("preset", self.preset, tuple(PRESETS))
+        check_choice("method", self.method, tuple(METHODS))
+        check_seed(self.seed)
+        check_choice("racing", self.racing, RACING)
+        if self.max_minutes is not None:
+            check_number("max_minutes", self.max_minutes, least=0, above=True)
+        for table in ("loading", "data", "decoding", "space", "search", "units", "guard"):
+            if not isinstance(getattr(self, table), Mapping):
+                raise SettingsError(f"{table} must be a table of settings")
+        _ = self.load_options, self.data_settings, self.guard_settings
+        self._check_tables()
+        self._make_absolute()
+
+    def _make_absolute(self) -> None:
+        """Files are named from the root, so that a run can be resumed from another folder."""
+        for name in ("task", "model", "init_from"):
+            value = getattr(self, name)
+            if value is not None and len(value) < _LONGEST_PATH and "\n" not in value and Path(value).exists():
+                object.__setattr__(self, name, str(Path(value).resolve()))
+        if self.data.get("data_dir"):
+            object.__setattr__(self, "data", {**self.data, "data_dir": str(Path(self.data["data_dir"]).resolve())})
+
+    def _check_tables(self) -> None:
+        from_mapping(METHODS[self.method], self._search_table({}), "[search]")
+        from_mapping(RouteSpace, {"layers": 2, **self.space}, "[space]")
+        from_mapping(UnitSizes, self.units, "[units]")
+        from_mapping(Decoding, self._decoding_table(DIRECT), "[decoding]")
+
+    @property
+    def load_options(self) -> LoadOptions:
+        """How the model is loaded."""
+        return from_mapping(LoadOptions, self.loading, "[loading]")
+
+    @property
+    def data_settings(self) -> DataSettings:
+        """Where examples come from."""
+        return from_mapping(DataSettings, {**PRESETS[self.preset].get("data", {}), **self.data}, "[data]")
+
+    @property
+    def guard_settings(self) -> GuardSettings:
+        """What a winner must not cost."""
+        return from_mapping(GuardSettings, self.guard, "[guard]")
+
+    def _decoding_table(self, automatic: str) -> dict[str, Any]:
+        table = {**PRESETS[self.preset].get("decoding", {}), **self.decoding}
+        return {**table, "mode": automatic} if table.get("mode", AUTO) == AUTO else table
+
+    def decoding_for(self, task: Task) -> Decoding:
+        """How answers are obtained; without a mode, choices are compared by likelihood and the rest is written."""
+        automatic = LIKELIHOOD if task.kind == CHOICE else DIRECT
+        return from_mapping(Decoding, self._decoding_table(automatic), "[decoding]")
+
+    def sizes_for(self, frozen: FrozenModel) -> UnitSizes:
+        """Examples per work unit."""
+        automatic = dataclasses.asdict(UnitSizes.for_device(frozen.model.device.type))
+        return from_mapping(UnitSizes, {**automatic, **self.units}, "[units]")
+
+    def _search_table(self, automatic: Mapping[str, Any]) -> dict[str, Any]:
+        preset = PRESETS[self.preset].get("search", {})
+        if self.method == "random":
+            preset = {name: value for name, value in preset.items() if name not in _FOR_RANDOM}
+            automatic = {"anchored": True} if self.preset != "paper" else {}
+        return {**preset, **automatic, **self.search}
+
+    def searcher_for(self, frozen: FrozenModel, examples: int) -> MacroSearch | RandomSearch:
+        """The search over this model's routes."""
+        space_of_paper, search_of_paper, _ = _paper_for(frozen) if self.preset == "paper" else ({}, {}, {})
+        space = from_mapping(RouteSpace, {"layers": frozen.layers, **space_of_paper, **self.space}, "[space]")
+        table = self._search_table(search_of_paper)
+        if self.method == "random":
+            return RandomSearch(space, examples, from_mapping(RandomSettings, table, "[search]"), self.seed)
+        return MacroSearch(space, examples, from_mapping(MacroSettings, table, "[search]"), self.seed)
+
+    def data_for(self, frozen: FrozenModel) -> DataSettings:
+        """Sizes, where the paper makes them depend on the model."""
+        if self.preset != "paper":
+            return self.data_settings
+        table = {**PRESETS["paper"]["data"], **_paper_for(frozen)[2], **self.data}
+        return from_mapping(DataSettings, table, "[data]")
+
+    @classmethod
+    def from_tables(cls, values: Mapping[str, Any], where: str) -> RunConfig:
+        """A configuration from a TOML file's contents; unknown keys are refused by name."""
+        names = [item.name for item in dataclasses.fields(cls)]
+        for name in values:
+            if name not in names:
+                raise SettingsError(
+                    f"{where}: unknown key {name!r}; known keys: {', '.join(names)}{suggestion(name, names)}"
+                )
+        return from_mapping(cls, {"task": "", **values}, where)
+
+    def given(self) -> dict[str, Any]:
+        """The configuration as it was given."""
+        return {key: dict(value) if isinstance(value, Mapping) else value for key, value in vars(self).items()}
+
+
+def _paper_for(frozen: FrozenModel) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """What the paper sets by model: route length, final set, validation size (specification §5)."""
+    kind = text_config(frozen.model.config).model_type
+    is_deepseek = "deepseek" in frozen.name.lower()
+    # Qwen3-4B and -8B are the only ones whose longest route is not twelve above their depth.
+    space = {"max_length": 40} if kind == "qwen3" and frozen.layers == 36 else {}
+    if kind == "mixtral" or is_deepseek or (kind == "qwen3" and frozen.layers == 40):
+        return space, {"final_set": "anchored"}, {"validation": 200}
+    return space, {}, {}

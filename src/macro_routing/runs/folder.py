@@ -1,0 +1,180 @@
+"""A run on disk: every file written whole or not at all, one process at a time, the manifest last.
+
+run.json          format, configuration as given and as resolved, model, splits, versions and hardware
+states/NNN.npz    the search after NNN rounds: every draw with its scores, the policy
+rounds/NNN.json   what round NNN showed and cost
+ended.json        why the search ended before its last round, where it did
+candidates.json   final candidates with validation scores, and which one was chosen
+answers.json      test answers of the variants, example by example
+result.json       the verdict and the table of variants
+route.json        the chosen route with its evidence
+report.html       the page people look at
+manifest.json     digests of all of these; written last, so a run that has one is complete
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from macro_routing.errors import MacroError, RunError
+from macro_routing.search.searcher import SearchState
+from macro_routing.search.state_file import load_state, save_state
+
+FORMAT = "macro-run/1"
+RUN, ENDED, CANDIDATES, ANSWERS, RESULT, ROUTE, REPORT, MANIFEST = (
+    *("run.json", "ended.json", "candidates.json", "answers.json"),
+    *("result.json", "route.json", "report.html", "manifest.json"),
+)
+
+
+class RunFolder:
+    """One run's folder."""
+
+    def __init__(self, path: Path) -> None:
+        """Nothing is read or written yet."""
+        self.path = path
+
+    @classmethod
+    def new(cls, path: Path) -> RunFolder:
+        """A folder that holds no run yet."""
+        if (path / RUN).exists():
+            raise RunError(f"{path} holds a run already; go on with it (`macro resume {path}`) or name another folder")
+        if path.exists() and (not path.is_dir() or any(entry.name != "lock" for entry in path.iterdir())):
+            raise RunError(f"{path} is not an empty folder; name a new one with --out")
+        folder = cls(path)
+        with folder.reported():
+            for part in (path, path / "states", path / "rounds"):
+                part.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    @classmethod
+    def existing(cls, path: Path) -> RunFolder:
+        """The folder of a run, of this version."""
+        if not (path / RUN).is_file():
+            near = [entry.parent for entry in path.parent.glob(f"*/{RUN}")] if path.parent.is_dir() else []
+            hint = f"; runs here: {', '.join(sorted(str(one) for one in near)[:5])}" if near else ""
+            raise RunError(f"{path} holds no run{hint}")
+        folder = cls(path)
+        header = folder.read(RUN)
+        if header.get("format") != FORMAT:
+            raise RunError(
+                f"{path} was written by version {header.get('macro', '?')} of macro (format {header.get('format')!r});"
+                f" this one reads {FORMAT}"
+            )
+        return folder
+
+    # --- files ---------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def reported(self) -> Iterator[None]:
+        """Turn what the disk raises into an error that says how to go on."""
+        try:
+            yield
+        except OSError as error:
+            reason = "the disk is full" if error.errno == errno.ENOSPC else (error.strerror or str(error))
+            raise RunError(
+                f"{self.path} cannot be written: {reason}; what was computed is kept, mend it and `macro resume"
+                f" {self.path}`"
+            ) from None
+
+    def has(self, name: str) -> bool:
+        """Whether a file is there."""
+        return (self.path / name).is_file()
+
+    def read(self, name: str) -> Any:
+        """A JSON file's contents."""
+        try:
+            return json.loads((self.path / name).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise RunError(f"{self.path / name} is missing") from None
+        except (OSError, ValueError) as error:
+            remedy = (
+                "the run cannot be continued, but its scores are in the score store"
+                if name == RUN
+                else f"remove it and `macro resume {self.path}` makes it again"
+            )
+            raise RunError(f"{self.path / name} is damaged ({error}); {remedy}") from None
+
+    def write(self, name: str, value: Any) -> None:
+        """Write a JSON file whole or not at all."""
+        self.write_text(name, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a file whole or not at all."""
+        unfinished = self.path / f"{name}.unfinished"
+        with self.reported():
+            with unfinished.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.replace(self.path / name)
+
+    def log(self, text: str) -> None:
+        """A line in the run's log."""
+        with self.reported(), (self.path / "log.txt").open("a", encoding="utf-8") as file:
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n")
+
+    # --- the search's state ---------------------------------------------------------------------------------------
+
+    def save_round(self, state: SearchState, report: dict[str, Any] | None) -> None:
+        """Keep a state; the report of its last round goes first, so that no state is without one."""
+        if report is not None:
+            self.write(f"rounds/{state.rounds:03}.json", report)
+        with self.reported():
+            if not (self.path / "states").is_dir():
+                raise RunError(f"{self.path} has vanished; what was computed is in the score store")
+            save_state(self.path / "states" / f"{state.rounds:03}.npz", state)
+
+    def last_state(self) -> SearchState | None:
+        """The state after the last finished round."""
+        states = sorted((self.path / "states").glob("[0-9]*.npz"))
+        if not states:
+            return None
+        try:
+            return load_state(states[-1])
+        except MacroError as error:
+            raise RunError(f"{error}; remove the file and `macro resume {self.path}` repeats that round") from None
+
+    def rounds(self) -> list[dict[str, Any]]:
+        """The reports of all finished rounds."""
+        done = self.last_state()
+        return [self.read(f"rounds/{number:03}.json") for number in range(1, (done.rounds if done else 0) + 1)]
+
+    def finish(self) -> None:
+        """Write the manifest: the run is complete."""
+        files = sorted(p for p in self.path.rglob("*") if p.is_file() and p.name not in {MANIFEST, "lock", "log.txt"})
+        digests = {str(p.relative_to(self.path)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+        self.write(MANIFEST, {"format": FORMAT, "files": digests})
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run is complete."""
+        return self.has(MANIFEST)
+
+    # --- one process at a time ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes out; the lock goes with the process, however it ends."""
+        with self.reported():
+            file = (self.path / "lock").open("a+", encoding="utf-8")
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                file.seek(0)
+                raise RunError(f"{self.path} is in use by {file.read().strip() or 'another process'}") from None
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {platform.node()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}")
+            file.flush()
+            yield

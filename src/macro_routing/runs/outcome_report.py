@@ -1,0 +1,42 @@
+"""What a round showed, from its outcomes."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+from macro_routing.evaluation.evaluator import Raced
+from macro_routing.runs.progress import RoundReport
+from macro_routing.search.searcher import Round, Score, Stopped
+
+
+def report_round(asked: Round, rounds: int, raced: Raced, standard: Raced, seconds: float) -> RoundReport:
+    """Best and median of the draws beside the standard pass; stopped draws are counted, never averaged."""
+    complete = [outcome.accuracy for outcome in raced.outcomes if isinstance(outcome, Score)]
+    (same,) = standard.outcomes
+    assert isinstance(same, Score)
+    low, high = wilson_interval(same.accuracy, same.total)
+    return RoundReport(
+        asked.number + 1,
+        rounds,
+        len(asked.examples),
+        max(complete, default=0.0),
+        statistics.median(complete) if complete else None,
+        sum(isinstance(outcome, Stopped) for outcome in raced.outcomes),
+        len({proposal.route for proposal in asked.proposals}),
+        same.accuracy,
+        low,
+        high,
+        raced.run + standard.run,
+        raced.asked - raced.run,
+        raced.cut_off,
+        seconds,
+    )
+
+
+def wilson_interval(share: float, n: int, deviations: float = 1.96) -> tuple[float, float]:
+    """The 95 % interval of a share of ``n`` (Wilson's score interval, sound at 0 and 1 too)."""
+    square = deviations**2
+    middle = (share + square / (2 * n)) / (1 + square / n)
+    half = deviations / (1 + square / n) * math.sqrt(share * (1 - share) / n + square / (4 * n * n))
+    return max(0.0, middle - half), min(1.0, middle + half)

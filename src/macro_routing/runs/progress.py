@@ -1,0 +1,115 @@
+"""What a run tells while it runs; a listener does with it what it likes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run is going to do."""
+
+    model: str
+    task: str
+    mode: str
+    layers: int
+    rounds: int
+    draws: int
+    training: int
+    validation: int
+    test: int
+    most_outcomes: int
+    """Route × example outcomes if nothing repeats, races or is known."""
+    detectable: float
+    """Smallest gain that the test set can show, as a share."""
+
+
+@dataclass(frozen=True)
+class RoundReport:
+    """One finished round."""
+
+    number: int
+    """From 1."""
+    rounds: int
+    examples: int
+    best: float
+    """Accuracy of the best draw."""
+    median: float | None
+    """Median accuracy of the draws that were scored to the end; None when none was."""
+    stopped: int
+    """Draws that were given up; they are in no median."""
+    different: int
+    """Different routes among the draws."""
+    standard: float
+    """Accuracy of the standard pass on the same examples."""
+    standard_low: float
+    standard_high: float
+    run: int
+    """Outcomes worked out in this round."""
+    saved: int
+    """Outcomes that were repeated, stopped or known."""
+    cut_off: float
+    """Share of answers that a budget cut off."""
+    seconds: float
+
+
+class Listener:
+    """Hears what happens; every method may be left as it is."""
+
+    def on_message(self, text: str) -> None:
+        """Something a person may want to know."""
+
+    def on_plan(self, plan: Plan) -> None:
+        """The run begins or goes on."""
+
+    def on_outcomes(self, count: int) -> None:
+        """So many outcomes were just worked out."""
+
+    def on_round(self, report: RoundReport) -> None:
+        """A round is finished and kept."""
+
+    def on_stage(self, name: str, outcomes: int) -> None:
+        """A stage (search, validation, guard, test) begins, with so many outcomes at most."""
+
+    def on_result(self, result: Any) -> None:
+        """The run is finished."""
+
+
+class Listeners(Listener):
+    """Several listeners as one."""
+
+    def __init__(self, listeners: Sequence[Listener]) -> None:
+        """All hear everything, in order."""
+        self._listeners = listeners
+
+    def on_message(self, text: str) -> None:
+        """Pass it on."""
+        for one in self._listeners:
+            one.on_message(text)
+
+    def on_plan(self, plan: Plan) -> None:
+        """Pass it on."""
+        for one in self._listeners:
+            one.on_plan(plan)
+
+    def on_outcomes(self, count: int) -> None:
+        """Pass it on."""
+        for one in self._listeners:
+            one.on_outcomes(count)
+
+    def on_round(self, report: RoundReport) -> None:
+        """Pass it on."""
+        for one in self._listeners:
+            one.on_round(report)
+
+    def on_stage(self, name: str, outcomes: int) -> None:
+        """Pass it on."""
+        for one in self._listeners:
+            one.on_stage(name, outcomes)
+
+    def on_result(self, result: Any) -> None:
+        """Pass it on."""
+        for one in self._listeners:
+            one.on_result(result)

@@ -1,0 +1,118 @@
+"""What a run came to: the variants on the test set, and a verdict in a sentence."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from macro_routing.evaluation.evaluator import Evaluated
+from macro_routing.evaluation.statistics import Comparison, compare, smallest_detectable_gain
+from macro_routing.routes.route import Route
+from macro_routing.routes.text import parse_program
+
+SELECTED, TOP_1, NO_DECODING, STANDARD = "MACRO", "MACRO (top-1)", "MACRO (no Vit.)", "standard"
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A route by one of the ways to choose it, on the test set."""
+
+    name: str
+    route: str
+    length: int
+    correct: int
+    n: int
+    cut_off: float
+    tokens: float
+
+    @property
+    def accuracy(self) -> float:
+        """Share of right answers."""
+        return self.correct / self.n
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The end of a run."""
+
+    route: str
+    layers: int
+    variants: tuple[Variant, ...]
+    comparison: Comparison
+    """The chosen route against the standard pass, on the test set."""
+    detectable: float
+    """Smallest gain that this test set could have shown, as a share."""
+    verdict: str
+    folder: str
+
+    @property
+    def best_route(self) -> Route:
+        """The chosen route."""
+        return parse_program(self.route).expand(self.layers)
+
+    @property
+    def is_gain(self) -> bool:
+        """Whether the test set shows a gain."""
+        return self.comparison.difference > 0 and self.comparison.p_value < LEVEL
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {**dataclasses.asdict(self), "difference": self.comparison.difference, "is_gain": self.is_gain}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> RunResult:
+        """The result that ``to_json`` wrote."""
+        variants = tuple(Variant(**one) for one in values["variants"])
+        names = {item.name for item in dataclasses.fields(cls)} - {"variants", "comparison"}
+        comparison = Comparison(**values["comparison"])
+        return cls(variants=variants, comparison=comparison, **{name: values[name] for name in names})
+
+
+def make_result(
+    tested: Sequence[tuple[str, Evaluated]], chosen: Route, seed: int, folder: str, refused: str = ""
+) -> RunResult:
+    """Compare the chosen route with the standard pass and say what that is worth."""
+    by_name = dict(tested)
+    standard, selected = by_name[STANDARD], by_name[SELECTED]
+    comparison = compare(standard.correct, selected.correct, seed=seed)
+    variants = tuple(
+        Variant(name, str(one.route), one.route.length, sum(one.correct), len(one.outcomes), one.cut_off, one.tokens)
+        for name, one in tested
+    )
+    detectable = detectable_gain(comparison.n, comparison)
+    return RunResult(
+        str(chosen),
+        chosen.layers,
+        variants,
+        comparison,
+        detectable,
+        _verdict(chosen, comparison, detectable, refused),
+        folder,
+    )
+
+
+def detectable_gain(n: int, comparison: Comparison | None = None) -> float:
+    """The smallest gain that ``n`` examples show in four of five cases; by the discordance seen, where one was."""
+    seen = (comparison.fixed + comparison.broken) / n if comparison is not None else 0.0
+    return smallest_detectable_gain(n, max(seen, 0.2))
+
+
+def _verdict(chosen: Route, comparison: Comparison, detectable: float, refused: str) -> str:
+    could = (
+        f"the data could have shown one of {100 * detectable:.1f} points"
+        if detectable < 1
+        else "the data could show none"
+    )
+    if chosen.is_standard:
+        return f"No better route was found: the standard pass was chosen{refused} ({could})."
+    gained = f"{100 * comparison.difference:+.1f} points"
+    interval = f"95 % interval {100 * comparison.low:+.1f} to {100 * comparison.high:+.1f}"
+    evidence = f"{interval}, p = {comparison.p_value:.2g}, n = {comparison.n}"
+    if comparison.p_value >= LEVEL:
+        return f"No evidence of a gain: {gained} ({evidence}); {could}."
+    if comparison.difference > 0:
+        return f"The route is better than the standard pass by {gained} ({evidence})."
+    return f"The route is worse than the standard pass: {gained} ({evidence}). Do not use it."

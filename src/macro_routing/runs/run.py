@@ -1,0 +1,337 @@
+"""A run from start to end: ask, score, tell; decode, validate, choose; test once.
+
+Everything a run decides follows from its configuration: rounds are drawn from named random streams, outcomes come from
+fixed work units. So a run that was killed and resumed ends as one that was never stopped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from macro_routing.errors import RunError
+from macro_routing.evaluation.evaluator import Evaluated, Evaluator, Raced
+from macro_routing.evaluation.racing import NEVER
+from macro_routing.evaluation.score_store import ScoreStore
+from macro_routing.models.catalog import cache_folder
+from macro_routing.models.environment import describe_environment
+from macro_routing.models.frozen import FrozenModel, load_model
+from macro_routing.routes.route import Route
+from macro_routing.runs import folder as files
+from macro_routing.runs.beginning import first_state
+from macro_routing.runs.config import RunConfig
+from macro_routing.runs.deadline import Deadline, TimeUp
+from macro_routing.runs.folder import RunFolder
+from macro_routing.runs.outcome_report import report_round
+from macro_routing.runs.progress import Listener, Plan
+from macro_routing.runs.result import NO_DECODING, SELECTED, STANDARD, TOP_1, RunResult, detectable_gain, make_result
+from macro_routing.runs.selection import Choice, choose
+from macro_routing.search.macro import MacroSearch
+from macro_routing.search.random_search import RandomSearch
+from macro_routing.search.searcher import Round, SearchState
+from macro_routing.tasks.catalog import find_task
+from macro_routing.tasks.splits import Splits, make_splits
+from macro_routing.tasks.task import Example, Task
+
+
+def search(  # noqa: PLR0913
+    config: RunConfig,
+    folder: str | Path,
+    *,
+    frozen: FrozenModel | None = None,
+    task: Task | None = None,
+    listener: Listener | None = None,
+    store: str | Path | None = None,
+) -> RunResult:
+    """Search, select and test in a new folder; ``frozen`` and ``task`` stand in for those the configuration names."""
+    run = prepare(config, frozen=frozen, task=task, listener=listener, store=store)
+    place = RunFolder.new(Path(folder))
+    with place.held():
+        place.write(files.RUN, run.header())
+        return run.to_the_end(place)
+
+
+def resume(
+    folder: str | Path,
+    *,
+    frozen: FrozenModel | None = None,
+    task: Task | None = None,
+    listener: Listener | None = None,
+    store: str | Path | None = None,
+) -> RunResult:
+    """Go on with a run; one that is finished is only read."""
+    place = RunFolder.existing(Path(folder))
+    if place.is_finished:
+        return RunResult.from_json(place.read(files.RESULT))
+    header = place.read(files.RUN)
+    config = RunConfig.from_tables(header["config"]["given"], str(place.path / files.RUN))
+    with place.held():
+        run = prepare(config, frozen=frozen, task=task, listener=listener, store=store or header["store"])
+        _check_same(header, run.header(), place.path)
+        return run.to_the_end(place)
+
+
+def prepare(
+    config: RunConfig,
+    *,
+    frozen: FrozenModel | None = None,
+    task: Task | None = None,
+    listener: Listener | None = None,
+    store: str | Path | None = None,
+) -> PreparedRun:
+    """Everything loaded and checked, nothing searched and nothing written yet."""
+    listener = listener or Listener()
+    data = config.data_settings
+    columns: dict[str, Any] = {
+        "question": data.question,
+        "answer": data.answer,
+        "choices": data.choices,
+        "kind": data.kind,
+    }
+    data_dir = Path(data.data_dir) if data.data_dir else None
+    task = task or find_task(config.task, data_dir, config.seed, **columns)
+    frozen = frozen or load_model(config.model, config.load_options, listener.on_message)
+    sizes = config.data_for(frozen)
+    splits = make_splits(task, seed=config.seed, training=sizes.training, validation=sizes.validation)
+    splits = dataclasses.replace(splits, test=splits.test[: sizes.test])
+    guards = {name: find_task(name, data_dir, config.seed) for name in config.guard_settings.tasks}
+    evaluator = Evaluator(
+        frozen,
+        task,
+        config.decoding_for(task),
+        ScoreStore(Path(store) if store else cache_folder() / "scores.sqlite"),
+        config.sizes_for(frozen),
+        report=listener.on_message,
+    )
+    searcher = config.searcher_for(frozen, len(splits.train))
+    return PreparedRun(config, evaluator, splits, searcher, guards, listener)
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedRun:
+    """A run that is ready to go."""
+
+    config: RunConfig
+    evaluator: Evaluator
+    splits: Splits
+    searcher: MacroSearch | RandomSearch
+    guards: dict[str, Task]
+    listener: Listener
+
+    @property
+    def plan(self) -> Plan:
+        """What is going to be done, at most."""
+        settings, test = self.searcher.settings, len(self.splits.test)
+        rounds = sum(len(examples) for examples in self.searcher.schedule)
+        validation = settings.k * len(self.splits.validation)
+        return Plan(
+            self.evaluator.frozen.name,
+            self.evaluator.task.name,
+            self.evaluator.decoding.mode,
+            self.evaluator.frozen.layers,
+            settings.iterations,
+            settings.draws,
+            len(self.splits.train),
+            len(self.splits.validation),
+            test,
+            settings.draws * rounds + validation + 4 * test,
+            detectable_gain(test),
+        )
+
+    def header(self) -> dict[str, Any]:
+        """What the run is, for its folder."""
+        from macro_routing import __version__
+
+        frozen = self.evaluator.frozen
+        resolved = {
+            "searcher": dataclasses.asdict(self.searcher),
+            "decoding": dataclasses.asdict(self.evaluator.decoding),
+            "units": dataclasses.asdict(self.evaluator.unit_sizes),
+            "data": dataclasses.asdict(self.config.data_for(frozen)),
+        }
+        assert self.evaluator.store is not None
+        return {
+            "format": files.FORMAT,
+            "macro": __version__,
+            "started": time.strftime("%Y-%m-%d %H:%M:%S"),
+            "config": {"given": self.config.given(), "resolved": resolved},
+            "model": {"name": frozen.name, "layers": frozen.layers, "weights_id": frozen.weights_id},
+            "scope": self.evaluator.scope,
+            "splits": {name: [len(self.splits.named(name)), mark] for name, mark in self.splits.fingerprints.items()},
+            "guards": {
+                name: make_splits(task, seed=self.config.seed).fingerprints for name, task in self.guards.items()
+            },
+            "store": str(self.evaluator.store.path.resolve()),
+            "environment": {fact.topic: fact.finding for fact in describe_environment()},
+        }
+
+    def to_the_end(self, place: RunFolder) -> RunResult:
+        """The whole run, from wherever its folder stands."""
+        self.listener.on_plan(self.plan)
+        state = self._search(place)
+        choice = self._choose(place, state)
+        result = self._test(place, state, choice)
+        place.write(files.RESULT, result.to_json())
+        place.write_text(files.ROUTE, self._route_file(result, choice))
+        place.finish()
+        self.listener.on_result(result)
+        return result
+
+    # --- searching ------------------------------------------------------------------------------------------------
+
+    def _search(self, place: RunFolder) -> SearchState:
+        state = place.last_state()
+        if state is None:
+            state = first_state(self.searcher, self.config.init_from)
+            place.save_round(state, None)
+        plan = self.plan
+        self.listener.on_stage(
+            "search", plan.draws * sum(len(round_) for round_ in self.searcher.schedule[state.rounds :])
+        )
+        deadline = Deadline(
+            self.config.max_minutes, plan.most_outcomes - plan.draws * sum(map(len, self.searcher.schedule))
+        )
+        while not place.has(files.ENDED) and (asked := self.searcher.ask(state)) is not None:
+            start = time.perf_counter()
+            try:
+                raced, standard = self._score(asked, deadline)
+            except TimeUp:
+                place.write(files.ENDED, {"reason": "max_minutes", "rounds": state.rounds})
+                self.listener.on_message(f"time is up after {state.rounds} rounds; selecting among what was found")
+                break
+            state = self.searcher.tell(state, asked, raced.outcomes)
+            report = report_round(asked, plan.rounds, raced, standard, time.perf_counter() - start)
+            place.save_round(state, dataclasses.asdict(report))
+            self.listener.on_round(report)
+        return state
+
+    def _score(self, asked: Round, deadline: Deadline) -> tuple[Raced, Raced]:
+        """The round's draws, and the standard pass on the same examples."""
+
+        def count(outcomes: int) -> None:
+            self.listener.on_outcomes(outcomes)
+            deadline.check(outcomes)
+
+        evaluator = dataclasses.replace(self.evaluator, on_outcomes=count)
+        examples = [self.splits.train[place] for place in asked.examples]
+        draws = [proposal.route for proposal in asked.proposals]
+        raced = evaluator.race(draws, examples, asked.keep, self.config.racing)
+        return raced, evaluator.race([self._standard], examples, 1, NEVER)
+
+    @property
+    def _standard(self) -> Route:
+        return Route.standard(self.evaluator.frozen.layers)
+
+    # --- choosing and testing -------------------------------------------------------------------------------------
+
+    def _evaluated(self, routes: Sequence[Route], examples: Sequence[Example]) -> dict[Route, Evaluated]:
+        evaluator = dataclasses.replace(self.evaluator, on_outcomes=self.listener.on_outcomes)
+        return evaluator.evaluate(routes, examples)
+
+    def _choose(self, place: RunFolder, state: SearchState) -> Choice:
+        if place.has(files.CANDIDATES):
+            return Choice.from_json(place.read(files.CANDIDATES), self.evaluator.frozen.layers)
+        candidates = self.searcher.candidates(state) or (first_candidate(self._standard),)
+        self.listener.on_stage("validation", len(candidates) * len(self.splits.validation))
+        choice = choose(
+            candidates,
+            self._evaluated([candidate.route for candidate in candidates], self.splits.validation),
+            lambda tied: self._evaluated(tied, self.splits.train),
+            self._costs_too_much,
+        )
+        place.write(files.CANDIDATES, choice.to_json())
+        return choice
+
+    def _costs_too_much(self, route: Route) -> str:
+        """Why a route must not win because of what it costs on another task; empty when it may."""
+        settings = self.config.guard_settings
+        for name, task in self.guards.items():
+            examples = make_splits(task, seed=self.config.seed).validation[: settings.examples]
+            self.listener.on_stage(f"guard {name}", 2 * len(examples))
+            guard = dataclasses.replace(
+                self.evaluator,
+                task=task,
+                decoding=self.config.decoding_for(task),
+                on_outcomes=self.listener.on_outcomes,
+            )
+            found = guard.evaluate([self._standard, route], examples)
+            drop = 100 * (found[self._standard].score.accuracy - found[route].score.accuracy)
+            if drop > settings.max_drop:
+                return f"it costs {drop:.1f} points on {name} (n = {len(examples)}; allowed {settings.max_drop:g})"
+        return ""
+
+    def _test(self, place: RunFolder, state: SearchState, choice: Choice) -> RunResult:
+        """The one time the test set is looked at."""
+        variants = [(SELECTED, choice.route), *self._variants(state), (STANDARD, self._standard)]
+        different = list(dict.fromkeys(route for _, route in variants))
+        self.listener.on_stage("test", len(different) * len(self.splits.test))
+        found = self._evaluated(different, self.splits.test)
+        place.write(files.ANSWERS, _answers(self.splits.test, found))
+        tested = [(name, found[route]) for name, route in variants]
+        refused = f", {choice.refused}" if choice.refused else ""
+        return make_result(tested, choice.route, self.config.seed, str(place.path), refused)
+
+    def _variants(self, state: SearchState) -> list[tuple[str, Route]]:
+        if not isinstance(self.searcher, MacroSearch):
+            return []
+        best = self.searcher.best_draw(state)
+        top = (TOP_1, self.searcher.most_probable(state).route)
+        return [top, (NO_DECODING, best.proposal.route)] if best is not None else [top]
+
+    def _route_file(self, result: RunResult, choice: Choice) -> str:
+        from macro_routing import __version__
+        from macro_routing.routes.route_file import RouteFile
+
+        frozen, comparison = self.evaluator.frozen, result.comparison
+        return RouteFile(
+            result.best_route,
+            frozen.name,
+            frozen.weights_id,
+            frozen.numerics_id,
+            self.evaluator.task.name,
+            revision=self.config.load_options.revision,
+            decoding=self.evaluator.scope["decoding"],
+            scores={
+                "test": {**dataclasses.asdict(comparison), "difference": comparison.difference},
+                "validation": choice.validation,
+                "verdict": result.verdict,
+            },
+            found_by={
+                "method": self.config.method,
+                "preset": self.config.preset,
+                "seed": self.config.seed,
+                "macro": __version__,
+                "settings": dataclasses.asdict(self.searcher.settings),
+            },
+        ).to_json()
+
+
+def first_candidate(route: Route) -> Any:
+    """A candidate that nothing speaks for, where a search has none."""
+    from macro_routing.search.searcher import Candidate
+
+    return Candidate(route)
+
+
+def _answers(examples: Sequence[Example], found: dict[Route, Evaluated]) -> dict[str, Any]:
+    """Test answers of all variants, with the questions, so that a report needs nothing but the folder."""
+    return {
+        "examples": [dataclasses.asdict(example) for example in examples],
+        "routes": {str(route): [dataclasses.asdict(o) for o in one.outcomes] for route, one in found.items()},
+    }
+
+
+def _check_same(before: dict[str, Any], now: dict[str, Any], path: Path) -> None:
+    """Refuse to go on with another model, other data or other grading than the run began with."""
+    for what, name in (
+        ("model", "the model's weights"),
+        ("scope", "the model's numerics, the prompts or the grader"),
+        ("splits", "the task's data"),
+        ("guards", "a guard task's data"),
+    ):
+        if before[what] != now[what]:
+            raise RunError(f"{path} cannot be continued: {name} are not those it began with; start a new run")

@@ -1,0 +1,92 @@
+"""The final choice: candidates by validation, winners that cost too much elsewhere turned down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from macro_routing.evaluation.evaluator import Evaluated
+from macro_routing.routes.route import Route
+from macro_routing.routes.text import parse_program
+from macro_routing.search.searcher import Candidate, Outcome
+from macro_routing.search.selection import select
+
+Evaluate = Callable[[Sequence[Route]], Mapping[Route, Evaluated]]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The chosen route, and all that were considered."""
+
+    route: Route
+    candidates: tuple[Mapping[str, Any], ...]
+    """Route, ranks, probability, validation score, and why one was turned down."""
+    refused: str = field(default="")
+    """Why every other route was turned down, where the standard pass won for that reason."""
+
+    @property
+    def validation(self) -> Mapping[str, Any]:
+        """The chosen route's validation score."""
+        for one in self.candidates:
+            if one["route"] == str(self.route):
+                return {"correct": one["correct"], "n": one["n"]}
+        return {}
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "chosen": str(self.route),
+            "refused": self.refused,
+            "candidates": [dict(one) for one in self.candidates],
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any], layers: int) -> Choice:
+        """The choice that ``to_json`` wrote."""
+        return cls(parse_program(values["chosen"]).expand(layers), tuple(values["candidates"]), values["refused"])
+
+
+def choose(
+    candidates: Sequence[Candidate],
+    validated: Mapping[Route, Evaluated],
+    on_training: Evaluate,
+    objection: Callable[[Route], str],
+) -> Choice:
+    """The best candidate by validation that nothing speaks against; the standard pass when all are turned down."""
+
+    def score_on_training(tied: Sequence[Candidate]) -> list[Outcome]:
+        found = on_training([candidate.route for candidate in tied])
+        return [found[candidate.route].score for candidate in tied]
+
+    turned_down: dict[Route, str] = {}
+    left = list(candidates)
+    while left:
+        best = select(left, [validated[candidate.route].score for candidate in left], score_on_training)
+        reason = "" if best.route.is_standard else objection(best.route)
+        if not reason:
+            return Choice(best.route, _listed(candidates, validated, turned_down))
+        turned_down[best.route] = reason
+        left = [candidate for candidate in left if candidate.route != best.route]
+    reasons = "; ".join(f"{route} was turned down: {reason}" for route, reason in turned_down.items())
+    standard = Route.standard(candidates[0].route.layers)
+    return Choice(standard, _listed(candidates, validated, turned_down), f"since {reasons}")
+
+
+def _listed(
+    candidates: Sequence[Candidate], validated: Mapping[Route, Evaluated], turned_down: Mapping[Route, str]
+) -> tuple[Mapping[str, Any], ...]:
+    return tuple(
+        {
+            "route": str(candidate.route),
+            "length": candidate.route.length,
+            "program": None if candidate.program is None else str(candidate.program),
+            "log_probability": candidate.log_probability,
+            "raw_rank": candidate.raw_rank,
+            "rank": candidate.rank,
+            "correct": sum(validated[candidate.route].correct),
+            "n": len(validated[candidate.route].outcomes),
+            "turned_down": turned_down.get(candidate.route, ""),
+        }
+        for candidate in candidates
+    )

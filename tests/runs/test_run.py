@@ -1,0 +1,314 @@
+"""Whole runs on a tiny model: what they write, that they can be repeated, resumed and refused."""
+
+import dataclasses
+import json
+import os
+import random
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from macro_routing.errors import MacroError, RunError, SettingsError
+from macro_routing.routes import parse_route
+from macro_routing.runs import Listener, RunConfig, RunFolder, RunResult, resume, search
+from macro_routing.runs import folder as files
+from macro_routing.runs.run import prepare
+from macro_routing.search import Stopped
+from tests.runs.small import small_frozen, small_task
+
+CONFIG = RunConfig(
+    task="small",
+    model="small",
+    preset="quick",
+    seed=3,
+    search={"iterations": 4, "draws": 8, "elite": 2, "k": 3, "epsilon_local": 0.4},
+    data={"training": 60, "validation": 20, "test": 40},
+    space={"max_length": 10},
+)
+
+
+@pytest.fixture(scope="module")
+def frozen():
+    return small_frozen()
+
+
+def _run(frozen, folder, config=CONFIG, listener=None, **more):
+    return search(
+        config, folder, frozen=frozen, task=small_task(), listener=listener, store=folder.parent / "s.sqlite", **more
+    )
+
+
+def _final(folder):
+    """Everything a run decided, without times."""
+    state = RunFolder.existing(folder).last_state()
+    return (
+        (folder / files.RESULT).read_text().replace(str(folder), ""),
+        (folder / files.CANDIDATES).read_text(),
+        (folder / files.ANSWERS).read_text(),
+        [(str(draw.proposal.route), draw.outcome) for draw in state.draws],
+        state.arrays["policy"].tobytes(),
+    )
+
+
+def test_a_run_writes_all_it_promises(frozen, tmp_path):
+    folder = tmp_path / "run"
+    result = _run(frozen, folder)
+    for name in (files.RUN, files.CANDIDATES, files.ANSWERS, files.RESULT, files.ROUTE, files.MANIFEST):
+        assert (folder / name).is_file()
+    header = json.loads((folder / files.RUN).read_text())
+    assert header["config"]["given"]["seed"] == 3
+    assert header["config"]["resolved"]["searcher"]["settings"]["draws"] == 8
+    assert {name: size for name, (size, _) in header["splits"].items()} == {"train": 60, "validation": 20, "test": 40}
+    assert len(list((folder / "states").glob("*.npz"))) == 5
+    assert [one.name for one in result.variants] == ["MACRO", "MACRO (top-1)", "MACRO (no Vit.)", "standard"]
+    assert RunResult.from_json(json.loads((folder / files.RESULT).read_text())) == result
+    assert parse_route((folder / files.ROUTE).read_text(), 6) == result.best_route
+    rounds = RunFolder.existing(folder).rounds()
+    assert [one["number"] for one in rounds] == [1, 2, 3, 4]
+    state = RunFolder.existing(folder).last_state()
+    assert any(isinstance(draw.outcome, Stopped) for draw in state.draws)
+    assert not list(folder.rglob("*.unfinished"))
+
+
+def test_the_same_configuration_gives_the_same_run_with_and_without_racing(frozen, tmp_path):
+    _run(frozen, tmp_path / "a")
+    again = search(
+        CONFIG, tmp_path / "b", frozen=frozen, task=small_task(), store=tmp_path / "other.sqlite"
+    )
+    assert _final(tmp_path / "a") == _final(tmp_path / "b")
+    full = _run(frozen, tmp_path / "c", dataclasses.replace(CONFIG, racing="never"))
+    assert full.route == again.route
+    policies = [RunFolder.existing(tmp_path / name).last_state().arrays["policy"] for name in "ac"]
+    assert np.array_equal(*policies)
+
+
+class _StopAfter(Listener):
+    def __init__(self, outcomes):
+        self.left = outcomes
+
+    def on_outcomes(self, count):
+        self.left -= count
+        if self.left < 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("outcomes", [0, 40, 300, 620, 700])
+def test_a_stopped_run_goes_on_to_the_same_end(frozen, tmp_path, outcomes):
+    _run(frozen, tmp_path / "whole")
+    folder = tmp_path / "x" / "run"
+    folder.parent.mkdir()
+    try:
+        _run(frozen, folder, listener=_StopAfter(outcomes))
+    except KeyboardInterrupt:
+        assert not RunFolder.existing(folder).is_finished
+    resume(folder, frozen=frozen, task=small_task())
+    assert _final(folder) == _final(tmp_path / "whole")
+    assert resume(folder).route == json.loads((folder / files.RESULT).read_text())["route"]  # finished: only read
+
+
+def _child(frozen, folder):
+    """A process that runs (or goes on with) a search; forked, so that it starts at once."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        if (folder / files.RUN).exists():
+            resume(folder, frozen=frozen, task=small_task())
+        else:
+            _run(frozen, folder)
+    finally:
+        os._exit(0)
+
+
+@pytest.mark.filterwarnings("ignore:This process")
+def test_kill_at_random_moments_changes_nothing(frozen, tmp_path):
+    """SIGKILL at twenty random moments and more, resumed each time, ends as a run that was never stopped."""
+    start = time.monotonic()
+    _run(frozen, tmp_path / "whole")
+    lasted = time.monotonic() - start
+    rng = random.Random(7)  # noqa: S311
+    kills = attempts = 0
+    while kills < 20:
+        folder = tmp_path / f"killed{attempts}" / "run"
+        folder.parent.mkdir()
+        attempts += 1
+        for _ in range(40):
+            pid = _child(frozen, folder)
+            time.sleep(rng.uniform(0.02, 0.6 * lasted))
+            done, _status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                break
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            kills += 1
+        if not (folder / files.RUN).exists():
+            continue
+        resume(folder, frozen=frozen, task=small_task())
+        assert _final(folder) == _final(tmp_path / "whole")
+    assert attempts >= 2
+
+
+def test_two_processes_do_not_share_a_folder(frozen, tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        _run(frozen, folder, listener=_StopAfter(50))
+    with RunFolder.existing(folder).held(), pytest.raises(RunError, match=f"in use by process {os.getpid()}"):
+        resume(folder, frozen=frozen, task=small_task())
+
+
+def test_a_folder_that_holds_something_is_not_overwritten(frozen, tmp_path):
+    _run(frozen, tmp_path / "run")
+    with pytest.raises(RunError, match="macro resume"):
+        _run(frozen, tmp_path / "run")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").write_text("x")
+    with pytest.raises(RunError, match="not an empty folder"):
+        _run(frozen, tmp_path / "full")
+    with pytest.raises(RunError, match="holds no run"):
+        resume(tmp_path / "full")
+
+
+def test_other_data_or_another_model_are_refused_on_resume(frozen, tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        _run(frozen, folder, listener=_StopAfter(50))
+    with pytest.raises(RunError, match="data"):
+        resume(folder, frozen=frozen, task=small_task(offset=1))
+    with pytest.raises(RunError, match="weights"):
+        resume(folder, frozen=small_frozen("qwen3"), task=small_task())
+
+
+def test_damaged_and_foreign_files_are_named(frozen, tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        _run(frozen, folder, listener=_StopAfter(200))
+    last = sorted((folder / "states").glob("*.npz"))[-1]
+    sound = last.read_bytes()
+    last.write_bytes(sound[:50])
+    with pytest.raises(RunError, match="remove the file"):
+        resume(folder, frozen=frozen, task=small_task())
+    last.unlink()
+    resume(folder, frozen=frozen, task=small_task())
+    _run(frozen, tmp_path / "whole")
+    assert _final(folder) == _final(tmp_path / "whole")
+    header = json.loads((folder / files.RUN).read_text())
+    (folder / files.RUN).write_text(json.dumps({**header, "format": "macro-run/9", "macro": "7.0"}))
+    with pytest.raises(RunError, match="version 7.0"):
+        resume(folder)
+
+
+def test_a_full_disk_and_a_vanished_folder_are_clear_and_lose_nothing(frozen, tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    real = RunFolder.write_text
+
+    def full(self, name, text):
+        if name.startswith("rounds/003"):
+            with self.reported():
+                raise OSError(28, "No space left on device")
+        real(self, name, text)
+
+    monkeypatch.setattr(RunFolder, "write_text", full)
+    with pytest.raises(RunError, match=r"disk is full.*macro resume"):
+        _run(frozen, folder)
+    monkeypatch.undo()
+    resume(folder, frozen=frozen, task=small_task())
+    _run(frozen, tmp_path / "whole")
+    assert _final(folder) == _final(tmp_path / "whole")
+
+    class Remover(Listener):
+        def on_round(self, report):
+            import shutil
+
+            shutil.rmtree(tmp_path / "gone")
+
+    with pytest.raises(RunError):
+        _run(frozen, tmp_path / "gone", listener=Remover())
+
+
+def test_time_that_is_up_still_ends_in_a_choice(frozen, tmp_path):
+    result = _run(frozen, tmp_path / "run", dataclasses.replace(CONFIG, max_minutes=1e-4))
+    assert json.loads((tmp_path / "run" / files.ENDED).read_text())["reason"] == "max_minutes"
+    assert result.variants[-1].n == 40
+
+
+def test_a_search_starts_from_a_route_or_an_earlier_run(frozen, tmp_path):
+    route = "L0-L3 L2 RJ"
+    _run(frozen, tmp_path / "taught", dataclasses.replace(CONFIG, init_from=route))
+    first = [d for d in RunFolder.existing(tmp_path / "taught").last_state().draws if d.round == 0]
+    drawn = [d.proposal.route for d in first]
+    assert drawn.count(parse_route(route, 6)) >= 1
+    _run(frozen, tmp_path / "next", dataclasses.replace(CONFIG, init_from=str(tmp_path / "taught"), seed=4))
+    other = dataclasses.replace(CONFIG, init_from=str(tmp_path / "taught"), space={"max_length": 11})
+    with pytest.raises(RunError, match="another route space"):
+        _run(frozen, tmp_path / "no", other)
+    with pytest.raises(RunError, match="random"):
+        _run(frozen, tmp_path / "no2", dataclasses.replace(CONFIG, init_from=route, method="random", search={}))
+
+
+def test_a_winner_that_costs_too_much_elsewhere_is_turned_down(frozen, tmp_path, monkeypatch):
+    config = dataclasses.replace(CONFIG, guard={"tasks": ["category"], "max_drop": 0.0})
+    monkeypatch.setattr("macro_routing.runs.run.PreparedRun._costs_too_much", lambda *_: "it costs 9.0 points on x")
+    result = _run(frozen, tmp_path / "run", config)
+    assert result.best_route.is_standard
+    listed = json.loads((tmp_path / "run" / files.CANDIDATES).read_text())["candidates"]
+    assert any(one["turned_down"] for one in listed) == any(one["route"] != "L0 RJ" and one["turned_down"] for one in listed)
+
+
+def test_guards_measure_the_drop(frozen, tmp_path):
+    run = prepare(
+        dataclasses.replace(CONFIG, guard={"tasks": ["category"], "max_drop": 0.0, "examples": 30}),
+        frozen=frozen,
+        task=small_task(),
+        store=tmp_path / "s.sqlite",
+    )
+    strict = [run._costs_too_much(parse_route(text, 6)) for text in ("L0 RJ", "L0 L5 RJ", "L0 L0 L3 RJ", "L0-L2 L4 RJ")]
+    assert strict[0] == ""
+    assert all(not reason or "points on category" in reason for reason in strict)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"preset": "slow"}, "preset"),
+        ({"method": "magic"}, "method"),
+        ({"search": {"draw": 3}}, "did you mean 'draws'"),
+        ({"data": {"training": 0}}, "training"),
+        ({"space": {"radius": -1}}, "radius"),
+        ({"guard": {"max_drop": -1}}, "max_drop"),
+        ({"max_minutes": 0}, "max_minutes"),
+        ({"racing": "wild"}, "racing"),
+        ({"decoding": {"mode": "sing"}}, "mode"),
+        ({"loading": {"dtype": "int3"}}, "dtype"),
+        ({"seed": -1}, "seed"),
+        ({"task": ""}, "task"),
+    ],
+)
+def test_impossible_configurations_are_refused_by_name(change, says):
+    with pytest.raises(SettingsError, match=says):
+        dataclasses.replace(CONFIG, **change)
+
+
+def test_unknown_keys_of_a_file_are_refused():
+    with pytest.raises(MacroError, match="did you mean 'task'"):
+        RunConfig.from_tables({"tsak": "x"}, "file.toml")
+
+
+def test_the_papers_preset_is_the_papers(frozen):
+    config = RunConfig(task="small", preset="paper")
+    searcher = config.searcher_for(frozen, 1000)
+    settings = searcher.settings
+    assert (settings.iterations, settings.draws, settings.elite, settings.k) == (10, 30, 5, 5)
+    assert (settings.beta, settings.alpha, settings.temperature, settings.replay) == (1.8262, 0.0397, 1.0, 0.1)
+    assert (settings.epsilon_local, settings.epsilon_operator, settings.final_set) == (0.2, 0.0867, "raw")
+    assert (searcher.space.radius, searcher.space.window, searcher.space.coefficients) == (5, 6, (1.0,))
+    assert searcher.space.max_length == frozen.layers + 12
+    decoding = config.decoding_for(small_task())
+    assert (decoding.mode, decoding.reasoning_budget, decoding.answer_budget) == ("reasoning", 400, 128)
+    assert (config.data_for(frozen).training, config.data_for(frozen).validation) == (1000, 100)
+    mixtral = dataclasses.replace(small_frozen("mixtral"))
+    assert config.searcher_for(mixtral, 1000).settings.final_set == "anchored"
+    assert config.data_for(mixtral).validation == 200
+    deepseek = dataclasses.replace(frozen, name="deepseek-ai/DeepSeek-R1-Distill-Llama-8B")
+    assert config.searcher_for(deepseek, 1000).settings.final_set == "anchored"
