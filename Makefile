@@ -5,11 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-large check bench docs format clean help
+.PHONY: demo test test-engines test-large check bench docs format clean help
 
 help:
-	@echo "make demo    search a planted problem and print what was found"
-	@echo "make test    all tests"
+	@echo "make demo    search a small task on a small model, print the result, write the report"
+	@echo "make test    all tests but those of test-engines and test-large"
+	@echo "make test-engines  the tests that take minutes: whole demo, faults"
 	@echo "make test-large  the tests that fetch larger models"
 	@echo "make check   format, lint, types, import contracts, figures in the pages"
 	@echo "make bench   speed of the core and cost of routing, with their targets"
@@ -25,10 +26,13 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(READY)
-	$(BIN)/macro planted --config examples/planted.toml
+	$(BIN)/macro demo
 
 test: $(READY)
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup
+
+test-engines: $(READY)
+	$(BIN)/python -m pytest -m engines
 
 test-large: $(READY)
 	$(BIN)/python -m pytest -m large
@@ -44,6 +48,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.core
 	$(BIN)/python -m benchmarks.routing
 	$(BIN)/python -m benchmarks.scoring
+	$(BIN)/python -m benchmarks.engine
 
 docs: $(READY)
 	$(BIN)/python tools/render_docs.py

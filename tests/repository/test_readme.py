@@ -19,29 +19,32 @@ def blocks(language):
     return [block for page in PAGES for block in re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)]
 
 
-def commands():
-    """(command, shown output) of every console block."""
-    for block in blocks("console"):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, output = part.partition("\n")
-            yield command, output
+def commands(block):
+    """(command, shown output) of a console block."""
+    for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        command, _, output = part.partition("\n")
+        yield command, output
 
 
-@pytest.mark.parametrize(("command", "output"), list(commands()))
-def test_console(command, output):
-    program, *arguments = shlex.split(command)
-    assert program == "macro"
-    done = subprocess.run(
-        [sys.executable, "-m", "macro_routing.cli.main", *arguments],
-        capture_output=True,
-        text=True,
-        env=ENVIRONMENT,
-        cwd=ROOT,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    if output.strip():
-        assert done.stdout.strip() == output.strip()
+@pytest.mark.parametrize("block", blocks("console"))
+def test_console(block, tmp_path):
+    """In order and in one folder: later commands use what earlier ones made."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for command, output in commands(block):
+        program, *arguments = shlex.split(command)
+        assert program == "macro"
+        done = subprocess.run(
+            [sys.executable, "-m", "macro_routing.cli.main", *arguments],
+            capture_output=True,
+            text=True,
+            env=ENVIRONMENT,
+            cwd=tmp_path,
+            input="",
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        if output.strip():
+            assert done.stdout.strip() == output.strip()
 
 
 @pytest.mark.parametrize("code", blocks("python"))

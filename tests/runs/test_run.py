@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 
 from macro_routing.errors import MacroError, RunError, SettingsError
+from macro_routing.evaluation.evaluator import Evaluated
+from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.routes import parse_route
 from macro_routing.runs import Listener, RunConfig, RunFolder, RunResult, resume, search
 from macro_routing.runs import folder as files
 from macro_routing.runs.run import prepare
-from macro_routing.search import Stopped
+from macro_routing.runs.selection import Choice, choose
+from macro_routing.search import Candidate, Stopped
 from tests.runs.small import small_frozen, small_task
 
 CONFIG = RunConfig(
@@ -23,9 +26,10 @@ CONFIG = RunConfig(
     model="small",
     preset="quick",
     seed=3,
-    search={"iterations": 4, "draws": 8, "elite": 2, "k": 3, "epsilon_local": 0.4},
+    search={"iterations": 4, "draws": 8, "elite": 2, "k": 3, "epsilon_local": 0.4, "alpha": 0.5},
     data={"training": 60, "validation": 20, "test": 40},
     space={"max_length": 10},
+    units={"race": 2, "whole": 16},
 )
 
 
@@ -74,9 +78,7 @@ def test_a_run_writes_all_it_promises(frozen, tmp_path):
 
 def test_the_same_configuration_gives_the_same_run_with_and_without_racing(frozen, tmp_path):
     _run(frozen, tmp_path / "a")
-    again = search(
-        CONFIG, tmp_path / "b", frozen=frozen, task=small_task(), store=tmp_path / "other.sqlite"
-    )
+    again = search(CONFIG, tmp_path / "b", frozen=frozen, task=small_task(), store=tmp_path / "other.sqlite")
     assert _final(tmp_path / "a") == _final(tmp_path / "b")
     full = _run(frozen, tmp_path / "c", dataclasses.replace(CONFIG, racing="never"))
     assert full.route == again.route
@@ -184,7 +186,7 @@ def test_damaged_and_foreign_files_are_named(frozen, tmp_path):
     folder = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
         _run(frozen, folder, listener=_StopAfter(200))
-    last = sorted((folder / "states").glob("*.npz"))[-1]
+    last = max((folder / "states").glob("*.npz"))
     sound = last.read_bytes()
     last.write_bytes(sound[:50])
     with pytest.raises(RunError, match="remove the file"):
@@ -195,7 +197,7 @@ def test_damaged_and_foreign_files_are_named(frozen, tmp_path):
     assert _final(folder) == _final(tmp_path / "whole")
     header = json.loads((folder / files.RUN).read_text())
     (folder / files.RUN).write_text(json.dumps({**header, "format": "macro-run/9", "macro": "7.0"}))
-    with pytest.raises(RunError, match="version 7.0"):
+    with pytest.raises(RunError, match=r"version 7\.0"):
         resume(folder)
 
 
@@ -218,7 +220,7 @@ def test_a_full_disk_and_a_vanished_folder_are_clear_and_lose_nothing(frozen, tm
     assert _final(folder) == _final(tmp_path / "whole")
 
     class Remover(Listener):
-        def on_round(self, report):
+        def on_round(self, report):  # noqa: ARG002
             import shutil
 
             shutil.rmtree(tmp_path / "gone")
@@ -247,13 +249,32 @@ def test_a_search_starts_from_a_route_or_an_earlier_run(frozen, tmp_path):
         _run(frozen, tmp_path / "no2", dataclasses.replace(CONFIG, init_from=route, method="random", search={}))
 
 
-def test_a_winner_that_costs_too_much_elsewhere_is_turned_down(frozen, tmp_path, monkeypatch):
-    config = dataclasses.replace(CONFIG, guard={"tasks": ["category"], "max_drop": 0.0})
-    monkeypatch.setattr("macro_routing.runs.run.PreparedRun._costs_too_much", lambda *_: "it costs 9.0 points on x")
-    result = _run(frozen, tmp_path / "run", config)
-    assert result.best_route.is_standard
-    listed = json.loads((tmp_path / "run" / files.CANDIDATES).read_text())["candidates"]
-    assert any(one["turned_down"] for one in listed) == any(one["route"] != "L0 RJ" and one["turned_down"] for one in listed)
+def _evaluated(route, correct):
+    outcomes = [ExampleOutcome(correct=place < correct, prediction="") for place in range(10)]
+    return Evaluated(route, tuple(outcomes), 0)
+
+
+def test_a_winner_that_costs_too_much_elsewhere_is_turned_down():
+    standard, good, better = (parse_route(text, 6) for text in ("L0 RJ", "L0-L3 L3 RJ", "L0 L2 RJ"))
+    validated = {standard: _evaluated(standard, 3), good: _evaluated(good, 5), better: _evaluated(better, 7)}
+    candidates = [Candidate(route) for route in validated]
+
+    def costs(*expensive):
+        return lambda route: "it costs 9 points on x" if route in expensive else ""
+
+    def chosen(objection, among=candidates):
+        return choose(among, validated, lambda _: pytest.fail("no tie"), objection)
+
+    assert chosen(costs()).route == better
+    second = chosen(costs(better))
+    assert second.route == good
+    assert [one["turned_down"] for one in second.candidates] == ["", "", "it costs 9 points on x"]
+    assert second.validation == {"correct": 5, "n": 10}
+    assert chosen(costs(better, good)).route == standard
+    none_left = chosen(costs(better, good), candidates[1:])
+    assert none_left.route == standard
+    assert "turned down" in none_left.refused
+    assert Choice.from_json(json.loads(json.dumps(none_left.to_json())), 6) == none_left
 
 
 def test_guards_measure_the_drop(frozen, tmp_path):

@@ -11,7 +11,7 @@ import typer
 
 from macro_routing.cli import options
 from macro_routing.cli.console import print_fields, print_json
-from macro_routing.models.catalog import DEFAULT_MODEL, cache_folder
+from macro_routing.models.catalog import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from macro_routing.evaluation.evaluator import Evaluated
@@ -76,7 +76,7 @@ def evaluate(
     options.quiet_libraries()
     from macro_routing.evaluation.answering import Decoding
     from macro_routing.evaluation.evaluator import Evaluator
-    from macro_routing.evaluation.score_store import ScoreStore
+    from macro_routing.evaluation.score_store import ScoreStore, default_store
     from macro_routing.evaluation.statistics import compare
     from macro_routing.models.frozen import LoadOptions, load_model
     from macro_routing.routes.route import Route
@@ -92,7 +92,7 @@ def evaluate(
     )
     frozen = load_model(model, loading, options.report_progress)
     parsed = options.read_route(route, frozen)
-    kept = None if no_store else ScoreStore(store or cache_folder() / "scores.sqlite")
+    kept = None if no_store else ScoreStore(store or default_store())
     standard = Route.standard(frozen.layers)
     evaluator = Evaluator(frozen, chosen, decoding, kept)
     if shared := contaminators(chosen.name):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import SettingsError
-from macro_routing.runs.progress import Listener, RoundReport
+from macro_routing.runs.progress import Listener, Plan, RoundReport
 from macro_routing.runs.result import RunResult
 from macro_routing.settings import check_choice
 
@@ -23,7 +24,7 @@ def logger_for(name: str, folder: Path) -> Listener:
     except ImportError:
         raise SettingsError(f"logging to {name} needs it installed: pip install {name}") from None
     if name == "tensorboard":
-        return TensorBoard(module.SummaryWriter(str(folder / "tensorboard")))
+        return TensorBoard(lambda: module.SummaryWriter(str(folder / "tensorboard")))
     return Tracker(module, folder.name)
 
 
@@ -45,9 +46,15 @@ def scalars(report: RoundReport) -> dict[str, float]:
 class TensorBoard(Listener):
     """Rounds as scalars, the verdict as text."""
 
-    def __init__(self, writer: Any) -> None:
-        """``writer`` is torch's SummaryWriter."""
-        self._writer = writer
+    def __init__(self, open_writer: Callable[[], Any]) -> None:
+        """``open_writer`` makes torch's SummaryWriter and its folder, so it is called when the run has its own."""
+        self._open_writer = open_writer
+        self._writer: Any = None
+
+    def on_plan(self, plan: Plan) -> None:
+        """Begin."""
+        self._writer = self._open_writer()
+        self._writer.add_text("plan", f"{plan.task} on {plan.model}")
 
     def on_round(self, report: RoundReport) -> None:
         """One point per curve."""

@@ -10,8 +10,7 @@ import typer
 
 from macro_routing.cli.console import print_json
 from macro_routing.errors import MacroError
-from macro_routing.evaluation.score_store import ScopeInfo, ScoreStore
-from macro_routing.models.catalog import cache_folder
+from macro_routing.evaluation.score_store import ScopeInfo, ScoreStore, default_store
 
 app = typer.Typer(help="Look at the score store, or forget part of it.", no_args_is_help=True)
 StoreOption = Annotated[
@@ -20,7 +19,7 @@ StoreOption = Annotated[
 
 
 def _open(path: Path | None) -> ScoreStore:
-    chosen = path or cache_folder() / "scores.sqlite"
+    chosen = path or default_store()
     if not chosen.is_file():
         raise MacroError(f"there is no score store at {chosen}")
     return ScoreStore(chosen)

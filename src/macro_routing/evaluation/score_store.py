@@ -18,6 +18,7 @@ from typing import Any
 
 from macro_routing.errors import MacroError
 from macro_routing.evaluation.outcome import ExampleOutcome
+from macro_routing.models.catalog import cache_folder
 from macro_routing.routes.route import Route
 
 _VERSION = 2
@@ -40,6 +41,11 @@ CREATE TABLE IF NOT EXISTS outcomes (
 _FIELDS = "correct, prediction, reasoning_tokens, answer_tokens, reasoning_cut, answer_cut, reasoning, text"
 _AT_ONCE = 500
 """SQLite limits the parameters of one statement."""
+
+
+def default_store() -> Path:
+    """The store in the cache folder; a new layout begins a new file and leaves an older one alone."""
+    return cache_folder() / f"scores-{_VERSION}.sqlite"
 
 
 class StoreError(MacroError):

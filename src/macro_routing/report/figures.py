@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 
+_GAP = "\u00a0"
+"""A space at which no line breaks."""
 NONE = "–"
 """Stands where there is no number."""
 
 
 def percent(share: float | None) -> str:
     """A share, as ``54.5 %``."""
-    return NONE if share is None else f"{100 * share:.1f} %"
+    return NONE if share is None else f"{100 * share:.1f}{_GAP}%"
 
 
 def points(difference: float) -> str:
@@ -20,7 +22,7 @@ def points(difference: float) -> str:
 
 def interval(low: float, high: float) -> str:
     """A share's interval, as ``47.6 to 61.3 %``."""
-    return f"{100 * low:.1f} to {100 * high:.1f} %"
+    return f"{100 * low:.1f} to {100 * high:.1f}{_GAP}%"
 
 
 def count(number: float) -> str:

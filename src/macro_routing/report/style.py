@@ -32,6 +32,7 @@ code, pre, .mono { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "
 code { overflow-wrap: anywhere; }
 pre { background: var(--faint); border-radius: 6px; padding: .7rem .9rem; margin: .5rem 0; overflow-x: auto;
   font-size: .82rem; }
+pre.command { white-space: pre-wrap; overflow-wrap: anywhere; }
 pre.words { white-space: pre-wrap; overflow-wrap: anywhere; max-height: 26rem; overflow-y: auto; }
 .verdict { font-size: 1.12rem; font-weight: 600; padding: .9rem 1.1rem; border-radius: 8px; margin: 1.1rem 0;
   border-left: 5px solid var(--soft); background: var(--neutral); max-width: none; }
@@ -41,19 +42,21 @@ pre.words { white-space: pre-wrap; overflow-wrap: anywhere; max-height: 26rem; o
 .verdict p { margin: .4rem 0 0; font-weight: 400; font-size: .95rem; }
 .scroll { overflow-x: auto; border: 1px solid var(--line); border-radius: 8px; background: var(--card); }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; }
-th, td { padding: .45rem .75rem; text-align: left; vertical-align: top; border-top: 1px solid var(--line); }
+th, td { padding: .45rem .65rem; text-align: left; vertical-align: top; border-top: 1px solid var(--line); }
 thead th { border-top: 0; color: var(--soft); font-weight: 600; vertical-align: bottom; white-space: nowrap; }
 tbody th { font-weight: 600; }
 tfoot td, tfoot th { font-weight: 600; border-top: 2px solid var(--line); }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 td small, th small { display: block; color: var(--soft); font-weight: 400; font-size: .82rem; }
 tr.chosen td, tr.chosen th { background: var(--neutral); }
-.route { min-width: 13rem; }
-.facts td:first-child { white-space: nowrap; color: var(--soft); }
+.route { min-width: 12rem; } .name { min-width: 9rem; } .token { white-space: nowrap; }
+.remark { min-width: 11rem; }
+.facts td:first-child { white-space: nowrap; color: var(--soft); width: 1%; padding-right: 2rem; }
+.facts tr:first-child td { border-top: 0; }
 .facts td { overflow-wrap: anywhere; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: .7rem; margin: 1rem 0; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(15rem, 1fr)); gap: .7rem; margin: 1rem 0; }
 .tile { border: 1px solid var(--line); border-radius: 8px; background: var(--card); padding: .6rem .85rem; }
-.tile b { display: block; font-size: 1.3rem; line-height: 1.3; font-variant-numeric: tabular-nums; }
+.tile b { display: block; white-space: nowrap; font-size: 1.3rem; line-height: 1.3; }
 .tile span { display: block; color: var(--soft); font-size: .85rem; }
 figure { margin: .8rem 0; }
 figure .scroll { padding: .4rem; }
@@ -64,19 +67,22 @@ svg.wide { width: 100%; height: auto; }
 .legend span { display: inline-flex; align-items: center; gap: .4rem; }
 details { border: 1px solid var(--line); border-radius: 8px; background: var(--card); margin: .5rem 0; }
 summary { cursor: pointer; padding: .55rem .85rem; overflow-wrap: anywhere; }
+.group > .note { margin: .5rem .85rem; }
 summary small { color: var(--soft); display: block; }
 details > .inside { padding: 0 .85rem .75rem; }
+details details { margin: .5rem .6rem; }
 details .scroll { border: 0; border-top: 1px solid var(--line); border-radius: 0 0 8px 8px; }
 .sides { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(18rem, 100%), 1fr)); gap: 0 1rem; }
 .sides > div { min-width: 0; }
 .right { color: var(--green); font-weight: 600; } .wrong { color: var(--red); font-weight: 600; }
+ul.differences { columns: 2 20rem; }
 ul { margin: .5rem 0; padding-left: 1.3rem; } li { margin: .15rem 0; }
 svg text { fill: var(--soft); font-size: 12px; font-family: inherit; }
 svg text.label { fill: var(--ink); paint-order: stroke; stroke: var(--card); stroke-width: 4px; stroke-linejoin: round;
   font-weight: 600; font-size: 11.5px; }
 .grid { stroke: var(--grid); stroke-width: 1; } .axis { stroke: var(--line); stroke-width: 1; }
 .never { fill: var(--faint); }
-.standard-pass { stroke: var(--reference); stroke-width: 1.5; stroke-dasharray: 2 5; fill: none; opacity: .75; }
+.standard-pass { stroke: var(--reference); stroke-width: 1.5; stroke-dasharray: 2 4; fill: none; }
 .ordinary { stroke: var(--ink); stroke-width: 1.8; fill: none; } .stop { fill: var(--ink); }
 .back { stroke: var(--orange); fill: none; stroke-width: 2.6; stroke-dasharray: 6 3; }
 .ahead { stroke: var(--blue); fill: none; stroke-width: 2.6; }
@@ -92,7 +98,8 @@ svg text.label { fill: var(--ink); paint-order: stroke; stroke: var(--card); str
 .median-point { fill: var(--card); stroke: var(--orange); stroke-width: 2; }
 @media (max-width: 40rem) {
   main { padding: 1.2rem .9rem 3rem; } h1 { font-size: 1.35rem; } .verdict { font-size: 1.02rem; }
-  svg.wide { min-width: 36rem; } .tiles { grid-template-columns: 1fr 1fr; }
+  svg.wide { min-width: 46rem; } .tiles { grid-template-columns: 1fr 1fr; gap: .5rem; }
+  .tile { padding: .5rem .6rem; } .tile b { font-size: 1.1rem; }
 }
 @media print { details { break-inside: avoid; } .scroll { overflow: visible; } }
 """

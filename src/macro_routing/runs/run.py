@@ -16,8 +16,7 @@ from typing import Any
 from macro_routing.errors import RunError
 from macro_routing.evaluation.evaluator import Evaluated, Evaluator, Raced
 from macro_routing.evaluation.racing import NEVER
-from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.models.catalog import cache_folder
+from macro_routing.evaluation.score_store import ScoreStore, default_store
 from macro_routing.models.environment import describe_environment
 from macro_routing.models.frozen import FrozenModel, load_model
 from macro_routing.routes.route import Route
@@ -103,7 +102,7 @@ def prepare(
         frozen,
         task,
         config.decoding_for(task),
-        ScoreStore(Path(store) if store else cache_folder() / "scores.sqlite"),
+        ScoreStore(Path(store) if store else default_store()),
         config.sizes_for(frozen),
         report=listener.on_message,
     )

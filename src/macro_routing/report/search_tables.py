@@ -1,0 +1,96 @@
+"""What the search did: its rounds with what they cost, and its final candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from macro_routing.report import figures
+from macro_routing.report.markup import Markup, element, joined
+from macro_routing.report.tables import route_text, table
+from macro_routing.runs.progress import RoundReport
+
+_MOST_CANDIDATES = 100
+_ROUND_COLUMNS = (
+    *("round", "examples", "different", "best", "median", "stopped", "standard"),
+    *("done", "saved", "cut off", "time"),
+)
+_CANDIDATE_COLUMNS = ("route", "accuracy", "validation", "rank", "raw rank", "log-probability", "length", "")
+
+_EVALUATIONS = (
+    "Different: routes among the draws; the rest are repeats. Best and median: of the draws scored to the end. "
+    "Done and saved count evaluations, one route on one example each: done are those worked out in this round, the "
+    "standard pass included; saved are repeats, what stopped draws were spared, and what the score store knew."
+)
+_RANKS = (
+    "Rank counts different routes, raw rank counts programs, several of which can be one route. One without ranks "
+    "was not decoded from the policy: it is the anchor or came from the draws."
+)
+
+
+def rounds_table(rounds: Sequence[RoundReport], draws: int) -> Markup:
+    """Every round, and what was worked out and saved in all."""
+    done, saved = sum(one.run for one in rounds), sum(one.saved for one in rounds)
+    blank = [""] * 6
+    spent = figures.seconds(sum(one.seconds for one in rounds))
+    sums = ["all", *blank, figures.count(done), _saved(done, saved), "", spent]
+    rows = [_round_row(one, draws) for one in rounds]
+    return joined(
+        table(_ROUND_COLUMNS, rows, numbers=_ROUND_COLUMNS, last=sums if rounds else ()),
+        element("p", _EVALUATIONS, class_="note"),
+    )
+
+
+def _round_row(one: RoundReport, draws: int) -> list[str]:
+    standard = joined(
+        figures.percent(one.standard), element("small", figures.interval(one.standard_low, one.standard_high))
+    )
+    return [
+        str(one.number),
+        figures.count(one.examples),
+        f"{one.different} of {draws}",
+        # Without a complete draw there is no best one either.
+        figures.percent(None if one.median is None else one.best),
+        figures.percent(one.median),
+        f"{one.stopped} of {draws}",
+        standard,
+        figures.count(one.run),
+        _saved(one.run, one.saved),
+        figures.percent(one.cut_off),
+        figures.seconds(one.seconds),
+    ]
+
+
+def _saved(done: int, saved: int) -> Markup:
+    share = figures.percent(saved / (done + saved) if done + saved else None)
+    return joined(figures.count(saved), element("small", share))
+
+
+def candidates_table(choice: dict[str, Any]) -> Markup:
+    """The final candidates with their validation scores."""
+    candidates = choice["candidates"]
+    shown = candidates[:_MOST_CANDIDATES]
+    rows = [_candidate_row(one, choice["chosen"]) for one in shown]
+    chosen = next((place for place, one in enumerate(shown) if one["route"] == choice["chosen"]), -1)
+    notes = [_RANKS]
+    if len(candidates) > len(shown):
+        notes.append(f"{len(candidates) - len(shown)} more candidates are in candidates.json.")
+    if choice["refused"]:
+        notes.append(f"The standard pass was chosen {choice['refused']}.")
+    drawn = table(_CANDIDATE_COLUMNS, rows, numbers=_CANDIDATE_COLUMNS[1:-1], chosen=chosen)
+    return joined(drawn, *[element("p", note, class_="note") for note in notes])
+
+
+def _candidate_row(one: dict[str, Any], chosen: str) -> list[str]:
+    remark = f"turned down: {one['turned_down']}" if one["turned_down"] else "chosen" if one["route"] == chosen else ""
+    log_probability = one["log_probability"]
+    return [
+        route_text(one["route"]),
+        figures.percent(one["correct"] / one["n"] if one["n"] else None),
+        f"{figures.count(one['correct'])} of {figures.count(one['n'])}",
+        figures.NONE if one["rank"] is None else str(one["rank"]),
+        figures.NONE if one["raw_rank"] is None else str(one["raw_rank"]),
+        figures.NONE if log_probability is None else f"{log_probability:.2f}".replace("-", "−"),
+        str(one["length"]),
+        element("div", remark, class_="remark") if one["turned_down"] else remark,
+    ]

@@ -1,0 +1,358 @@
+import json
+import re
+import tomllib
+from dataclasses import asdict, replace
+from html import unescape
+from html.parser import HTMLParser
+
+import pytest
+
+from macro_routing.errors import RunError
+from macro_routing.report import write_report
+from macro_routing.report.chart import rounds_chart
+from macro_routing.report.markup import element
+from macro_routing.report.repetition import as_toml, search_command
+from macro_routing.report.track import route_track
+from macro_routing.routes.route import Route
+from macro_routing.routes.text import parse_program
+from macro_routing.runs.config import RunConfig
+from macro_routing.runs.folder import RunFolder
+from macro_routing.runs.progress import RoundReport
+from macro_routing.search.searcher import Draw, Proposal, Score, SearchState
+
+LAYERS = 8
+ROUTE = "L0-L4 L3 L3(+h-2) L6 RJ"
+ATTACK = "<script>alert(1)</script>"
+GIVEN = {
+    "task": "toys",
+    "model": "tiny",
+    "preset": "quick",
+    "method": "macro",
+    "seed": 7,
+    "racing": "exact",
+    "max_minutes": None,
+    "init_from": None,
+    "loading": {},
+    "data": {},
+    "search": {},
+}
+ROUND = RoundReport(1, 3, 30, 0.6, 0.5, 2, 7, 0.4, 0.25, 0.57, 210, 60, 0.1, 12.5)
+
+
+def header(**given):
+    return {
+        "format": "macro-run/1",
+        "macro": "0.1.0",
+        "started": "2026-01-02 03:04:05",
+        "store": "/kept/scores.sqlite",
+        "config": {
+            "given": {**GIVEN, **given},
+            "resolved": {
+                "searcher": {"settings": {"iterations": 3, "draws": 9}, "space": {"coefficients": [1.0, -0.5]}},
+                "decoding": {"mode": "direct"},
+            },
+        },
+        "model": {"name": "tiny", "layers": LAYERS, "weights_id": "weights-digest"},
+        "scope": {"numerics": "numerics-digest", "task": "toys", "prompts": "prompt-digest"},
+        "splits": {"train": [90, "train-mark"], "validation": [20, "validation-mark"], "test": [40, "test-mark"]},
+        "guards": {"other": {"validation": "guard-mark"}},
+        "environment": {"Python": "3.11 on Linux", "cuda": "none"},
+    }
+
+
+def candidate(route, **other):
+    defaults = {"length": 8, "program": None, "log_probability": None, "raw_rank": None, "rank": None}
+    return {"route": route, **defaults, "correct": 9, "n": 20, "turned_down": "", **other}
+
+
+def variant(name, route, correct):
+    return {"name": name, "route": route, "length": 9, "correct": correct, "n": 40, "cut_off": 0.05, "tokens": 31.5}
+
+
+def result(route=ROUTE):
+    comparison = {"n": 40, "baseline": 0.5, "routed": 0.6, "fixed": 6, "broken": 2, "low": -0.03, "high": 0.22}
+    names = ("MACRO", "MACRO (top-1)", "MACRO (no Vit.)")
+    return {
+        "route": route,
+        "layers": LAYERS,
+        "detectable": 0.19,
+        "folder": "wherever",
+        "variants": [*[variant(name, route, 24) for name in names], variant("standard", "L0 RJ", 20)],
+        "comparison": {**comparison, "p_value": 0.29},
+        "verdict": "No evidence of a gain: +10.0 points.",
+    }
+
+
+def outcome(correct, text):
+    plain = {"reasoning_tokens": 3, "answer_tokens": 4, "reasoning_cut": False, "answer_cut": False}
+    return {"correct": correct, "prediction": "5" if correct else "6", **plain, "reasoning": "", "text": text}
+
+
+def answers(question="How many?", text="It is so.", fixed=6, broken=2, n=40):
+    examples = [
+        {"id": f"toys/{place}", "question": f"{question} #{place}", "answer": "5", "choices": [], "group": ""}
+        for place in range(n)
+    ]
+    routed = [outcome(place < fixed or place >= fixed + broken, text) for place in range(n)]
+    standard = [outcome(place >= fixed, text) for place in range(n)]
+    return {"examples": examples, "routes": {ROUTE: routed, "L0 RJ": standard}}
+
+
+def begin(path, rounds=3, **given):
+    """A run that has searched so many rounds."""
+    place = RunFolder.new(path)
+    place.write("run.json", header(**given))
+    state = SearchState("{}")
+    place.save_round(state, None)
+    for number in range(1, rounds + 1):
+        draw = Draw(number - 1, Proposal(Route.standard(LAYERS)), Score(1, 2))
+        state = replace(state, rounds=number, draws=(*state.draws, draw))
+        place.save_round(state, asdict(replace(ROUND, number=number)))
+    return place
+
+
+def complete(path, told=None, **given):
+    """A run that is finished."""
+    place = begin(path, **given)
+    refused = candidate("L0-L2 L2 RJ", rank=2, raw_rank=4, log_probability=-1.25, turned_down="it costs 3.0 points")
+    found = candidate(ROUTE, rank=1, raw_rank=1, log_probability=-0.5)
+    place.write("candidates.json", {"chosen": ROUTE, "refused": "", "candidates": [candidate("L0 RJ"), found, refused]})
+    place.write("answers.json", told or answers())
+    place.write("result.json", result())
+    place.finish()
+    return place
+
+
+def page_of(place):
+    return write_report(place.path).read_text(encoding="utf-8")
+
+
+def words(page):
+    """What a reader sees."""
+    return unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.split("</style>")[1])))
+
+
+class Balance(HTMLParser):
+    """Whether every element that is opened is closed, in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+
+    def handle_starttag(self, tag, attrs):  # noqa: ARG002
+        self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        pass
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+# --- the whole page -----------------------------------------------------------------------------------------------
+
+
+def test_a_finished_run_has_everything_on_its_page(tmp_path):
+    seen = words(page_of(complete(tmp_path / "run")))
+    for part in (
+        *("tiny on toys", "No evidence of a gain: +10.0 points.", "MACRO (top-1)", "MACRO (no Vit.)", "24 of 40"),
+        *("60.0 %", "44.6 to 73.7 %", "5.0 %", "31.5", "+10.0", "−3.0 to +22.0", "0.29", "19.0 points"),
+        *(ROUTE, "jumps back at step 6: L4 to L3", "repeats at step 7: L3 to L3", "jumps ahead at step 8: L3 to L6"),
+        *("adds an earlier state at step 7: L3(+h-2)", "2 of 9", "630", "180", "−1.25", "turned down: it costs 3.0"),
+        *("Fixed: 6", "Broken: 2", "macro search --task toys --model tiny --preset quick --seed 7"),
+        *("train-mark", "guard-mark", "weights-digest", "numerics-digest", "prompt-digest", "3.11 on Linux"),
+        *("searcher.settings.draws 9", "searcher.space.coefficients 1.0, -0.5"),
+    ):
+        assert part in seen, part
+    assert "not finished" not in seen
+
+
+def test_the_page_is_sound_and_needs_nothing_from_elsewhere(tmp_path):
+    page = page_of(complete(tmp_path / "run"))
+    parser = Balance()
+    parser.feed(page)
+    assert parser.open == []
+    assert "<script" not in page
+    assert not re.search(r"(?:src|href)=|https?:|@import|url\((?!#)", page)
+    assert "prefers-color-scheme: dark" in page
+    # Tables and drawings lie in boxes that scroll by themselves.
+    assert page.count("<table") + page.count('class="wide"') == page.count('class="scroll"')
+
+
+def test_the_same_run_gives_the_same_page(tmp_path):
+    place = complete(tmp_path / "run")
+    assert page_of(place) == page_of(place)
+    elsewhere = tmp_path / "page.html"
+    assert write_report(str(place.path), elsewhere) == elsewhere
+    assert elsewhere.read_text(encoding="utf-8") == page_of(place)
+    assert not list(tmp_path.rglob("*.unfinished"))
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2])
+def test_an_unfinished_run_says_how_far_it_came(tmp_path, rounds):
+    place = begin(tmp_path / "my run", rounds)
+    page = page_of(place)
+    seen = words(page)
+    assert "This run is not finished" in seen
+    assert f"{rounds} of 3 rounds are searched" in seen
+    assert f"macro resume '{place.path}'" in seen
+    assert ("No round is finished yet." in seen) == (rounds == 0)
+
+
+def test_a_run_that_was_chosen_but_not_tested_shows_its_route(tmp_path):
+    place = begin(tmp_path / "run")
+    place.write("ended.json", {"reason": "max_minutes", "rounds": 3})
+    chosen = {"chosen": ROUTE, "refused": "", "candidates": [candidate(ROUTE)]}
+    place.write("candidates.json", chosen)
+    seen = words(page_of(place))
+    assert "a route is chosen; the test set has not been looked at" in seen
+    assert "its time was up" in seen
+    assert "jumps back at step 6" in seen
+
+
+def test_a_run_that_chose_the_standard_pass_has_a_page_too(tmp_path):
+    place = complete(tmp_path / "run")
+    chosen = {"chosen": "L0 RJ", "refused": "since L1 RJ was turned down", "candidates": [candidate("L0 RJ")]}
+    place.write("candidates.json", chosen)
+    place.write("result.json", {**result("L0 RJ"), "detectable": float("inf")})
+    seen = words(page_of(place))
+    assert "This is the standard pass: every layer once, in order." in seen
+    assert "so no answer differs from it" in seen
+    assert "was chosen since L1 RJ was turned down" in seen
+    assert "none smallest detectable gain" in seen
+
+
+def test_what_is_wrong_with_a_folder_is_said(tmp_path):
+    with pytest.raises(RunError, match="holds no run"):
+        write_report(tmp_path)
+    place = complete(tmp_path / "run")
+    with pytest.raises(RunError, match="cannot be written"):
+        write_report(place.path, tmp_path / "nowhere" / "page.html")
+    place.write("answers.json", {"examples": []})
+    with pytest.raises(RunError, match="another shape"):
+        write_report(place.path)
+
+
+# --- foreign text -------------------------------------------------------------------------------------------------
+
+
+def test_foreign_text_is_escaped_wherever_it_comes_from(tmp_path):
+    told = answers(question=f'{ATTACK}" onclick="x', text=f"</pre>{ATTACK}")
+    place = complete(
+        tmp_path / "run", told, init_from=f"/routes/{ATTACK}.json", search={"note": ATTACK}, task=f"{ATTACK}.jsonl"
+    )
+    hostile = header(init_from=f"/routes/{ATTACK}.json", task=ATTACK)
+    hostile["model"]["name"] = hostile["scope"]["task"] = hostile["environment"]["Python"] = ATTACK
+    place.write("run.json", hostile)
+    page = page_of(place)
+    assert "<script" not in page.lower()
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert f"/routes/{ATTACK}.json" in words(page)
+    assert 'onclick="x' not in page
+    parser = Balance()
+    parser.feed(page)
+    assert parser.open == []
+
+
+def test_text_that_no_page_may_hold_does_not_stop_it(tmp_path):
+    place = complete(tmp_path / "run")
+    broken = answers(text="half \ud83d zero \x00 end")
+    (place.path / "answers.json").write_text(json.dumps(broken), encoding="utf-8")
+    assert "half \ufffd zero \ufffd end" in page_of(place)
+
+
+def test_elements_escape_children_and_attributes():
+    assert element("p", "a<b", element("b", "&"), class_='"') == '<p class="&quot;">a&lt;b<b>&amp;</b></p>'
+    assert element("line", x1=1.04, stroke_width=2, y1=None) == '<line x1="1" stroke-width="2"/>'
+
+
+# --- size ---------------------------------------------------------------------------------------------------------
+
+
+def test_at_most_sixty_answers_of_each_kind_are_shown_and_the_rest_counted(tmp_path):
+    page = page_of(complete(tmp_path / "run", answers(fixed=75, broken=10, n=100)))
+    assert "Fixed: 75" in words(page)
+    assert "15 more are in answers.json." in words(page)
+    assert page.count("<details>") == 60 + 10 + 1
+
+
+def test_the_page_stays_small_whatever_was_written(tmp_path):
+    place = complete(tmp_path / "run", answers(text="<" * 50_000, fixed=75, broken=70, n=200))
+    assert write_report(place.path).stat().st_size < 3_000_000
+    assert "more are in answers.json." in page_of(place)
+
+
+# --- drawings -----------------------------------------------------------------------------------------------------
+
+
+def route(text, layers=LAYERS):
+    return parse_program(text).expand(layers)
+
+
+def test_the_track_marks_what_is_not_ordinary():
+    drawn = route_track(route(ROUTE))
+    for kind in ("back", "ahead", "repeat"):
+        assert drawn.count(f'<path d="M1 6L25 6" class="{kind}"/>') == 1  # in the legend
+        assert len(re.findall(rf'class="{kind}"><title>', drawn)) == 1
+    assert "step 7, L3(+h-2): the state after step 4 is added to its input" in drawn
+    assert "layers never applied" in drawn  # L5
+
+
+@pytest.mark.parametrize("layers", [1, 2, 48])
+def test_the_standard_pass_has_a_plain_track(layers):
+    drawn = route_track(Route.standard(layers))
+    assert "This is the standard pass" in drawn
+    assert 'class="standard-pass"' in drawn
+    assert "jump" not in drawn
+    assert "never applied" not in drawn
+
+
+def test_odd_routes_can_be_drawn():
+    for text in ("L0", "L7", "L2 L2 L2", "L3 L0-L2 L1(-0.5h-1)"):
+        assert "<svg" in route_track(route(text))
+    long = route(" ".join(["L0-L7"] * 100))
+    assert "too many to draw" in route_track(long)
+    assert "<svg" not in route_track(long)
+
+
+def test_no_round_one_round_and_many_can_be_charted():
+    assert rounds_chart([], 3, 9) == "<p>No round is finished yet.</p>"
+    single = rounds_chart([replace(ROUND, rounds=1)], 1, 9)
+    assert single.count('class="best-point"') == 2  # one is the legend's
+    assert not re.search(r'<polyline [^>]*class="(?:best|median)"', single)  # a line needs two rounds
+    many = rounds_chart([replace(ROUND, number=number) for number in range(1, 401)], 400, 9)
+    assert many.count('class="best-point"') == 401
+
+
+def test_a_round_in_which_all_draws_were_stopped_has_neither_best_nor_median():
+    stopped = replace(ROUND, number=2, best=0.0, median=None, stopped=9)
+    drawn = rounds_chart([ROUND, stopped, replace(ROUND, number=3)], 3, 9)
+    assert drawn.count('class="best-point"') == drawn.count('class="median-point"') == 3  # one is the legend's
+    assert not re.search(r'<polyline [^>]*class="(?:best|median)"', drawn)  # rounds 1 and 3 are no neighbours
+    assert ">9 of 9<" in drawn
+    assert "nan" not in rounds_chart([replace(stopped, number=1)], 1, 9)
+
+
+def test_accuracies_at_the_ends_stay_within_the_drawing():
+    for share in (0.0, 1.0):
+        level = replace(ROUND, best=share, median=share, standard=share, standard_low=share, standard_high=share)
+        heights = [float(y) for y in re.findall(r'cy="([-\d.]+)"', rounds_chart([level], 1, 9))]
+        assert all(0 <= height <= 314 for height in heights)
+
+
+# --- repeating ----------------------------------------------------------------------------------------------------
+
+
+def test_the_configuration_can_be_copied_as_a_file():
+    given = {**GIVEN, "init_from": 'a "b"\\c\n\x7fé', "search": {"draws": 3}, "guard": {"tasks": ["x", "y"]}}
+    kept = {name: value for name, value in given.items() if value is not None and value != {}}
+    assert tomllib.loads(as_toml(given)) == kept
+    assert search_command(given) == "macro search --config run.toml"
+    assert search_command({**GIVEN, "racing": "never", "task": "my file.csv"}).endswith("--seed 7 --racing never")
+    assert "--task 'my file.csv'" in search_command({**GIVEN, "task": "my file.csv"})
+
+
+def test_the_copied_configuration_is_the_one_that_was_given():
+    config = RunConfig(task="category", seed=3, max_minutes=1.5, search={"draws": 4}, guard={"tasks": ["sequence"]})
+    again = RunConfig.from_tables(tomllib.loads(as_toml(config.given())), "run.toml")
+    assert again.given() == config.given()
