@@ -38,10 +38,9 @@ COLUMNS = {
 }
 
 
-def measure(
-    frozen: Any, name: str, decoding: Decoding, count: int, draws: int, data_dir: Path | None
-) -> dict[str, Any]:
+def measure(frozen: Any, case: tuple[str, Decoding, int], draws: int, data_dir: Path | None) -> dict[str, Any]:
     """One task, with and without."""
+    name, decoding, count = case
     task = load_task(name, data_dir=data_dir)
     examples = make_splits(task, seed=SEED).train[:count]
     policy = MarkovPolicy.prior(RouteSpace(frozen.layers))
@@ -97,7 +96,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     frozen = load_model(arguments.model)
-    results = [measure(frozen, *case, arguments.draws, arguments.data_dir) for case in CASES]
+    results = [measure(frozen, case, arguments.draws, arguments.data_dir) for case in CASES]
     for result in results:
         print({name: result[name] for name in COLUMNS})
     if arguments.write:

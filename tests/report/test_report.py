@@ -353,6 +353,6 @@ def test_the_configuration_can_be_copied_as_a_file():
 
 
 def test_the_copied_configuration_is_the_one_that_was_given():
-    config = RunConfig(task="category", seed=3, max_minutes=1.5, search={"draws": 4}, guard={"tasks": ["sequence"]})
+    config = RunConfig(task="category", seed=3, max_minutes=1.5, search={"draws": 9}, guard={"tasks": ["sequence"]})
     again = RunConfig.from_tables(tomllib.loads(as_toml(config.given())), "run.toml")
     assert again.given() == config.given()

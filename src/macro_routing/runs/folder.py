@@ -152,7 +152,10 @@ class RunFolder:
 
     def finish(self) -> None:
         """Write the manifest: the run is complete."""
-        files = sorted(p for p in self.path.rglob("*") if p.is_file() and p.name not in {MANIFEST, "lock", "log.txt"})
+        # The report can be made again at any time, loggers write when they like.
+        apart = {MANIFEST, REPORT, "lock", "log.txt"}
+        kept = [*self.path.glob("*.*"), *self.path.glob("states/*"), *self.path.glob("rounds/*")]
+        files = sorted(p for p in kept if p.is_file() and p.name not in apart)
         digests = {str(p.relative_to(self.path)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
         self.write(MANIFEST, {"format": FORMAT, "files": digests})
 
