@@ -25,6 +25,7 @@ from macro_routing.evaluation.engine_bench import (
 )
 from macro_routing.evaluation.planted import TRAIN, PlantedProblem, race_planted
 from macro_routing.evaluation.racing import EXACT, STATISTICAL
+from macro_routing.evaluation.units import UnitSizes, race_parts
 from macro_routing.models import load_model
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MarkovPolicy, Proposal, Round, Score
@@ -53,8 +54,8 @@ def sharing(data_dir: Path | None, model: str) -> list[dict[str, Any]]:
     draws = [policy.sample(rng).expand(frozen.layers) for _ in range(DRAWS)]
     found = []
     for name, routes, count in (
-        (f"{DRAWS} draws from the prior", draws, 16),
-        ("all single repeats and skips", block_sweep(frozen.layers), 12),
+        (f"{DRAWS} draws from the prior", draws, 24),
+        ("all single repeats and skips", block_sweep(frozen.layers), 18),
     ):
         measured = measure_sharing(frozen, task, routes, training[:count], decoding)
         found.append(
@@ -107,7 +108,8 @@ def planted(name: str, peak: float, base: float) -> dict[str, Any]:
         sums["whole"] += 100 * len(set(routes))
         sums["exact"] += _saved(routes, exact)
         sums["statistical"] += _saved(routes, statistical)
-        sums["hindsight"] += saved_in_hindsight(table, [routes.index(route) for route in routes], ELITE)
+        in_order = [place for part in race_parts(100, UnitSizes()) for place in part]
+        sums["hindsight"] += saved_in_hindsight(table[:, in_order], [routes.index(route) for route in routes], ELITE)
     left = {key: sums["whole"] / (sums["whole"] - saved) for key, saved in sums.items() if key != "whole"}
     return {
         "figure": f"exact racing, {name}",

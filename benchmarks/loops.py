@@ -25,7 +25,7 @@ from macro_routing.tasks import load_task, make_splits
 SEED = 0
 CASES = (
     ("svamp", Decoding("direct", answer_budget=128), 32),
-    ("gsm8k", Decoding("reasoning", reasoning_budget=200, answer_budget=64), 24),
+    ("gsm8k", Decoding("reasoning", reasoning_budget=160, answer_budget=32), 32),
 )
 COLUMNS = {
     "case": "case",
@@ -92,7 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--draws", type=int, default=12)
+    parser.add_argument("--draws", type=int, default=6)
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     frozen = load_model(arguments.model)

@@ -186,7 +186,7 @@ def test_racing_on_a_real_model_keeps_the_elite_of_full_scoring(smollm2, categor
 
 def test_a_unit_is_stored_whole_or_redone_whole(smollm2, category, tmp_path, monkeypatch):
     store = ScoreStore(tmp_path / "s.sqlite")
-    evaluator = Evaluator(smollm2, category, LIKELIHOOD, store, UnitSizes(race=4, whole=4))
+    evaluator = Evaluator(smollm2, category, LIKELIHOOD, store, UnitSizes(whole=4))
     examples = category.pools["test"][:12]
     asked = []
 
@@ -202,7 +202,7 @@ def test_a_unit_is_stored_whole_or_redone_whole(smollm2, category, tmp_path, mon
     monkeypatch.undo()
     resumed = evaluator.evaluate([STANDARD], examples)[STANDARD]
     assert resumed.from_store == 8
-    fresh = Evaluator(smollm2, category, LIKELIHOOD, None, UnitSizes(race=4, whole=4))
+    fresh = Evaluator(smollm2, category, LIKELIHOOD, None, UnitSizes(whole=4))
     assert resumed.outcomes == fresh.evaluate([STANDARD], examples)[STANDARD].outcomes
 
 
@@ -224,10 +224,13 @@ def test_memory_that_runs_out_halves_the_batch_and_is_reported_once(smollm2, cat
 def test_units_do_not_depend_on_anything_but_the_list():
     task = load_task("category", seed=11)
     examples = task.pools["train"][:50]
-    units = units_for_race(examples, 4)
+    sizes = UnitSizes(race=8, fine=2)
+    units = units_for_race(examples, sizes)
     assert sorted(one.id for unit in units for one in unit) == sorted(one.id for one in examples)
-    assert max(map(len, units)) <= 4
-    assert units == units_for_race(examples, 4)
+    assert len(units[0]) > 2  # the first ones are larger
+    assert max(map(len, units)) <= 8
+    assert max(map(len, units[-15:])) <= 2
+    assert units == units_for_race(examples, sizes)
     assert units_in_order(examples, 16)[:2] == units_in_order(examples[:40], 16)[:2]
 
 

@@ -29,7 +29,7 @@ CONFIG = RunConfig(
     search={"iterations": 4, "draws": 8, "elite": 2, "k": 3, "epsilon_local": 0.4, "alpha": 0.5},
     data={"training": 60, "validation": 20, "test": 40},
     space={"max_length": 10},
-    units={"race": 2, "whole": 16},
+    units={"race": 4, "whole": 16},
 )
 
 

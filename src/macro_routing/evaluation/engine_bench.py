@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import statistics
 import tempfile
 import time
 from collections.abc import Sequence
@@ -31,8 +32,8 @@ from macro_routing.search.macro import elite_of
 from macro_routing.tasks.prompts import LIKELIHOOD
 from macro_routing.tasks.task import Example, Task
 
-_CHUNK = 4
-"""Examples that both paths run in turn, so that a machine that slows down slows both."""
+_TURNS = 6
+"""Both paths run in so many turns, so that a machine that slows down slows both."""
 SWEPT_BLOCKS = (1, 2, 3, 5)
 
 
@@ -57,8 +58,9 @@ class Sharing:
     examples: int
     limit: float
     """Steps of all routes over nodes of their tree."""
-    plain_seconds: float
-    shared_seconds: float
+    plain_turns: tuple[float, ...]
+    """Seconds, turn by turn; so are ``shared_turns``."""
+    shared_turns: tuple[float, ...]
     tokens: int
     """Tokens of prompts and choices per route."""
     plain_applications: int
@@ -72,9 +74,19 @@ class Sharing:
     shared_peak: int | None
 
     @property
+    def plain_seconds(self) -> float:
+        """All turns one after the other."""
+        return sum(self.plain_turns)
+
+    @property
+    def shared_seconds(self) -> float:
+        """All turns together."""
+        return sum(self.shared_turns)
+
+    @property
     def speedup(self) -> float:
-        """Seconds route by route over seconds together."""
-        return self.plain_seconds / self.shared_seconds
+        """Seconds route by route over seconds together: the middle one of all turns."""
+        return statistics.median(a / b for a, b in zip(self.plain_turns, self.shared_turns, strict=True))
 
     @property
     def share_of_limit(self) -> float:
@@ -88,7 +100,8 @@ def measure_sharing(
     """Run both paths in turn on chunks of the examples."""
     different = list(dict.fromkeys(routes))
     plan = plan_tree(different)
-    chunks = [examples[start : start + _CHUNK] for start in range(0, len(examples), _CHUNK)]
+    size = -(-len(examples) // _TURNS)
+    chunks = [examples[start : start + size] for start in range(0, len(examples), size)]
     run = _Runner(frozen, task, decoding)
     run.shared(different[:1], chunks[0][:1])  # what is done once is not timed
     plain, shared = _Watch(frozen), _Watch(frozen)
@@ -105,8 +118,8 @@ def measure_sharing(
         len(different),
         len(examples),
         plan.shared,
-        plain.seconds,
-        shared.seconds,
+        tuple(plain.seconds),
+        tuple(shared.seconds),
         sum(len(item.prompt) + sum(map(len, item.choices)) for item in items),
         sum(route.length for route in different) * len(chunks),
         len(plan.applications) * len(chunks),
@@ -159,7 +172,7 @@ class _Watch:
     def __init__(self, frozen: FrozenModel) -> None:
         self._on_gpu = frozen.model.device.type == "cuda"
         self._started = 0.0
-        self.seconds = 0.0
+        self.seconds: list[float] = []
         self.peak: int | None = None
 
     def __enter__(self) -> None:
@@ -178,7 +191,7 @@ class _Watch:
 
         if self._on_gpu:
             torch.cuda.synchronize()
-        self.seconds += time.perf_counter() - self._started
+        self.seconds.append(time.perf_counter() - self._started)
         peak = int(torch.cuda.max_memory_allocated()) if self._on_gpu else _highest_mark()
         self.peak = peak if self.peak is None or peak is None else max(self.peak, peak)
 
@@ -256,7 +269,7 @@ def measure_race(  # noqa: PLR0913
         full_seconds = time.perf_counter() - start
         guessed = evaluator.race(draws, examples, keep, STATISTICAL)
         # Hindsight knows the elite, but sees the examples in the same order.
-        in_order = [one for unit in units_for_race(examples, evaluator.unit_sizes.race) for one in unit]
+        in_order = [one for unit in units_for_race(examples, evaluator.unit_sizes) for one in unit]
         scores = evaluator.evaluate(draws, in_order)
         store.close()
     table = np.array([scores[route].correct for route in draws], dtype=float)
@@ -304,7 +317,13 @@ def as_record(measured: Sharing | Race) -> dict[str, Any]:
     """Plain values for a JSON file, the derived ones included."""
     found = dataclasses.asdict(measured)
     if isinstance(measured, Sharing):
-        return {**found, "speedup": measured.speedup, "share_of_limit": measured.share_of_limit}
+        return {
+            **found,
+            "speedup": measured.speedup,
+            "plain_seconds": measured.plain_seconds,
+            "shared_seconds": measured.shared_seconds,
+            "share_of_limit": measured.share_of_limit,
+        }
     return {
         **found,
         "racing_factor": measured.factor(measured.by_racing),

@@ -131,7 +131,7 @@ class Evaluator:
 
     def race(self, draws: Sequence[Route], examples: Sequence[Example], keep: int, mode: str = EXACT) -> Raced:
         """Score a round's draws until the ``keep`` best, ties to the earlier draw, are certain."""
-        units = units_for_race(examples, self.unit_sizes.race)
+        units = units_for_race(examples, self.unit_sizes)
         book = _Book(self, draws, examples)
 
         def score(number: int, routes: Sequence[Route]) -> dict[Route, float]:

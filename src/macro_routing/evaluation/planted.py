@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 
 from macro_routing.errors import SettingsError
 from macro_routing.evaluation.racing import NEVER, race
+from macro_routing.evaluation.units import UnitSizes, race_parts
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Candidate, Outcome, Round, Score, Searcher, SearchState
 from macro_routing.search.selection import select
 from macro_routing.settings import check_integer, check_number
 
 TRAIN, VALIDATION = "train", "validation"
-_UNIT = 4
-"""Coin flips per unit of a race."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def _outcomes(problem: PlantedProblem, asked: Round, racing: str) -> list[Outcom
 def race_planted(problem: PlantedProblem, asked: Round, mode: str) -> list[Outcome]:
     """Score a round's draws in units of a few coin flips, as far as the elite needs."""
     draws = [proposal.route for proposal in asked.proposals]
-    units = [asked.examples[start : start + _UNIT] for start in range(0, len(asked.examples), _UNIT)]
+    units = [[asked.examples[place] for place in part] for part in race_parts(len(asked.examples), UnitSizes())]
 
     def score(number: int, routes: Sequence[Route]) -> dict[Route, float]:
         return {route: problem.score(route, TRAIN, units[number]).correct for route in routes}

@@ -15,6 +15,8 @@ from macro_routing.settings import check_integer
 from macro_routing.tasks.task import Example
 
 Unit = tuple[Example, ...]
+_UNCUT = 0.3
+"""Share of a race's examples on which hardly any route can be given up, unless the elite is very good."""
 _ORDER = 20_240_501
 """Seed of the order in which a race visits its units; any fixed number does."""
 
@@ -23,20 +25,23 @@ _ORDER = 20_240_501
 class UnitSizes:
     """Examples per unit."""
 
-    race: int = 4
-    """While routes race: small units stop a hopeless route early, large ones use a GPU better."""
+    race: int = 8
+    """While routes race, on the first examples: hardly any route can be given up there."""
+    fine: int = 2
+    """On the later ones: small units stop a hopeless route where it becomes hopeless, large ones use a GPU better."""
     whole: int = 64
     """Where every route sees every example."""
 
     def __post_init__(self) -> None:
         """Refuse empty units."""
         check_integer("race (examples per unit)", self.race, least=1)
+        check_integer("fine (examples per unit)", self.fine, least=1)
         check_integer("whole (examples per unit)", self.whole, least=1)
 
     @classmethod
     def for_device(cls, device: str) -> UnitSizes:
-        """What suits a kind of device: a GPU takes as long for four examples as for thirty."""
-        return cls() if device == "cpu" else cls(race=32, whole=256)
+        """What suits a kind of device: a GPU takes as long for two examples as for thirty."""
+        return cls() if device == "cpu" else cls(race=32, fine=32, whole=256)
 
 
 def units_in_order(examples: Sequence[Example], size: int) -> list[Unit]:
@@ -44,12 +49,19 @@ def units_in_order(examples: Sequence[Example], size: int) -> list[Unit]:
     return [tuple(examples[start : start + size]) for start in range(0, len(examples), size)]
 
 
-def units_for_race(examples: Sequence[Example], size: int) -> list[Unit]:
+def units_for_race(examples: Sequence[Example], sizes: UnitSizes) -> list[Unit]:
     """Units of similar length (little padding), visited in mixed order (the first ones are no easier than others)."""
     order = sorted(range(len(examples)), key=lambda place: (_length(examples[place]), place))
-    parts = np.array_split(order, -(-len(order) // size))
-    mixed = np.random.default_rng(_ORDER).permutation(len(parts))
-    return [tuple(examples[place] for place in parts[part]) for part in mixed]
+    return [tuple(examples[order[place]] for place in part) for part in race_parts(len(order), sizes)]
+
+
+def race_parts(count: int, sizes: UnitSizes) -> list[list[int]]:
+    """Places 0 … count - 1 as units: neighbours together, larger units in mixed order, all but the first cut finely."""
+    parts = np.array_split(np.arange(count), -(-count // sizes.race))
+    mixed = [parts[place] for place in np.random.default_rng(_ORDER).permutation(len(parts))]
+    uncut = int(_UNCUT * len(mixed))
+    fine = [piece for part in mixed[uncut:] for piece in np.array_split(part, -(-len(part) // sizes.fine))]
+    return [part.tolist() for part in (*mixed[:uncut], *fine)]
 
 
 def _length(example: Example) -> int:
