@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from macro_routing.engine.likelihood import choice_log_likelihoods
+from macro_routing.engine.shared_likelihood import choice_log_likelihoods_of_routes
 from macro_routing.errors import MacroError, TaskError
 from macro_routing.evaluation import answering
 from macro_routing.evaluation.answering import Decoding, answer
@@ -160,6 +162,17 @@ def test_routes_together_answer_as_each_alone(smollm2, name, decoding):
     together = answering.answer_routes(smollm2, ROUTES, task, examples, decoding)
     for route in ROUTES:
         assert together[route] == answer(smollm2, smollm2.routed(route), task, examples, decoding)
+
+
+@pytest.mark.parametrize("most_tokens", [1, 10**6])
+def test_batches_of_one_and_of_many_score_alike_on_a_real_model(smollm2, category, most_tokens):
+    items = answering.choice_items(smollm2, category, category.pools["test"][:5], by_letter=False)
+    found = choice_log_likelihoods_of_routes(smollm2.model, ROUTES[:3], items, most_tokens=most_tokens)
+    for route in ROUTES[:3]:
+        plain = choice_log_likelihoods(smollm2.routed(route), items)
+        assert [value for row in found[route] for value in row] == pytest.approx(
+            [value for row in plain for value in row], abs=1e-4
+        )
 
 
 def test_racing_on_a_real_model_keeps_the_elite_of_full_scoring(smollm2, category, tmp_path):

@@ -19,5 +19,7 @@ def stoppable(folder: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print(f"\nmacro: stopped; go on with: macro resume {folder}", file=sys.stderr)
+        begun = (folder / "run.json").is_file()
+        how = f"go on with: macro resume {folder}" if begun else "nothing was begun yet"
+        print(f"\nmacro: stopped; {how}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from macro_routing.engine.memory import in_halves
-from macro_routing.engine.shared_likelihood import STATE_BYTES
 from macro_routing.evaluation.answering import Decoding, answer_routes
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.evaluation.racing import EXACT, Standing, race
@@ -90,8 +89,6 @@ class Evaluator:
     store: ScoreStore | None = None
     sizes: UnitSizes | None = None
     """None takes what suits the model's device."""
-    state_bytes: int = STATE_BYTES
-    """Bound on hidden states held for branches of the prefix tree."""
     report: Report = _say_nothing
     """Told, once, when memory runs out."""
     on_outcomes: Callable[[int], None] = lambda _: None
@@ -145,7 +142,14 @@ class Evaluator:
         """Answers of all routes to a unit, past the store; a unit that does not fit into memory is run in parts."""
 
         def run(examples: Sequence[Example]) -> list[tuple[ExampleOutcome, ...]]:
-            found = answer_routes(self.frozen, routes, self.task, examples, self.decoding, state_bytes=self.state_bytes)
+            found = answer_routes(
+                self.frozen,
+                routes,
+                self.task,
+                examples,
+                self.decoding,
+                state_bytes=self.unit_sizes.state_megabytes << 20,
+            )
             return list(zip(*(found[route] for route in routes), strict=True))
 
         rows = in_halves(run, unit, self._report_once)

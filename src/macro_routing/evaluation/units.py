@@ -23,7 +23,7 @@ _ORDER = 20_240_501
 
 @dataclass(frozen=True)
 class UnitSizes:
-    """Examples per unit."""
+    """Examples per unit, and what may be held while a unit runs."""
 
     race: int = 8
     """While routes race, on the first examples: hardly any route can be given up there."""
@@ -31,12 +31,15 @@ class UnitSizes:
     """On the later ones: small units stop a hopeless route where it becomes hopeless, large ones use a GPU better."""
     whole: int = 64
     """Where every route sees every example."""
+    state_megabytes: int = 2048
+    """Most memory for hidden states that are held for branches of the prefix tree still to come."""
 
     def __post_init__(self) -> None:
         """Refuse empty units."""
         check_integer("race (examples per unit)", self.race, least=1)
         check_integer("fine (examples per unit)", self.fine, least=1)
         check_integer("whole (examples per unit)", self.whole, least=1)
+        check_integer("state_megabytes", self.state_megabytes, least=1)
 
     @classmethod
     def for_device(cls, device: str) -> UnitSizes:

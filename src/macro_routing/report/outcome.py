@@ -10,7 +10,7 @@ from macro_routing.runs.outcome_report import wilson_interval
 from macro_routing.runs.result import NO_DECODING, SELECTED, STANDARD, TOP_1, RunResult, Variant
 
 _MEANINGS = {
-    SELECTED: "chosen by validation",
+    **dict.fromkeys(SELECTED.values(), "chosen by validation"),
     TOP_1: "most probable in the final policy",
     NO_DECODING: "best draw, nothing decoded",
     STANDARD: "every layer once, in order",

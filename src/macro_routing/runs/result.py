@@ -12,7 +12,9 @@ from macro_routing.evaluation.statistics import Comparison, compare, smallest_de
 from macro_routing.routes.route import Route
 from macro_routing.routes.text import parse_program
 
-SELECTED, TOP_1, NO_DECODING, STANDARD = "MACRO", "MACRO (top-1)", "MACRO (no Vit.)", "standard"
+SELECTED = {"macro": "MACRO", "random": "random search"}
+"""How the chosen route is called, by method."""
+TOP_1, NO_DECODING, STANDARD = "MACRO (top-1)", "MACRO (no Vit.)", "standard"
 LEVEL = 0.05
 
 
@@ -74,9 +76,8 @@ class RunResult:
 def make_result(
     tested: Sequence[tuple[str, Evaluated]], chosen: Route, seed: int, folder: str, refused: str = ""
 ) -> RunResult:
-    """Compare the chosen route with the standard pass and say what that is worth."""
-    by_name = dict(tested)
-    standard, selected = by_name[STANDARD], by_name[SELECTED]
+    """Compare the chosen route, which comes first, with the standard pass and say what that is worth."""
+    selected, standard = tested[0][1], dict(tested)[STANDARD]
     comparison = compare(standard.correct, selected.correct, seed=seed)
     variants = tuple(
         Variant(name, str(one.route), one.route.length, sum(one.correct), len(one.outcomes), one.cut_off, one.tokens)

@@ -31,7 +31,7 @@ from macro_routing.runs.result import NO_DECODING, SELECTED, STANDARD, TOP_1, Ru
 from macro_routing.runs.selection import Choice, choose
 from macro_routing.search.macro import MacroSearch
 from macro_routing.search.random_search import RandomSearch
-from macro_routing.search.searcher import Round, SearchState
+from macro_routing.search.searcher import Candidate, Round, SearchState
 from macro_routing.tasks.catalog import find_task
 from macro_routing.tasks.splits import Splits, make_splits
 from macro_routing.tasks.task import Example, Task
@@ -234,7 +234,7 @@ class PreparedRun:
     def _choose(self, place: RunFolder, state: SearchState) -> Choice:
         if place.has(files.CANDIDATES):
             return Choice.from_json(place.read(files.CANDIDATES), self.evaluator.frozen.layers)
-        candidates = self.searcher.candidates(state) or (first_candidate(self._standard),)
+        candidates = self.searcher.candidates(state) or (Candidate(self._standard),)
         self.listener.on_stage("validation", len(candidates) * len(self.splits.validation))
         choice = choose(
             candidates,
@@ -265,7 +265,7 @@ class PreparedRun:
 
     def _test(self, place: RunFolder, state: SearchState, choice: Choice) -> RunResult:
         """The one time the test set is looked at."""
-        variants = [(SELECTED, choice.route), *self._variants(state), (STANDARD, self._standard)]
+        variants = [(SELECTED[self.config.method], choice.route), *self._variants(state), (STANDARD, self._standard)]
         different = list(dict.fromkeys(route for _, route in variants))
         self.listener.on_stage("test", len(different) * len(self.splits.test))
         found = self._evaluated(different, self.splits.test)
@@ -307,13 +307,6 @@ class PreparedRun:
                 "settings": dataclasses.asdict(self.searcher.settings),
             },
         ).to_json()
-
-
-def first_candidate(route: Route) -> Any:
-    """A candidate that nothing speaks for, where a search has none."""
-    from macro_routing.search.searcher import Candidate
-
-    return Candidate(route)
 
 
 def _answers(examples: Sequence[Example], found: dict[Route, Evaluated]) -> dict[str, Any]:
