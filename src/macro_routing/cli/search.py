@@ -228,18 +228,19 @@ def print_result(result: RunResult, page: Path, *, as_json: bool) -> None:
 
     from macro_routing.runs.outcome_report import wilson_interval
 
+    # What nothing was cut off of needs no column: a terminal is narrow.
+    has_cuts = any(one.cut_off for one in result.variants)
     table = Table()
-    for name in ("", "right", "accuracy", "95 % interval", "layers", "cut off", "route"):
-        table.add_column(name, justify="left" if name in {"", "route"} else "right", overflow="fold")
+    for name in ("", "right", "% (95 %)", "layers", *(["cut off"] if has_cuts else []), "route"):
+        table.add_column(name, justify="left" if name in {"", "route"} else "right", no_wrap=name != "route")
     for one in result.variants:
         low, high = wilson_interval(one.accuracy, one.n)
         table.add_row(
             one.name,
-            f"{one.correct} of {one.n}",
-            f"{100 * one.accuracy:.1f} %",
-            f"{100 * low:.1f} to {100 * high:.1f}",
+            f"{one.correct}/{one.n}",
+            f"{100 * one.accuracy:.1f} ({100 * low:.0f}-{100 * high:.0f})",
             str(one.length),
-            f"{100 * one.cut_off:.1f} %",
+            *([f"{100 * one.cut_off:.1f} %"] if has_cuts else []),
             one.route,
         )
     print(result.verdict)

@@ -93,7 +93,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "epsilon_local": 0.06,
             "epsilon_operator": 0.02,
         },
-        "data": {"training": 120, "validation": 80, "test": 200},
+        "data": {"training": 160, "validation": 100, "test": 400},
     },
 }
 _FOR_RANDOM = {"elite": None, "final_set": None}
