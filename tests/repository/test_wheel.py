@@ -49,7 +49,7 @@ def test_commands_for_models_say_what_to_install(installed):
 def test_every_room_that_promises_it_imports_without_torch(installed):
     code = (
         "import importlib, pkgutil, macro_routing\n"
-        "for room in ('routes', 'search', 'tasks', 'cli'):\n"
+        "for room in ('routes', 'search', 'tasks', 'report', 'cli'):\n"
         "    package = importlib.import_module(f'macro_routing.{room}')\n"
         "    for module in pkgutil.walk_packages(package.__path__, package.__name__ + '.'):\n"
         "        importlib.import_module(module.name)\n"

@@ -1,9 +1,33 @@
-"""One search from start to end, on disk: configuration, folder, loop, result."""
+"""One search from start to end, on disk: configuration, folder, loop, result.
 
-from macro_routing.runs.config import RunConfig
-from macro_routing.runs.folder import RunFolder
-from macro_routing.runs.progress import Listener
-from macro_routing.runs.result import RunResult
-from macro_routing.runs.run import resume, search
+The names below are loaded when they are asked for: reading a finished run needs no deep-learning library.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from macro_routing.runs.config import RunConfig
+    from macro_routing.runs.folder import RunFolder
+    from macro_routing.runs.progress import Listener
+    from macro_routing.runs.result import RunResult
+    from macro_routing.runs.run import resume, search
 
 __all__ = ["Listener", "RunConfig", "RunFolder", "RunResult", "resume", "search"]
+_PLACES = {
+    "Listener": "progress",
+    "RunConfig": "config",
+    "RunFolder": "folder",
+    "RunResult": "result",
+    "resume": "run",
+    "search": "run",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load the module of a public name."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import statistics
+from typing import TYPE_CHECKING
 
-from macro_routing.evaluation.evaluator import Raced
 from macro_routing.runs.progress import RoundReport
 from macro_routing.search.searcher import Round, Score, Stopped
+
+if TYPE_CHECKING:
+    from macro_routing.evaluation.evaluator import Raced
 
 
 def report_round(asked: Round, rounds: int, raced: Raced, standard: Raced, seconds: float) -> RoundReport:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from macro_routing.evaluation.evaluator import Evaluated
 from macro_routing.evaluation.statistics import Comparison, compare, smallest_detectable_gain
 from macro_routing.routes.route import Route
 from macro_routing.routes.text import parse_program
+
+if TYPE_CHECKING:
+    from macro_routing.evaluation.evaluator import Evaluated
 
 SELECTED = {"macro": "MACRO", "random": "random search"}
 """How the chosen route is called, by method."""
