@@ -97,6 +97,27 @@ def test_a_shorter_route_that_ties_with_the_best_is_not_stopped():
     assert still_racing([best, longer], keep=1) == []
 
 
+def test_of_equally_good_and_long_draws_the_earlier_is_not_stopped():
+    long, first, second = (parse_route(text, 8) for text in ("L0-L3 L3 RJ", "L0 L2 RJ", "L0-L2 L4 RJ"))
+    table = {long: [0, 1], first: [0, 1], second: [1, 0]}
+    full = [Score(1, 2)] * 3
+    draws = [long, first, second]
+    raced = _raced(draws, [1, 1], 1, table, EXACT)
+    assert elite_of(raced, 1) == elite_of(full, 1) == [0]
+    assert raced[1] == full[1]
+
+
+@given(seed=st.integers(0, 10**6), keep=st.integers(1, 4))
+def test_partial_credits_keep_the_elite_too(seed, keep):
+    rng = np.random.default_rng(seed)
+    draws = list(dict.fromkeys(_draws(6, seed)))
+    keep = min(keep, len(draws))
+    sizes = [2, 5, 3]
+    table = {route: [int(rng.integers(0, 3 * size + 1)) / 3 for size in sizes] for route in draws}
+    full = _raced(draws, sizes, keep, table, NEVER)
+    assert elite_of(_raced(draws, sizes, keep, table, EXACT), keep) == elite_of(full, keep)
+
+
 def test_an_unknown_mode_is_refused():
     with pytest.raises(SettingsError, match="racing"):
         still_racing([], 1, "quickly")

@@ -20,6 +20,8 @@ NEVER, EXACT, STATISTICAL = "never", "exact", "statistical"
 RACING = (EXACT, STATISTICAL, NEVER)
 _DEVIATIONS = 2.0
 """Statistical racing: how many standard deviations apart a draw and the elite must be."""
+_EQUAL = 1e-9
+"""Losses that differ by less may be equal."""
 _SURELY = 0.85
 """Share of the expected losses of the elite's last place that it will almost surely come to."""
 
@@ -87,15 +89,25 @@ def still_racing(standings: Sequence[Standing], keep: int, mode: str = EXACT) ->
     finished = sorted((one.losses, place) for place, one in enumerate(standings) if one.is_complete)
     if len(finished) >= keep:
         last, best = finished[keep - 1], finished[0][0]
-        shortest = min(standings[place].length for losses, place in finished if losses == best)
+        # Of several best draws the shortest, then the earliest, is the best draw of the round.
+        first = min((standings[place].length, place) for losses, place in finished if losses - best <= _EQUAL)
         going = [
             place
             for place in going
-            if (standings[place].losses, place) < last
-            # A draw that ties with the very best and is shorter would be the best draw of the round.
-            or (standings[place].losses <= best and standings[place].length < shortest)
+            if not _is_behind((standings[place].losses, place), last)
+            or (standings[place].losses - best <= _EQUAL and (standings[place].length, place) < first)
         ]
     return [place for place in going if _is_likely(standings, place, keep)] if mode == STATISTICAL else going
+
+
+def _is_behind(mine: tuple[float, int], last: tuple[float, int]) -> bool:
+    """Whether a draw can no longer come before ``last``, ties going to the earlier draw.
+
+    Sums of partial credits differ in their last digits by the order of adding, so only whole ones can be said to tie.
+    """
+    if abs(mine[0] - last[0]) > _EQUAL:
+        return mine[0] > last[0]
+    return mine[1] > last[1] and float(mine[0]).is_integer() and float(last[0]).is_integer()
 
 
 def next_wave(standings: Sequence[Standing], keep: int, mode: str = EXACT) -> list[int]:

@@ -146,9 +146,10 @@ class RunFolder:
             raise RunError(f"{error}; remove the file and `macro resume {self.path}` repeats that round") from None
 
     def rounds(self) -> list[dict[str, Any]]:
-        """The reports of all finished rounds."""
+        """The reports of all finished rounds; one that somebody removed is left out."""
         done = self.last_state()
-        return [self.read(f"rounds/{number:03}.json") for number in range(1, (done.rounds if done else 0) + 1)]
+        names = [f"rounds/{number:03}.json" for number in range(1, (done.rounds if done else 0) + 1)]
+        return [self.read(name) for name in names if self.has(name)]
 
     def finish(self) -> None:
         """Write the manifest: the run is complete."""
