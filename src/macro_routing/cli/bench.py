@@ -12,6 +12,7 @@ import typer
 from macro_routing.cli import options
 from macro_routing.cli.console import print_fields, print_json
 from macro_routing.cli.evaluate import Mode
+from macro_routing.errors import SettingsError
 from macro_routing.models.catalog import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ def bench(
     elite: Annotated[int, typer.Option(min=1, help="How many of them a round keeps.")] = 5,
     examples: Annotated[int, typer.Option(min=1, help="Training examples that both paths are timed on.")] = 16,
     race_examples: Annotated[int, typer.Option(min=1, help="Training examples the draws race over.")] = 48,
+    edits: Annotated[
+        int | None, typer.Option(min=1, help="How many of the single repeats and skips.", show_default="all")
+    ] = None,
     reasoning_budget: Annotated[int, typer.Option(help="Most tokens of reasoning.")] = 64,
     answer_budget: Annotated[int, typer.Option(help="Most tokens of the answer.")] = 16,
     seed: Annotated[int, typer.Option(help="Seed of draws and splits.")] = 0,
@@ -53,6 +57,7 @@ def bench(
     from macro_routing.tasks.catalog import load_task
     from macro_routing.tasks.splits import make_splits
 
+    _check_writable(output)
     chosen = load_task(task, data_dir=data_dir, seed=seed)
     training = make_splits(chosen, seed=seed).train
     frozen = load_model(model, LoadOptions(dtype, device, quantization=quantization), options.report_progress)
@@ -61,6 +66,7 @@ def bench(
     rng = np.random.default_rng(seed)
     drawn = [policy.sample(rng).expand(frozen.layers) for _ in range(draws)]
     swept = block_sweep(frozen.layers)
+    swept = swept[:: max(1, len(swept) // edits)][:edits] if edits else swept
     options.report_progress(f"{draws} draws on {examples} examples, together and one after the other")
     sharing = measure_sharing(frozen, chosen, drawn, training[:examples], decoding)
     few = max(1, examples // 4)
@@ -84,6 +90,15 @@ def bench(
         return
     _print(sharing, sweep, race)
     print(f"\nwritten to {output}")
+
+
+def _check_writable(path: Path) -> None:
+    """Refuse before minutes of measuring what could not be kept afterwards."""
+    try:
+        with path.open("a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise SettingsError(f"--output {path} cannot be written: {error.strerror}") from None
 
 
 _ROWS: tuple[tuple[str, Callable[[Sharing], str]], ...] = (

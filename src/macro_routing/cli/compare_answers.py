@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from macro_routing.cli import options
-from macro_routing.cli.console import print_json
+from macro_routing.cli.console import print_json, printable
 from macro_routing.errors import SettingsError
 from macro_routing.models.catalog import DEFAULT_MODEL
+from macro_routing.tasks.task import LETTERS
+
+if TYPE_CHECKING:
+    from macro_routing.runs.result import RunResult
 
 
 class Only(StrEnum):
@@ -79,28 +83,41 @@ def _answers(frozen: Any, prompt: str, route: str, budget: int) -> dict[str, Any
 def _of_run(folder: Path, only: Only) -> list[dict[str, Any]]:
     from macro_routing.runs import folder as files
     from macro_routing.runs.folder import RunFolder
-    from macro_routing.runs.result import STANDARD, RunResult
+    from macro_routing.runs.result import RunResult
 
     run = RunFolder.existing(folder)
     if not run.has(files.RESULT):
         raise SettingsError(f"{folder} is not finished; go on with `macro resume {folder}`")
-    result = RunResult.from_json(run.read(files.RESULT))
-    answers = run.read(files.ANSWERS)
+    with run.understood(files.RESULT):
+        result = RunResult.from_json(run.read(files.RESULT))
+    with run.understood(files.ANSWERS):
+        return _pairs(result, run.read(files.ANSWERS), only)
+
+
+def _pairs(result: RunResult, answers: dict[str, Any], only: Only) -> list[dict[str, Any]]:
+    from macro_routing.runs.result import STANDARD
+
     standard = next(one.route for one in result.variants if one.name == STANDARD)
     rows = zip(answers["examples"], answers["routes"][standard], answers["routes"][result.route], strict=True)
     return [
         {
             "question": example["question"],
             "choices": example["choices"],
-            "answer": example["answer"],
-            "standard": before["text"] or before["prediction"],
-            "routed": after["text"] or after["prediction"],
+            "answer": _shown(example["answer"], example["choices"]),
+            "standard": before["text"] or _shown(before["prediction"], example["choices"]),
+            "routed": after["text"] or _shown(after["prediction"], example["choices"]),
             "standard_correct": before["correct"],
             "routed_correct": after["correct"],
         }
         for example, before, after in rows
         if _is_wanted(before, after, only)
     ]
+
+
+def _shown(letter: str, choices: list[str]) -> str:
+    """A letter with the choice it stands for."""
+    named = dict(zip(LETTERS, choices, strict=False))
+    return f"{letter}. {named[letter]}" if letter in named else letter
 
 
 def _is_wanted(before: dict[str, Any], after: dict[str, Any], only: Only) -> bool:
@@ -122,7 +139,7 @@ def _print(pairs: list[dict[str, Any]], total: int, *, as_json: bool) -> None:
         table.add_column(name, overflow="fold", ratio=1)
     for one in pairs:
         right = f"\n[right: {one['answer']}]" if "answer" in one else ""
-        table.add_row(escape(one["question"] + right), _marked(one, "standard"), _marked(one, "routed"))
+        table.add_row(escape(printable(one["question"] + right)), _marked(one, "standard"), _marked(one, "routed"))
     Console().print(table)
     if total > len(pairs):
         print(f"{len(pairs)} of {total}; more with --limit")
@@ -133,4 +150,4 @@ def _marked(one: dict[str, Any], name: str) -> str:
 
     verdict = one.get(f"{name}_correct")
     mark = "" if verdict is None else "✓ " if verdict else "✗ "
-    return mark + escape(one[name])
+    return mark + escape(printable(one[name]))

@@ -12,9 +12,14 @@ from typing import Any
 from macro_routing.errors import MacroError, NotationError
 
 
+def printable(text: str) -> str:
+    """A text without signs that would steer a terminal."""
+    return "".join(sign if sign.isprintable() or sign in "\n\t" else "\N{REPLACEMENT CHARACTER}" for sign in text)
+
+
 def print_error(message: str) -> None:
     """One line on standard error."""
-    print(f"macro: error: {message}", file=sys.stderr)
+    print(f"macro: error: {printable(message)}", file=sys.stderr)
 
 
 def print_json(value: Any) -> None:

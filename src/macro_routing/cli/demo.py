@@ -32,7 +32,9 @@ def demo(
     if not as_json:
         print("\nNow your own model and data:")
         print("  macro search --model YOUR/MODEL --task sciq --preset quick")
-        print("  macro search --task mine.csv --question ask --answer right --choices one,two,three --preset quick")
+        print(
+            "  macro search --task mine.csv --question ask --answer right --choices right,wrong1,wrong2 --preset quick"
+        )
 
 
 def _free_folder() -> Path:

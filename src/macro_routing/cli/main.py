@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import sys
 from typing import Annotated
@@ -77,6 +78,11 @@ def main() -> None:
     except MacroError as error:
         print_error(str(error))
         sys.exit(2)
+    except OSError as error:  # the terminal, the pipe or the disk behind standard output is gone
+        if error.errno not in {errno.ENOSPC, errno.EPIPE}:
+            raise
+        print_error(f"the output cannot be written: {error.strerror}")
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -86,6 +86,9 @@ def read_route(argument: str, frozen: FrozenModel) -> Route:
                 f"{argument} belongs to {found.model} ({found.weights_id}), not to {frozen.name} ({frozen.weights_id});"
                 f" to try its route anyway give it as text: --route '{found.route}'"
             )
+        test = found.scores.get("test", {})
+        if test.get("p_value", 0) >= 0.05 or test.get("difference", 1) <= 0:
+            report_progress(f"note: {found.scores.get('verdict', 'this route was not shown to be better')}")
         if found.numerics_id != frozen.numerics_id:
             report_progress(f"warning: {argument} was found under other numerics (precision, device or versions)")
     return parse_route(text, frozen.layers)

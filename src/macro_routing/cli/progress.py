@@ -9,8 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from macro_routing.cli.console import printable
 from macro_routing.cli.loggers import logger_for
 from macro_routing.runs.progress import Listener, Listeners, Plan, RoundReport
+
+_SILENCE = 60
+"""Seconds after which a quiet run says that it is still running."""
 
 
 @contextmanager
@@ -42,10 +46,18 @@ class Lines(Listener):
     def __init__(self, folder: Path) -> None:
         """Nothing said yet."""
         self._folder = folder
-        self._started = time.monotonic()
+        self._started = self._said = time.monotonic()
+        self._outcomes = 0
 
     def _say(self, text: str) -> None:
-        print(f"macro: {text}", file=sys.stderr, flush=True)
+        print(f"macro: {printable(text)}", file=sys.stderr, flush=True)
+        self._said = time.monotonic()
+
+    def on_outcomes(self, count: int) -> None:
+        """Say now and then that something is happening."""
+        self._outcomes += count
+        if time.monotonic() - self._said > _SILENCE:
+            self._say(f"{self._outcomes} outcomes worked out so far")
 
     def on_message(self, text: str) -> None:
         """Say it."""

@@ -29,7 +29,8 @@ def resume(
     from macro_routing.runs.folder import RunFolder
     from macro_routing.runs.run import resume as go_on
 
-    RunFolder.existing(run)
+    # A finished run is only read, so it may lie where nothing can be written.
+    is_finished = RunFolder.existing(run).is_finished and (run / "report.html").is_file()
     with listener_for(run, log_to or []) as listener, stoppable(run):
         result = go_on(run, listener=listener, store=store)
-    print_result(result, write_report(run), as_json=as_json)
+    print_result(result, run / "report.html" if is_finished else write_report(run), as_json=as_json)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +13,7 @@ import typer
 
 from macro_routing.cli import options
 from macro_routing.cli.console import print_fields, print_json, read_toml
+from macro_routing.errors import SettingsError
 
 if TYPE_CHECKING:
     from macro_routing.runs.config import RunConfig
@@ -121,7 +124,7 @@ def search(
 
     Example: `macro search --task category --preset quick`
 
-    Your own data: `macro search --task mine.csv --choices one,two,three --preset quick`
+    Your own data: `macro search --task mine.csv --answer right --choices right,wrong1,wrong2 --preset quick`
     """
     flags: dict[str, dict[str, Any]] = {
         "": {
@@ -180,6 +183,8 @@ def make_config(flags: dict[str, dict[str, Any]], file: Path | None) -> RunConfi
 
     values = read_toml(file) if file else {}
     for table, entries in flags.items():
+        if not isinstance(values.get(table, {}), dict):
+            raise SettingsError(f"{file}: {table} must be a table of settings")
         given = {name: value for name, value in entries.items() if value is not None}
         if table == "":
             values |= given
@@ -245,35 +250,40 @@ def print_result(result: RunResult, page: Path, *, as_json: bool) -> None:
         )
     print(result.verdict)
     Console().print(table)
+    if len(result.variants) > 2:
+        print("MACRO was chosen on validation data; top-1 is the most probable program, no Vit. the best draw.")
     route_file = Path(result.folder) / "route.json"
     print_fields([("report", str(page)), ("route file", str(route_file))])
 
 
 def _print_plan(run_config: RunConfig, store: Path | None, *, as_json: bool) -> None:
+    from macro_routing.cli.progress import Lines
+    from macro_routing.runs.result import show_detectable
     from macro_routing.runs.run import prepare
 
-    run = prepare(run_config, store=store)
-    plan, rate = run.plan, _outcomes_per_second(run)
+    run = prepare(run_config, store=store, listener=Lines(Path()))
+    plan = run.plan
+    if not as_json:
+        print_fields(
+            [
+                ("model", f"{plan.model}, {plan.layers} layers"),
+                ("task", f"{plan.task}, {plan.mode}"),
+                ("splits", f"{plan.training} training, {plan.validation} validation, {plan.test} test"),
+                (
+                    "search",
+                    f"{plan.rounds} rounds of {plan.draws} draws, routes up to {run.searcher.space.max_length} long",
+                ),
+                ("outcomes", f"at most {plan.most_outcomes} (route × example); repeats and racing save some"),
+                ("can show", show_detectable(plan.detectable, plan.test)),
+            ]
+        )
+        sys.stdout.flush()
+    rate = _outcomes_per_second(run)
     minutes = plan.most_outcomes / rate / 60
     if as_json:
-        import dataclasses
-
         print_json({**dataclasses.asdict(plan), "outcomes_per_second": rate, "most_minutes": minutes})
         return
-    print_fields(
-        [
-            ("model", f"{plan.model}, {plan.layers} layers"),
-            ("task", f"{plan.task}, {plan.mode}"),
-            ("splits", f"{plan.training} training, {plan.validation} validation, {plan.test} test"),
-            (
-                "search",
-                f"{plan.rounds} rounds of {plan.draws} draws, routes of at most {run.searcher.space.max_length} layers",
-            ),
-            ("outcomes", f"at most {plan.most_outcomes} (route × example); repeats and racing save some"),
-            ("time", f"at most about {minutes:.1f} minutes, at {rate:.1f} outcomes per second"),
-            ("can show", f"a gain of {100 * plan.detectable:.1f} points on the test set, in four of five cases"),
-        ]
-    )
+    print(f"time      at most about {minutes:.1f} minutes, at {rate:.1f} outcomes per second")
 
 
 def _outcomes_per_second(run: PreparedRun) -> float:

@@ -85,7 +85,10 @@ def cache_folder() -> Path:
     if named := os.environ.get("MACRO_CACHE_DIR"):
         return _expanded(named)
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "macro-routing"
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "macro-routing"
+    except RuntimeError:
+        raise ModelError("this user has no home folder; name a cache folder with MACRO_CACHE_DIR") from None
 
 
 def locate(name: str, *, revision: str | None = None, report: Report = say_nothing) -> Path:

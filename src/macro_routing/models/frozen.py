@@ -15,7 +15,7 @@ from macro_routing.models.identity import memory_digests, numerics_id, source_di
 from macro_routing.models.routing import apply_route, layer_count, refuse_adapters
 from macro_routing.models.support import check_complete, check_supported
 from macro_routing.routes.route import Route
-from macro_routing.settings import check_choice
+from macro_routing.settings import check_choice, check_switch
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 QUANTIZATIONS = ("4bit", "8bit")
@@ -47,6 +47,11 @@ class LoadOptions:
         check_choice("dtype", self.dtype, DTYPES)
         if self.quantization is not None:
             check_choice("quantization", self.quantization, QUANTIZATIONS)
+        check_switch("trust_remote_code", self.trust_remote_code)  # a text such as "no" would mean yes
+        check_switch("allow_untested", self.allow_untested)
+        for name in ("device", "device_map", "attention", "revision"):
+            if not isinstance(getattr(self, name), str | None):
+                raise ModelError(f"{name} = {getattr(self, name)!r} is not allowed: it must be a text")
         if self.device.startswith("mps"):
             raise ModelError("Apple GPUs (mps) are not supported: routes were never checked there; use the device cpu")
         if not re.fullmatch(r"auto|cpu|cuda(:[0-9]+)?", self.device):

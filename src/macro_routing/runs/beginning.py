@@ -24,10 +24,14 @@ def first_state(searcher: MacroSearch | RandomSearch, init_from: str | None) -> 
         return state
     if not isinstance(searcher, MacroSearch):
         raise RunError("a random search learns nothing, so it cannot start from earlier knowledge; leave out init_from")
-    path = Path(init_from)
-    if (path / RUN).is_file():
-        return _from_run(searcher, state, path)
-    text = path.read_text(encoding="utf-8") if path.is_file() else init_from
+    try:
+        if (Path(init_from) / RUN).is_file():
+            return _from_run(searcher, state, Path(init_from))
+        text = Path(init_from).read_text(encoding="utf-8") if Path(init_from).is_file() else init_from
+    except UnicodeDecodeError:
+        raise RunError(f"{init_from} is neither a run's folder nor a route") from None
+    except OSError:  # too long for a file's name: a route
+        text = init_from
     route = parse_route(text, searcher.space.layers)
     searcher.space.check(route)
     prior = searcher.policy(state)

@@ -16,7 +16,7 @@ from macro_routing.errors import SettingsError, suggestion
 from macro_routing.evaluation.answering import Decoding
 from macro_routing.evaluation.racing import EXACT, RACING
 from macro_routing.evaluation.units import UnitSizes
-from macro_routing.models.catalog import DEFAULT_MODEL
+from macro_routing.models.catalog import BUILT_IN, DEFAULT_MODEL
 from macro_routing.models.frozen import FrozenModel, LoadOptions
 from macro_routing.models.support import text_config
 from macro_routing.routes.space import RouteSpace
@@ -24,13 +24,12 @@ from macro_routing.search.macro import MacroSearch, MacroSettings
 from macro_routing.search.random_search import RandomSearch, RandomSettings
 from macro_routing.search.schedule import check_seed
 from macro_routing.settings import check_choice, check_integer, check_number, from_mapping
+from macro_routing.tasks.catalog import task_names
 from macro_routing.tasks.prompts import DIRECT, LIKELIHOOD
 from macro_routing.tasks.task import CHOICE, Task
 
 METHODS = {"macro": MacroSettings, "random": RandomSettings}
 AUTO = "auto"
-_LONGEST_PATH = 1000
-"""Longer texts are routes, not files."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,10 @@ class DataSettings:
     """Use only the first so many test items."""
 
     def __post_init__(self) -> None:
-        """Refuse impossible sizes."""
+        """Refuse impossible sizes and names."""
+        for name in ("data_dir", "question", "answer", "choices", "kind"):
+            if not isinstance(getattr(self, name), str | None):
+                raise SettingsError(f"{name} = {getattr(self, name)!r} is not allowed: it must be a text")
         check_integer("training", self.training, least=1)
         check_integer("validation", self.validation, least=1)
         if self.test is not None:
@@ -69,6 +71,8 @@ class GuardSettings:
 
     def __post_init__(self) -> None:
         """Refuse impossible guards."""
+        if isinstance(self.tasks, str) or not all(isinstance(task, str) and task for task in self.tasks):
+            raise SettingsError(f"tasks = {self.tasks!r} is not allowed: it must be a list of tasks")
         object.__setattr__(self, "tasks", tuple(self.tasks))
         check_number("max_drop", self.max_drop, least=0, most=100)
         check_integer("examples", self.examples, least=1)
@@ -127,6 +131,10 @@ class RunConfig:
         """Refuse what can be refused before a model is loaded."""
         if not isinstance(self.task, str) or not self.task:
             raise SettingsError("a run needs a task: a name (see `macro tasks`), a .toml, .jsonl or .csv file")
+        for name in ("model", "init_from"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, str) or not value):
+                raise SettingsError(f"{name} = {value!r} is not allowed: it must be a text")
         check_choice("preset", self.preset, tuple(PRESETS))
         check_choice("method", self.method, tuple(METHODS))
         check_seed(self.seed)
@@ -142,16 +150,20 @@ class RunConfig:
 
     def _make_absolute(self) -> None:
         """Files are named from the root, so that a run can be resumed from another folder."""
+        known = {*task_names(), *BUILT_IN}
         for name in ("task", "model", "init_from"):
-            value = getattr(self, name)
-            if value is not None and len(value) < _LONGEST_PATH and "\n" not in value and Path(value).exists():
-                object.__setattr__(self, name, str(Path(value).resolve()))
+            object.__setattr__(self, name, _absolute(getattr(self, name), known))
         if self.data.get("data_dir"):
             object.__setattr__(self, "data", {**self.data, "data_dir": str(Path(self.data["data_dir"]).resolve())})
+        if self.guard_settings.tasks:
+            tasks = [_absolute(task, known) for task in self.guard_settings.tasks]
+            object.__setattr__(self, "guard", {**self.guard, "tasks": tasks})
 
     def _check_tables(self) -> None:
         from_mapping(METHODS[self.method], self._search_table({}), "[search]")
-        from_mapping(RouteSpace, {"layers": 2, **self.space}, "[space]")
+        if "layers" in self.space:
+            raise SettingsError("[space]: layers is the model's, leave it out")
+        from_mapping(RouteSpace, {**self.space, "layers": 2, "max_length": 0}, "[space]")
         from_mapping(UnitSizes, self.units, "[units]")
         from_mapping(Decoding, self._decoding_table(DIRECT), "[decoding]")
 
@@ -177,7 +189,12 @@ class RunConfig:
     def decoding_for(self, task: Task) -> Decoding:
         """How answers are obtained; without a mode, choices are compared by likelihood and the rest is written."""
         automatic = LIKELIHOOD if task.kind == CHOICE else DIRECT
-        return from_mapping(Decoding, self._decoding_table(automatic), "[decoding]")
+        found = from_mapping(Decoding, self._decoding_table(automatic), "[decoding]")
+        if found.mode == LIKELIHOOD and task.kind != CHOICE:
+            raise SettingsError(
+                f"{task.name} has no choices, so mode = likelihood cannot be used; use direct or reasoning"
+            )
+        return found
 
     def sizes_for(self, frozen: FrozenModel) -> UnitSizes:
         """Examples per work unit."""
@@ -221,6 +238,16 @@ class RunConfig:
     def given(self) -> dict[str, Any]:
         """The configuration as it was given."""
         return {key: dict(value) if isinstance(value, Mapping) else value for key, value in vars(self).items()}
+
+
+def _absolute(value: str | None, known: set[str]) -> str | None:
+    """A file or folder from the root; names that are known, and texts that are none, as they are."""
+    if value is None or value in known:
+        return value
+    try:
+        return str(Path(value).resolve()) if Path(value).exists() else value
+    except (OSError, ValueError):  # too long, or otherwise impossible as a name: a route
+        return value
 
 
 def _paper_for(frozen: FrozenModel) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:

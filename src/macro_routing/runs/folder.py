@@ -47,22 +47,32 @@ class RunFolder:
     @classmethod
     def new(cls, path: Path) -> RunFolder:
         """A folder that holds no run yet."""
-        if (path / RUN).exists():
-            raise RunError(f"{path} holds a run already; go on with it (`macro resume {path}`) or name another folder")
-        if path.exists() and (not path.is_dir() or any(entry.name != "lock" for entry in path.iterdir())):
-            raise RunError(f"{path} is not an empty folder; name a new one with --out")
         folder = cls(path)
-        with folder.reported():
-            for part in (path, path / "states", path / "rounds"):
-                part.mkdir(parents=True, exist_ok=True)
+        with folder.reported(begun=False):
+            has_run, is_taken = (path / RUN).exists(), path.exists() and not path.is_dir()
+            is_taken = is_taken or (path.is_dir() and any(entry.name != "lock" for entry in path.iterdir()))
+        if has_run:
+            raise RunError(f"{path} holds a run already; go on with it (`macro resume {path}`) or name another folder")
+        if is_taken:
+            raise RunError(f"{path} is not an empty folder; name a new one with --out")
+        with folder.reported(begun=False):
+            folder._make_parts()
         return folder
+
+    def _make_parts(self) -> None:
+        for part in (self.path, self.path / "states", self.path / "rounds"):
+            part.mkdir(parents=True, exist_ok=True)
 
     @classmethod
     def existing(cls, path: Path) -> RunFolder:
         """The folder of a run, of this version."""
-        if not (path / RUN).is_file():
+        try:
+            has_run = (path / RUN).is_file()
+        except OSError as error:
+            raise RunError(f"{str(path)[:80]} cannot be read: {error.strerror}") from None
+        if not has_run:
             near = [entry.parent for entry in path.parent.glob(f"*/{RUN}")] if path.parent.is_dir() else []
-            hint = f"; runs here: {', '.join(sorted(str(one) for one in near)[:5])}" if near else ""
+            hint = f"; runs beside it: {', '.join(sorted(str(one) for one in near)[:5])}" if near else ""
             raise RunError(f"{path} holds no run{hint}")
         folder = cls(path)
         header = folder.read(RUN)
@@ -76,16 +86,31 @@ class RunFolder:
     # --- files ---------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def reported(self) -> Iterator[None]:
+    def reported(self, *, begun: bool = True) -> Iterator[None]:
         """Turn what the disk raises into an error that says how to go on."""
         try:
             yield
         except OSError as error:
             reason = "the disk is full" if error.errno == errno.ENOSPC else (error.strerror or str(error))
-            raise RunError(
-                f"{self.path} cannot be written: {reason}; what was computed is kept, mend it and `macro resume"
-                f" {self.path}`"
-            ) from None
+            kept = f"what was computed is kept, mend it and `macro resume {self.path}`"
+            remedy = kept if begun else "name another with --out"
+            raise RunError(f"{str(self.path)[:200]} cannot be written: {reason}; {remedy}") from None
+
+    @contextmanager
+    def understood(self, name: str) -> Iterator[None]:
+        """Turn contents of the wrong shape into an error that says how to go on."""
+        try:
+            yield
+        except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+            raise RunError(self._damaged(name, error)) from None
+
+    def _damaged(self, name: str, error: Exception) -> str:
+        remedy = (
+            "the run cannot be continued, but its scores are in the score store"
+            if name == RUN
+            else f"remove it and `macro resume {self.path}` makes it again"
+        )
+        return f"{self.path / name} is damaged ({type(error).__name__}: {error}); {remedy}"
 
     def has(self, name: str) -> bool:
         """Whether a file is there."""
@@ -94,16 +119,14 @@ class RunFolder:
     def read(self, name: str) -> Any:
         """A JSON file's contents."""
         try:
-            return json.loads((self.path / name).read_text(encoding="utf-8"))
+            found = json.loads((self.path / name).read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise RunError(f"{self.path / name} is missing") from None
+            raise RunError(f"{self.path / name} is missing; `macro resume {self.path}` makes it again") from None
         except (OSError, ValueError) as error:
-            remedy = (
-                "the run cannot be continued, but its scores are in the score store"
-                if name == RUN
-                else f"remove it and `macro resume {self.path}` makes it again"
-            )
-            raise RunError(f"{self.path / name} is damaged ({error}); {remedy}") from None
+            raise RunError(self._damaged(name, error)) from None
+        if not isinstance(found, dict):
+            raise RunError(self._damaged(name, TypeError("it is no object")))
+        return found
 
     def write(self, name: str, value: Any) -> None:
         """Write a JSON file whole or not at all."""
@@ -131,7 +154,7 @@ class RunFolder:
         if report is not None:
             self.write(f"rounds/{state.rounds:03}.json", report)
         with self.reported():
-            if not (self.path / "states").is_dir():
+            if not self.path.is_dir():
                 raise RunError(f"{self.path} has vanished; what was computed is in the score store")
             save_state(self.path / "states" / f"{state.rounds:03}.npz", state)
 
@@ -162,8 +185,8 @@ class RunFolder:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run is complete."""
-        return self.has(MANIFEST)
+        """Whether the run is complete: it has a manifest, and all that it names."""
+        return self.has(MANIFEST) and all(self.has(name) for name in self.read(MANIFEST).get("files", {}))
 
     # --- one process at a time ------------------------------------------------------------------------------------
 
@@ -171,6 +194,7 @@ class RunFolder:
     def held(self) -> Iterator[None]:
         """Keep other processes out; the lock goes with the process, however it ends."""
         with self.reported():
+            self._make_parts()  # somebody may have removed one
             file = (self.path / "lock").open("a+", encoding="utf-8")
         with file:
             try:

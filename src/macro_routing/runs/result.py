@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -98,16 +99,29 @@ def make_result(
 
 
 def detectable_gain(n: int, comparison: Comparison | None = None) -> float:
-    """The smallest gain that ``n`` examples show in four of five cases; by the discordance seen, where one was."""
+    """The smallest gain that ``n`` examples show in four of five cases; infinity when none could be.
+
+    Routes that differ on many examples need a larger gain to be told apart; a fifth of them is assumed, or what was
+    seen, and more only where that would show nothing at all.
+    """
     seen = (comparison.fixed + comparison.broken) / n if comparison is not None else 0.0
-    return smallest_detectable_gain(n, max(seen, 0.2))
+    shares = [share / 10 for share in range(2, 11) if share / 10 > seen]
+    found = (smallest_detectable_gain(n, share) for share in [max(seen, 0.2), *shares])
+    return next((gain for gain in found if math.isfinite(gain)), math.inf)
+
+
+def show_detectable(gain: float, n: int) -> str:
+    """What a test set can show, in words."""
+    if not math.isfinite(gain):
+        return f"{n} test examples are too few to show any gain"
+    return f"{n} test examples can show a gain of {100 * gain:.1f} points, in four of five cases"
 
 
 def _verdict(chosen: Route, comparison: Comparison, detectable: float, refused: str) -> str:
     could = (
         f"the data could have shown one of {100 * detectable:.1f} points"
         if detectable < 1
-        else "the data could show none"
+        else "so few data can show none"
     )
     if chosen.is_standard:
         return f"No better route was found: the standard pass was chosen{refused} ({could})."

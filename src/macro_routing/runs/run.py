@@ -65,13 +65,19 @@ def resume(
     """Go on with a run; one that is finished is only read."""
     place = RunFolder.existing(Path(folder))
     if place.is_finished:
-        return RunResult.from_json(place.read(files.RESULT))
+        return read_result(place)
     header = place.read(files.RUN)
     config = RunConfig.from_tables(header["config"]["given"], str(place.path / files.RUN))
     with place.held():
         run = prepare(config, frozen=frozen, task=task, listener=listener, store=store or header["store"])
         _check_same(header, run.header(), place.path)
         return run.to_the_end(place)
+
+
+def read_result(place: RunFolder) -> RunResult:
+    """A finished run's result, with the place where its folder is now."""
+    with place.understood(files.RESULT):
+        return dataclasses.replace(RunResult.from_json(place.read(files.RESULT)), folder=str(place.path))
 
 
 def prepare(
@@ -97,6 +103,10 @@ def prepare(
     sizes = config.data_for(frozen)
     splits = make_splits(task, seed=config.seed, training=sizes.training, validation=sizes.validation)
     splits = dataclasses.replace(splits, test=splits.test[: sizes.test])
+    for name in ("training", "validation", "test"):
+        has = len(splits.named("train" if name == "training" else name))
+        if config.data.get(name, 0) > has:
+            listener.on_message(f"{config.data[name]} {name} examples were asked for, the data gives {has}")
     guards = {name: find_task(name, data_dir, config.seed) for name in config.guard_settings.tasks}
     evaluator = Evaluator(
         frozen,
@@ -107,7 +117,9 @@ def prepare(
         report=listener.on_message,
     )
     searcher = config.searcher_for(frozen, len(splits.train))
-    return PreparedRun(config, evaluator, splits, searcher, guards, listener)
+    for guard in guards.values():
+        config.decoding_for(guard)
+    return PreparedRun(config, evaluator, splits, searcher, guards, listener, first_state(searcher, config.init_from))
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +132,8 @@ class PreparedRun:
     searcher: MacroSearch | RandomSearch
     guards: dict[str, Task]
     listener: Listener
+    beginning: SearchState
+    """The state before the first round."""
 
     @property
     def plan(self) -> Plan:
@@ -185,7 +199,7 @@ class PreparedRun:
     def _search(self, place: RunFolder) -> SearchState:
         state = place.last_state()
         if state is None:
-            state = first_state(self.searcher, self.config.init_from)
+            state = self.beginning
             place.save_round(state, None)
         plan = self.plan
         self.listener.on_stage(
@@ -233,7 +247,8 @@ class PreparedRun:
 
     def _choose(self, place: RunFolder, state: SearchState) -> Choice:
         if place.has(files.CANDIDATES):
-            return Choice.from_json(place.read(files.CANDIDATES), self.evaluator.frozen.layers)
+            with place.understood(files.CANDIDATES):
+                return Choice.from_json(place.read(files.CANDIDATES), self.evaluator.frozen.layers)
         candidates = self.searcher.candidates(state) or (Candidate(self._standard),)
         self.listener.on_stage("validation", len(candidates) * len(self.splits.validation))
         choice = choose(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -33,7 +34,9 @@ def load_task(name: str, *, data_dir: Path | None = None, seed: int = 0) -> Task
     if name.endswith(".toml"):
         return read_task_file(Path(name))
     hint = suggestion(name, task_names())
-    raise TaskError(f"{name!r} is no task: give a name ({', '.join(task_names())}) or a .toml file of your own{hint}")
+    raise TaskError(
+        f"{name!r} is no task: give a name ({', '.join(task_names())}) or your own .toml, .jsonl or .csv file{hint}"
+    )
 
 
 def _synthetic(task: Synthetic, seed: int) -> Task:
@@ -106,6 +109,8 @@ def find_task(  # noqa: PLR0913
     if not name.endswith((".jsonl", ".jsonl.gz", ".csv", ".csv.gz")):
         return load_task(name, data_dir=data_dir, seed=seed)
     columns = tuple(column.strip() for column in choices.split(",") if column.strip())
+    if not columns and kind in {None, CHOICE} and _has_choices(Path(name)):
+        columns = ("choices",)
     described = TaskFile(
         file=name,
         kind=kind or (CHOICE if columns else NUMBER),
@@ -114,3 +119,8 @@ def find_task(  # noqa: PLR0913
         choices=columns[0] if len(columns) == 1 else columns,
     )
     return build_task(described, Path(), Path(name).name.split(".")[0])
+
+
+def _has_choices(path: Path) -> bool:
+    """Whether a data file has a column of choices under its plain name."""
+    return any("choices" in row for _, row in itertools.islice(read_rows(path), 1))

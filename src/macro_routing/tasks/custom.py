@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import importlib.util
 import json
@@ -21,6 +22,8 @@ from macro_routing.tasks.task import CHOICE, LETTERS, MATH, NUMBER, TEXT, Exampl
 
 KINDS = (NUMBER, CHOICE, MATH, TEXT)
 DEFAULT_GRADER = {NUMBER: "number", CHOICE: "letter", MATH: "math", TEXT: "text"}
+_TELLING = 10
+"""Rows from which on a right answer that always has the same letter is no accident."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,20 @@ def _examples(path: Path, described: TaskFile) -> tuple[Example, ...]:
             raise TaskError(f"{where}: {error}") from None
     if not made:
         raise TaskError(f"{path} holds no rows")
+    if len(made) >= _TELLING and described.kind == CHOICE and len({one.answer for one in made}) == 1:
+        made = [_mixed(one) for one in made]
     return tuple(made)
+
+
+def _mixed(example: Example) -> Example:
+    """The choices in an order of the question's own: a right answer that always stands first is a right letter."""
+    order = sorted(
+        range(len(example.choices)),
+        key=lambda place: hashlib.sha256(f"{example.question}/{example.choices[place]}".encode()).digest(),
+    )
+    choices = tuple(example.choices[place] for place in order)
+    answer = LETTERS[order.index(example.right_choice)]
+    return dataclasses.replace(example, choices=choices, answer=answer)
 
 
 def _example(row: Mapping[str, Any], key: str, described: TaskFile) -> Example:
@@ -129,16 +145,14 @@ def _cell(row: Mapping[str, Any], column: str) -> str:
 
 
 def _choices(row: Mapping[str, Any], columns: str | Sequence[str]) -> tuple[str, ...]:
-    if not isinstance(columns, str):
-        return tuple(_cell(row, column) for column in columns)
-    value = row.get(columns)
+    value = row.get(columns) if isinstance(columns, str) else [_cell(row, column) for column in columns]
     if isinstance(value, str):  # a CSV cell
         try:
             value = json.loads(value)
         except ValueError:
             value = value.split("|")
     if not isinstance(value, list) or not 2 <= len(value) <= len(LETTERS):
-        raise TaskError(f"the column {columns!r} holds {shorten(value)}, not a list of 2 to {len(LETTERS)} choices")
+        raise TaskError(f"{columns!r} holds {shorten(value)}, not a list of 2 to {len(LETTERS)} choices")
     found = tuple("" if choice is None else str(choice).strip() for choice in value)
     if "" in found or len(set(found)) < len(found):
         raise TaskError(f"the choices {shorten(list(value))} must be different texts, none empty")
@@ -152,7 +166,8 @@ def _right_letter(answer: str, choices: tuple[str, ...]) -> str:
     if len(letter) == 1 and letter in LETTERS[: len(choices)]:
         return letter
     raise TaskError(
-        f"the answer {answer!r} is neither one of the choices nor a letter from A to {LETTERS[len(choices) - 1]}"
+        f"the answer {answer!r} is neither one of the choices nor a letter from A to {LETTERS[len(choices) - 1]};"
+        " name the column of the answer among the choices too"
     )
 
 

@@ -40,6 +40,7 @@ def _json_rows(path: Path, text: str) -> Iterator[Row]:
         where = f"{path}, line {number}"
         try:
             value = json.loads(line)
+            json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text
         except (ValueError, RecursionError) as error:
             raise TaskError(f"{where}: not JSON: {error}") from None
         if not isinstance(value, dict):
