@@ -12,15 +12,22 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from benchmarks.record import write_record
+from macro_routing.engine import shared_likelihood, shared_pass
 from macro_routing.evaluation.answering import Decoding
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.models import load_model
+from macro_routing.models.layer_inputs import layer_inputs
+from macro_routing.models.lens import read_out
+from macro_routing.models.routing import decoder_of
 from macro_routing.routes import Route, RouteSpace
 from macro_routing.search.policy import MarkovPolicy
 from macro_routing.tasks import load_task
@@ -33,17 +40,8 @@ def overhead() -> dict[str, Any]:
     """Share of an evaluation's time that is not spent inside the model."""
     frozen, task = load_model(), load_task("category", seed=SEED)
     inside = [0.0]
-    started = [0.0]
-
-    def before(*_: Any) -> None:
-        started[0] = time.perf_counter()
-
-    def after(*_: Any) -> None:
-        inside[0] += time.perf_counter() - started[0]
-
-    handles = [frozen.model.register_forward_pre_hook(before), frozen.model.register_forward_hook(after)]
     shares = []
-    with tempfile.TemporaryDirectory() as folder:
+    with _timed_model(frozen, inside), tempfile.TemporaryDirectory() as folder:
         for repeat in range(5):
             evaluator = Evaluator(frozen, task, Decoding("likelihood"), ScoreStore(Path(folder) / f"{repeat}.sqlite"))
             inside[0] = 0.0
@@ -51,8 +49,6 @@ def overhead() -> dict[str, Any]:
             evaluator.evaluate([Route.standard(frozen.layers)], task.pools["test"][:300])
             total = time.perf_counter() - start
             shares.append(100 * (total - inside[0]) / total)
-    for handle in handles:
-        handle.remove()
     return {
         "figure": "evaluation outside the model, category, likelihood",
         "value": statistics.median(shares),
@@ -62,6 +58,41 @@ def overhead() -> dict[str, Any]:
         "detail": "median; 300 examples, rendering, grading and the store included",
         "shares": shares,
     }
+
+
+@contextmanager
+def _timed_model(frozen: Any, inside: list[float]) -> Iterator[None]:
+    """Add up the time spent in the model's own code: embeddings and masks, layers, final norm and head."""
+
+    def timed(function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            start = time.perf_counter()
+            found = function(*args, **kwargs)
+            inside[0] += time.perf_counter() - start
+            return found
+
+        return run
+
+    started = [0.0]
+
+    def before(*_: Any) -> None:
+        started[0] = time.perf_counter()
+
+    def after(*_: Any) -> None:
+        inside[0] += time.perf_counter() - started[0]
+
+    layers = decoder_of(frozen.model).layers
+    handles = [layer.register_forward_pre_hook(before) for layer in layers]
+    handles += [layer.register_forward_hook(after) for layer in layers]
+    try:
+        with (
+            mock.patch.object(shared_pass, "layer_inputs", timed(layer_inputs)),
+            mock.patch.object(shared_likelihood, "read_out", timed(read_out)),
+        ):
+            yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def lookup() -> dict[str, Any]:
