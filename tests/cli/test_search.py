@@ -109,7 +109,15 @@ def test_ctrl_c_says_how_to_go_on(place, tmp_path):
     sizes = ["--iterations", "12", "--draws", "60", "--training", "100", "--validation", "10"]
     long = [*arguments[:10], *sizes, "--method", "random", "--out", "run"]
     command = [sys.executable, "-m", "macro_routing.cli.main", "search", *long, "--store", "s.sqlite"]
-    process = subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A suite that was started in the background ignores Ctrl-C, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    )
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("run/states/001.npz")) and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.02)
