@@ -7,6 +7,7 @@ the keys and values of a step are gone when the step is done unless somebody wan
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,7 +51,11 @@ class SharedPass:
 
     def __init__(self, model: Any, segments: Sequence[Segment]) -> None:
         """Work out what each layer is given for each segment."""
-        self._config = model.config
+        from transformers import DynamicCache
+
+        # Made once: a cache with a slot for every layer takes longer to make than a small layer takes to run.
+        self._cache: Any = DynamicCache(config=model.config)
+        self._empty = list(self._cache.layers)
         self._layers = decoder_of(model).layers
         self._segments = segments
         self._inputs = [_inputs(model, segment) for segment in segments]
@@ -80,11 +85,9 @@ class SharedPass:
                 slots.pop(state, None)
 
     def _apply(self, application: Application, states: dict[int, States]) -> tuple[States, Any]:
-        from transformers import DynamicCache
-
-        # Nothing else uses this cache, so the layer's own slot in it is the step's.
-        cache = DynamicCache(config=self._config)
-        slot: Any = cache.layers[application.layer]
+        # The layer's own slot in the cache is the step's, a new one every time.
+        slot: Any = copy.copy(self._empty[application.layer])
+        self._cache.layers[application.layer] = slot
         found: States = []
         for place, (segment, given) in enumerate(zip(self._segments, self._inputs, strict=True)):
             hidden = states[application.source][place]
@@ -94,7 +97,7 @@ class SharedPass:
                 hidden = add_state(hidden, earlier.to(hidden.device), application.add.coefficient)
             if segment.parents is not None:
                 slot.batch_select_indices(segment.parents.to(slot.keys.device))
-            arguments = {**given.arguments[application.layer], given.cache_name: cache}
+            arguments = {**given.arguments[application.layer], given.cache_name: self._cache}
             output = self._layers[application.layer](hidden, **arguments)
             found.append(output[0] if isinstance(output, tuple) else output)
         return found, slot
