@@ -69,6 +69,9 @@ def test_a_run_writes_all_it_promises(frozen, tmp_path):
     assert [one.name for one in result.variants] == ["MACRO", "MACRO (top-1)", "MACRO (no Vit.)", "standard"]
     assert RunResult.from_json(json.loads((folder / files.RESULT).read_text())) == result
     assert parse_route((folder / files.ROUTE).read_text(), 6) == result.best_route
+    log = (folder / "log.txt").read_text()
+    assert "round 4/4" in log
+    assert result.verdict in log
     rounds = RunFolder.existing(folder).rounds()
     assert [one["number"] for one in rounds] == [1, 2, 3, 4]
     state = RunFolder.existing(folder).last_state()

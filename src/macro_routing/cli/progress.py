@@ -11,7 +11,7 @@ from typing import Any
 
 from macro_routing.cli.console import printable
 from macro_routing.cli.loggers import logger_for
-from macro_routing.runs.progress import Listener, Listeners, Plan, RoundReport
+from macro_routing.runs.progress import Listener, Listeners, Plan, RoundReport, describe
 
 _SILENCE = 60
 """Seconds after which a quiet run says that it is still running."""
@@ -113,15 +113,3 @@ class Live(Lines):
         self._seen += report.run + report.saved
         if self._stage is not None:
             self._bar.update(self._stage, completed=min(self._seen, self._planned))
-
-
-def describe(report: RoundReport) -> str:
-    """A round in a line."""
-    median = "none complete" if report.median is None else f"median {100 * report.median:.1f}"
-    cut = f", cut off {100 * report.cut_off:.0f} %" if report.cut_off else ""
-    return (
-        f"round {report.number}/{report.rounds}: best {100 * report.best:.1f}, {median}, standard"
-        f" {100 * report.standard:.1f} ({100 * report.standard_low:.0f} to {100 * report.standard_high:.0f}) on"
-        f" {report.examples} examples; {report.different} different routes, {report.stopped} stopped;"
-        f" {report.run} outcomes run, {report.saved} saved{cut}"
-    )

@@ -55,6 +55,18 @@ class RoundReport:
     seconds: float
 
 
+def describe(report: RoundReport) -> str:
+    """A round in a line."""
+    median = "none complete" if report.median is None else f"median {100 * report.median:.1f}"
+    cut = f", cut off {100 * report.cut_off:.0f} %" if report.cut_off else ""
+    return (
+        f"round {report.number}/{report.rounds}: best {100 * report.best:.1f}, {median}, standard"
+        f" {100 * report.standard:.1f} ({100 * report.standard_low:.0f} to {100 * report.standard_high:.0f}) on"
+        f" {report.examples} examples; {report.different} different routes, {report.stopped} stopped;"
+        f" {report.run} outcomes run, {report.saved} saved{cut}"
+    )
+
+
 class Listener:
     """Hears what happens; every method may be left as it is."""
 

@@ -25,8 +25,9 @@ from macro_routing.runs.beginning import first_state
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.deadline import Deadline, TimeUp
 from macro_routing.runs.folder import RunFolder
+from macro_routing.runs.log import FolderLog
 from macro_routing.runs.outcome_report import report_round
-from macro_routing.runs.progress import Listener, Plan
+from macro_routing.runs.progress import Listener, Listeners, Plan
 from macro_routing.runs.result import NO_DECODING, SELECTED, STANDARD, TOP_1, RunResult, detectable_gain, make_result
 from macro_routing.runs.selection import Choice, choose
 from macro_routing.search.macro import MacroSearch
@@ -184,6 +185,9 @@ class PreparedRun:
 
     def to_the_end(self, place: RunFolder) -> RunResult:
         """The whole run, from wherever its folder stands."""
+        return dataclasses.replace(self, listener=Listeners([self.listener, FolderLog(place)]))._run(place)  # noqa: SLF001
+
+    def _run(self, place: RunFolder) -> RunResult:
         self.listener.on_plan(self.plan)
         state = self._search(place)
         choice = self._choose(place, state)
