@@ -8,6 +8,7 @@ candidates.json   final candidates with validation scores, and which one was cho
 answers.json      test answers of the variants, example by example
 result.json       the verdict and the table of variants
 route.json        the chosen route with its evidence
+cost.json         what that route costs beside the standard pass: layers, time, memory
 report.html       the page people look at
 manifest.json     digests of all of these; written last, so a run that has one is complete
 """
@@ -31,9 +32,9 @@ from macro_routing.search.searcher import SearchState
 from macro_routing.search.state_file import load_state, save_state
 
 FORMAT = "macro-run/1"
-RUN, ENDED, CANDIDATES, ANSWERS, RESULT, ROUTE, REPORT, MANIFEST = (
+RUN, ENDED, CANDIDATES, ANSWERS, RESULT, ROUTE, COST, REPORT, MANIFEST = (
     *("run.json", "ended.json", "candidates.json", "answers.json"),
-    *("result.json", "route.json", "report.html", "manifest.json"),
+    *("result.json", "route.json", "cost.json", "report.html", "manifest.json"),
 )
 
 
@@ -160,11 +161,22 @@ class RunFolder:
 
     def last_state(self) -> SearchState | None:
         """The state after the last finished round."""
-        states = sorted((self.path / "states").glob("[0-9]*.npz"))
-        if not states:
-            return None
+        states = self._states()
+        return self._load_state(states[-1]) if states else None
+
+    def some_states(self, most: int) -> list[SearchState]:
+        """States from the first to the last, at most so many, evenly spread."""
+        states = self._states()
+        last, count = len(states) - 1, min(most, len(states))
+        places = sorted({round(last * number / max(count - 1, 1)) for number in range(count)})
+        return [self._load_state(states[place]) for place in places]
+
+    def _states(self) -> list[Path]:
+        return sorted((self.path / "states").glob("[0-9]*.npz"))
+
+    def _load_state(self, path: Path) -> SearchState:
         try:
-            return load_state(states[-1])
+            return load_state(path)
         except MacroError as error:
             raise RunError(f"{error}; remove the file and `macro resume {self.path}` repeats that round") from None
 

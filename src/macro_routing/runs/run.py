@@ -23,6 +23,7 @@ from macro_routing.routes.route import Route
 from macro_routing.runs import folder as files
 from macro_routing.runs.beginning import first_state
 from macro_routing.runs.config import RunConfig
+from macro_routing.runs.cost import measure_cost
 from macro_routing.runs.deadline import Deadline, TimeUp
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.log import FolderLog
@@ -194,6 +195,7 @@ class PreparedRun:
         result = self._test(place, state, choice)
         place.write(files.RESULT, result.to_json())
         place.write_text(files.ROUTE, self._route_file(result, choice))
+        self._measure_cost(place, choice.route)
         place.finish()
         self.listener.on_result(result)
         return result
@@ -292,6 +294,13 @@ class PreparedRun:
         tested = [(name, found[route]) for name, route in variants]
         refused = f", {choice.refused}" if choice.refused else ""
         return make_result(tested, choice.route, self.config.seed, str(place.path), refused)
+
+    def _measure_cost(self, place: RunFolder, route: Route) -> None:
+        """On training examples: nothing is asked of the test set a second time."""
+        if not place.has(files.COST):
+            self.listener.on_message("measuring what the route costs beside the standard pass")
+            different = list(dict.fromkeys([self._standard, route]))
+            place.write(files.COST, measure_cost(self.evaluator, different, self.splits.train))
 
     def _variants(self, state: SearchState) -> list[tuple[str, Route]]:
         if not isinstance(self.searcher, MacroSearch):

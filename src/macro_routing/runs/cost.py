@@ -1,0 +1,106 @@
+"""What a route costs beside the standard pass: layers, time per token, memory; measured in the run, on training prompts.
+
+Both routes write the same number of tokens after the same prompts, turn by turn, so that a machine that slows down
+slows both. Memory is measured where the device counts it (CUDA); elsewhere it is said to be not measured.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from macro_routing.engine.batches import Tokens
+from macro_routing.engine.generation import generate
+from macro_routing.engine.memory import cache_bytes_per_token, is_out_of_memory
+from macro_routing.evaluation.answering import choice_items
+from macro_routing.evaluation.evaluator import Evaluator
+from macro_routing.models.chat import encode_messages
+from macro_routing.routes.route import Route
+from macro_routing.tasks.prompts import LIKELIHOOD, REASONING, messages
+from macro_routing.tasks.task import Example
+
+FORMAT = "macro-cost/1"
+PROMPTS, TOKENS, TURNS = 4, 16, 3
+_MOST_SECONDS = 20.0
+"""No further turn is begun after these; slow machines get by with fewer."""
+_NO_END = (-1,)
+"""No token has this number, so every text is written to its budget."""
+
+
+def measure_cost(evaluator: Evaluator, routes: Sequence[Route], examples: Sequence[Example]) -> dict[str, Any]:
+    """The cost of ``routes``; where memory does not suffice for measuring, that is said instead."""
+    frozen = evaluator.frozen
+    slot = cache_bytes_per_token(frozen.model)
+    found: dict[str, Any] = {
+        "format": FORMAT,
+        "device": str(frozen.model.device),
+        "prompts": min(PROMPTS, len(examples)),
+        "tokens": TOKENS,
+        "routes": {
+            str(route): {"layers": route.length, "cache_bytes_per_token": slot * route.length} for route in routes
+        },
+    }
+    try:
+        for route, measured in _measure(evaluator, routes, _prompts(evaluator, examples[:PROMPTS])).items():
+            found["routes"][str(route)].update(measured)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        found["not_measured"] = "memory ran out"
+    return found
+
+
+def _prompts(evaluator: Evaluator, examples: Sequence[Example]) -> list[Tokens]:
+    """The examples as this run puts them."""
+    frozen, task, mode = evaluator.frozen, evaluator.task, evaluator.decoding.mode
+    if mode == LIKELIHOOD:
+        items = choice_items(frozen, task, examples, by_letter=evaluator.decoding.by_letter)
+        return [item.prompt for item in items]
+    thinking = mode == REASONING if frozen.chat.think else None
+    asked = [messages(task.prompts, mode, one.question, one.choices) for one in examples]
+    return [encode_messages(frozen.tokenizer, one, thinking=thinking) for one in asked]
+
+
+def _measure(evaluator: Evaluator, routes: Sequence[Route], prompts: list[Tokens]) -> dict[Route, dict[str, Any]]:
+    models = {route: evaluator.frozen.routed(route) for route in routes}
+    for model in models.values():
+        generate(model, prompts, _NO_END, 2)  # what is done once is not timed
+    turns: dict[Route, list[tuple[float, float, int | None]]] = {route: [] for route in routes}
+    started = time.perf_counter()
+    for turn in range(TURNS):
+        if turn and time.perf_counter() - started > _MOST_SECONDS:
+            break
+        for route, model in models.items():
+            turns[route].append(_one_turn(model, prompts))
+    return {route: _middle(rows) for route, rows in turns.items()}
+
+
+def _one_turn(model: Any, prompts: list[Tokens]) -> tuple[float, float, int | None]:
+    """Seconds to read the prompts and write one token each, seconds per further token, and the peak of memory."""
+    on_gpu = model.device.type == "cuda"
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats(model.device)
+    first = _timed(model, prompts, 1)
+    rest = _timed(model, prompts, 1 + TOKENS) - first
+    peak = int(torch.cuda.max_memory_allocated(model.device)) if on_gpu else None
+    return first, max(rest, 0.0) / TOKENS, peak
+
+
+def _timed(model: Any, prompts: list[Tokens], budget: int) -> float:
+    started = time.perf_counter()
+    generate(model, prompts, _NO_END, budget)  # tokens come back as numbers, so the device has finished
+    return time.perf_counter() - started
+
+
+def _middle(turns: Sequence[tuple[float, float, int | None]]) -> dict[str, Any]:
+    firsts, rests, peaks = zip(*turns, strict=True)
+    return {
+        "prompt_seconds": statistics.median(firsts),
+        "token_seconds": statistics.median(rests),
+        "peak_bytes": None if peaks[0] is None else max(peaks),
+        "turns": len(turns),
+    }

@@ -1,0 +1,99 @@
+"""What a route costs is measured once, on training prompts, and said where it is not."""
+
+import json
+
+import pytest
+
+from macro_routing.routes.route import Route
+from macro_routing.routes.text import parse_program
+from macro_routing.runs import RunConfig, RunFolder, cost, resume, search
+from macro_routing.runs import folder as files
+from macro_routing.runs.run import prepare
+from tests.runs.small import small_frozen, small_task
+
+CONFIG = RunConfig(
+    task="small",
+    model="small",
+    preset="quick",
+    seed=3,
+    search={"iterations": 2, "draws": 4, "elite": 2, "k": 2, "epsilon_local": 0.4},
+    data={"training": 20, "validation": 8, "test": 12},
+)
+LONGER = parse_program("L0-L5 L4 RJ").expand(6)
+
+
+@pytest.fixture(scope="module")
+def frozen():
+    return small_frozen()
+
+
+def evaluator(frozen, tmp_path, **decoding):
+    config = RunConfig(**{**CONFIG.given(), "decoding": decoding})
+    return prepare(config, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite").evaluator
+
+
+@pytest.mark.parametrize("mode", ["likelihood", "direct", "reasoning"])
+def test_both_routes_are_measured_however_answers_are_obtained(frozen, tmp_path, mode):
+    standard = Route.standard(6)
+    examples = small_task().pools["train"]
+    found = cost.measure_cost(evaluator(frozen, tmp_path, mode=mode), [standard, LONGER], examples)
+    assert found["prompts"] == cost.PROMPTS
+    first, second = (found["routes"][str(route)] for route in (standard, LONGER))
+    assert (first["layers"], second["layers"]) == (6, LONGER.length)
+    assert first["cache_bytes_per_token"] * second["layers"] == second["cache_bytes_per_token"] * first["layers"]
+    for one in (first, second):
+        assert one["prompt_seconds"] > 0
+        assert one["token_seconds"] >= 0
+        assert one["turns"] == cost.TURNS
+        assert one["peak_bytes"] is None  # no GPU here
+    json.dumps(found)
+
+
+def test_memory_that_runs_out_is_said_and_other_errors_are_not_hidden(frozen, tmp_path, monkeypatch):
+    def fail(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(cost, "generate", fail)
+    routes, examples = [Route.standard(6), LONGER], small_task().pools["train"]
+    found = cost.measure_cost(evaluator(frozen, tmp_path), routes, examples)
+    assert found["not_measured"] == "memory ran out"
+    assert found["routes"][str(LONGER)]["layers"] == LONGER.length
+
+    def break_down(*_):
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(cost, "generate", break_down)
+    with pytest.raises(RuntimeError, match="a bug"):
+        cost.measure_cost(evaluator(frozen, tmp_path), routes, examples)
+
+
+def test_a_run_keeps_its_cost_and_asks_nothing_of_the_test_set_for_it(frozen, tmp_path, monkeypatch):
+    asked = []
+
+    def note(evaluator, routes, examples):
+        asked.append([example.id for example in examples])
+        return cost.measure_cost(evaluator, routes, examples)
+
+    monkeypatch.setattr("macro_routing.runs.run.measure_cost", note)
+    folder = tmp_path / "run"
+    result = search(CONFIG, folder, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite")
+    tested = {example["id"] for example in json.loads((folder / files.ANSWERS).read_text())["examples"]}
+    assert asked
+    assert not tested & set(asked[0])
+    kept = json.loads((folder / files.COST).read_text())
+    assert set(kept["routes"]) == {"L0 RJ", result.route}
+    assert files.COST in json.loads((folder / files.MANIFEST).read_text())["files"]
+    # One that stopped before its manifest keeps what it has measured.
+    (folder / files.MANIFEST).unlink()
+    resume(folder, frozen=frozen, task=small_task())
+    assert len(asked) == 1
+    assert json.loads((folder / files.COST).read_text()) == kept
+
+
+def test_some_states_are_spread_from_the_first_to_the_last(frozen, tmp_path):
+    folder = tmp_path / "run"
+    search(CONFIG, folder, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite")
+    place = RunFolder.existing(folder)
+    assert [state.rounds for state in place.some_states(9)] == [0, 1, 2]
+    assert [state.rounds for state in place.some_states(2)] == [0, 2]
+    assert [state.rounds for state in place.some_states(1)] == [0]
