@@ -1,7 +1,7 @@
-"""Puts recorded figures into the pages: no number in README or docs is typed in.
+"""Puts recorded figures into the pages: no number in README or docs is typed in; writes the commands' pages.
 
-    python tools/render_docs.py            rewrite the pages from docs/data
-    python tools/render_docs.py --check    fail when a page and its data differ
+    python tools/render_docs.py            rewrite the pages from docs/data and from the commands' code
+    python tools/render_docs.py --check    fail when a page differs from either
 
 A page shows a record's table between two comments, and one value inside a sentence likewise:
 
@@ -18,6 +18,10 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from command_pages import command_pages, stale_pages, write_pages
+
+from macro_routing.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "docs" / "data"
@@ -92,8 +96,12 @@ def main() -> None:
             stale.append(str(page.relative_to(ROOT)))
             if not check:
                 page.write_text(rendered, encoding="utf-8")
+    commands, folder = command_pages(app), ROOT / "docs" / "commands"
+    stale += [str(page.relative_to(ROOT)) for page in stale_pages(commands, folder)]
+    if not check:
+        write_pages(commands, folder)
     if stale:
-        print(("differ from docs/data, run make docs: " if check else "rendered: ") + ", ".join(stale))
+        print(("differ from docs/data or the code, run make docs: " if check else "rendered: ") + ", ".join(stale))
     sys.exit(bool(check and stale))
 
 

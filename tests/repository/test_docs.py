@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def render_docs(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "tools")
     spec = importlib.util.spec_from_file_location("render_docs", ROOT / "tools" / "render_docs.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

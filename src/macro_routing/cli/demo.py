@@ -21,6 +21,8 @@ def demo(
     """Search a better layer order for a small model on a small task, and write the report.
 
     Fetches the built-in model (98 MB) the first time; later runs need no network.
+
+    Example: `macro demo`
     """
     options.need_models_extra()
     options.quiet_libraries()

@@ -63,20 +63,26 @@ def search(
         Path | None, typer.Option(help="A TOML file with these settings; flags go before it.", show_default=False)
     ] = None,
     mode: Annotated[SearchMode | None, typer.Option(help="How the model answers.", show_default="auto")] = None,
-    reasoning_budget: Annotated[int | None, typer.Option(help="Most tokens of reasoning.")] = None,
-    answer_budget: Annotated[int | None, typer.Option(help="Most tokens of the answer.")] = None,
+    reasoning_budget: Annotated[int | None, typer.Option(help="Most tokens of reasoning.", show_default="400")] = None,
+    answer_budget: Annotated[int | None, typer.Option(help="Most tokens of the answer.", show_default="128")] = None,
     by_letter: Annotated[bool | None, typer.Option("--by-letter", help="Likelihood of the letters.")] = None,
     stop_loops: Annotated[
         bool | None,
         typer.Option("--stop-loops/--no-stop-loops", help="Do not wait for answers that loop."),
     ] = None,
-    training: Annotated[int | None, typer.Option(help="Training examples.")] = None,
-    validation: Annotated[int | None, typer.Option(help="Validation examples.")] = None,
-    test: Annotated[int | None, typer.Option(help="Use only the first so many test examples.")] = None,
-    iterations: Annotated[int | None, typer.Option(help="Rounds.")] = None,
-    draws: Annotated[int | None, typer.Option(help="Routes drawn per round.")] = None,
-    elite: Annotated[int | None, typer.Option(help="How many of them move the policy.")] = None,
-    k: Annotated[int | None, typer.Option("--k", help="Candidates that are validated at the end.")] = None,
+    training: Annotated[int | None, typer.Option(help="Training examples.", show_default="the preset's")] = None,
+    validation: Annotated[int | None, typer.Option(help="Validation examples.", show_default="the preset's")] = None,
+    test: Annotated[
+        int | None, typer.Option(help="Use only the first so many test examples.", show_default="all, or the preset's")
+    ] = None,
+    iterations: Annotated[int | None, typer.Option(help="Rounds.", show_default="the preset's")] = None,
+    draws: Annotated[int | None, typer.Option(help="Routes drawn per round.", show_default="the preset's")] = None,
+    elite: Annotated[
+        int | None, typer.Option(help="How many of them move the policy.", show_default="the preset's")
+    ] = None,
+    k: Annotated[
+        int | None, typer.Option("--k", help="Candidates that are validated at the end.", show_default="the preset's")
+    ] = None,
     max_length: Annotated[int | None, typer.Option(help="Longest route.", show_default="layers + 12")] = None,
     racing: Annotated[
         options.Racing | None, typer.Option(help="Which hopeless routes are given up early.", show_default="exact")
@@ -93,8 +99,10 @@ def search(
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder with the benchmarks' files; else MACRO_DATA_DIR, else the hub.")
     ] = None,
-    question: Annotated[str | None, typer.Option(help="Column of the question, for a file of your own.")] = None,
-    answer: Annotated[str | None, typer.Option(help="Column of the answer.")] = None,
+    question: Annotated[
+        str | None, typer.Option(help="Column of the question, for a file of your own.", show_default="question")
+    ] = None,
+    answer: Annotated[str | None, typer.Option(help="Column of the answer.", show_default="answer")] = None,
     choices: Annotated[str | None, typer.Option(help="Column of the choices, or several, with commas.")] = None,
     kind: Annotated[str | None, typer.Option(help="number, choice, math or text.")] = None,
     dry_run: Annotated[
@@ -104,8 +112,8 @@ def search(
     log_to: Annotated[
         list[str] | None, typer.Option(help="Also log to tensorboard, wandb or trackio; may be given several times.")
     ] = None,
-    dtype: Annotated[str | None, typer.Option(help="auto, float32, bfloat16 or float16.")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="auto, float32, bfloat16 or float16.", show_default="auto")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.", show_default="auto")] = None,
     device_map: options.DeviceMapOption = None,
     quantization: options.QuantizationOption = None,
     attention: options.AttentionOption = None,

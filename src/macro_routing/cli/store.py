@@ -29,7 +29,10 @@ def _open(path: Path | None) -> ScoreStore:
 def info(
     store: StoreOption = None, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 ) -> None:
-    """List what the store holds, one line per model, task and settings."""
+    """List what the store holds, one line per model, task and settings.
+
+    Example: `macro store info`
+    """
     opened = _open(store)
     scopes = opened.scopes()
     size = opened.path.stat().st_size
@@ -58,7 +61,10 @@ def prune(
     everything: Annotated[bool, typer.Option("--all", help="Forget all scores.")] = False,
     store: StoreOption = None,
 ) -> None:
-    """Forget scores by task, by model, or all of them."""
+    """Forget scores by task, by model, or all of them.
+
+    Example: `macro store prune --task category`
+    """
     if not everything and not task and not model:
         raise MacroError("say what to forget: --task, --model or --all")
 

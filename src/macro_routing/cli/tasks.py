@@ -14,7 +14,9 @@ from macro_routing.tasks.synthetic import SYNTHETIC
 def tasks(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List the tasks with their kind, test size, licence and source.
 
-    A task of your own is a .jsonl or .csv file, or a .toml file that describes one: `macro evaluate --task mine.csv …`
+    A task of your own is a .jsonl or .csv file, or a .toml file that describes one: `macro evaluate --task mine.csv …`.
+
+    Example: `macro tasks`
     """
     if as_json:
         benchmarks = {
