@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 help:
 	@echo "make demo    search a small task on a small model, print the result, write the report"
 	@echo "make test    all tests but those of test-engines and test-large"
-	@echo "make test-engines  the tests that take minutes: whole demo, faults"
+	@echo "make test-engines  the tests that take minutes or need a browser: whole demo, faults, reports in Chromium"
 	@echo "make test-large  the tests that fetch larger models"
 	@echo "make check   format, lint, types, import contracts, figures in the pages"
 	@echo "make bench   speed of the core and cost of routing, with their targets"

@@ -1,7 +1,9 @@
+import base64
+import hashlib
 import json
 import re
 import tomllib
-from dataclasses import asdict, replace
+from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 
@@ -16,111 +18,20 @@ from macro_routing.report.track import route_track
 from macro_routing.routes.route import Route
 from macro_routing.routes.text import parse_program
 from macro_routing.runs.config import RunConfig
-from macro_routing.runs.folder import RunFolder
-from macro_routing.runs.progress import RoundReport
-from macro_routing.search.searcher import Draw, Proposal, Score, SearchState
-
-LAYERS = 8
-ROUTE = "L0-L4 L3 L3(+h-2) L6 RJ"
-ATTACK = "<script>alert(1)</script>"
-GIVEN = {
-    "task": "toys",
-    "model": "tiny",
-    "preset": "quick",
-    "method": "macro",
-    "seed": 7,
-    "racing": "exact",
-    "max_minutes": None,
-    "init_from": None,
-    "loading": {},
-    "data": {},
-    "search": {},
-}
-ROUND = RoundReport(1, 3, 30, 0.6, 0.5, 2, 7, 0.4, 0.25, 0.57, 210, 60, 0.1, 12.5)
-
-
-def header(**given):
-    return {
-        "format": "macro-run/1",
-        "macro": "0.1.0",
-        "started": "2026-01-02 03:04:05",
-        "store": "/kept/scores.sqlite",
-        "config": {
-            "given": {**GIVEN, **given},
-            "resolved": {
-                "searcher": {"settings": {"iterations": 3, "draws": 9}, "space": {"coefficients": [1.0, -0.5]}},
-                "decoding": {"mode": "direct"},
-            },
-        },
-        "model": {"name": "tiny", "layers": LAYERS, "weights_id": "weights-digest"},
-        "scope": {"numerics": "numerics-digest", "task": "toys", "prompts": "prompt-digest"},
-        "splits": {"train": [90, "train-mark"], "validation": [20, "validation-mark"], "test": [40, "test-mark"]},
-        "guards": {"other": {"validation": "guard-mark"}},
-        "environment": {"Python": "3.11 on Linux", "cuda": "none"},
-    }
-
-
-def candidate(route, **other):
-    defaults = {"length": 8, "program": None, "log_probability": None, "raw_rank": None, "rank": None}
-    return {"route": route, **defaults, "correct": 9, "n": 20, "turned_down": "", **other}
-
-
-def variant(name, route, correct):
-    return {"name": name, "route": route, "length": 9, "correct": correct, "n": 40, "cut_off": 0.05, "tokens": 31.5}
-
-
-def result(route=ROUTE):
-    comparison = {"n": 40, "baseline": 0.5, "routed": 0.6, "fixed": 6, "broken": 2, "low": -0.03, "high": 0.22}
-    names = ("MACRO", "MACRO (top-1)", "MACRO (no Vit.)")
-    return {
-        "route": route,
-        "layers": LAYERS,
-        "detectable": 0.19,
-        "folder": "wherever",
-        "variants": [*[variant(name, route, 24) for name in names], variant("standard", "L0 RJ", 20)],
-        "comparison": {**comparison, "p_value": 0.29},
-        "verdict": "No evidence of a gain: +10.0 points.",
-    }
-
-
-def outcome(correct, text):
-    plain = {"reasoning_tokens": 3, "answer_tokens": 4, "reasoning_cut": False, "answer_cut": False}
-    return {"correct": correct, "prediction": "5" if correct else "6", **plain, "reasoning": "", "text": text}
-
-
-def answers(question="How many?", text="It is so.", fixed=6, broken=2, n=40):
-    examples = [
-        {"id": f"toys/{place}", "question": f"{question} #{place}", "answer": "5", "choices": [], "group": ""}
-        for place in range(n)
-    ]
-    routed = [outcome(place < fixed or place >= fixed + broken, text) for place in range(n)]
-    standard = [outcome(place >= fixed, text) for place in range(n)]
-    return {"examples": examples, "routes": {ROUTE: routed, "L0 RJ": standard}}
-
-
-def begin(path, rounds=3, **given):
-    """A run that has searched so many rounds."""
-    place = RunFolder.new(path)
-    place.write("run.json", header(**given))
-    state = SearchState("{}")
-    place.save_round(state, None)
-    for number in range(1, rounds + 1):
-        draw = Draw(number - 1, Proposal(Route.standard(LAYERS)), Score(1, 2))
-        state = replace(state, rounds=number, draws=(*state.draws, draw))
-        place.save_round(state, asdict(replace(ROUND, number=number)))
-    return place
-
-
-def complete(path, told=None, **given):
-    """A run that is finished."""
-    place = begin(path, **given)
-    refused = candidate("L0-L2 L2 RJ", rank=2, raw_rank=4, log_probability=-1.25, turned_down="it costs 3.0 points")
-    found = candidate(ROUTE, rank=1, raw_rank=1, log_probability=-0.5)
-    place.write("candidates.json", {"chosen": ROUTE, "refused": "", "candidates": [candidate("L0 RJ"), found, refused]})
-    place.write("answers.json", told or answers())
-    place.write("result.json", result())
-    place.finish()
-    return place
+from macro_routing.search.searcher import Draw, Failure, Proposal, Score, Stopped
+from tests.report.folders import (
+    ATTACK,
+    GIVEN,
+    LAYERS,
+    ROUND,
+    ROUTE,
+    answers,
+    begin,
+    candidate,
+    complete,
+    header,
+    result,
+)
 
 
 def page_of(place):
@@ -172,11 +83,24 @@ def test_the_page_is_sound_and_needs_nothing_from_elsewhere(tmp_path):
     parser = Balance()
     parser.feed(page)
     assert parser.open == []
-    assert "<script" not in page
-    assert not re.search(r"(?:src|href)=|https?:|@import|url\((?!#)", page)
+    assert page.count("<script") == 1  # the page's own, and the policy allows no other
+    assert "script-src 'sha256-" in page
+    assert not re.search(r"src=|href=\"(?!#)|https?:|@import|url\(|style=\"", page)
+    anchors = re.findall(r'href="#([^"]*)"', page)
+    assert len(anchors) > 5
+    assert all(f'id="{anchor}"' in page for anchor in anchors)
+    names = re.findall(r' id="([^"]*)"', page)
+    assert len(set(names)) == len(names)
     assert "prefers-color-scheme: dark" in page
     # Tables and drawings lie in boxes that scroll by themselves.
     assert page.count("<table") + page.count('class="wide"') == page.count('class="scroll"')
+
+
+def test_only_the_script_of_the_page_may_run(tmp_path):
+    page = page_of(complete(tmp_path / "run"))
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    (digest,) = re.findall(r"script-src 'sha256-([^']+)'", page)
+    assert base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() == digest
 
 
 def test_the_same_run_gives_the_same_page(tmp_path):
@@ -245,7 +169,7 @@ def test_foreign_text_is_escaped_wherever_it_comes_from(tmp_path):
     hostile["model"]["name"] = hostile["scope"]["task"] = hostile["environment"]["Python"] = ATTACK
     place.write("run.json", hostile)
     page = page_of(place)
-    assert "<script" not in page.lower()
+    assert page.lower().count("<script") == 1
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert f"/routes/{ATTACK}.json" in words(page)
     assert 'onclick="x' not in page
@@ -272,14 +196,14 @@ def test_elements_escape_children_and_attributes():
 def test_at_most_sixty_answers_of_each_kind_are_shown_and_the_rest_counted(tmp_path):
     page = page_of(complete(tmp_path / "run", answers(fixed=75, broken=10, n=100)))
     assert "Fixed: 75" in words(page)
-    assert "15 more are in answers.json." in words(page)
-    assert page.count("<details>") == 60 + 10 + 1
+    assert "15 more fixed ones are in answers.json." in words(page)
+    assert (page.count('class="answer fixed"'), page.count('class="answer broken"')) == (60, 10)
 
 
 def test_the_page_stays_small_whatever_was_written(tmp_path):
     place = complete(tmp_path / "run", answers(text="<" * 50_000, fixed=75, broken=70, n=200))
     assert write_report(place.path).stat().st_size < 3_000_000
-    assert "more are in answers.json." in page_of(place)
+    assert "ones are in answers.json." in page_of(place)
 
 
 # --- drawings -----------------------------------------------------------------------------------------------------
@@ -292,7 +216,7 @@ def route(text, layers=LAYERS):
 def test_the_track_marks_what_is_not_ordinary():
     drawn = route_track(route(ROUTE))
     for kind in ("back", "ahead", "repeat"):
-        assert drawn.count(f'<path d="M1 6L25 6" class="{kind}"/>') == 1  # in the legend
+        assert drawn.count(f'<path d="M1 6L27 6" class="{kind}"/>') == 1  # in the legend
         assert len(re.findall(rf'class="{kind}"><title>', drawn)) == 1
     assert "step 7, L3(+h-2): the state after step 4 is added to its input" in drawn
     assert "layers never applied" in drawn  # L5
@@ -315,29 +239,98 @@ def test_odd_routes_can_be_drawn():
     assert "<svg" not in route_track(long)
 
 
+def chart(rounds, planned, draws=()):
+    return rounds_chart(rounds, planned, {"draws": 9, "elite": 2}, draws)
+
+
 def test_no_round_one_round_and_many_can_be_charted():
-    assert rounds_chart([], 3, 9) == "<p>No round is finished yet.</p>"
-    single = rounds_chart([replace(ROUND, rounds=1)], 1, 9)
+    assert chart([], 3) == "<p>No round is finished yet.</p>"
+    single = chart([replace(ROUND, rounds=1)], 1)
     assert single.count('class="best-point"') == 2  # one is the legend's
     assert not re.search(r'<polyline [^>]*class="(?:best|median)"', single)  # a line needs two rounds
-    many = rounds_chart([replace(ROUND, number=number) for number in range(1, 401)], 400, 9)
+    many = chart([replace(ROUND, number=number) for number in range(1, 401)], 400)
     assert many.count('class="best-point"') == 401
+
+
+def test_every_draw_is_marked_by_what_became_of_it():
+    proposal = Proposal(Route.standard(LAYERS))
+    outcomes = [Score(10, 30), Stopped(2, 10, 30), Score(18, 30), Failure("it overflowed"), Score(12, 30)]
+    drawn = chart([ROUND], 1, [Draw(0, proposal, outcome) for outcome in outcomes])
+    assert drawn.count('class="draw elite"') == 2 + 1  # one is the legend's
+    assert drawn.count('class="draw"') == 1 + 1
+    assert drawn.count('class="stopped"') == 1 + 1
+    assert drawn.count('class="best-interval"') == 1
+    assert "stopped by racing: at most this" in drawn
+    assert "stopped by racing: at most this" not in chart([ROUND], 1, [Draw(0, proposal, outcomes[0])])
 
 
 def test_a_round_in_which_all_draws_were_stopped_has_neither_best_nor_median():
     stopped = replace(ROUND, number=2, best=0.0, median=None, stopped=9)
-    drawn = rounds_chart([ROUND, stopped, replace(ROUND, number=3)], 3, 9)
+    drawn = chart([ROUND, stopped, replace(ROUND, number=3)], 3)
     assert drawn.count('class="best-point"') == drawn.count('class="median-point"') == 3  # one is the legend's
     assert not re.search(r'<polyline [^>]*class="(?:best|median)"', drawn)  # rounds 1 and 3 are no neighbours
     assert ">9 of 9<" in drawn
-    assert "nan" not in rounds_chart([replace(stopped, number=1)], 1, 9)
+    assert "nan" not in chart([replace(stopped, number=1)], 1)
 
 
 def test_accuracies_at_the_ends_stay_within_the_drawing():
     for share in (0.0, 1.0):
         level = replace(ROUND, best=share, median=share, standard=share, standard_low=share, standard_high=share)
-        heights = [float(y) for y in re.findall(r'cy="([-\d.]+)"', rounds_chart([level], 1, 9))]
-        assert all(0 <= height <= 314 for height in heights)
+        heights = [float(y) for y in re.findall(r'cy="([-\d.]+)"', chart([level], 1))]
+        assert all(0 <= height <= 354 for height in heights)
+
+
+# --- cost, tokens and cut-offs ------------------------------------------------------------------------------------
+
+
+def cost(**peak):
+    one = {"layers": 8, "cache_bytes_per_token": 2048, "prompt_seconds": 0.05, "token_seconds": 0.02, "turns": 3}
+    routed = {**one, "layers": 9, "token_seconds": 0.025, "cache_bytes_per_token": 2304}
+    measured = {"L0 RJ": {**one, **peak}, ROUTE: {**routed, **peak}}
+    return {"format": "macro-cost/1", "device": "cuda:0", "prompts": 4, "tokens": 16, "routes": measured}
+
+
+def test_cost_is_shown_as_measured_or_said_not_to_be(tmp_path):
+    place = complete(tmp_path / "run")
+    assert "Time and memory were not measured" in words(page_of(place))
+    place.write("cost.json", cost(peak_bytes=3 << 20))
+    seen = words(page_of(place))
+    for part in ("20 ms", "25 ms", "+25.0 %", "+12.5 %", "2.0 KiB", "3 MiB", "median of 3 turns on cuda:0"):
+        assert part in seen, part
+    place.write("cost.json", {**cost(), "device": "cpu"})
+    assert "Memory was not measured: only CUDA devices count it, and this was cpu." in words(page_of(place))
+    place.write("cost.json", {**cost(), "not_measured": "memory ran out"})
+    assert "Time and memory were not measured: memory ran out." in words(page_of(place))
+
+
+def test_tokens_and_cut_offs_of_both_are_told_and_the_gain_without_them(tmp_path):
+    told = answers()
+    for number, (one, other) in enumerate(zip(told["routes"]["L0 RJ"], told["routes"][ROUTE], strict=True)):
+        one["reasoning_tokens"], one["reasoning_cut"] = 400, number < 6
+        other["answer_cut"] = number in {8, 9}
+    seen = words(page_of(complete(tmp_path / "run", told)))
+    assert "404.0" in seen  # tokens of the standard pass
+    assert "Cut off: 6" in seen
+    # What the route fixed was cut off before; without these it has only the two that it broke.
+    assert "On the 32 of 40 examples that neither had cut off: 100.0 % → 93.8 %, −6.2 points." in seen
+    whole = words(page_of(complete(tmp_path / "whole")))
+    assert "No answer of either was cut off." in whole
+
+
+def test_variants_are_compared_with_the_standard_pass(tmp_path):
+    seen = words(page_of(complete(tmp_path / "run")))
+    assert seen.count("+10.0 ") >= 4  # the tile and three variants
+    assert "against standard" in seen
+
+
+def test_the_page_tells_nothing_of_the_machine_that_nobody_needs(tmp_path):
+    place = complete(tmp_path / "run")
+    told = header()
+    told["environment"]["cache folder"] = "/home/somebody/cache"
+    place.write("run.json", told)
+    page = page_of(place)
+    assert "/home/somebody" not in page
+    assert "/kept/" not in page
 
 
 # --- repeating ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""``macro report``: a run's page, made again from its folder."""
+"""``macro report``: a run's page, made again from its folder; a page that compares runs; their figures."""
 
 from __future__ import annotations
 
@@ -7,17 +7,34 @@ from typing import Annotated
 
 import typer
 
+COMPARISON = Path("comparison.html")
+
 
 def report(
-    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs; several are compared.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where the page goes.", show_default="RUN/report.html")
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Where the page goes.", show_default=f"RUN/report.html; {COMPARISON} for several"
+        ),
+    ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(help="A folder for the figures as SVG and PNG files.", show_default="none are written"),
     ] = None,
 ) -> None:
     """Write a run's report as one HTML page that needs nothing else; also of a run that is not finished.
 
-    Example: `macro report runs/category-smollm2-135m-quick-0`
+    Of several runs, a page that compares them. Examples: `macro report runs/first`,
+    `macro report runs/first runs/second --output both.html`, `macro report runs/first --figures pictures`
     """
-    from macro_routing.report import write_report
+    from macro_routing.cli.options import report_progress
+    from macro_routing.report import write_comparison, write_figures, write_report
 
-    print(write_report(run, output))
+    if len(runs) == 1:
+        print(write_report(runs[0], output))
+    else:
+        print(write_comparison(runs, output or COMPARISON))
+    if figures is not None:
+        for path in write_figures(runs, figures, report_progress):
+            print(path)

@@ -6,56 +6,87 @@ from collections.abc import Sequence
 from typing import Any
 
 from macro_routing.report.markup import Markup, element, joined
+from macro_routing.report.writing import is_cut
 from macro_routing.routes.route import Route
 from macro_routing.runs.result import RunResult
 from macro_routing.tasks.task import LETTERS
 
 _MOST_SHOWN = 60
-_MOST_BYTES = 900_000
+_MOST_BYTES = 800_000
 """Of each kind; with both, and everything else on it, the page stays under three megabytes."""
 _MOST_CHARACTERS = 6_000
 """Of one text; reasoning that never ends says no more after that."""
 _SUMMARY = 160
 
 Answer = dict[str, Any]
+Row = tuple[Answer, Answer, Answer]
+"""Example, standard pass, route."""
 
 
-def changed_answers(answers: dict[str, Any], result: RunResult) -> Markup:
+def changed_answers(answers: dict[str, Any], result: RunResult, *, writes: bool) -> Markup:
     """Test examples that only one of the chosen route and the standard pass got right."""
     standard = str(Route.standard(result.layers))
     if result.route == standard:
         return element("p", "The standard pass was chosen, so no answer differs from it.")
     rows = list(zip(answers["examples"], answers["routes"][standard], answers["routes"][result.route], strict=True))
-    fixed = [row for row in rows if row[2]["correct"] and not row[1]["correct"]]
-    broken = [row for row in rows if row[1]["correct"] and not row[2]["correct"]]
+    kinds = {
+        "fixed": [row for row in rows if row[2]["correct"] and not row[1]["correct"]],
+        "broken": [row for row in rows if row[1]["correct"] and not row[2]["correct"]],
+    }
+    if not any(kinds.values()):
+        return element("p", "No answer changed from right to wrong or from wrong to right.")
+    shown = {kind: _as_many_as_fit(kind, changed) for kind, changed in kinds.items()}
+    told = "Fixed: only the route is right. Broken: only the standard pass is right."
+    rest = [
+        f"{len(kinds[kind]) - len(items)} more {kind} ones are in answers.json."
+        for kind, items in shown.items()
+        if len(items) < len(kinds[kind])
+    ]
+    listed = element("div", *shown["fixed"], *shown["broken"], class_="list", tabindex=0)
     return joined(
-        _group("Fixed", "only the route is right", fixed), _group("Broken", "only the standard pass is right", broken)
+        element("p", told),
+        element("div", *_filters(kinds, with_cuts=writes), listed, class_="answers"),
+        *[element("p", note, class_="note") for note in rest],
     )
 
 
-def _group(title: str, meaning: str, rows: Sequence[tuple[Answer, Answer, Answer]]) -> Markup:
+def _filters(kinds: dict[str, list[Row]], *, with_cuts: bool) -> list[Markup]:
+    """Buttons for the kinds, and a field for words that the page's script brings to life."""
+    names = {"all": f"All: {sum(map(len, kinds.values()))}"}
+    names |= {kind: f"{kind.capitalize()}: {len(rows)}" for kind, rows in kinds.items()}
+    if with_cuts:
+        cut = sum(is_cut(row[1]) or is_cut(row[2]) for rows in kinds.values() for row in rows)
+        names["cut"] = f"Cut off: {cut}"
+    buttons: list[Markup] = []
+    for kind, name in names.items():
+        checked = "" if kind == "all" else None
+        buttons.append(element("input", type="radio", name="kind", id=f"kind-{kind}", checked=checked))
+        buttons.append(element("label", name, for_=f"kind-{kind}"))
+    field = element("input", type="search", placeholder="words to find", aria_label="Show answers with these words")
+    return [*buttons, element("span", field, element("output"), class_="find", hidden="")]
+
+
+def _as_many_as_fit(kind: str, rows: Sequence[Row]) -> list[Markup]:
     shown: list[Markup] = []
     size = 0
-    for example, standard, routed in rows[:_MOST_SHOWN]:
-        one = _changed(example, standard, routed)
+    for row in rows[:_MOST_SHOWN]:
+        one = _changed(kind, row)
         size += len(one.encode())
         if size > _MOST_BYTES:
             break
         shown.append(one)
-    rest = len(rows) - len(shown)
-    more = element("p", f"{rest} more are in answers.json.", class_="note") if rest else None
-    none = None if rows else element("p", "None.", class_="note")
-    summary = element("summary", element("b", f"{title}: {len(rows)}"), element("small", meaning))
-    return element("details", summary, *shown, more, none, class_="group")
+    return shown
 
 
-def _changed(example: Answer, standard: Answer, routed: Answer) -> Markup:
+def _changed(kind: str, row: Row) -> Markup:
+    example, standard, routed = row
     choices = example["choices"]
     right, before, after = (
         _named(one, choices) for one in (example["answer"], standard["prediction"], routed["prediction"])
     )
     summary = element(
         "summary",
+        element("span", kind, class_="tag"),
         _cut(" ".join(example["question"].split()), _SUMMARY),
         element("small", f"right: {right} · standard: {before} · route: {after}"),
     )
@@ -68,7 +99,8 @@ def _changed(example: Answer, standard: Answer, routed: Answer) -> Markup:
         element("div", _side("Standard pass", standard, before), _side("Route", routed, after), class_="sides"),
         class_="inside",
     )
-    return element("details", summary, inside)
+    marks = f"answer {kind} cut" if is_cut(standard) or is_cut(routed) else f"answer {kind}"
+    return element("details", summary, inside, class_=marks)
 
 
 def _named(prediction: str, choices: Sequence[str]) -> str:
@@ -81,7 +113,7 @@ def _named(prediction: str, choices: Sequence[str]) -> str:
 def _side(name: str, answer: Answer, prediction: str) -> Markup:
     """One route's answer, with its words where it wrote some."""
     verdict = ("right", "✓ right") if answer["correct"] else ("wrong", "✗ wrong")
-    cut = " · cut off" if answer["reasoning_cut"] or answer["answer_cut"] else ""
+    cut = " · cut off" if is_cut(answer) else ""
     head = element("p", element("b", name), ": ", prediction, " ", element("span", verdict[1], class_=verdict[0]), cut)
     words = [(title, answer[part]) for title, part in (("Reasoning", "reasoning"), ("Answer", "text")) if answer[part]]
     written = [

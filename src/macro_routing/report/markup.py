@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from html import escape
 
-_EMPTY = {"meta", "br", "path", "line", "rect", "circle", "polyline", "polygon"}
+_EMPTY = {"meta", "br", "input", "path", "line", "rect", "circle", "polyline", "polygon"}
 """Elements without an end tag; the shapes of SVG close themselves."""
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 """What no HTML page may hold, and half characters that no file can."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from macro_routing.report import figures
+from collections.abc import Mapping
+from typing import Any
+
+from macro_routing.evaluation.statistics import Comparison, compare
+from macro_routing.report import numbers
 from macro_routing.report.markup import Markup, element, joined
 from macro_routing.report.scale import Scale
 from macro_routing.report.tables import route_text, table, tile
+from macro_routing.routes.route import Route
 from macro_routing.runs.outcome_report import wilson_interval
 from macro_routing.runs.result import NO_DECODING, SELECTED, STANDARD, TOP_1, RunResult, Variant
 
@@ -15,11 +20,12 @@ _MEANINGS = {
     NO_DECODING: "best draw, nothing decoded",
     STANDARD: "every layer once, in order",
 }
-_COLUMNS = ("variant", "accuracy", "95 % interval", "right", "length", "cut off", "tokens", "route")
-_NUMBERS = ("length", "right", "accuracy", "cut off", "tokens")
+_COLUMNS = ("variant", "accuracy", "95 % interval", "against standard", "right", "layers", "cut off", "tokens", "route")
+_NUMBERS = ("layers", "right", "accuracy", "against standard", "cut off", "tokens")
 
 _CHOSEN_BEFORE = (
-    "Only the first row was chosen before the test set was looked at. The others compare ways of choosing; "
+    "Only the first row was chosen before the test set was looked at. The others compare ways of choosing: top-1 takes "
+    "the most probable program without validating, no Vit. the best draw without decoding; "
     "to pick one of them for its accuracy here would be choosing on test data."
 )
 _NOTHING_WRITTEN = "Choices were compared by likelihood: nothing was written, so nothing was cut off."
@@ -28,55 +34,72 @@ _NOTHING_WRITTEN = "Choices were compared by likelihood: nothing was written, so
 def comparison_tiles(result: RunResult) -> Markup:
     """The paired comparison that the verdict rests on."""
     one = result.comparison
-    low, high = figures.points(one.low), figures.points(one.high)
+    low, high = numbers.points(one.low), numbers.points(one.high)
     return joined(
         element(
             "div",
             tile(
-                figures.points(one.difference),
-                f"points: {figures.percent(one.baseline)} → {figures.percent(one.routed)}",
+                numbers.points(one.difference),
+                f"points: {numbers.percent(one.baseline)} → {numbers.percent(one.routed)}",
             ),
             tile(f"{low} to {high}", "95 % interval of the difference"),
             tile(f"{one.p_value:.2g}", "p, exact McNemar test"),
             tile(str(one.fixed), "fixed: only the route is right"),
             tile(str(one.broken), "broken: only the standard pass is right"),
-            tile(figures.gain(result.detectable), "smallest detectable gain"),
+            tile(numbers.gain(result.detectable), "smallest detectable gain"),
             class_="tiles",
         ),
         element(
             "p",
-            f"Both on the same {figures.count(one.n)} test examples, which were looked at once, after the choice. "
+            f"Both on the same {numbers.count(one.n)} test examples, which were looked at once, after the choice. "
             "The smallest detectable gain is one that as many examples show in four of five cases.",
             class_="note",
         ),
     )
 
 
-def variants_table(result: RunResult, mode: str) -> Markup:
-    """All variants on the test set."""
+def variants_table(result: RunResult, *, writes: bool, differences: Mapping[str, Comparison]) -> Markup:
+    """All variants on the test set; ``differences`` are those of their routes to the standard pass."""
     bounds = [wilson_interval(one.accuracy, one.n) for one in result.variants]
     scale = Scale(min(low for low, _ in bounds), max(high for _, high in bounds), 5, 115)
-    writes = mode != "likelihood"
-    rows = [_row(one, scale, writes) for one in result.variants]
+    # Columns that would hold nothing are left out: a phone is narrow.
+    columns = [name for name in _COLUMNS if writes or name not in {"cut off", "tokens"}]
+    rows = [_row(one, scale, differences.get(one.route)) for one in result.variants]
     notes = [_CHOSEN_BEFORE] if writes else [_CHOSEN_BEFORE, _NOTHING_WRITTEN]
     return joined(
-        table(_COLUMNS, rows, numbers=_NUMBERS, chosen=0), *[element("p", note, class_="note") for note in notes]
+        table(columns, [[row[name] for name in columns] for row in rows], numbers=_NUMBERS, chosen=0),
+        *[element("p", note, class_="note") for note in notes],
     )
 
 
-def _row(one: Variant, scale: Scale, writes: bool) -> list[str]:
+def differences_to_standard(answers: Mapping[str, Any], result: RunResult, seed: int) -> dict[str, Comparison]:
+    """Every route that met the test set, example by example against the standard pass."""
+    right = {route: [one["correct"] for one in outcomes] for route, outcomes in answers["routes"].items()}
+    standard = right[str(Route.standard(result.layers))]
+    return {route: compare(standard, correct, seed=seed) for route, correct in right.items()}
+
+
+def _row(one: Variant, scale: Scale, difference: Comparison | None) -> dict[str, str]:
     low, high = wilson_interval(one.accuracy, one.n)
-    name = element("div", element("b", one.name), element("small", _MEANINGS.get(one.name, "")), class_="name")
-    return [
-        name,
-        figures.percent(one.accuracy),
-        joined(_interval_mark(scale, low, one.accuracy, high), element("small", figures.interval(low, high))),
-        f"{figures.count(one.correct)} of {figures.count(one.n)}",
-        str(one.length),
-        figures.percent(one.cut_off) if writes else figures.NONE,
-        f"{one.tokens:.1f}" if writes else figures.NONE,
-        route_text(one.route),
-    ]
+    is_standard = one.name == STANDARD
+    return {
+        "variant": element("div", element("b", one.name), element("small", _MEANINGS.get(one.name, "")), class_="name"),
+        "accuracy": numbers.percent(one.accuracy),
+        "95 % interval": joined(
+            _interval_mark(scale, low, one.accuracy, high), element("small", numbers.interval(low, high))
+        ),
+        "against standard": numbers.NONE if difference is None or is_standard else _against(difference),
+        "right": f"{numbers.count(one.correct)} of {numbers.count(one.n)}",
+        "layers": str(one.length),
+        "cut off": numbers.percent(one.cut_off),
+        "tokens": f"{one.tokens:.1f}",
+        "route": route_text(one.route),
+    }
+
+
+def _against(one: Comparison) -> Markup:
+    bounds = f"{numbers.points(one.low)} to {numbers.points(one.high)}"
+    return joined(numbers.points(one.difference), element("small", bounds))
 
 
 def _interval_mark(scale: Scale, low: float, middle: float, high: float) -> Markup:

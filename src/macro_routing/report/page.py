@@ -1,68 +1,45 @@
-"""The page: verdict first, then what speaks for it, then how to repeat it."""
+"""The page of one run: verdict first, then what speaks for it, then how to repeat it."""
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path
 
-from macro_routing.errors import RunError
 from macro_routing.report.answers import changed_answers
 from macro_routing.report.chart import rounds_chart
+from macro_routing.report.cost import cost_table, search_cost
+from macro_routing.report.document import contents_list, document, section, write_file
 from macro_routing.report.markup import Markup, element, joined
-from macro_routing.report.outcome import comparison_tiles, variants_table
+from macro_routing.report.outcome import comparison_tiles, differences_to_standard, variants_table
+from macro_routing.report.policy_map import policy_maps
 from macro_routing.report.repetition import repetition
-from macro_routing.report.run_data import RunData, read_run
+from macro_routing.report.run_data import RunData, open_run, shown_safely
 from macro_routing.report.search_tables import candidates_table, rounds_table
-from macro_routing.report.style import CSS
 from macro_routing.report.track import route_track
-from macro_routing.routes.text import parse_program
+from macro_routing.report.writing import writing
+from macro_routing.routes.route import Route
 from macro_routing.runs.folder import REPORT, RunFolder
-from macro_routing.runs.result import LEVEL
-
-_NOTHING_FOREIGN = "default-src 'none'; style-src 'unsafe-inline'"
-"""No script, no picture and nothing from elsewhere, whatever a model wrote."""
+from macro_routing.runs.result import LEVEL, RunResult
 
 _METHODS = {"macro": "MACRO's search", "random": "random search"}
 
 
 def write_report(folder: str | Path, output: Path | None = None) -> Path:
     """Write a run's page into its folder, or to ``output``; an unfinished run's says how far it came."""
-    place = RunFolder.existing(Path(folder))
-    try:
-        page = _page(read_run(place))
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        raise RunError(
-            f"{place.path} holds a file of another shape than this version writes ({type(error).__name__}: {error});"
-            " it cannot be shown"
-        ) from None
+    run = open_run(folder)
+    with shown_safely(run.path):
+        page = _page(run)
     if output is None:
-        place.write_text(REPORT, page)
-        return place.path / REPORT
-    _write_elsewhere(output, page)
+        RunFolder(run.path).write_text(REPORT, page)
+        return run.path / REPORT
+    write_file(output, page)
     return output
 
 
-def _write_elsewhere(path: Path, page: str) -> None:
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    try:
-        unfinished.write_text(page, encoding="utf-8")
-        unfinished.replace(path)
-    except OSError as error:
-        raise RunError(f"{path} cannot be written: {error.strerror or error}; name another file") from None
-
-
 def _page(run: RunData) -> str:
-    title = f"{run.header['model']['name']} on {run.header['scope'].get('task', run.given['task'])}"
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        Markup(f'<meta http-equiv="Content-Security-Policy" content="{_NOTHING_FOREIGN}"/>'),
-        element("title", f"{title} – MACRO"),
-        element("style", Markup(CSS)),
-    )
-    body = element("body", element("main", _header(run, title), *_sections(run)))
-    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+    sections = _sections(run)
+    drawn = [section(title, contents) for title, contents in sections.items()]
+    return document(run.title, _header(run, run.title), contents_list(list(sections)), *drawn)
 
 
 def _header(run: RunData, title: str) -> Markup:
@@ -107,29 +84,41 @@ def _ended(run: RunData) -> Markup | None:
     return element("p", f"The search ended after {run.ended['rounds']} of {planned} rounds: {reason}.")
 
 
-def _sections(run: RunData) -> list[Markup]:
-    draws, planned = run.settings["draws"], run.settings["iterations"]
-    sections = []
+def _sections(run: RunData) -> dict[str, Markup]:
+    """Everything that the run has come to."""
+    found: dict[str, Markup] = {}
     if run.result is not None:
-        sections.append(_section("The route against the standard pass", comparison_tiles(run.result)))
-        sections.append(_section("All variants on the test set", variants_table(run.result, run.mode)))
-    if run.choice is not None:
-        sections.append(_section("The route", _route(run.choice["chosen"], run.layers)))
-    sections.append(_section("Accuracy per round", rounds_chart(run.rounds, planned, draws)))
-    if run.rounds:
-        sections.append(rounds_table(run.rounds, draws))
-    if run.choice is not None:
-        sections.append(_section("Candidates", candidates_table(run.choice)))
+        found["Result"] = joined(comparison_tiles(run.result), _variants(run, run.result))
+    if run.chosen is not None:
+        found["Route"] = _route(run.chosen)
+        found["Cost"] = joined(cost_table(run.chosen, run.cost), search_cost(run.rounds))
     if run.result is not None and run.answers is not None:
-        sections.append(_section("Answers that changed on the test set", changed_answers(run.answers, run.result)))
-    return [*sections, _section("To repeat it", repetition(run))]
+        found["Cut-offs and tokens"] = writing(run.answers, run.result, writes=run.writes, resolved=run.resolved)
+    found["Accuracy per round"] = _search(run)
+    if run.policies:
+        found["Policy per round"] = policy_maps(run.policies, run.chosen)
+    if run.choice is not None:
+        found["Candidates"] = candidates_table(run.choice)
+    if run.result is not None and run.answers is not None:
+        found["Answers"] = changed_answers(run.answers, run.result, writes=run.writes)
+    return {**found, "To repeat it": repetition(run)}
 
 
-def _section(title: str, contents: Markup) -> Markup:
-    return element("section", element("h2", title), contents)
+def _variants(run: RunData, result: RunResult) -> Markup:
+    seed = int(run.given["seed"])
+    differences = {} if run.answers is None else differences_to_standard(run.answers, result, seed)
+    return joined(
+        element("h3", "All variants on the test set"),
+        variants_table(result, writes=run.writes, differences=differences),
+    )
 
 
-def _route(text: str, layers: int) -> Markup:
-    route = parse_program(text).expand(layers)
-    length = f"{route.length} steps; the standard pass has {layers}."
-    return joined(element("pre", text, class_="command"), element("p", length), route_track(route))
+def _search(run: RunData) -> Markup:
+    planned, draws = run.settings["iterations"], run.settings["draws"]
+    chart = rounds_chart(run.rounds, planned, run.settings, run.draws)
+    return joined(chart, rounds_table(run.rounds, draws) if run.rounds else None)
+
+
+def _route(route: Route) -> Markup:
+    length = f"{route.length} steps; the standard pass has {route.layers}."
+    return joined(element("pre", str(route), class_="command"), element("p", length), route_track(route))

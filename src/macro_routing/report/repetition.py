@@ -14,6 +14,8 @@ from macro_routing.report.tables import facts, flattened
 CONFIG_FILE = "run.toml"
 _FLAGS = ("task", "model", "preset", "method", "seed", "racing", "max_minutes", "init_from")
 _ALWAYS = ("task", "model", "preset", "seed")
+_PRIVATE = ("cache folder", "built-in models")
+"""Of this machine only; nobody repeats a run with them, and the page goes round."""
 _DEFAULTS = {"method": "macro", "racing": "exact", "max_minutes": None, "init_from": None}
 
 
@@ -30,7 +32,7 @@ def repetition(run: RunData) -> Markup:
         element("h3", "Model"),
         facts(_model(run)),
         element("h3", "Versions and hardware"),
-        facts({name: str(value) for name, value in run.header["environment"].items()}),
+        facts({name: str(value) for name, value in run.header["environment"].items() if name not in _PRIVATE}),
         element(
             "details",
             element("summary", "The configuration as resolved: every setting that was in force"),
@@ -93,5 +95,4 @@ def _model(run: RunData) -> dict[str, str]:
         "numerics": str(run.header["scope"].get("numerics", "not recorded")),
         "macro": str(run.header["macro"]),
         "started": str(run.header["started"]),
-        "score store": str(run.header["store"]),
     }

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from macro_routing.errors import RunError
+from macro_routing.report.policy_map import PolicyFrame
+from macro_routing.routes.route import Route
+from macro_routing.routes.space import RouteSpace
+from macro_routing.routes.text import parse_program
 from macro_routing.runs import folder as files
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.progress import RoundReport
 from macro_routing.runs.result import RunResult
+from macro_routing.search.policy import MarkovPolicy
+from macro_routing.search.searcher import Draw
+
+_MOST_FRAMES = 16
+"""Policies that are shown of one run; of more, evenly many."""
 
 
 @dataclass(frozen=True)
@@ -19,17 +31,42 @@ class RunData:
     path: Path
     header: dict[str, Any]
     rounds: tuple[RoundReport, ...]
+    draws: tuple[Draw, ...]
+    policies: tuple[PolicyFrame, ...]
+    """The policy before the first round and after later ones; empty for a search without one."""
     ended: dict[str, Any] | None
     choice: dict[str, Any] | None
     """Final candidates and which one was chosen."""
     result: RunResult | None
     answers: dict[str, Any] | None
+    cost: dict[str, Any] | None
+    """What the route costs; None where no one measured it."""
     is_finished: bool
 
     @property
     def layers(self) -> int:
         """Layers of the model."""
         return int(self.header["model"]["layers"])
+
+    @property
+    def title(self) -> str:
+        """Model and task."""
+        return f"{self.header['model']['name']} on {self.task}"
+
+    @property
+    def task(self) -> str:
+        """What was asked."""
+        return str(self.header["scope"].get("task", self.given["task"]))
+
+    @property
+    def chosen(self) -> Route | None:
+        """The chosen route, once there is one."""
+        return None if self.choice is None else parse_program(self.choice["chosen"]).expand(self.layers)
+
+    @property
+    def writes(self) -> bool:
+        """Whether answers are written, and so can be cut off."""
+        return self.mode != "likelihood"
 
     @property
     def given(self) -> dict[str, Any]:
@@ -52,6 +89,25 @@ class RunData:
         return str(self.resolved["decoding"]["mode"])
 
 
+def open_run(folder: str | Path) -> RunData:
+    """A run's data from its folder; what is no run is refused by name."""
+    place = RunFolder.existing(Path(folder))
+    with shown_safely(place.path):
+        return read_run(place)
+
+
+@contextmanager
+def shown_safely(path: Path) -> Iterator[None]:
+    """Turn contents of the wrong shape into an error that names the folder."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise RunError(
+            f"{path} holds a file of another shape than this version writes ({type(error).__name__}: {error});"
+            " it cannot be shown"
+        ) from None
+
+
 def read_run(place: RunFolder) -> RunData:
     """Everything a report needs."""
 
@@ -59,13 +115,25 @@ def read_run(place: RunFolder) -> RunData:
         return place.read(name) if place.has(name) else None
 
     result = read_if_there(files.RESULT)
+    header, last = place.read(files.RUN), place.last_state()
     return RunData(
-        place.path,
-        place.read(files.RUN),
-        tuple(RoundReport(**one) for one in place.rounds()),
-        read_if_there(files.ENDED),
-        read_if_there(files.CANDIDATES),
-        None if result is None else RunResult.from_json(result),
-        read_if_there(files.ANSWERS),
-        place.is_finished,
+        path=place.path,
+        header=header,
+        rounds=tuple(RoundReport(**one) for one in place.rounds()),
+        draws=() if last is None else last.draws,
+        policies=_policies(place, header),
+        ended=read_if_there(files.ENDED),
+        choice=read_if_there(files.CANDIDATES),
+        result=None if result is None else RunResult.from_json(result),
+        answers=read_if_there(files.ANSWERS),
+        cost=read_if_there(files.COST),
+        is_finished=place.is_finished,
     )
+
+
+def _policies(place: RunFolder, header: dict[str, Any]) -> tuple[PolicyFrame, ...]:
+    states = [state for state in place.some_states(_MOST_FRAMES) if "policy" in state.arrays]
+    if not states:
+        return ()
+    space = RouteSpace(**header["config"]["resolved"]["searcher"]["space"])
+    return tuple(PolicyFrame(state.rounds, MarkovPolicy(space, state.arrays["policy"])) for state in states)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from macro_routing.report import figures
+from macro_routing.report import numbers
 from macro_routing.report.markup import Markup, element, joined
 from macro_routing.report.tables import route_text, table
+from macro_routing.runs.outcome_report import wilson_interval
 from macro_routing.runs.progress import RoundReport
 
 _MOST_CANDIDATES = 100
@@ -32,8 +33,8 @@ def rounds_table(rounds: Sequence[RoundReport], draws: int) -> Markup:
     """Every round, and what was worked out and saved in all."""
     done, saved = sum(one.run for one in rounds), sum(one.saved for one in rounds)
     blank = [""] * 6
-    spent = figures.seconds(sum(one.seconds for one in rounds))
-    sums = ["all", *blank, figures.count(done), _saved(done, saved), "", spent]
+    spent = numbers.seconds(sum(one.seconds for one in rounds))
+    sums = ["all", *blank, numbers.count(done), _saved(done, saved), "", spent]
     rows = [_round_row(one, draws) for one in rounds]
     return joined(
         table(_ROUND_COLUMNS, rows, numbers=_ROUND_COLUMNS, last=sums if rounds else ()),
@@ -43,27 +44,27 @@ def rounds_table(rounds: Sequence[RoundReport], draws: int) -> Markup:
 
 def _round_row(one: RoundReport, draws: int) -> list[str]:
     standard = joined(
-        figures.percent(one.standard), element("small", figures.interval(one.standard_low, one.standard_high))
+        numbers.percent(one.standard), element("small", numbers.interval(one.standard_low, one.standard_high))
     )
     return [
         str(one.number),
-        figures.count(one.examples),
+        numbers.count(one.examples),
         f"{one.different} of {draws}",
         # Without a complete draw there is no best one either.
-        figures.percent(None if one.median is None else one.best),
-        figures.percent(one.median),
+        numbers.percent(None if one.median is None else one.best),
+        numbers.percent(one.median),
         f"{one.stopped} of {draws}",
         standard,
-        figures.count(one.run),
+        numbers.count(one.run),
         _saved(one.run, one.saved),
-        figures.percent(one.cut_off),
-        figures.seconds(one.seconds),
+        numbers.percent(one.cut_off),
+        numbers.seconds(one.seconds),
     ]
 
 
 def _saved(done: int, saved: int) -> Markup:
-    share = figures.percent(saved / (done + saved) if done + saved else None)
-    return joined(figures.count(saved), element("small", share))
+    share = numbers.percent(saved / (done + saved) if done + saved else None)
+    return joined(numbers.count(saved), element("small", share))
 
 
 def candidates_table(choice: dict[str, Any]) -> Markup:
@@ -81,16 +82,23 @@ def candidates_table(choice: dict[str, Any]) -> Markup:
     return joined(drawn, *[element("p", note, class_="note") for note in notes])
 
 
+def _accuracy(correct: float, n: int) -> str:
+    if not n:
+        return numbers.NONE
+    bounds = wilson_interval(correct / n, n)
+    return joined(numbers.percent(correct / n), element("small", numbers.interval(*bounds)))
+
+
 def _candidate_row(one: dict[str, Any], chosen: str) -> list[str]:
     remark = f"turned down: {one['turned_down']}" if one["turned_down"] else "chosen" if one["route"] == chosen else ""
     log_probability = one["log_probability"]
     return [
         route_text(one["route"]),
-        figures.percent(one["correct"] / one["n"] if one["n"] else None),
-        f"{figures.count(one['correct'])} of {figures.count(one['n'])}",
-        figures.NONE if one["rank"] is None else str(one["rank"]),
-        figures.NONE if one["raw_rank"] is None else str(one["raw_rank"]),
-        figures.NONE if log_probability is None else f"{log_probability:.2f}".replace("-", "−"),
+        _accuracy(one["correct"], one["n"]),
+        f"{numbers.count(one['correct'])} of {numbers.count(one['n'])}",
+        numbers.NONE if one["rank"] is None else str(one["rank"]),
+        numbers.NONE if one["raw_rank"] is None else str(one["raw_rank"]),
+        numbers.NONE if log_probability is None else f"{log_probability:.2f}".replace("-", "−"),
         str(one["length"]),
         element("div", remark, class_="remark") if one["turned_down"] else remark,
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from macro_routing.report.figure import Figure, Key
 from macro_routing.report.markup import Markup, element, joined
 from macro_routing.report.scale import Scale, ticks
 from macro_routing.routes.composition import describe_differences
@@ -13,6 +14,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 84.0, 14.0, 40.0
 _NARROWEST, _STEP_WIDTH = 860.0, 13.0
 _LONGEST = 600
 """Steps; a longer track shows nothing that its description does not."""
+_STANDARD_KEY = ("standard-pass", "standard pass")
 _NAMES = {"ahead": "jump ahead", "back": "jump back", "repeat": "repeat"}
 
 
@@ -21,10 +23,19 @@ def route_track(route: Route) -> Markup:
     differences = describe_differences(route)
     listed = element("ul", *[element("li", one) for one in differences], class_="differences")
     words = listed if differences else element("p", "This is the standard pass: every layer once, in order.")
-    if route.length > _LONGEST:
+    figure = track_figure(route)
+    if figure is None:
         return joined(element("p", f"The route has {route.length} steps, too many to draw."), words)
-    drawing = element("div", _Drawing(route).svg(), class_="scroll")
-    return joined(element("figure", drawing, _legend(route)), words)
+    return joined(figure.html(), words)
+
+
+def track_figure(route: Route, title: str = "The route") -> Figure | None:
+    """The route's picture; None where it is too long for one."""
+    if route.length > _LONGEST:
+        return None
+    drawing = _Drawing(route)
+    label = f"Track of the route {route}: {route.length} steps over {route.layers} layers"
+    return Figure("route", title, label, drawing.width, drawing.height, drawing.shapes(), _legend(route))
 
 
 class _Drawing:
@@ -42,31 +53,12 @@ class _Drawing:
         """Where the step at ``place``, counted from 0, is drawn."""
         return self.x(place + 1), self.y(self.route.steps[place].layer)
 
-    def svg(self) -> Markup:
-        tip = element("path", d="M0 0 L8 4 L0 8 z", class_="add-tip")
-        marker = element(
-            "marker",
-            tip,
-            id="add-tip",
-            markerWidth=9,
-            markerHeight=8,
-            refX=12,
-            refY=4,
-            orient="auto",
-            markerUnits="userSpaceOnUse",
-        )
-        label = f"Track of the route {self.route}: {self.route.length} steps over {self.route.layers} layers"
-        return element(
-            "svg",
-            element("defs", marker),
+    def shapes(self) -> Markup:
+        return joined(
             *self._background(),
             *self._steps(),
             *[self._add(place, step) for place, step in enumerate(self.route.steps) if step.add is not None],
             *self._labels(),
-            class_="wide",
-            viewBox=f"0 0 {self.width:.0f} {self.height:.0f}",
-            role="img",
-            aria_label=label,
         )
 
     def _background(self) -> list[Markup]:
@@ -118,8 +110,10 @@ class _Drawing:
         sign = "minus" if step.add.coefficient < 0 else ""
         told = element("title", f"step {place + 1}, {step}: the state after step {source + 1} is added to its input")
         arc = f"M{x1:.1f} {y1:.1f}Q{x1:.1f} {y2:.1f} {x2:.1f} {y2:.1f}"
-        path = element("path", told, d=arc, class_=f"add {sign}".strip(), marker_end="url(#add-tip)")
-        return joined(path, element("circle", cx=x1, cy=y1, r=4.6, class_="add-from"))
+        path = element("path", told, d=arc, class_=f"add {sign}".strip())
+        # The arc arrives level from the left, so its tip needs no turning.
+        tip = element("path", d=f"M{x2 - 12:.1f} {y2 - 4:.1f}l8 4l-8 4z", class_="add-tip")
+        return joined(path, tip, element("circle", cx=x1, cy=y1, r=4.6, class_="add-from"))
 
     def _labels(self) -> list[Markup]:
         """Names of the steps that are not ordinary, to the lower right, where there is room; one under the other."""
@@ -146,7 +140,7 @@ def _kind(before: Step, step: Step) -> str | None:
     return None if delta == 1 else "repeat" if delta == 0 else "back" if delta < 0 else "ahead"
 
 
-def _legend(route: Route) -> Markup:
+def _legend(route: Route) -> tuple[Key, ...]:
     """Only what the picture shows."""
     kinds = {_kind(before, step) for before, step in pairwise(route.steps)}
     shown = [("ordinary", "next layer"), *[(kind, name) for kind, name in _NAMES.items() if kind in kinds]]
@@ -154,12 +148,7 @@ def _legend(route: Route) -> Markup:
         shown.append(("add", "an earlier state (ring) is added"))
     if any(step.add is not None and step.add.coefficient < 0 for step in route.steps):
         shown.append(("add minus", "subtracted"))
-    items = [element("span", _swatch(kind), name) for kind, name in [*shown, ("standard-pass", "standard pass")]]
+    keys = [(element("path", d="M1 6L27 6", class_=kind), name) for kind, name in [*shown, _STANDARD_KEY]]
     if len({step.layer for step in route.steps}) < route.layers:
-        box = element("rect", x=1, y=1, width=24, height=10, class_="never")
-        items.append(element("span", element("svg", box, width=26, height=12), "layers never applied"))
-    return element("div", *items, class_="legend")
-
-
-def _swatch(kind: str) -> Markup:
-    return element("svg", element("path", d="M1 6L25 6", class_=kind), width=26, height=12, aria_hidden="true")
+        keys.append((element("rect", x=1, y=1, width=26, height=10, class_="never"), "layers never applied"))
+    return tuple(keys)

@@ -1,4 +1,4 @@
-"""What a route costs beside the standard pass: layers, time per token, memory; measured in the run, on training prompts.
+"""What a route costs beside the standard pass: layers, time per token, memory; measured on training prompts.
 
 Both routes write the same number of tokens after the same prompts, turn by turn, so that a machine that slows down
 slows both. Memory is measured where the device counts it (CUDA); elsewhere it is said to be not measured.

@@ -40,3 +40,23 @@ def seconds(duration: float) -> str:
     if duration < 90:
         return f"{duration:.0f} s"
     return f"{duration / 60:.0f} min" if duration < 5400 else f"{duration / 3600:.1f} h"
+
+
+def milliseconds(duration: float) -> str:
+    """A short time."""
+    return f"{1000 * duration:.3g} ms" if duration < 1 else f"{duration:.2f} s"
+
+
+def kilobytes(size: float) -> str:
+    """A small amount of memory."""
+    return f"{size / 1024:,.1f} KiB".replace(",", "\u202f")
+
+
+def megabytes(size: float) -> str:
+    """A larger one."""
+    return f"{size / 2**20:,.0f} MiB".replace(",", "\u202f")
+
+
+def p_value(value: float) -> str:
+    """How surprising a difference would be by luck alone."""
+    return f"{value:.2g}" if value >= 1e-4 else "< 0.0001"

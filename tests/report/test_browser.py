@@ -1,0 +1,131 @@
+"""Reports of real runs in a real browser: nothing logged, nothing sticking out, buttons and search at work."""
+
+import pytest
+
+from macro_routing.report import write_comparison, write_report
+from macro_routing.runs import Listener, RunConfig, search
+from macro_routing.runs.folder import ANSWERS, RESULT, RunFolder
+from tests.report.browser import Browser, find_browser
+from tests.runs.small import small_frozen, small_task
+
+pytestmark = [
+    pytest.mark.engines,
+    pytest.mark.skipif(find_browser() is None, reason="no Chromium here; apt-get install chromium"),
+]
+WIDTHS = (400, 1280)
+HOSTILE = "</pre></details><script>document.title='broken'</script><img src=x onerror=alert(1)> " + "w" * 3000
+
+FIND = """((words) => {
+  const field = document.querySelector('input[type=search]');
+  field.value = words;
+  field.dispatchEvent(new Event('input'));
+})"""
+
+
+class Stop(Listener):
+    """Ends a run after its first round."""
+
+    def on_round(self, report):  # noqa: ARG002
+        raise KeyboardInterrupt
+
+
+def run(folder, mode, listener=None, **more):
+    """A small run; afterwards a few answers are made to change, and all try to break out of the page."""
+    config = RunConfig(
+        task="small",
+        model="small",
+        preset="quick",
+        search={"iterations": 3, "draws": 8, "elite": 4, "k": 3, "epsilon_local": 0.5, "alpha": 0.5},
+        data={"training": 40, "validation": 12, "test": 40},
+        space={"max_length": 10},
+        decoding={"mode": mode, **({} if mode == "likelihood" else {"answer_budget": 6})},
+        **more,
+    )
+    store = folder.parent / "s.sqlite"
+    search(config, folder, frozen=small_frozen(), task=small_task(), listener=listener, store=store)
+    place = RunFolder.existing(folder)
+    answers = place.read(ANSWERS)
+    for example in answers["examples"]:
+        example["question"] += HOSTILE
+    for outcomes in answers["routes"].values():
+        for outcome in outcomes:
+            outcome["text"] += HOSTILE
+    for outcome in answers["routes"][place.read(RESULT)["route"]][:6]:
+        outcome["correct"] = not outcome["correct"]
+    place.write(ANSWERS, answers)
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """Reports of a likelihood run, a writing one and one that was stopped, and the page that compares them."""
+    folder = tmp_path_factory.mktemp("runs")
+    run(folder / "likelihood", "likelihood", seed=5)
+    run(folder / "direct", "direct", seed=3)
+    with pytest.raises(KeyboardInterrupt):
+        run(folder / "stopped", "likelihood", Stop(), seed=6)
+    runs = [folder / name for name in ("likelihood", "direct", "stopped")]
+    return [*map(write_report, runs), write_comparison(runs, folder / "compare.html")]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with Browser(find_browser(), tmp_path_factory.mktemp("profile")) as found:
+        yield found
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_is_logged_and_nothing_sticks_out(browser, pages, width, dark):
+    for page in pages:
+        assert page.stat().st_size < 3_000_000
+        browser.open(page, width, dark=dark)
+        assert browser.overflow() == (0, [])
+        # Everything that can be opened, opened: long words are inside.
+        browser.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        assert browser.overflow() == (0, [])
+        assert browser.complaints() == []
+        assert "broken" not in browser.run("document.title")
+
+
+def test_the_browser_sees_what_it_is_meant_to_see(browser, tmp_path):
+    """The test's own control: a page with all the faults."""
+    page = tmp_path / "page.html"
+    page.write_text("<p style='width: 3000px'>x</p><script>console.error('so')</script><script>nothing()</script>")
+    browser.open(page, 400)
+    wide, sticking = browser.overflow()
+    assert wide > 2000
+    assert sticking
+    assert len(browser.complaints()) == 2
+    policy = '<meta http-equiv="Content-Security-Policy" content="script-src \'none\'">'
+    page.write_text(f"{policy}<script>1</script><img src='x.png'>")
+    browser.open(page, 400)
+    assert len(browser.complaints()) >= 2
+
+
+def test_the_policy_can_be_watched_round_by_round(browser, pages):
+    browser.open(pages[0], 1280)
+    shown = "[...document.querySelectorAll('.frame')].map((one) => one.offsetHeight > 0)"
+    assert browser.run(shown) == [False, False, False, True]
+    browser.run("document.querySelector('label[for=policy-1]').click()")
+    assert browser.run(shown) == [False, True, False, False]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_answers_can_be_filtered(browser, pages, number):
+    browser.open(pages[number], 1280)
+    shown = "[...document.querySelectorAll('.answer')].filter((one) => one.offsetHeight > 0).length"
+    every = browser.run(shown)
+    assert every > 1
+    counts = {}
+    for kind in ("fixed", "broken"):
+        browser.run(f"document.querySelector('label[for=kind-{kind}]').click()")
+        counts[kind] = browser.run(shown)
+        assert counts[kind] == browser.run(f"document.querySelectorAll('.answer.{kind}').length")
+    assert sum(counts.values()) == every
+    browser.run("document.querySelector('label[for=kind-all]').click()")
+    assert browser.run("document.querySelector('.find').hidden") is False
+    name = browser.run("document.querySelector('.answer .soft').textContent").split()[-1]
+    for words, expected in ((name, range(1, every)), ("no such words at all", [0]), ("", [every])):
+        browser.run(f"{FIND}('{words}')")
+        assert browser.run(shown) in expected
+    assert browser.complaints() == []
