@@ -69,7 +69,7 @@ def _most_probable(frame: PolicyFrame) -> Markup:
     assert best.log_probability is not None
     share = numbers.percent(math.exp(best.log_probability))
     return element(
-        "div", element("p", f"Its most probable program ({share} of what it draws):"), route_text(str(best.program))
+        "div", element("p", f"Its most probable program, with a probability of {share}:"), route_text(str(best.program))
     )
 
 

@@ -24,8 +24,9 @@ _EVALUATIONS = (
     "standard pass included; saved are repeats, what stopped draws were spared, and what the score store knew."
 )
 _RANKS = (
-    "Rank counts different routes, raw rank counts programs, several of which can be one route. One without ranks "
-    "was not decoded from the policy: it is the anchor or came from the draws."
+    "The best on the validation examples is chosen; ties go to the better one on the training examples, then to the "
+    "shorter, then to the more probable. Rank counts different routes, raw rank counts programs, several of which can "
+    "be one route. One without ranks was not decoded from the policy: it is the anchor or came from the draws."
 )
 
 
