@@ -295,7 +295,7 @@ def test_cost_is_shown_as_measured_or_said_not_to_be(tmp_path):
     assert "Time and memory were not measured" in words(page_of(place))
     place.write("cost.json", cost(peak_bytes=3 << 20))
     seen = words(page_of(place))
-    for part in ("20 ms", "25 ms", "+25.0 %", "+12.5 %", "2.0 KiB", "3 MiB", "median of 3 turns on cuda:0"):
+    for part in ("20 ms", "25 ms", "+25.0 %", "+12.5 %", "2.0 KiB", "3 MiB", "fastest of 3 turns on cuda:0"):
         assert part in seen, part
     place.write("cost.json", {**cost(), "device": "cpu"})
     assert "Memory was not measured: only CUDA devices count it, and this was cpu." in words(page_of(place))

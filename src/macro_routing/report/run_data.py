@@ -22,6 +22,7 @@ from macro_routing.search.searcher import Draw
 
 _MOST_FRAMES = 16
 """Policies that are shown of one run; of more, evenly many."""
+_LONGEST_NAME = 80
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,9 @@ class RunData:
 
     @property
     def title(self) -> str:
-        """Model and task."""
-        return f"{self.header['model']['name']} on {self.task}"
+        """Model and task; a name without end is cut."""
+        names = (str(self.header["model"]["name"]), self.task)
+        return " on ".join(name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in names)
 
     @property
     def task(self) -> str:
