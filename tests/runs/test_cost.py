@@ -3,13 +3,16 @@
 import json
 
 import pytest
+import torch
 
+from macro_routing.models.frozen import freeze
 from macro_routing.routes.route import Route
 from macro_routing.routes.text import parse_program
 from macro_routing.runs import RunConfig, RunFolder, cost, resume, search
 from macro_routing.runs import folder as files
 from macro_routing.runs.run import prepare
-from tests.runs.small import small_frozen, small_task
+from tests.models.tiny import tiny_model
+from tests.runs.small import small_frozen, small_task, small_tokenizer
 
 CONFIG = RunConfig(
     task="small",
@@ -49,7 +52,7 @@ def test_both_routes_are_measured_however_answers_are_obtained(frozen, tmp_path,
     json.dumps(found)
 
 
-def test_memory_that_runs_out_is_said_and_other_errors_are_not_hidden(frozen, tmp_path, monkeypatch):
+def test_what_hinders_measuring_is_said_and_does_not_end_the_run(frozen, tmp_path, monkeypatch):
     def fail(*_):
         raise MemoryError
 
@@ -60,11 +63,20 @@ def test_memory_that_runs_out_is_said_and_other_errors_are_not_hidden(frozen, tm
     assert found["routes"][str(LONGER)]["layers"] == LONGER.length
 
     def break_down(*_):
-        raise RuntimeError("a bug")
+        raise RuntimeError("a kernel is missing")
 
     monkeypatch.setattr(cost, "generate", break_down)
-    with pytest.raises(RuntimeError, match="a bug"):
-        cost.measure_cost(evaluator(frozen, tmp_path), routes, examples)
+    found = cost.measure_cost(evaluator(frozen, tmp_path), routes, examples)
+    assert found["not_measured"] == "RuntimeError: a kernel is missing"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_memory_is_measured_where_the_device_counts_it(tmp_path):
+    frozen = freeze(tiny_model("llama").to("cuda"), small_tokenizer(), name="small")
+    routes = [Route.standard(6), LONGER]
+    found = cost.measure_cost(evaluator(frozen, tmp_path), routes, small_task().pools["train"])
+    assert all(found["routes"][str(route)]["peak_bytes"] > 0 for route in routes)
 
 
 def test_a_run_keeps_its_cost_and_asks_nothing_of_the_test_set_for_it(frozen, tmp_path, monkeypatch):
