@@ -75,9 +75,9 @@ def _notes(cost: Mapping[str, Any] | None) -> list[str]:
         notes.append(f"Time and memory were not measured: {cost['not_measured']}.")
     elif turns:
         notes.append(
-            f"Time: {cost['prompts']} training prompts at once, read and continued by {cost['tokens']} tokens with one call"
-            f" of the model each; the fastest of {turns} turns on {cost['device']}, both routes in turn. That is a rough"
-            " measure on a busy machine, and slower than an engine made for serving."
+            f"Time: {cost['prompts']} training prompts at once, read and continued by {cost['tokens']} tokens, one call"
+            f" of the model per token; the fastest of {turns} turns on {cost['device']}, both routes in turn. That is a"
+            " rough measure on a busy machine."
         )
         has_peak = any(one.get("peak_bytes") is not None for one in cost["routes"].values())
         notes.append(
