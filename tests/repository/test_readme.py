@@ -54,6 +54,11 @@ def test_python(code):
     assert done.returncode == 0, done.stderr
 
 
+def test_data_that_is_shown_is_the_example():
+    data = (ROOT / "examples" / "opposites.csv").read_text(encoding="utf-8")
+    assert all(data.startswith(block) for block in blocks("csv"))
+
+
 def test_make_targets_exist():
     makefile = (ROOT / "Makefile").read_text()
     named = re.findall(r"^make (\w+)", "\n".join(blocks("bash")), re.MULTILINE)

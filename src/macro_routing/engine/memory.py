@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import torch
@@ -22,7 +23,7 @@ def free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
-    with open("/proc/meminfo", encoding="ascii") as file:  # noqa: PTH123
+    with suppress(OSError), open("/proc/meminfo", encoding="ascii") as file:  # noqa: PTH123 only Linux has it
         for line in file:
             if line.startswith("MemAvailable"):
                 return int(line.split()[1]) * 1024
