@@ -20,11 +20,11 @@ from macro_routing.report.tables import flattened, table
 from macro_routing.report.track import track_figure
 from macro_routing.runs.result import LEVEL, RunResult
 
-_COLUMNS = ("run", "standard", "route", "difference", "p", "p (Holm)", "layers", "cut off", "tokens", "search")
+_COLUMNS = ("run", "standard", "route", "difference", "p", "layers", "cut off", "tokens", "search")
 _OF_WRITING = ("cut off", "tokens")
 _HOLM = (
     "p is the exact McNemar test of each run by itself. Whoever looks at many runs finds a small p by luck sooner or "
-    "later; Holm's correction takes that into account. Cut-offs and tokens: standard pass → route."
+    "later; Holm's correction takes that into account. Cut-offs and tokens: the route's first."
 )
 _SAME = "Runs that differ in nothing that was set but their seed; mean ± sample standard deviation, in percent."
 _MOST_TRACKS = 24
@@ -120,13 +120,13 @@ def _outcome(run: RunData, corrected: float | None) -> dict[str, str]:
         "standard": numbers.percent(one.baseline),
         "route": numbers.percent(one.routed),
         "difference": joined(numbers.points(one.difference), bounds),
-        "p": numbers.p_value(one.p_value),
-        "p (Holm)": numbers.p_value(corrected),
+        "p": joined(numbers.p_value(one.p_value), element("small", f"Holm {numbers.p_value(corrected)}")),
         "layers": f"{run.layers} → {chosen.length}",
     }
     if run.writes:
-        found["cut off"] = f"{numbers.percent(standard.cut_off)} → {numbers.percent(chosen.cut_off)}"
-        found["tokens"] = f"{standard.tokens:.1f} → {chosen.tokens:.1f}"
+        cut, tokens = numbers.percent(chosen.cut_off), f"{chosen.tokens:.1f}"
+        found["cut off"] = joined(cut, element("small", f"standard {numbers.percent(standard.cut_off)}"))
+        found["tokens"] = joined(tokens, element("small", f"standard {standard.tokens:.1f}"))
     return found
 
 
