@@ -1,0 +1,112 @@
+"""What the paper's settings make of a good standard pass: what the prior draws, and how early the search settles.
+
+    python -m benchmarks.search_behaviour [--write docs/data/search_behaviour.json]
+
+No model: routes are counted, and searches run on planted problems, where the best route is one skip away from the
+standard pass and the true scores are known. The figures describe the method; they have no targets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.record import write_record
+from macro_routing.evaluation.planted import PlantedProblem, PlantedResult, solve
+from macro_routing.evaluation.racing import EXACT
+from macro_routing.routes import Route, RouteSpace, parse_route
+from macro_routing.search import MacroSearch, MarkovPolicy, RandomSearch, decode_routes
+
+SEED, LAYERS, LONGEST = 0, 28, 40
+TARGET = "L0-L4 L6 RJ"
+DRAWS, SEARCHES, EXAMPLES, VALIDATION = 3000, 20, 1000, 100
+COLUMNS = {"figure": "figure", "value": "measured", "unit": "unit", "n": "n"}
+
+
+def deviations(route: Route) -> int:
+    """Steps that do not simply apply the next layer."""
+    return sum(after.layer - before.layer != 1 or after.add is not None for before, after in pairwise(route.steps))
+
+
+def of_the_prior(space: RouteSpace) -> list[dict[str, Any]]:
+    """What is drawn, and decoded, before anything is learnt."""
+    policy = MarkovPolicy.prior(space)
+    rng = np.random.default_rng(SEED)
+    counts = [deviations(policy.sample(rng).expand(LAYERS)) for _ in range(DRAWS)]
+    second = decode_routes(policy, 2)[1]
+    return [
+        _row("deviations from the standard order per draw of the prior, mean", statistics.mean(counts), "", DRAWS),
+        _row("draws of the prior that are the standard pass", _percent(counts, 0), "%", DRAWS),
+        _row("draws of the prior with exactly one deviation", _percent(counts, 1), "%", DRAWS),
+        _row("rank of the first program under the prior that is not the standard pass", second.raw_rank, "", 1),
+    ]
+
+
+def of_searches(space: RouteSpace) -> list[dict[str, Any]]:
+    """Whole searches with the paper's settings, and the control that learns nothing."""
+    learnt = [_solved(MacroSearch(space, EXAMPLES, seed=seed), seed) for seed in range(SEARCHES)]
+    control = [_solved(RandomSearch(space, EXAMPLES, seed=seed), seed) for seed in range(SEARCHES)]
+    stopped = [one.state.stopped for one in learnt]
+    return [
+        _row("searches that stopped before the tenth round, all draws being one route", _share(stopped), "%", SEARCHES),
+        _row("rounds of a search, median", statistics.median(one.state.rounds for one in learnt), "of 10", SEARCHES),
+        _row("different routes a search scored, median", statistics.median(map(_different, learnt)), "", SEARCHES),
+        _row("different routes the control scored, median", statistics.median(map(_different, control)), "", SEARCHES),
+        _row("searches that chose the standard pass", _share(map(_is_standard, learnt)), "%", SEARCHES),
+        _row("searches that chose the planted route", _share(one.found for one in learnt), "%", SEARCHES),
+        _row("controls that chose the planted route", _share(one.found for one in control), "%", SEARCHES),
+    ]
+
+
+def _solved(search: MacroSearch | RandomSearch, seed: int) -> PlantedResult:
+    problem = PlantedProblem(parse_route(TARGET, LAYERS), seed=seed)
+    return solve(search, problem, training=EXAMPLES, validation=VALIDATION, racing=EXACT)
+
+
+def _different(result: PlantedResult) -> int:
+    return len({draw.proposal.route for draw in result.state.draws})
+
+
+def _is_standard(result: PlantedResult) -> bool:
+    return result.selected.route.is_standard
+
+
+def _percent(counts: list[int], wanted: int) -> float:
+    return 100 * counts.count(wanted) / len(counts)
+
+
+def _share(flags: Any) -> float:
+    return 100 * statistics.mean(map(int, flags))
+
+
+def _row(figure: str, value: float, unit: str, n: int) -> dict[str, Any]:
+    return {"figure": figure, "value": value, "unit": unit, "n": n}
+
+
+def main() -> None:
+    """Count, print, write on request."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", type=Path, help="write the figures to this JSON file")
+    arguments = parser.parse_args()
+    space = RouteSpace(LAYERS, max_length=LONGEST)
+    results = [*of_the_prior(space), *of_searches(space)]
+    for one in results:
+        print(f"{one['figure']:<80} {one['value']:8.3g} {one['unit']}")
+    if arguments.write:
+        write_record(
+            arguments.write,
+            command=f"python -m benchmarks.search_behaviour --write docs/data/{arguments.write.name}",
+            config={"layers": LAYERS, "max_length": LONGEST, "target": TARGET, "examples": EXAMPLES},
+            seed=SEED,
+            columns=COLUMNS,
+            results=results,
+        )
+
+
+if __name__ == "__main__":
+    main()
