@@ -20,8 +20,8 @@ _MEANINGS = {
     NO_DECODING: "best draw, nothing decoded",
     STANDARD: "every layer once, in order",
 }
-_COLUMNS = ("variant", "accuracy", "95 % interval", "against standard", "right", "layers", "cut off", "tokens", "route")
-_NUMBERS = ("layers", "right", "accuracy", "against standard", "cut off", "tokens")
+_COLUMNS = ("variant", "accuracy", "95 % interval", "against standard", "layers", "cut off", "tokens", "route")
+_NUMBERS = ("layers", "accuracy", "against standard", "cut off", "tokens")
 
 _CHOSEN_BEFORE = (
     "Only the first row was chosen before the test set was looked at. The others compare ways of choosing: top-1 takes "
@@ -81,15 +81,15 @@ def differences_to_standard(answers: Mapping[str, Any], result: RunResult, seed:
 
 def _row(one: Variant, scale: Scale, difference: Comparison | None) -> dict[str, str]:
     low, high = wilson_interval(one.accuracy, one.n)
+    right = f"{numbers.count(one.correct)} of {numbers.count(one.n)}"
     is_standard = one.name == STANDARD
     return {
         "variant": element("div", element("b", one.name), element("small", _MEANINGS.get(one.name, "")), class_="name"),
-        "accuracy": numbers.percent(one.accuracy),
+        "accuracy": joined(numbers.percent(one.accuracy), element("small", right)),
         "95 % interval": joined(
             _interval_mark(scale, low, one.accuracy, high), element("small", numbers.interval(low, high))
         ),
         "against standard": numbers.NONE if difference is None or is_standard else _against(difference),
-        "right": f"{numbers.count(one.correct)} of {numbers.count(one.n)}",
         "layers": str(one.length),
         "cut off": numbers.percent(one.cut_off),
         "tokens": f"{one.tokens:.1f}",

@@ -36,13 +36,16 @@ def writing(answers: Mapping[str, Any], result: RunResult, *, writes: bool, reso
     if not writes:
         return element("p", _NOTHING)
     standard, routed = answers["routes"][str(Route.standard(result.layers))], answers["routes"][result.route]
-    rows = [_row("standard pass", standard), _row("route", routed)]
     budgets = resolved["decoding"]
+    reasons = budgets.get("mode") == "reasoning"
+    columns = [name for name in _COLUMNS if reasons or "reasoning" not in name]
+    told = [dict(zip(_COLUMNS, row, strict=True)) for row in (_row("standard pass", standard), _row("route", routed))]
+    rows = [[row[name] for name in columns] for row in told]
     limits = f"The budget of an answer was {budgets.get('answer_budget', '?')} tokens"
-    if budgets.get("mode") == "reasoning":
+    if reasons:
         limits += f", that of the reasoning before it {budgets.get('reasoning_budget', '?')}"
     notes = [f"{limits}. Tokens are means per example.", _uncut(standard, routed)]
-    return joined(table(_COLUMNS, rows, numbers=_COLUMNS[1:]), *[element("p", note, class_="note") for note in notes])
+    return joined(table(columns, rows, numbers=columns[1:]), *[element("p", note, class_="note") for note in notes])
 
 
 def is_cut(one: Mapping[str, Any]) -> bool:
