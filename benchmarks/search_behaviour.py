@@ -43,7 +43,7 @@ def of_the_prior(space: RouteSpace) -> list[dict[str, Any]]:
         _row("deviations from the standard order per draw of the prior, mean", statistics.mean(counts), "", DRAWS),
         _row("draws of the prior that are the standard pass", _percent(counts, 0), "%", DRAWS),
         _row("draws of the prior with exactly one deviation", _percent(counts, 1), "%", DRAWS),
-        _row("rank of the first program under the prior that is not the standard pass", second.raw_rank, "", 1),
+        _row("rank of the first program under the prior that is not the standard pass", second.raw_rank or 0, "", 1),
     ]
 
 

@@ -85,15 +85,27 @@ class ChoiceBatch:
         """Log-probabilities by item from the logits after each prompt and those within the longer choices."""
         logits = after_prompt.float()  # [items, vocabulary]
         # The logit less the normaliser: a whole log-softmax would be computed for all tokens to read one.
-        totals = logits[self.owners, self.first] - logits.logsumexp(dim=-1)[self.owners]
+        totals = logits[self.owners, self.first] - _normalisers(logits)[self.owners]
         if within is not None:
             within = within.float()  # [longer choices, tokens, vocabulary]
-            each = within.gather(2, self.wanted[..., None])[..., 0] - within.logsumexp(dim=-1)
+            each = within.gather(2, self.wanted[..., None])[..., 0] - _normalisers(within)
             totals[self.longer] += (each * self.real).sum(dim=1)
         found: list[list[float]] = [[] for _ in range(len(self.ids))]
         for owner, value in zip(self.owners.tolist(), totals.tolist(), strict=True):
             found[owner].append(value)
         return found
+
+
+_ROWS = 8
+"""Rows whose logits stay in a processor's cache while they are summed."""
+
+
+def _normalisers(logits: torch.Tensor) -> torch.Tensor:
+    """The logarithm of every row's summed exponentials; on a CPU a few rows at a time, memory being what takes long."""
+    if logits.device.type != "cpu":
+        return logits.logsumexp(dim=-1)
+    parts = [logits[start : start + _ROWS] for start in range(0, len(logits), _ROWS)]
+    return torch.cat([rows.logsumexp(dim=-1) for rows in parts])
 
 
 @torch.no_grad()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 
 from macro_routing.routes.route import Add, Route, Step
 
@@ -47,7 +48,7 @@ class TreePlan:
         """Steps of all routes for every application made: what sharing can save at most."""
         return sum(route.length for route in self.routes) / len(self.applications)
 
-    @property
+    @cached_property
     def most_states(self) -> int:
         """The most states that are held at once."""
         held, most = {EMBEDDINGS}, 1
@@ -105,11 +106,17 @@ def plan_within(routes: Sequence[Route], most_states: int) -> list[TreePlan]:
     Routes are grouped in the order of their steps, so that those which share most stay together.
     """
     ordered = sorted(dict.fromkeys(routes), key=lambda route: [_step_order(step) for step in route.steps])
-    plan = plan_tree(ordered)
+    plan = _known_plan(tuple(ordered))
     if plan.most_states <= most_states or len(ordered) == 1:
         return [plan]
     half = len(ordered) // 2
     return plan_within(ordered[:half], most_states) + plan_within(ordered[half:], most_states)
+
+
+@lru_cache(maxsize=16)
+def _known_plan(routes: tuple[Route, ...]) -> TreePlan:
+    """The plan of routes that meet batch after batch."""
+    return plan_tree(routes)
 
 
 def _step_order(step: Step) -> tuple[int, int, float]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from macro_routing.engine.batches import Tokens, common_beginning, pad_left
-from macro_routing.engine.shared_pass import Segment
+from macro_routing.engine.shared_pass import Segment, empty_slots
 
 
 def prompt_segments(model: Any, prompts: Sequence[Tokens], room: int) -> list[Segment]:
@@ -25,8 +25,5 @@ def prompt_segments(model: Any, prompts: Sequence[Tokens], room: int) -> list[Se
 
 def _window(model: Any, room: int) -> int | None:
     """Tokens a prompt may have so that no window ever moves over it; None where all layers see everything."""
-    from transformers import DynamicCache
-
-    slots: list[Any] = DynamicCache(config=model.config).layers
-    windows = [slot.sliding_window for slot in slots if slot.is_sliding]
+    windows = [slot.sliding_window for slot in empty_slots(model) if slot.is_sliding]
     return min(windows) - room if windows else None

@@ -7,10 +7,10 @@ the keys and values of a step are gone when the step is done unless somebody wan
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -51,11 +51,8 @@ class SharedPass:
 
     def __init__(self, model: Any, segments: Sequence[Segment]) -> None:
         """Work out what each layer is given for each segment."""
-        from transformers import DynamicCache
-
-        # Made once: a cache with a slot for every layer takes longer to make than a small layer takes to run.
-        self._cache: Any = DynamicCache(config=model.config)
-        self._empty = list(self._cache.layers)
+        self._empty = empty_slots(model)
+        self._cache = _cache(self._empty)
         self._layers = decoder_of(model).layers
         self._segments = segments
         self._inputs = [_inputs(model, segment) for segment in segments]
@@ -86,7 +83,7 @@ class SharedPass:
 
     def _apply(self, application: Application, states: dict[int, States]) -> tuple[States, Any]:
         # The layer's own slot in the cache is the step's, a new one every time.
-        slot: Any = copy.copy(self._empty[application.layer])
+        slot = _fresh(self._empty[application.layer])
         self._cache.layers[application.layer] = slot
         found: States = []
         for place, (segment, given) in enumerate(zip(self._segments, self._inputs, strict=True)):
@@ -96,11 +93,43 @@ class SharedPass:
                 earlier = states[application.added][place]
                 hidden = add_state(hidden, earlier.to(hidden.device), application.add.coefficient)
             if segment.parents is not None:
-                slot.batch_select_indices(segment.parents.to(slot.keys.device))
+                # Not batch_select_indices: it picks the same rows, but by a kernel several times slower.
+                slot.reorder_cache(segment.parents)
             arguments = {**given.arguments[application.layer], given.cache_name: self._cache}
             output = self._layers[application.layer](hidden, **arguments)
             found.append(output[0] if isinstance(output, tuple) else output)
+        self._cache.layers[application.layer] = self._empty[application.layer]
         return found, slot
+
+
+_EMPTY: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
+
+
+def empty_slots(model: Any) -> list[Any]:
+    """A cache slot per layer, to be copied and never filled.
+
+    Made once per model: reading them off a configuration takes longer than a small layer takes to run.
+    """
+    from transformers import DynamicCache
+
+    if model not in _EMPTY:
+        _EMPTY[model] = list(DynamicCache(config=model.config).layers)
+    return _EMPTY[model]
+
+
+def _fresh(empty: Any) -> Any:
+    """A copy of a slot; ``copy.copy`` gives the same, but takes several times as long, and one is made per step."""
+    slot = object.__new__(type(empty))
+    slot.__dict__.update(empty.__dict__)
+    return slot
+
+
+def _cache(slots: list[Any]) -> Any:
+    from transformers import DynamicCache
+
+    cache = DynamicCache()
+    cache.layers = list(slots)
+    return cache
 
 
 def _inputs(model: Any, segment: Segment) -> LayerInputs:
