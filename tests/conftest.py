@@ -1,11 +1,15 @@
 """Rules for the whole suite."""
 
 import os
+from pathlib import Path
 
 import pytest
 
 # One thread each: the tests run side by side, and threads that fight for the cores take ten times as long.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Without a GPU its kernels are interpreted; triton wants to know before anything imports it.
+if not Path("/dev/nvidiactl").exists():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 @pytest.hookimpl(wrapper=True)

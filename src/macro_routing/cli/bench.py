@@ -1,9 +1,9 @@
-"""``macro bench``: what the shared engine saves on a model, measured against the plain path in one run."""
+"""``macro bench``: how fast many routes run on a model, measured against plain ways in the same process."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +16,11 @@ from macro_routing.errors import SettingsError
 from macro_routing.models.catalog import DEFAULT_MODEL
 
 if TYPE_CHECKING:
+    from macro_routing.evaluation.answering import Decoding
     from macro_routing.evaluation.engine_bench import Race, Sharing
+    from macro_routing.models.frozen import FrozenModel
+    from macro_routing.routes.route import Route
+    from macro_routing.tasks.task import Example, Task
 
 
 def bench(
@@ -30,6 +34,11 @@ def bench(
     edits: Annotated[
         int | None, typer.Option(min=1, help="How many of the single repeats and skips.", show_default="all")
     ] = None,
+    flight: Annotated[
+        bool,
+        typer.Option("--flight", help="Instead: decoding on a GPU against model.generate and the limit by bytes."),
+    ] = False,
+    compared: Annotated[int, typer.Option(min=1, help="Routes that model.generate runs, too, with --flight.")] = 4,
     reasoning_budget: Annotated[int, typer.Option(help="Most tokens of reasoning.")] = 64,
     answer_budget: Annotated[int, typer.Option(help="Most tokens of the answer.")] = 16,
     seed: Annotated[int, typer.Option(help="Seed of draws and splits.")] = 0,
@@ -43,6 +52,8 @@ def bench(
     """Time many routes over many prompts: together against one after the other, raced against scored to the end.
 
     Example: `macro bench smollm2-135m --task category`
+
+    On a GPU: `macro bench MODEL --flight --task gsm8k --mode reasoning --reasoning-budget 400 --answer-budget 128`
     """
     options.need_models_extra()
     options.quiet_libraries()
@@ -65,6 +76,9 @@ def bench(
     policy = MarkovPolicy.prior(RouteSpace(frozen.layers))
     rng = np.random.default_rng(seed)
     drawn = [policy.sample(rng).expand(frozen.layers) for _ in range(draws)]
+    if flight:
+        _bench_flight(frozen, chosen, drawn, training[:examples], decoding, compared, output, as_json=as_json)
+        return
     swept = block_sweep(frozen.layers)
     swept = swept[:: max(1, len(swept) // edits)][:edits] if edits else swept
     options.report_progress(f"{draws} draws on {examples} examples, together and one after the other")
@@ -89,6 +103,46 @@ def bench(
         print_json(record)
         return
     _print(sharing, sweep, race)
+    print(f"\nwritten to {output}")
+
+
+def _bench_flight(
+    frozen: FrozenModel,
+    task: Task,
+    drawn: list[Route],
+    examples: Sequence[Example],
+    decoding: Decoding,
+    compared: int,
+    output: Path,
+    *,
+    as_json: bool,
+) -> None:
+    """The same routes and prompts in flight and through ``model.generate``, every row to its budgets."""
+    import dataclasses
+
+    from macro_routing.engine.decoders import FLIGHT, flight_for
+    from macro_routing.evaluation.answering import prompts_and_stages
+    from macro_routing.tasks.prompts import LIKELIHOOD
+
+    if decoding.mode == LIKELIHOOD:
+        raise SettingsError("--flight needs answers that are written; use --mode direct or --mode reasoning")
+    decoder = flight_for(frozen, FLIGHT)
+    assert decoder is not None
+    from macro_routing.evaluation.flight_bench import flight_figures  # needs triton
+
+    routes = list(dict.fromkeys(drawn))
+    options.report_progress(
+        f"{len(routes)} routes on {len(examples)} prompts, {min(compared, len(routes))} by generate"
+    )
+    prompts, stages = prompts_and_stages(frozen, task, examples, decoding)
+    figures = flight_figures(decoder, frozen.model, routes, prompts, stages, routes[:compared])
+    record = {"model": frozen.name, "task": task.name, "figures": [dataclasses.asdict(one) for one in figures]}
+    output.write_text(json.dumps(record, indent=1, default=str) + "\n", encoding="utf-8")
+    if as_json:
+        print_json(record)
+        return
+    for one in figures:
+        print(f"{one.figure:<66} {one.value:.2f}\n    {one.detail}")
     print(f"\nwritten to {output}")
 
 

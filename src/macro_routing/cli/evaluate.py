@@ -57,6 +57,7 @@ def evaluate(
         str | None, typer.Option(help="number, choice, math or text; choice where --choices is given.")
     ] = None,
     store: Annotated[Path | None, typer.Option(help="Where scores are kept.", show_default="the cache folder")] = None,
+    decoder: Annotated[options.Decoder, typer.Option(help=options.DECODER_HELP)] = options.Decoder.auto,
     no_store: Annotated[bool, typer.Option("--no-store", help="Neither look up nor keep scores.")] = False,
     dtype: options.DtypeOption = "auto",
     device: options.DeviceOption = "auto",
@@ -94,7 +95,7 @@ def evaluate(
     parsed = options.read_route(route, frozen)
     kept = None if no_store else ScoreStore(store or default_store())
     standard = Route.standard(frozen.layers)
-    evaluator = Evaluator(frozen, chosen, decoding, kept)
+    evaluator = Evaluator(frozen, chosen, decoding, kept, decoder=decoder.value)
     if shared := contaminators(chosen.name):
         options.report_progress(
             f"warning: {chosen.name} shares questions with {', '.join(shared)};"

@@ -46,6 +46,19 @@ class Racing(StrEnum):
     never = "never"
 
 
+class Decoder(StrEnum):
+    """How texts are written."""
+
+    auto = "auto"
+    eager = "eager"
+    flight = "flight"
+
+
+DECODER_HELP = (
+    "How texts are written: flight (many routes at once, fused kernels, on a GPU), eager, or what is possible."
+)
+
+
 def report_progress(message: str) -> None:
     """What takes a while, on standard error."""
     print(f"macro: {message}", file=sys.stderr, flush=True)

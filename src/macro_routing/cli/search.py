@@ -90,6 +90,7 @@ def search(
     no_racing: Annotated[
         bool, typer.Option("--no-racing", help="Score every route to the end; the same elite.")
     ] = False,
+    decoder: Annotated[options.Decoder | None, typer.Option(help=options.DECODER_HELP, show_default="auto")] = None,
     max_minutes: Annotated[float | None, typer.Option(help="Stop in time, and still select and test.")] = None,
     init_from: Annotated[str | None, typer.Option(help="A run's folder or a route to start from.")] = None,
     guard: Annotated[
@@ -142,6 +143,7 @@ def search(
             "method": method and method.value,
             "seed": seed,
             "racing": "never" if no_racing else racing and racing.value,
+            "decoder": decoder and decoder.value,
             "max_minutes": max_minutes,
             "init_from": init_from,
         },

@@ -9,11 +9,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from macro_routing.engine.batches import Tokens, plan_batches
+from macro_routing.engine.flight.texts import fits
 from macro_routing.engine.generation import Generated
 from macro_routing.engine.prefix_tree import plan_tree
 from macro_routing.engine.prompt_segments import prompt_segments
@@ -22,6 +23,9 @@ from macro_routing.engine.writing import Stage, Writer, Written
 from macro_routing.models.lens import read_out
 from macro_routing.models.routing import apply_route
 from macro_routing.routes.route import Route
+
+if TYPE_CHECKING:
+    from macro_routing.engine.flight.decoder import FlightDecoder
 
 _WORTH_LEAVING = 0.75
 """Finished rows are dropped when the rest is at most this share of the batch: dropping copies the caches."""
@@ -44,9 +48,17 @@ class Generation:
 
 
 def generate_of_routes(
-    model: Any, routes: Sequence[Route], prompts: Sequence[Tokens], wanted: Generation
+    model: Any,
+    routes: Sequence[Route],
+    prompts: Sequence[Tokens],
+    wanted: Generation,
+    flight: FlightDecoder | None = None,
 ) -> dict[Route, list[tuple[Generated, ...]]]:
-    """What every different route of ``model`` writes after each prompt, one text per stage."""
+    """What every different route of ``model`` writes after each prompt, one text per stage; in flight where given."""
+    if flight is not None and fits(wanted.stages):
+        from macro_routing.engine.flight.generation import generate_in_flight  # needs triton
+
+        return generate_in_flight(flight, routes, prompts, wanted.stages, stop_loops=wanted.stop_loops)
     found: dict[Route, list[tuple[Generated, ...]]] = {route: [()] * len(prompts) for route in routes}
     for batch in plan_batches([len(prompt) + wanted.room for prompt in prompts], wanted.most_tokens):
         chosen = [prompts[place] for place in batch]

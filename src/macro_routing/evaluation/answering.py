@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from macro_routing.engine.batches import Tokens
+from macro_routing.engine.decoders import AUTO, flight_for
 from macro_routing.engine.generation import Generated, generate, generate_in_two_stages
 from macro_routing.engine.likelihood import ChoiceItem, choice_log_likelihoods
 from macro_routing.engine.memory import most_cached_tokens
@@ -71,8 +72,9 @@ def answer_routes(  # noqa: PLR0913
     decoding: Decoding,
     *,
     state_bytes: int = STATE_BYTES,
+    decoder: str = AUTO,
 ) -> dict[Route, list[ExampleOutcome]]:
-    """What ``answer`` gives for every route of the model, worked out together."""
+    """What ``answer`` gives for every route of the model, worked out together; ``decoder`` says how texts are made."""
     if decoding.mode == LIKELIHOOD:
         items = choice_items(frozen, task, examples, by_letter=decoding.by_letter)
         scored = choice_log_likelihoods_of_routes(frozen.model, routes, items, state_bytes=state_bytes)
@@ -80,7 +82,7 @@ def answer_routes(  # noqa: PLR0913
     asked = _ask(frozen, task, examples, decoding)
     room = most_cached_tokens(frozen.model, max(route.length for route in routes))
     wanted = Generation(asked.stages, room, decoding.stop_loops)
-    written = generate_of_routes(frozen.model, routes, asked.prompts, wanted)
+    written = generate_of_routes(frozen.model, routes, asked.prompts, wanted, flight_for(frozen, decoder))
     return {
         route: [_graded(frozen, task, *row) for row in zip(examples, texts, strict=True)]
         for route, texts in written.items()
@@ -107,7 +109,10 @@ def judged(
 
 
 def choice_items(frozen: FrozenModel, task: Task, examples: Sequence[Example], *, by_letter: bool) -> list[ChoiceItem]:
-    """Prompts and choices as tokens, by two calls of the tokenizer: one per text would take longer than the work."""
+    """Prompts and choices as tokens, by two calls of the tokenizer: one per text would take longer than the work.
+
+    Choices come back in many questions, so each different text is read once.
+    """
     if lacking := [example.id for example in examples if not example.choices]:
         raise TaskError(
             f"{task.name} has no choices ({lacking[0]}), so mode = likelihood cannot be used; use direct or reasoning"
@@ -115,14 +120,23 @@ def choice_items(frozen: FrozenModel, task: Task, examples: Sequence[Example], *
     prompts = [completion(task.prompts, one.question, one.choices, by_letter=by_letter) for one in examples]
     texts = [LETTERS[: len(one.choices)] if by_letter else one.choices for one in examples]
     asked = frozen.tokenizer(prompts)["input_ids"]
-    told = iter(frozen.tokenizer([f" {text}" for row in texts for text in row], add_special_tokens=False)["input_ids"])
+    different = list(dict.fromkeys(text for row in texts for text in row))
+    read = frozen.tokenizer([f" {text}" for text in different], add_special_tokens=False)["input_ids"]
+    told = {text: tuple(tokens) for text, tokens in zip(different, read, strict=True)}
     return [
-        ChoiceItem(tuple(prompt), tuple(tuple(next(told)) for _ in row))
-        for prompt, row in zip(asked, texts, strict=True)
+        ChoiceItem(tuple(prompt), tuple(told[text] for text in row)) for prompt, row in zip(asked, texts, strict=True)
     ]
 
 
 # --- generation ---------------------------------------------------------------------------------------------------
+
+
+def prompts_and_stages(
+    frozen: FrozenModel, task: Task, examples: Sequence[Example], decoding: Decoding
+) -> tuple[list[Tokens], tuple[Stage, ...]]:
+    """What a model is fed for ``examples``, and the stages in which it writes."""
+    asked = _ask(frozen, task, examples, decoding)
+    return asked.prompts, asked.stages
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from macro_routing.engine.decoders import AUTO, FLIGHT_VERSION, flight_refusal
 from macro_routing.engine.memory import in_halves
 from macro_routing.evaluation.answering import Decoding, answer_routes
 from macro_routing.evaluation.outcome import ExampleOutcome
@@ -89,6 +90,8 @@ class Evaluator:
     store: ScoreStore | None = None
     sizes: UnitSizes | None = None
     """None takes what suits the model's device."""
+    decoder: str = AUTO
+    """How texts are written, see ``engine.decoders``."""
     report: Report = _say_nothing
     """Told, once, when memory runs out."""
     on_outcomes: Callable[[int], None] = lambda _: None
@@ -105,6 +108,8 @@ class Evaluator:
             del decoding["by_letter"]
             if self.decoding.mode != REASONING:
                 del decoding["reasoning_budget"]
+            if flight_refusal(self.frozen.model, self.decoder) is None:
+                decoding["decoder"] = FLIGHT_VERSION
         return {
             "numerics": self.frozen.numerics_id,
             "task": self.task.name,
@@ -149,6 +154,7 @@ class Evaluator:
                 examples,
                 self.decoding,
                 state_bytes=self.unit_sizes.state_megabytes << 20,
+                decoder=self.decoder,
             )
             return list(zip(*(found[route] for route in routes), strict=True))
 

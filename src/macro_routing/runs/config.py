@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from macro_routing.engine.decoders import AUTO, DECODERS
 from macro_routing.errors import SettingsError, suggestion
 from macro_routing.evaluation.answering import Decoding
 from macro_routing.evaluation.racing import EXACT, RACING
@@ -29,7 +30,6 @@ from macro_routing.tasks.prompts import DIRECT, LIKELIHOOD
 from macro_routing.tasks.task import CHOICE, Task
 
 METHODS = {"macro": MacroSettings, "random": RandomSettings}
-AUTO = "auto"
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,8 @@ class RunConfig:
     method: str = "macro"
     seed: int = 0
     racing: str = EXACT
+    decoder: str = AUTO
+    """How texts are written: in flight (fused kernels and graphs on a GPU), eagerly, or what the model allows."""
     max_minutes: float | None = None
     """Stop searching in time, and still select and test."""
     init_from: str | None = None
@@ -139,6 +141,7 @@ class RunConfig:
         check_choice("method", self.method, tuple(METHODS))
         check_seed(self.seed)
         check_choice("racing", self.racing, RACING)
+        check_choice("decoder", self.decoder, DECODERS)
         if self.max_minutes is not None:
             check_number("max_minutes", self.max_minutes, least=0, above=True)
         for table in ("loading", "data", "decoding", "space", "search", "units", "guard"):

@@ -116,6 +116,7 @@ def prepare(
         config.decoding_for(task),
         ScoreStore(Path(store) if store else default_store()),
         config.sizes_for(frozen),
+        config.decoder,
         report=listener.on_message,
     )
     searcher = config.searcher_for(frozen, len(splits.train))

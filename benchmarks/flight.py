@@ -1,0 +1,170 @@
+"""Decoding in flight on a GPU: against ``model.generate``, against the time its bytes need, and by route length.
+
+    python -m benchmarks.flight MODEL [--data-dir FOLDER] [--write docs/data/flight_MODEL.json]
+    python -m benchmarks.flight --shape qwen3-1.7b [--write docs/data/flight_qwen3_shape.json]
+
+With a shape the weights are random and so are the prompts; every row writes to its budgets in any case. Exits with 1
+when a target is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.record import write_record
+from macro_routing.engine.batches import Tokens
+from macro_routing.engine.decoders import FLIGHT, flight_for
+from macro_routing.engine.flight.decoder import FlightDecoder
+from macro_routing.engine.writing import Stage
+from macro_routing.evaluation.flight_bench import Figure, flight_figures, timed
+from macro_routing.routes import Route, RouteSpace
+from macro_routing.search import MarkovPolicy
+
+SEED = 0
+PROMPTS, ROUTES, COMPARED = 145, 30, 4
+REASONING, ANSWER = 400, 128
+SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
+    "qwen3-1.7b": (
+        "qwen3",
+        {
+            "vocab_size": 151936,
+            "hidden_size": 2048,
+            "intermediate_size": 6144,
+            "num_hidden_layers": 28,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 8,
+            "head_dim": 128,
+            "max_position_embeddings": 40960,
+            "tie_word_embeddings": True,
+        },
+    ),
+}
+COLUMNS = {"figure": "figure", "value": "measured", "target": "target", "detail": "how"}
+
+
+def random_model(shape: str) -> Any:
+    """A model of a known shape with random weights, on the GPU in bfloat16."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    kind, sizes = SHAPES[shape]
+    torch.manual_seed(SEED)
+    with torch.device("cuda"):
+        model: Any = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
+            AutoConfig.for_model(kind, **sizes), dtype=torch.bfloat16
+        )
+    return model.eval().requires_grad_(False)
+
+
+def random_prompts(count: int) -> list[Tokens]:
+    """Prompts as long as grade-school problems in a chat template."""
+    rng = np.random.default_rng(SEED)
+    return [tuple(rng.integers(10, 50_000, rng.integers(70, 200)).tolist()) for _ in range(count)]
+
+
+def real_prompts(frozen: Any, data_dir: Path | None) -> tuple[list[Tokens], tuple[Stage, ...]]:
+    """Prompts of GSM8K with reasoning, and their stages."""
+    from macro_routing.evaluation.answering import Decoding, prompts_and_stages
+    from macro_routing.tasks import load_task, make_splits
+
+    task = load_task("gsm8k", data_dir=data_dir, seed=SEED)
+    examples = make_splits(task, seed=SEED).train[:PROMPTS]
+    return prompts_and_stages(frozen, task, examples, Decoding("reasoning", REASONING, ANSWER))
+
+
+def with_savings(frozen: Any, data_dir: Path | None, generate_seconds: float) -> Figure:
+    """A round of draws as a search scores it: repeated draws once, hopeless ones stopped, ends and loops heeded."""
+    import tempfile
+
+    from macro_routing.evaluation.answering import Decoding
+    from macro_routing.evaluation.evaluator import Evaluator
+    from macro_routing.evaluation.score_store import ScoreStore
+    from macro_routing.tasks import load_task, make_splits
+
+    task = load_task("gsm8k", data_dir=data_dir, seed=SEED)
+    examples = make_splits(task, seed=SEED).train[:PROMPTS]
+    policy, rng = MarkovPolicy.prior(RouteSpace(frozen.layers)), np.random.default_rng(SEED)
+    draws = [policy.sample(rng).expand(frozen.layers) for _ in range(ROUTES)]
+    with tempfile.TemporaryDirectory() as folder:
+        decoding = Decoding("reasoning", REASONING, ANSWER, stop_loops=True)
+        evaluator = Evaluator(frozen, task, decoding, ScoreStore(Path(folder) / "scores.sqlite"))
+        seconds, raced = timed(lambda: evaluator.race(draws, examples, 5))
+    return Figure(
+        "times as fast as generate to the budgets, a round with all savings on",
+        ROUTES * generate_seconds / seconds,
+        None,
+        met=True,
+        detail=f"{seconds:.1f} s for {raced.asked} outcomes asked; {raced.repeated} repeated, {raced.stopped} stopped;"
+        f" {100 * raced.cut_off:.0f} % cut off",
+        raw={"seconds": seconds, "generate_seconds_per_route": generate_seconds, **dataclasses.asdict(raced)},
+    )
+
+
+def drawn_routes(layers: int, count: int) -> list[Route]:
+    """Different routes from the prior."""
+    policy, rng = MarkovPolicy.prior(RouteSpace(layers)), np.random.default_rng(SEED)
+    found: dict[Route, None] = {}
+    while len(found) < count:
+        found[policy.sample(rng).expand(layers)] = None
+    return list(found)
+
+
+def main() -> None:
+    """Measure, print, write on request."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", nargs="?")
+    parser.add_argument("--shape", choices=SHAPES)
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--write", type=Path)
+    arguments = parser.parse_args()
+    if (arguments.model is None) == (arguments.shape is None):
+        parser.error("name a model or a --shape")
+    frozen = None
+    if arguments.shape:
+        model, prompts = random_model(arguments.shape), random_prompts(PROMPTS)
+        stages: tuple[Stage, ...] = (Stage(frozenset(), REASONING, (11, 12, 13, 14, 15)), Stage(frozenset(), ANSWER))
+    else:
+        from macro_routing.models import load_model
+
+        frozen = load_model(arguments.model)
+        model = frozen.model
+        prompts, stages = real_prompts(frozen, arguments.data_dir)
+    decoder = FlightDecoder(model) if frozen is None else flight_for(frozen, FLIGHT)
+    assert decoder is not None
+    routes = drawn_routes(len(decoder.weights.layers), ROUTES)
+    chosen = np.random.default_rng(SEED + 1).choice(ROUTES, COMPARED, replace=False)
+    figures = flight_figures(decoder, model, routes, prompts, stages, [routes[place] for place in chosen])
+    if frozen is not None:
+        spent = figures[0].raw["generate_seconds"]
+        figures.append(with_savings(frozen, arguments.data_dir, sum(spent) / len(spent)))
+    for one in figures:
+        verdict = "" if one.target is None else f"target {one.target}: {'met' if one.met else 'MISSED'}"
+        print(f"{one.figure:<70} {one.value:7.3f} {verdict}\n    {one.detail}")
+    name = arguments.shape and f"--shape {arguments.shape}"
+    if arguments.write:
+        write_record(
+            arguments.write,
+            command=f"python -m benchmarks.flight {name or 'MODEL'} --write docs/data/{arguments.write.name}",
+            config={
+                "model": arguments.shape or Path(arguments.model).name,
+                "weights": "random" if arguments.shape else "real",
+                "prompts": PROMPTS,
+                "routes": ROUTES,
+                "budgets": [REASONING, ANSWER],
+            },
+            seed=SEED,
+            columns=COLUMNS,
+            results=[dataclasses.asdict(one) for one in figures],
+            device="cuda",
+        )
+    sys.exit(not all(one.met for one in figures))
+
+
+if __name__ == "__main__":
+    main()

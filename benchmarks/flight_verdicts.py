@@ -1,0 +1,96 @@
+"""How often decoding in flight changes an answer or a verdict: the same routes and prompts, eagerly and in flight.
+
+    python -m benchmarks.flight_verdicts MODEL [--data-dir FOLDER] [--write docs/data/flight_verdicts.json]
+
+In bfloat16 another order of adding changes a token now and then; so does another batch on the eager path, which is
+measured beside it: the eager path with the prompts in two halves.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.record import write_record
+from macro_routing.engine.decoders import EAGER, FLIGHT
+from macro_routing.evaluation.answering import Decoding, answer_routes
+from macro_routing.models import load_model
+from macro_routing.routes import Route, RouteSpace
+from macro_routing.search import MarkovPolicy
+from macro_routing.tasks import load_task, make_splits
+
+SEED = 0
+CASES = (("svamp", Decoding("direct", answer_budget=96), 5, 64), ("gsm8k", Decoding("reasoning", 160, 32), 3, 48))
+COLUMNS = {
+    "case": "case",
+    "n": "answers",
+    "texts": "another text in flight",
+    "verdicts": "another verdict in flight",
+    "half_texts": "another text eagerly, in halves",
+    "half_verdicts": "another verdict eagerly, in halves",
+    "right": "right eagerly / in flight",
+}
+
+
+def measure(frozen: Any, case: tuple[str, Decoding, int, int], data_dir: Path | None) -> dict[str, Any]:
+    """One task."""
+    name, decoding, draws, count = case
+    task = load_task(name, data_dir=data_dir)
+    examples = make_splits(task, seed=SEED).train[:count]
+    policy, rng = MarkovPolicy.prior(RouteSpace(frozen.layers)), np.random.default_rng(SEED)
+    drawn = [policy.sample(rng).expand(frozen.layers) for _ in range(draws - 1)]
+    routes = list(dict.fromkeys([Route.standard(frozen.layers), *drawn]))
+
+    def answers(decoder: str, parts: int) -> list[Any]:
+        found = []
+        for part in np.array_split(np.arange(count), parts):
+            chosen = [examples[place] for place in part]
+            answered = answer_routes(frozen, routes, task, chosen, decoding, decoder=decoder)
+            found.append([answered[route] for route in routes])
+        return [outcome for place in range(len(routes)) for part in found for outcome in part[place]]
+
+    eager, flight, halves = answers(EAGER, 1), answers(FLIGHT, 1), answers(EAGER, 2)
+
+    def differ(other: list[Any], *names: str) -> int:
+        return sum(any(getattr(a, n) != getattr(b, n) for n in names) for a, b in zip(eager, other, strict=True))
+
+    return {
+        "case": f"{name}, {decoding.mode}, {len(routes)} routes × {count} prompts",
+        "n": len(eager),
+        "texts": differ(flight, "reasoning", "text"),
+        "verdicts": differ(flight, "correct"),
+        "half_texts": differ(halves, "reasoning", "text"),
+        "half_verdicts": differ(halves, "correct"),
+        "right": f"{sum(one.correct for one in eager)} / {sum(one.correct for one in flight)}",
+        "routes": [str(route) for route in routes],
+    }
+
+
+def main() -> None:
+    """Measure, print, write on request."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--write", type=Path)
+    arguments = parser.parse_args()
+    frozen = load_model(arguments.model)
+    results = [measure(frozen, case, arguments.data_dir) for case in CASES]
+    for result in results:
+        print({name: result[name] for name in COLUMNS})
+    if arguments.write:
+        write_record(
+            arguments.write,
+            command="python -m benchmarks.flight_verdicts MODEL --write docs/data/flight_verdicts.json",
+            config={"model": Path(arguments.model).name},
+            seed=SEED,
+            columns=COLUMNS,
+            results=results,
+            device="cuda",
+        )
+
+
+if __name__ == "__main__":
+    main()

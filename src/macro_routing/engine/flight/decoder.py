@@ -1,0 +1,185 @@
+"""Routes in flight over prompts: the prompts' pass fills the cache, then all sequences write until each is done.
+
+The host launches some tokens ahead and reads what was written a moment later, so the device never waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from macro_routing.engine.flight.boarding import Batch, Boarding, Party, board
+from macro_routing.engine.flight.machine import Machine, Room
+from macro_routing.engine.flight.schedule import Schedule, plan_ticks
+from macro_routing.engine.flight.support import refusal
+from macro_routing.engine.flight.tables import Seating, Seats, padded_rows, seat
+from macro_routing.engine.flight.weights import weights_of
+from macro_routing.engine.memory import SHARE, cache_bytes_per_token, free_bytes
+from macro_routing.engine.prefix_tree import plan_tree
+from macro_routing.engine.prompt_segments import prompt_segments
+from macro_routing.engine.shared_pass import SharedPass
+from macro_routing.engine.writing import Stage, Writer
+from macro_routing.errors import ModelError
+from macro_routing.models.lens import read_out
+from macro_routing.models.routing import decoder_of
+
+_TOKENS_AHEAD = 8
+"""Tokens that are launched before the host looks at what was written."""
+_WORTH_SEATING_ANEW = 0.85
+"""Sequences that are done are unseated when the rest is at most this share of those seated."""
+_LEAST = Room(rows=64, ticks=128, tokens=1, kept=8, text=256)
+
+
+class FlightDecoder:
+    """Decodes routes of one model; its memory and its graphs stay from one call to the next."""
+
+    def __init__(self, model: Any, *, graphs: bool = True) -> None:
+        """Join the model's projections; nothing else is allocated before it is known how much is needed.
+
+        Without ``graphs`` every launch is made by itself, which also works where kernels are interpreted.
+        """
+        if (reason := refusal(model, interpreted=not graphs)) is not None:
+            raise ModelError(f"this model cannot decode in flight: {reason}")
+        self._model, self._graphs = model, graphs
+        self.weights = weights_of(model)
+        self.machine: Machine | None = None
+
+    @property
+    def cache_bytes(self) -> int:
+        """What the cache takes now."""
+        return 0 if self.machine is None else 2 * self.machine.keys.numel() * self.machine.keys.element_size()
+
+    @property
+    def most_tokens(self) -> int:
+        """Tokens that the cache may hold, each step of each sequence counted."""
+        free = free_bytes(self.weights.embeddings.device) + self.cache_bytes
+        return min(2**31 - 1, int(SHARE * free) // cache_bytes_per_token(self._model))
+
+    @torch.no_grad()
+    def write(
+        self, parties: Sequence[Party], stages: Sequence[Stage], *, stop_loops: bool = False
+    ) -> list[list[list[Writer]]]:
+        """Writers by party, route and prompt, each as far as it came."""
+        room = sum(stage.budget + len(stage.bridge) for stage in stages)
+        boarding = board(parties, room)
+        schedule = plan_ticks(boarding.routes)
+        machine = self._ready(_room(boarding, schedule))
+        machine.texts.fill(stages)
+        tokens = self._read_prompts(machine, boarding)
+        writers = [Writer(stages, stop_loops=stop_loops) for _ in range(boarding.sequences)]
+        _Flight(machine, schedule, boarding.seats, writers).run(tokens, room)
+        return boarding.by_party(writers)
+
+    def _ready(self, wanted: Room) -> Machine:
+        if self.machine is None or not self.machine.room.holds(wanted):
+            before = self.machine.room if self.machine is not None else _LEAST
+            room = before.grown_for(wanted, self.most_tokens)
+            self.machine = None  # its memory is free before more is asked for
+            self.machine = Machine(self.weights, self._rotary(room), room, graphs=self._graphs)
+        return self.machine
+
+    def _rotary(self, room: Room) -> tuple[torch.Tensor, torch.Tensor]:
+        places = torch.arange(room.text, device=self.weights.embeddings.device)
+        cosines, sines = decoder_of(self._model).rotary_emb(self.weights.embeddings[:1, None], places[None])
+        return cosines[0].contiguous(), sines[0].contiguous()
+
+    def _read_prompts(self, machine: Machine, boarding: Boarding) -> torch.Tensor:
+        """Fill the cache and the sequences' state; the first token that each sequence predicts."""
+        tokens = torch.zeros(boarding.sequences, dtype=torch.int32, device=machine.states.device)
+        for batch in boarding.batches:
+            segments = prompt_segments(self._model, batch.prompts, boarding.room)
+            mask = segments[-1].mask
+            # Padding stands between a common beginning and the rest; in the cache it goes to the front.
+            order = mask.argsort(dim=1, stable=True) if len(segments) > 1 else None
+            plan = plan_tree(batch.routes)
+            for arrival in SharedPass(self._model, segments).run(plan, keep_caches=True):
+                place = batch.routes.index(plan.routes[arrival.route])
+                mine = batch.sequences_of(place)
+                tokens[mine] = read_out(self._model, arrival.states[-1][:, -1:])[:, -1].argmax(-1).to(torch.int32)
+                machine.start[mine] = (mask == 0).sum(dim=1).to(torch.int32)
+                machine.position[mine] = batch.length - 1
+                _copy_cache(_lanes(machine, batch, place), arrival.slots, order)
+        for state, value in ((machine.done, 0), (machine.stage, 0), (machine.count, 0), (machine.dictated, -1)):
+            state.fill_(value)
+        return tokens
+
+
+class _Flight:
+    """The sequences of one call, from their first token to their last."""
+
+    def __init__(self, machine: Machine, schedule: Schedule, seats: Seats, writers: list[Writer]) -> None:
+        self._machine, self._schedule, self._seats, self._writers = machine, schedule, seats, writers
+        self._active = np.ones(len(seats), dtype=bool)
+
+    def run(self, tokens: torch.Tensor, room: int) -> None:
+        """Write until all are done; ``room`` is the most tokens that a sequence is fed."""
+        seating, step = self._seated()
+        self._machine.begin(tokens, seating.live_rows)
+        unread = [self._copied(0, 1)]
+        launched = 0
+        while launched < room and self._active.any():
+            if self._active.sum() <= _WORTH_SEATING_ANEW * seating.sequences:
+                seating, step = self._seated()
+            ahead = min(_TOKENS_AHEAD, room - launched)
+            for _ in range(ahead):
+                step()
+            launched += ahead
+            unread.append(self._copied(launched - ahead + 1, launched + 1))
+            self._take(unread.pop(0))
+        for block in unread:
+            self._take(block)
+
+    def _seated(self) -> tuple[Seating, Callable[[], None]]:
+        seating = seat(self._schedule, self._seats, self._active, self._machine.room.rows)
+        step = self._machine.prepare(seating)  # while the device is still busy with what was launched before
+        self._machine.tables.take(seating)
+        return seating, step
+
+    def _copied(self, begin: int, end: int) -> tuple[torch.Tensor, Any]:
+        """Tokens predicted in some steps, on their way to the host."""
+        found = self._machine.log[begin:end, : len(self._seats)]
+        if not found.is_cuda:
+            return found.clone(), None
+        host = torch.empty(found.shape, dtype=found.dtype, pin_memory=True)
+        host.copy_(found, non_blocking=True)
+        event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        return host, event
+
+    def _take(self, block: tuple[torch.Tensor, Any]) -> None:
+        predicted, event = block
+        if event is not None:
+            event.synchronize()
+        columns = predicted.t().tolist()
+        for sequence in np.flatnonzero(self._active):
+            take = self._writers[sequence].take
+            if any(take(token) is None for token in columns[sequence]):
+                self._active[sequence] = False
+
+
+def _room(boarding: Boarding, schedule: Schedule) -> Room:
+    longest = max(batch.length for batch in boarding.batches) + boarding.room
+    return Room(padded_rows(boarding.sequences), len(schedule.ticks), boarding.tokens, schedule.kept, longest)
+
+
+def _lanes(machine: Machine, batch: Batch, place: int) -> list[torch.Tensor]:
+    """A route's part of the cache for a batch: keys and values, ``[key heads, steps, rows, tokens, head]``."""
+    steps, rows = batch.routes[place].length, len(batch.prompts)
+    first = batch.first_token_of(place)
+    return [
+        pool[:, first : first + steps * rows * batch.size].view(pool.shape[0], steps, rows, batch.size, pool.shape[2])
+        for pool in (machine.keys, machine.values)
+    ]
+
+
+def _copy_cache(lanes: Sequence[torch.Tensor], slots: Sequence[Any], order: torch.Tensor | None) -> None:
+    """Keys and values of the prompts to their lanes; ``order`` says which of a row's tokens goes where."""
+    for pool, name in zip(lanes, ("keys", "values"), strict=True):
+        for step, slot in enumerate(slots):
+            given = getattr(slot, name)
+            if order is not None:
+                given = given.take_along_dim(order[:, None, :, None], dim=2)
+            pool[:, step, :, : given.shape[2]].copy_(given.transpose(0, 1))

@@ -1,0 +1,72 @@
+"""Routes in flight on a real GPU, replayed from graphs, against the eager path."""
+
+import pytest
+import torch
+
+from macro_routing.engine.batches import pad_left, positions_of
+from macro_routing.engine.flight.decoder import FlightDecoder
+from macro_routing.engine.flight.generation import generate_in_flight
+from macro_routing.engine.shared_generation import Generation, generate_of_routes
+from macro_routing.engine.writing import Stage
+from macro_routing.models import apply_route
+from macro_routing.routes import parse_route
+from tests.models.tiny import LAYERS, tiny_model
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+
+ROUTES = [
+    parse_route(text, LAYERS) for text in ("L0 RJ", "L0-L3 L1(+h-2) L2(-0.25h-1) RJ", "L0 L2 RJ", "L0-L4 L4 L2 RJ")
+]
+PROMPTS = [tuple((7 * row + 3 * place) % 90 + 5 for place in range(4 + row % 23)) for row in range(40)]
+ENDS = frozenset(range(3, 7))
+STAGES = (Stage(ENDS, 60, (50, 51)), Stage(ENDS, 12))
+SHAPE = {"head_dim": 64, "hidden_size": 256, "intermediate_size": 512}
+
+
+def _model(name, dtype):
+    model = tiny_model(name, **SHAPE)
+    with torch.no_grad():  # wide layers need smaller weights to stay sane
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(0.5)
+    return model.to("cuda", dtype)
+
+
+@pytest.mark.parametrize("stop_loops", [False, True], ids=["to the end", "loops stopped"])
+@pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3"])
+def test_texts_are_equal_in_float32(name, stop_loops):
+    model = _model(name, torch.float32)
+    wanted = Generation(STAGES, stop_loops=stop_loops)
+    expected = generate_of_routes(model, ROUTES, PROMPTS, wanted)
+    decoder = FlightDecoder(model)
+    assert generate_of_routes(model, ROUTES, PROMPTS, wanted, decoder) == expected
+    captured = decoder.machine.captured.captures
+    assert generate_of_routes(model, ROUTES, PROMPTS, wanted, decoder) == expected
+    assert decoder.machine.captured.captures == captured  # graphs are used again
+    lengths = {len(text.tokens) for rows in expected.values() for row in rows for text in row}
+    assert len(lengths) > 3  # rows left at different times
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3"])
+def test_logits_agree_within_the_tolerance_of_bfloat16(name):
+    """Every token written in flight is, by the eager path's logits after the same text, the best or as good as."""
+    model = _model(name, torch.bfloat16)
+    stages = (Stage(frozenset(), 48),)
+    found = generate_in_flight(FlightDecoder(model), ROUTES, PROMPTS, stages)
+    for route in ROUTES:
+        texts = [row[0].tokens for row in found[route]]
+        ids, mask = pad_left([(*prompt, *text) for prompt, text in zip(PROMPTS, texts, strict=True)], "cuda")
+        with torch.no_grad():
+            routed = apply_route(model, route)
+            logits = routed(ids, attention_mask=mask, position_ids=positions_of(mask)).logits[:, -49:-1].float()
+        chosen = logits.gather(2, ids[:, -48:, None])[..., 0]
+        best = logits.max(-1).values
+        assert ((best - chosen) <= 2**-5 * best.abs().clamp(min=1)).all()
+
+
+def test_memory_stays_once_per_weight():
+    model = _model("qwen2", torch.bfloat16)
+    before = sum(tensor.untyped_storage().nbytes() for tensor in model.parameters())
+    FlightDecoder(model)
+    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in model.parameters()}
+    assert sum(storages.values()) == before
