@@ -27,7 +27,7 @@ class ChoiceItem:
         return (len(self.prompt) + max(map(len, self.choices))) * len(self.choices)
 
 
-def choice_log_likelihoods(model: Any, items: Sequence[ChoiceItem], *, most_tokens: int = 4096) -> list[list[float]]:
+def choice_log_likelihoods(model: Any, items: Sequence[ChoiceItem], *, most_tokens: int = 8192) -> list[list[float]]:
     """Log-probability of every choice of every item under ``model``, routed or not, summed over the choice's tokens."""
     found: list[list[float]] = [[] for _ in items]
     for batch in plan_batches([item.size for item in items], most_tokens):

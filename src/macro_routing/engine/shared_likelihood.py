@@ -28,7 +28,7 @@ def choice_log_likelihoods_of_routes(
     routes: Sequence[Route],
     items: Sequence[ChoiceItem],
     *,
-    most_tokens: int = 4096,
+    most_tokens: int = 8192,
     state_bytes: int = STATE_BYTES,
 ) -> dict[Route, list[list[float]]]:
     """``choice_log_likelihoods`` of every different route of ``model``, which is not routed itself."""
