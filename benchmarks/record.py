@@ -47,13 +47,17 @@ def write_record(  # noqa: PLR0913 a record names all it takes to repeat it
     columns: Mapping[str, str],
     results: Sequence[Mapping[str, Any]],
     device: str = "cpu",
+    where: str | None = None,
 ) -> None:
-    """Write a measurement; ``columns`` maps the keys of a result that the pages show to their headings."""
+    """Write a measurement; ``columns`` maps the keys of a result that the pages show to their headings.
+
+    ``where`` says what it was made on when that is not this machine.
+    """
     record = {
         "command": command,
         "config": dict(config),
         "commit": commit(),
-        "hardware": hardware(device),
+        "hardware": where or hardware(device),
         "seed": seed,
         "n": len(results),
         "columns": dict(columns),

@@ -316,3 +316,25 @@ def _step_figure(step: StepTime) -> Figure:
         f" {step.bandwidth / 1e12:.2f} TB/s take {1e3 * step.limit:.2f} ms",
         dataclasses.asdict(step),
     )
+
+
+def kernel_times(
+    decoder: FlightDecoder, routes: Sequence[Route], prompts: Sequence[Tokens], tokens: int = 24
+) -> list[tuple[str, float, float]]:
+    """Kernels of decoding steps: name, launches per step, microseconds per launch; the prompts' pass is taken off."""
+    from torch.profiler import ProfilerActivity, profile
+
+    def counted(budget: int) -> dict[str, tuple[int, float]]:
+        with profile(activities=[ProfilerActivity.CUDA]) as seen:
+            decoder.write([Party(list(routes), list(prompts))], (Stage(frozenset(), budget),))
+            torch.cuda.synchronize()
+        return {one.key: (one.count, one.device_time_total) for one in seen.key_averages() if one.device_time_total}
+
+    counted(2)
+    short, long = counted(1), counted(1 + tokens)
+    found = []
+    for name, (count, total) in long.items():
+        fewer, before = short.get(name, (0, 0.0))
+        if count > fewer:
+            found.append((name, (count - fewer) / tokens, (total - before) / (count - fewer)))
+    return sorted(found, key=lambda one: -one[1] * one[2])
