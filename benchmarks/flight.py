@@ -22,7 +22,7 @@ from macro_routing.engine.batches import Tokens
 from macro_routing.engine.decoders import FLIGHT, flight_for
 from macro_routing.engine.flight.decoder import FlightDecoder
 from macro_routing.engine.writing import Stage
-from macro_routing.evaluation.flight_bench import Figure, flight_figures, timed
+from macro_routing.evaluation.flight_bench import Figure, flight_figures, kernel_times, timed
 from macro_routing.routes import Route, RouteSpace
 from macro_routing.search import MarkovPolicy
 
@@ -146,6 +146,9 @@ def main() -> None:
     for one in figures:
         verdict = "" if one.target is None else f"target {one.target}: {'met' if one.met else 'MISSED'}"
         print(f"{one.figure:<70} {one.value:7.3f} {verdict}\n    {one.detail}")
+    kernels = kernel_times(decoder, [Route.standard(routes[0].layers)], prompts)
+    for kernel, launches, microseconds in kernels[:14]:
+        print(f"    {kernel[:72]:<72} {launches:6.1f} × {microseconds:7.2f} µs")
     name = arguments.shape and f"--shape {arguments.shape}"
     if arguments.write:
         write_record(
@@ -157,6 +160,7 @@ def main() -> None:
                 "prompts": PROMPTS,
                 "routes": ROUTES,
                 "budgets": [REASONING, ANSWER],
+                "kernels of the standard pass (name, launches per step, microseconds)": kernels,
             },
             seed=SEED,
             columns=COLUMNS,

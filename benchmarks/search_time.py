@@ -56,7 +56,8 @@ def main() -> None:
         model = Path(header["model"]["name"]).name
         write_record(
             arguments.write,
-            command=f"macro search --model MODEL --task {given['task']} --preset {given['preset']} --seed {given['seed']}",
+            command=f"macro search --model MODEL --task {given['task']} --preset {given['preset']}"
+            f" --seed {given['seed']}",
             config={
                 "model": model,
                 "decoding": header["scope"]["decoding"],
