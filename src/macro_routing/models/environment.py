@@ -16,6 +16,8 @@ from macro_routing.models.catalog import BUILT_IN, cache_folder, converted_folde
 EXTRAS = {
     "models": ("torch", "transformers", "safetensors", "gguf", "accelerate", "filelock"),
     "quant": ("bitsandbytes",),
+    "eval": ("datasets", "math-verify"),
+    "plot": ("resvg_py",),
 }
 """What each extra of the distribution brings."""
 

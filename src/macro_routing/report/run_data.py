@@ -25,6 +25,11 @@ _MOST_FRAMES = 16
 _LONGEST_NAME = 80
 
 
+def _file_name(name: str) -> str:
+    """A hub's name as it is; of a path from the root the last part."""
+    return Path(name).name if Path(name).is_absolute() else name
+
+
 @dataclass(frozen=True)
 class RunData:
     """A run as it lies on disk; what it has not come to yet is None."""
@@ -51,8 +56,8 @@ class RunData:
 
     @property
     def title(self) -> str:
-        """Model and task; a name without end is cut."""
-        names = (str(self.header["model"]["name"]), self.task)
+        """Model and task; a file by its own name, and a name without end is cut."""
+        names = (_file_name(str(self.header["model"]["name"])), self.task)
         return " on ".join(name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in names)
 
     @property

@@ -1,0 +1,79 @@
+"""The demo as the pages show it: its record, and its pictures.
+
+macro demo --out FOLDER
+python -m benchmarks.demo FOLDER --write docs/data/demo.json --pictures docs/pictures
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.record import write_record
+from benchmarks.results import minutes_of
+from macro_routing.report import write_figures
+
+COLUMNS = {
+    "name": "chosen by",
+    "route": "route",
+    "length": "layers applied",
+    "accuracy": "right (%)",
+    "correct": "right",
+    "n": "of",
+}
+PICTURES = ("route.svg", "rounds.svg", "variants.svg")
+
+
+def rows(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """The variants on the test set, with what is said about the chosen one."""
+    found = result["comparison"]
+    said = {
+        "difference": f"{100 * result['difference']:+.1f}",
+        "interval": f"{100 * found['low']:+.1f} to {100 * found['high']:+.1f}",
+        "p": f"{found['p_value']:.2g}",
+        "verdict": result["verdict"],
+        "fixed": found["fixed"],
+        "broken": found["broken"],
+    }
+    return [
+        {
+            **one,
+            "route": f"`{one['route']}`",
+            "accuracy": 100 * one["correct"] / one["n"],
+            **(said if number == 0 else {}),
+        }
+        for number, one in enumerate(result["variants"])
+    ]
+
+
+def main() -> None:
+    """Read the run, write record and pictures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--write", type=Path, required=True)
+    parser.add_argument("--pictures", type=Path, required=True)
+    arguments = parser.parse_args()
+    header = json.loads((arguments.run / "run.json").read_text(encoding="utf-8"))
+    result = json.loads((arguments.run / "result.json").read_text(encoding="utf-8"))
+    given = header["config"]["given"]
+    write_record(
+        arguments.write,
+        command="macro demo",
+        config={name: given[name] for name in ("model", "task", "preset")} | {"minutes": minutes_of(arguments.run)},
+        seed=given["seed"],
+        columns=COLUMNS,
+        results=rows(result),
+    )
+    arguments.pictures.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        write_figures([arguments.run], Path(folder), print)
+        for name in PICTURES:
+            shutil.copy(Path(folder) / name, arguments.pictures / f"demo_{name}")
+
+
+if __name__ == "__main__":
+    main()
