@@ -1,0 +1,1 @@
+"""A found route where people already run their models."""
