@@ -48,7 +48,7 @@ class UnitSizes:
         A GPU takes hardly longer for eighty examples than for eight, since it waits for the longest answer in any case;
         with units of 32 a round took longer raced than scored to the end.
         """
-        return cls() if device == "cpu" else cls(race=80, fine=80, whole=256)
+        return cls() if device == "cpu" else cls(race=80, fine=80, whole=1024)
 
 
 def units_in_order(examples: Sequence[Example], size: int) -> list[Unit]:

@@ -6,6 +6,7 @@ The host launches some tokens ahead and reads what was written a moment later, s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,14 @@ class FlightDecoder:
         self, parties: Sequence[Party], stages: Sequence[Stage], *, stop_loops: bool = False
     ) -> list[list[list[Writer]]]:
         """Writers by party, route and prompt, each as far as it came."""
+        device = self.weights.embeddings.device
+        # Kernels are launched on the current device, which need not be the model's.
+        with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+            return self._write(parties, stages, stop_loops=stop_loops)
+
+    def _write(
+        self, parties: Sequence[Party], stages: Sequence[Stage], *, stop_loops: bool
+    ) -> list[list[list[Writer]]]:
         room = sum(stage.budget + len(stage.bridge) for stage in stages)
         boarding = board(parties, room)
         schedule = plan_ticks(boarding.routes)
