@@ -46,6 +46,10 @@ class ModelError(MacroError):
     """A model cannot be found, loaded or routed; names the model, the reason and what to do instead."""
 
 
+class ExportError(MacroError):
+    """A route cannot be written for another program; names the target, the reason and what to use instead."""
+
+
 def shorten(value: object, limit: int = 60) -> str:
     """A quoted value that is safe to print inside a one-line message."""
     text = repr(value)

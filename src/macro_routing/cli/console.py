@@ -11,6 +11,9 @@ from typing import Any
 
 from macro_routing.errors import MacroError, NotationError
 
+_RUN_ROUTE = "route.json"
+"""Where a run's folder keeps the route it found."""
+
 
 def printable(text: str) -> str:
     """A text without signs that would steer a terminal."""
@@ -44,11 +47,12 @@ def print_fields(fields: Sequence[tuple[str, str]]) -> None:
 
 
 def read_text_argument(argument: str) -> str:
-    """The argument itself, or the contents of the file it names, or standard input for ``-``."""
+    """The argument itself, or the contents of the file it names, a run's folder, or standard input for ``-``."""
     if argument == "-":
         return sys.stdin.read()
     try:
         path = Path(argument)
+        path = path / _RUN_ROUTE if (path / _RUN_ROUTE).is_file() else path
         is_file = path.is_file()
     except (OSError, ValueError):  # too long or otherwise impossible as a file name
         return argument
@@ -58,7 +62,7 @@ def read_text_argument(argument: str) -> str:
         except (OSError, UnicodeDecodeError) as error:
             raise NotationError(f"cannot read the route file {argument}: {error}") from None
     if path.is_dir():
-        raise NotationError(f"{argument} is a folder, not a route or a file that holds one")
+        raise NotationError(f"{argument} is a folder, but no finished run: it holds no {_RUN_ROUTE}")
     if path.suffix in {".json", ".yml", ".yaml", ".txt"}:
         raise NotationError(f"there is no file {argument}")
     return argument

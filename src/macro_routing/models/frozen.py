@@ -96,10 +96,10 @@ def load_model(
     """Find, load and freeze a model named by built-in name, folder, GGUF file or hub id."""
     options = options or LoadOptions()
     folder = locate(name, revision=options.revision, report=report)
-    config = _read_config(folder, name, options)
+    config = read_config(folder, name, options)
     check_supported(config, allow_untested=options.allow_untested)
     model = _load(folder, name, config, options)
-    tokenizer = _load_tokenizer(folder, name, options)
+    tokenizer = load_tokenizer(folder, name, options)
     return _frozen(name, model, tokenizer, source_digests(folder), options.quantization)
 
 
@@ -119,7 +119,8 @@ def _frozen(name: str, model: Any, tokenizer: Any, sources: dict[str, Any], quan
     return FrozenModel(name, model, tokenizer, weights, numerics_id(weights, model, quantization))
 
 
-def _read_config(folder: Path, name: str, options: LoadOptions) -> Any:
+def read_config(folder: Path, name: str, options: LoadOptions) -> Any:
+    """The configuration in a model's folder."""
     from transformers import AutoConfig
 
     try:
@@ -153,7 +154,8 @@ def _load(folder: Path, name: str, config: Any, options: LoadOptions) -> Any:
     return model if "device_map" in arguments else model.to(device)
 
 
-def _load_tokenizer(folder: Path, name: str, options: LoadOptions) -> Any:
+def load_tokenizer(folder: Path, name: str, options: LoadOptions) -> Any:
+    """The tokenizer of a model on disk, with a token to pad with."""
     from transformers import AutoTokenizer
 
     try:
@@ -183,6 +185,11 @@ def _dtype(options: LoadOptions, device: str) -> Any:
     if options.dtype == "auto":
         return torch.bfloat16 if device.startswith("cuda") or options.quantization else torch.float32
     return getattr(torch, options.dtype)
+
+
+def chosen_dtype(options: LoadOptions) -> str:
+    """The name of the precision that ``options`` lead to on this machine."""
+    return str(_dtype(options, _device(options))).removeprefix("torch.")
 
 
 def _quantization(kind: str) -> Any:

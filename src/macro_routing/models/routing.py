@@ -44,7 +44,7 @@ def apply_route(model: Any, route: Route, *, allow_untested: bool = False) -> An
     """
     _check(model, route, allow_untested)
     recorded = _recorded_classes(model)
-    config = _routed_config(model.config, route)
+    config = routed_config(model.config, route)
     decoder = decoder_of(model)
     steps = nn.ModuleList(_routed_steps(decoder.layers, route, text_config(config), recorded))
     routed = _copy_towards(model, decoder, config, steps)
@@ -96,7 +96,7 @@ def refuse_adapters(model: Any) -> None:
         )
 
 
-def _routed_config(config: Any, route: Route) -> Any:
+def routed_config(config: Any, route: Route) -> Any:
     """The configuration with one entry per step wherever the original has one per layer."""
     routed = copy.deepcopy(config)
     text = text_config(routed)

@@ -1,0 +1,153 @@
+"""``--to routed``: a checkpoint for stock ``from_pretrained``, adds included, weights referenced or kept once.
+
+Its folder holds a configuration with the route, the tokenizer, and either the base model's own files in ``base/`` or
+the hub id and commit where they are. ``macro_routing.register()`` tells transformers what to do with it: load the base
+model, apply the route.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shutil
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from macro_routing.deploy.base_model import copy_companions, hub_commit
+from macro_routing.deploy.model_card import model_card
+from macro_routing.deploy.whole_output import whole_output
+from macro_routing.errors import ModelError, shorten
+from macro_routing.models.frozen import LoadOptions
+from macro_routing.models.unloaded import UnloadedModel, find_model
+from macro_routing.routes.route import Route
+from macro_routing.routes.route_file import RouteFile
+from macro_routing.routes.text import parse_program
+
+MODEL_TYPE = "macro-routed"
+_BASE = "base"
+_WEIGHTS = ("config.json", "*.safetensors", "*.safetensors.index.json", "macro_source.json")
+
+
+def write_checkpoint(
+    base: UnloadedModel, route: Route, evidence: RouteFile | None, out: Path, *, copy_weights: bool = False
+) -> None:
+    """Write the checkpoint; a hub model is referenced unless its weights are asked for, any other model is copied."""
+    commit = None if copy_weights else hub_commit(base)
+    files = [] if commit else [path for pattern in _WEIGHTS for path in sorted(base.folder.glob(pattern))]
+    with whole_output(out, sum(path.stat().st_size for path in files)) as folder:
+        folder.mkdir()
+        copy_companions(base, folder)
+        if commit is None:
+            (folder / _BASE).mkdir()
+            copy_companions(base, folder / _BASE)
+            for path in files:
+                shutil.copyfile(path, folder / _BASE / path.name)
+        source = {"folder": _BASE} if commit is None else {"hub": base.name, "revision": commit}
+        (folder / "config.json").write_text(_config_text(base, route, source), encoding="utf-8")
+        (folder / "README.md").write_text(model_card(base, route, evidence, needs_macro=True), encoding="utf-8")
+        if evidence is not None:
+            (folder / "route.json").write_text(evidence.to_json() + "\n", encoding="utf-8")
+
+
+def _config_text(base: UnloadedModel, route: Route, source: dict[str, str]) -> str:
+    values = {
+        "model_type": MODEL_TYPE,
+        "architectures": ["RoutedForCausalLM"],
+        "macro_route": str(route),
+        "macro_layers": route.layers,
+        "macro_base": source,
+        "macro_weights_id": base.weights_id,
+    }
+    return json.dumps(values, indent=1, ensure_ascii=False) + "\n"
+
+
+# --- loading ------------------------------------------------------------------------------------------------------
+
+
+def register() -> None:
+    """Teach transformers to load routed checkpoints: ``AutoModelForCausalLM.from_pretrained(folder)`` then works."""
+    for name in ("torch", "transformers"):
+        if importlib.util.find_spec(name) is None:
+            raise ModelError(f"{name} is not installed; models need it: pip install 'macro-routing[models]'")
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config, model = _classes()
+    AutoConfig.register(MODEL_TYPE, config, exist_ok=True)
+    AutoModelForCausalLM.register(config, model, exist_ok=True)
+
+
+@cache
+def _classes() -> tuple[Any, Any]:
+    """The two classes transformers asks for, made only where it is installed."""
+    from transformers import PreTrainedConfig
+
+    class RoutedConfig(PreTrainedConfig):  # type: ignore[no-untyped-call]
+        model_type = MODEL_TYPE
+
+    class RoutedForCausalLM:
+        """Stands in the registry; what it loads is the base model's own class, routed."""
+
+        config_class = RoutedConfig
+
+        @classmethod
+        def from_pretrained(cls, name: str, *_: Any, config: Any, **arguments: Any) -> Any:
+            return _load(name, config, arguments)
+
+    return RoutedConfig, RoutedForCausalLM
+
+
+_NOT_FOR_BASE = ("_from_auto", "adapter_kwargs", "revision", "subfolder", "trust_remote_code", "use_safetensors")
+"""What was said about the routed checkpoint; code that comes with a model is never run from here."""
+
+
+def _load(name: str, config: Any, arguments: dict[str, Any]) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    from macro_routing.models.routing import apply_route
+
+    route = _route(config)
+    base = _base_folder(name, arguments.get("revision"), config)
+    _check_identity(base, config)
+    passed = {key: value for key, value in arguments.items() if key not in _NOT_FOR_BASE}
+    if (attention := getattr(config, "_attn_implementation", None)) is not None:
+        passed.setdefault("attn_implementation", attention)
+    loader: Any = AutoModelForCausalLM
+    loaded = loader.from_pretrained(base, use_safetensors=True, **passed)
+    if isinstance(loaded, tuple):  # with output_loading_info
+        return apply_route(loaded[0].eval(), route), *loaded[1:]
+    return apply_route(loaded.eval(), route)
+
+
+def _route(config: Any) -> Route:
+    text, layers = getattr(config, "macro_route", None), getattr(config, "macro_layers", None)
+    if not isinstance(text, str) or not isinstance(layers, int):
+        raise ModelError("the checkpoint is damaged: its config.json names no macro_route and macro_layers")
+    return parse_program(text).expand(layers)
+
+
+def _base_folder(name: str, revision: str | None, config: Any) -> Path:
+    """Where the base model is: a folder inside the checkpoint's own, or a commit on the hub."""
+    from macro_routing.models.catalog import locate
+
+    base = getattr(config, "macro_base", None)
+    base = base if isinstance(base, dict) else {}
+    inside, hub, commit = (str(base.get(key, "")) for key in ("folder", "hub", "revision"))
+    if re.fullmatch(r"[\w-]+/[\w.-]+", hub) and re.fullmatch(r"[0-9a-f]{40}", commit) and not Path(hub).exists():
+        return locate(hub, revision=commit)
+    folder = Path(name) if Path(name).is_dir() else locate(name, revision=revision)
+    found = folder / inside
+    if not re.fullmatch(r"\w[\w-]*", inside) or not found.resolve().is_relative_to(folder.resolve()):
+        raise ModelError(
+            f"the checkpoint names its base model {shorten(base)}; it must be a folder directly inside it,"
+            " or a hub id with a commit"
+        )
+    if not (found / "config.json").is_file():
+        raise ModelError(f"{name} is incomplete: there is no base model in {found}")
+    return found
+
+
+def _check_identity(base: Path, config: Any) -> None:
+    if find_model(str(base), LoadOptions()).weights_id != getattr(config, "macro_weights_id", None):
+        raise ModelError(f"the base model in {base} is not the one this route was found on; export the route again")

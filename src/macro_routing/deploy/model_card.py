@@ -1,0 +1,83 @@
+"""The README.md of an exported checkpoint: which route of which model this is, what speaks for it, how to load it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from macro_routing.deploy.base_model import hub_commit
+from macro_routing.models.unloaded import UnloadedModel
+from macro_routing.routes.composition import describe_differences
+from macro_routing.routes.route import Route
+from macro_routing.routes.route_file import RouteFile
+
+_LOAD_ROUTED = """import macro_routing
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+macro_routing.register()
+model = AutoModelForCausalLM.from_pretrained("PATH")
+tokenizer = AutoTokenizer.from_pretrained("PATH")"""
+_LOAD_STANDARD = """from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model = AutoModelForCausalLM.from_pretrained("PATH")
+tokenizer = AutoTokenizer.from_pretrained("PATH")"""
+
+
+def model_card(base: UnloadedModel, route: Route, evidence: RouteFile | None, *, needs_macro: bool) -> str:
+    """The card's text."""
+    # Where a model lay on somebody's machine is nobody's business.
+    name = base.name if hub_commit(base) else Path(base.name).name
+    parts = [
+        _front_matter(base, needs_macro=needs_macro),
+        f"# {_plain(name)} on another route",
+        f"This model runs the layers of {_plain(name)} in another order; its weights were not changed.",
+        _fields(base, route),
+        "## How it differs from the standard pass",
+        "\n".join(f"- {_plain(line)}" for line in describe_differences(route)) or "It does not.",
+        "## Evidence",
+        _evidence(evidence),
+        "## Use",
+        f"```python\n{_LOAD_ROUTED if needs_macro else _LOAD_STANDARD}\n```",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _front_matter(base: UnloadedModel, *, needs_macro: bool) -> str:
+    values: dict[str, Any] = {"library_name": "macro-routing" if needs_macro else "transformers"}
+    if hub_commit(base) is not None:
+        values["base_model"] = base.name
+    values["tags"] = ["layer-routing", "macro-routing"]
+    return f"---\n{yaml.safe_dump(values, sort_keys=False)}---"
+
+
+def _fields(base: UnloadedModel, route: Route) -> str:
+    fields = {"route": str(route), "layers applied": f"{route.length} of a model with {route.layers}"}
+    return "\n".join(f"- {name}: `{value}`" for name, value in {**fields, "weights_id": base.weights_id}.items())
+
+
+def _evidence(evidence: RouteFile | None) -> str:
+    if evidence is None:
+        return "None: the route was given by hand, not found by a search."
+    test = evidence.scores.get("test")
+    lines = [f"Task: {_plain(evidence.task)}. {_plain(evidence.scores.get('verdict', 'No verdict was recorded.'))}"]
+    if isinstance(test, dict):
+        lines.append("| on the test set | |\n|---|---|\n" + "\n".join(_rows(test)))
+    found_by = {key: value for key, value in evidence.found_by.items() if not isinstance(value, dict)}
+    lines.append("Found by: " + ", ".join(f"{_plain(key)} {_plain(value)}" for key, value in found_by.items()) + ".")
+    return "\n\n".join(lines)
+
+
+def _rows(test: dict[str, Any]) -> list[str]:
+    return [f"| {_plain(name)} | {_number(value)} |" for name, value in test.items()]
+
+
+def _number(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else _plain(value)
+
+
+def _plain(value: Any) -> str:
+    """A value as one line of text that cannot become markup: route files are data, whoever wrote them."""
+    text = " ".join(str(value).split())[:500]
+    return "".join(f"\\{sign}" if sign in "\\`*_[]<>|#!" else sign for sign in text)
