@@ -30,6 +30,36 @@ def test_convert_there_and_back(form, tmp_path):
     assert piped.stdout == "L0-L7 L3 RJ\n"
 
 
+def test_diff_of_two_texts():
+    shown = run("route", "diff", "L0 RJ", "L0-L7 L3 RJ", "--layers", "28").stdout
+    assert "28 and 33 applications on 28 layers" in shown
+    assert "added at steps 9-13: L3 L4 L5 L6 L7" in shown
+    assert "nothing: both execute the same steps" in run("route", "diff", "L0 RJ", "L0-L3 RJ", "-n", "8").stdout
+
+
+def test_diff_of_route_files_shows_the_evidence(tmp_path):
+    from macro_routing.routes import parse_route
+    from macro_routing.routes.route_file import RouteFile
+
+    for name, text, right in (("a", "L0-L3 L1 RJ", 0.5), ("b", "L0-L3 L1(+h-2) RJ", 0.75)):
+        scores = {"test": {"routed": right}, "verdict": f"verdict {name}\x1b[31m"}
+        file = RouteFile(parse_route(text, 6), "tiny", "w", "n", "sums", scores=scores)
+        (tmp_path / f"{name}.json").write_text(file.to_json())
+    pair = ("route", "diff", tmp_path / "a.json", tmp_path / "b.json")
+    shown = run(*pair).stdout
+    assert "changed at step 5: L1 → L1(+h-2)" in shown
+    assert "step 5: L1(+h-2) takes the output of step 2 (L1)" in shown
+    assert "* scores.test.routed  0.5   0.75" in shown
+    assert "verdict on B: verdict b" in shown
+    assert "\x1b" not in shown
+    facts = json.loads(run(*pair, "--json").stdout)
+    assert facts["edits"][0]["new"] == ["L1(+h-2)"]
+    assert facts["evidence"]["b"]["scores.test.routed"] == 0.75
+    with_text = json.loads(run("route", "diff", "L0 RJ", tmp_path / "b.json", "--json").stdout)
+    assert with_text["a"]["layers"] == 6
+    assert with_text["evidence"]["a"] is None
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -37,6 +67,8 @@ def test_convert_there_and_back(form, tmp_path):
         (["route", "show", "L0 L9 RJ", "-n", "8"], "step 2 applies layer 9"),
         (["route", "show", ".", "-n", "8"], ". is a folder"),
         (["route", "show", "L0 RJ"], "--layers"),
+        (["route", "diff", "L0 RJ", "L0 L1 RJ"], "--layers"),
+        (["route", "diff", "L0 RJ", "L0 L9 RJ", "-n", "8"], "step 2 applies layer 9"),
         (["route", "show", "missing.json", "-n", "8"], "there is no file missing.json"),
         (["route", "convert", "L0 L1 L2(+h-1) RJ", "-n", "8", "--to", "ranges"], "cannot express the add at step 3"),
         (["route", "convert", "L0 L1 L2(+h-1) RJ", "-n", "8", "--to", "mergekit"], "cannot express the add at step 3"),

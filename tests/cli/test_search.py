@@ -58,6 +58,13 @@ def test_the_route_file_is_a_route_everywhere_and_refused_elsewhere(place, tmp_p
     (tmp_path / "other.json").write_text(json.dumps(other))
     refused = run("chat", folder / "model", "--route", tmp_path / "other.json", stdin="w1\n", status=2)
     assert "belongs to" in refused.stderr
+    for command in (
+        ("doctor", folder / "model", "--route", tmp_path / "other.json"),
+        ("search", *arguments, "--init-from", tmp_path / "other.json", "--out", tmp_path / "no"),
+    ):
+        assert "other.json belongs to" in run(*command, status=2).stderr
+    assert not (tmp_path / "no").exists()
+    assert "all checks passed" in run("doctor", folder / "model", "--route", route).stdout
     (tmp_path / "new.json").write_text(json.dumps({**other, "format": "macro-route/9"}))
     assert "macro-route/9" in run("route", "show", tmp_path / "new.json", status=2).stderr
 

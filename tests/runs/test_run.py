@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from macro_routing.errors import MacroError, RunError, SettingsError
+from macro_routing.errors import MacroError, ModelError, RunError, SettingsError
 from macro_routing.evaluation.evaluator import Evaluated
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.routes import parse_route
@@ -290,6 +290,16 @@ def test_a_search_starts_from_a_route_or_an_earlier_run(frozen, tmp_path):
         _run(frozen, tmp_path / "no", other)
     with pytest.raises(RunError, match="random"):
         _run(frozen, tmp_path / "no2", dataclasses.replace(CONFIG, init_from=route, method="random", search={}))
+
+
+def test_a_search_starts_from_a_route_file_of_its_model_alone(frozen, tmp_path):
+    _run(frozen, tmp_path / "first")
+    found = tmp_path / "first" / "route.json"
+    _run(frozen, tmp_path / "next", dataclasses.replace(CONFIG, init_from=str(found), seed=4))
+    other = tmp_path / "other.json"
+    other.write_text(found.read_text().replace(frozen.weights_id, "of another model"))
+    with pytest.raises(ModelError, match=r"other\.json belongs to .* \(of another model\)"):
+        _run(frozen, tmp_path / "no", dataclasses.replace(CONFIG, init_from=str(other)))
 
 
 def _evaluated(route, correct):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from macro_routing.cli import options
-from macro_routing.cli.console import print_fields, print_json, read_text_argument
+from macro_routing.cli.console import print_fields, print_json
 from macro_routing.errors import MacroError
 from macro_routing.models.catalog import DEFAULT_MODEL
 
@@ -56,7 +56,6 @@ def doctor(
     options.quiet_libraries()
     from macro_routing.models.doctor import examine
     from macro_routing.models.frozen import LoadOptions, load_model
-    from macro_routing.routes.notation import parse_route
 
     if model == "":
         raise MacroError("MODEL is empty; leave it out for the default")
@@ -65,7 +64,7 @@ def doctor(
     )
     options.report_progress(f"loading {model or DEFAULT_MODEL}")
     frozen = load_model(model or DEFAULT_MODEL, chosen, options.report_progress)
-    parsed = None if route is None else parse_route(read_text_argument(route), frozen.layers)
+    parsed = None if route is None else options.read_route(route, frozen)
     findings = list(_shown(frozen, examine(frozen, parsed), as_json))
     if as_json:
         print_json({**_about(frozen), "findings": [dataclasses.asdict(finding) for finding in findings]})

@@ -16,6 +16,7 @@ from macro_routing.routes.route_file import is_route_file, parse_route_file
 
 if TYPE_CHECKING:
     from macro_routing.models.frozen import FrozenModel
+    from macro_routing.models.unloaded import UnloadedModel
 
 DtypeOption = Annotated[
     str,
@@ -89,19 +90,15 @@ def quiet_libraries() -> None:
     warnings.filterwarnings("ignore", module=r"(transformers|bitsandbytes|accelerate|torch)\b")
 
 
-def read_route(argument: str, frozen: FrozenModel) -> Route:
+def read_route(argument: str, frozen: FrozenModel | UnloadedModel) -> Route:
     """A route in any notation or from a file; a route file of another model is refused."""
     text = read_text_argument(argument)
-    if is_route_file(text):
-        found = parse_route_file(text)
-        if found.weights_id != frozen.weights_id:
-            raise ModelError(
-                f"{argument} belongs to {found.model} ({found.weights_id}), not to {frozen.name} ({frozen.weights_id});"
-                f" to try its route anyway give it as text: --route '{found.route}'"
-            )
-        test = found.scores.get("test", {})
-        if test.get("p_value", 0) >= 0.05 or test.get("difference", 1) <= 0:
-            report_progress(f"note: {found.scores.get('verdict', 'this route was not shown to be better')}")
-        if found.numerics_id != frozen.numerics_id:
-            report_progress(f"warning: {argument} was found under other numerics (precision, device or versions)")
-    return parse_route(text, frozen.layers)
+    if not is_route_file(text):
+        return parse_route(text, frozen.layers)
+    from macro_routing.models.belonging import check_belongs, doubt
+
+    found = parse_route_file(text.lstrip("\ufeff"))
+    route = check_belongs(found, frozen, argument, report=report_progress)
+    if reason := doubt(found):
+        report_progress(f"note: {reason}")
+    return route

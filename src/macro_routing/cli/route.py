@@ -8,12 +8,14 @@ from typing import Annotated
 
 import typer
 
+from macro_routing.cli import route_diff
 from macro_routing.cli.console import print_fields, print_json, read_text_argument
 from macro_routing.routes.composition import compose, describe_differences, draw_track
 from macro_routing.routes.notation import parse_route, print_route
 from macro_routing.routes.route import Route
 
 app = typer.Typer(help="Look at routes and convert between notations.", no_args_is_help=True)
+app.command("diff")(route_diff.diff)
 
 RouteArgument = Annotated[
     str,

@@ -7,7 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from macro_routing.errors import RunError
+from macro_routing.models.belonging import Identified, check_belongs
+from macro_routing.models.catalog import Report
 from macro_routing.routes.notation import parse_route
+from macro_routing.routes.route import Route
+from macro_routing.routes.route_file import is_route_file, parse_route_file
 from macro_routing.runs.folder import RUN, RunFolder
 from macro_routing.search.macro import MacroSearch
 from macro_routing.search.random_search import RandomSearch
@@ -17,8 +21,10 @@ _TRUST = 0.5
 """How much of the first policy is earlier knowledge; the rest is the prior, so that a search goes on exploring."""
 
 
-def first_state(searcher: MacroSearch | RandomSearch, init_from: str | None) -> SearchState:
-    """The state before the first round."""
+def first_state(
+    searcher: MacroSearch | RandomSearch, init_from: str | None, model: Identified, report: Report
+) -> SearchState:
+    """The state before the first round; a route file must belong to ``model``."""
     state = searcher.start()
     if init_from is None:
         return state
@@ -32,12 +38,18 @@ def first_state(searcher: MacroSearch | RandomSearch, init_from: str | None) -> 
         raise RunError(f"{init_from} is neither a run's folder nor a route") from None
     except OSError:  # too long for a file's name: a route
         text = init_from
-    route = parse_route(text, searcher.space.layers)
+    route = _read(text, init_from, model, report)
     searcher.space.check(route)
     prior = searcher.policy(state)
     # A pseudo-count of one for the prior and one for the route: half of each row it visits.
     taught = prior.updated([route.shortest_program()], [1.0], alpha=(1 - _TRUST) / _TRUST)
     return replace(state, arrays={"policy": taught.table})
+
+
+def _read(text: str, source: str, model: Identified, report: Report) -> Route:
+    if not is_route_file(text):
+        return parse_route(text, model.layers)
+    return check_belongs(parse_route_file(text.lstrip("\ufeff")), model, source, report=report)
 
 
 def _from_run(searcher: MacroSearch, state: SearchState, path: Path) -> SearchState:

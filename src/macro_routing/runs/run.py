@@ -122,7 +122,8 @@ def prepare(
     searcher = config.searcher_for(frozen, len(splits.train))
     for guard in guards.values():
         config.decoding_for(guard)
-    return PreparedRun(config, evaluator, splits, searcher, guards, listener, first_state(searcher, config.init_from))
+    beginning = first_state(searcher, config.init_from, frozen, listener.on_message)
+    return PreparedRun(config, evaluator, splits, searcher, guards, listener, beginning)
 
 
 @dataclass(frozen=True, eq=False)

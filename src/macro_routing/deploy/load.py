@@ -1,0 +1,107 @@
+"""A route file, read for the model it is to run on; nothing of the search is imported."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from macro_routing.errors import NotationError
+from macro_routing.models.belonging import Identified, check_belongs
+from macro_routing.models.frozen import FrozenModel
+from macro_routing.models.identity import memory_digests, numerics_id, source_digests, weights_id
+from macro_routing.models.routing import layer_count
+from macro_routing.routes.route import Route
+from macro_routing.routes.route_file import RouteFile, is_route_file, parse_route_file
+
+
+def load_route(path: str | Path, model: Any, *, any_model: bool = False) -> Route:
+    """The route in a route file, for a ``FrozenModel`` or a plain transformers model.
+
+    A file of other weights is refused, unless ``any_model`` says that this is meant; other numerics give a warning.
+    """
+    found = read_route_file(path)
+    return check_belongs(found, _identified(model), str(path), report=_warn, any_model=any_model)
+
+
+def read_route_file(path: str | Path) -> RouteFile:
+    """The route and its evidence; a damaged file, another version or no route file at all is refused by name."""
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise NotationError(f"cannot read the route file {path}: {error}") from None
+    if not is_route_file(text):
+        raise NotationError(
+            f"{path} is no route file, or its beginning is missing; a run's route.json is one,"
+            " and routes in other notations are read by parse_route(text, layers)"
+        )
+    try:
+        return parse_route_file(text)
+    except NotationError as error:
+        raise NotationError(f"{path}: {error}") from None
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message.removeprefix("warning: "), stacklevel=4)  # the line that called load_route
+
+
+# --- plain models -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _PlainModel:
+    """The identities of a model that transformers loaded."""
+
+    name: str
+    layers: int
+    weights_id: str
+    numerics_id: str
+
+
+def _identified(model: Any) -> Identified:
+    if isinstance(model, FrozenModel):
+        return model
+    layers = layer_count(model)
+    folder = _source_folder(model)
+    if folder is None:
+        name, weights = "the model in memory", weights_id(model.config, None, memory_digests(model))
+    else:
+        name = str(model.config._name_or_path)  # noqa: SLF001 transformers has no public name for it
+        weights = weights_id(model.config, _tokenizer(folder), source_digests(folder))
+    return _PlainModel(name, layers, weights, numerics_id(weights, model, _quantization(model)))
+
+
+def _source_folder(model: Any) -> Path | None:
+    """The folder a model was loaded from, in the hub's cache for a hub id; None for one that came from no files."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    name = getattr(model.config, "_name_or_path", "")
+    if not name:
+        return None
+    if (Path(name) / "config.json").is_file():
+        return Path(name)
+    try:  # looks into the cache only, never on the network
+        cached = try_to_load_from_cache(name, "config.json", revision=getattr(model.config, "_commit_hash", None))
+    except HFValidationError:  # a folder that has been moved since
+        return None
+    return Path(cached).parent if isinstance(cached, str) else None
+
+
+def _tokenizer(folder: Path) -> Any:
+    """The tokenizer beside the weights, as part of the identity; None where there is none."""
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except Exception:  # noqa: BLE001 without one the identity differs, and the file is refused as it should be
+        return None
+
+
+def _quantization(model: Any) -> str | None:
+    """As ``LoadOptions.quantization`` names it."""
+    for kind in ("4bit", "8bit"):
+        if getattr(model, f"is_loaded_in_{kind}", False):
+            return kind
+    return None

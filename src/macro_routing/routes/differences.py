@@ -1,0 +1,109 @@
+"""What differs between two routes, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from macro_routing.errors import RouteError
+from macro_routing.routes.route import Route, Step
+
+_MOST_STEPS = 2_000
+"""Aligning takes time with the square of the length; models people route have a hundred layers."""
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Neighbouring steps that one route has and the other has not, or has with another add."""
+
+    kind: str
+    """``added``, ``removed``, ``replaced``, or ``changed``: the same layer, another add."""
+    old: tuple[Step, ...]
+    new: tuple[Step, ...]
+    old_place: int
+    """Number of the first step in the old route, from 1; for what was added, of the step it stands before."""
+    new_place: int
+
+
+def compare_routes(old: Route, new: Route) -> list[Edit]:
+    """The edits that turn ``old`` into ``new``; empty when both execute the same steps."""
+    for route in (old, new):
+        if route.length > _MOST_STEPS:
+            raise RouteError(f"routes of up to {_MOST_STEPS} steps can be compared; this one has {route.length}")
+    edits = [
+        edit
+        for kind, a, b, c, d in _aligned(old.steps, new.steps)
+        if kind != "equal"
+        for edit in _edits(old.steps[a:b], new.steps[c:d], a, c)
+    ]
+    ends = [*(edit.old_place - 1 for edit in edits[1:]), old.length]
+    return [_slid(edit, old, new, end) for edit, end in zip(edits, ends, strict=False)]
+
+
+def _edits(old: Sequence[Step], new: Sequence[Step], old_start: int, new_start: int) -> Iterator[Edit]:
+    """Where whole steps do not match, their layers still may: then only an add is new."""
+    names = {"delete": "removed", "insert": "added", "replace": "replaced"}
+    for kind, a, b, c, d in _aligned([step.layer for step in old], [step.layer for step in new]):
+        if kind == "equal":
+            for i, j in zip(range(a, b), range(c, d), strict=True):
+                yield Edit("changed", (old[i],), (new[j],), old_start + i + 1, new_start + j + 1)
+        else:
+            yield Edit(names[kind], tuple(old[a:b]), tuple(new[c:d]), old_start + a + 1, new_start + c + 1)
+
+
+def _aligned(old: Sequence[object], new: Sequence[object]) -> Sequence[tuple[str, int, int, int, int]]:
+    return SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+
+
+def _slid(edit: Edit, old: Route, new: Route, end: int) -> Edit:
+    """A block equal to what follows may as well stand later; a repeat reads best as what comes second.
+
+    ``end`` is the number of old steps before the next edit, over which a block must not slide.
+    """
+    if edit.kind not in {"added", "removed"}:
+        return edit
+    added = edit.kind == "added"
+    steps, first, count = (
+        (new.steps, edit.new_place - 1, len(edit.new)) if added else (old.steps, edit.old_place - 1, len(edit.old))
+    )
+    shift = 0
+    while edit.old_place - 1 + len(edit.old) + shift < end and steps[first + shift] == steps[first + count + shift]:
+        shift += 1
+    block = steps[first + shift : first + shift + count]
+    return Edit(
+        edit.kind,
+        () if added else block,
+        block if added else (),
+        edit.old_place + shift,
+        edit.new_place + shift,
+    )
+
+
+def describe_edit(edit: Edit) -> str:
+    """One edit as a line, with the place where it is in the route it speaks of."""
+    old, new = _listed(edit.old), _listed(edit.new)
+    if edit.kind == "added":
+        return f"added at {_places(edit.new_place, len(edit.new))}: {new}"
+    where = _places(edit.old_place, len(edit.old))
+    if edit.kind == "removed":
+        return f"removed at {where}: {old}"
+    return f"{edit.kind} at {where}: {old} → {new}"
+
+
+def _listed(steps: Sequence[Step]) -> str:
+    return " ".join(str(step) for step in steps)
+
+
+def _places(first: int, count: int) -> str:
+    return f"step {first}" if count == 1 else f"steps {first}-{first + count - 1}"
+
+
+def list_adds(route: Route) -> list[str]:
+    """Every add with the step whose output it takes: the same text means another state after another past."""
+    return [
+        f"step {place + 1}: {step} takes the output of step {place - step.add.back}"
+        f" (L{route.steps[place - step.add.back - 1].layer})"
+        for place, step in enumerate(route.steps)
+        if step.add is not None
+    ]
