@@ -223,9 +223,43 @@ def test_a_model_with_an_adapter_is_refused():
     from peft import LoraConfig, get_peft_model
 
     adapted = get_peft_model(tiny_model("llama"), LoraConfig(task_type="CAUSAL_LM", target_modules=["q_proj"]))
-    for model in (adapted, adapted.base_model.model):
+    with_its_own_method = tiny_model("llama")
+    with_its_own_method.add_adapter(LoraConfig(target_modules=["q_proj"]))
+    unnoted = get_peft_model(tiny_model("llama"), LoraConfig(target_modules=["gate_proj"])).base_model.model
+    del unnoted.peft_config
+    for model in (adapted, adapted.base_model.model, with_its_own_method, unnoted):
         with pytest.raises(ModelError, match="LoRA"):
             apply_route(model, PLAIN)
+
+
+@pytest.mark.parametrize("module", ["q_proj", "gate_proj"])
+@pytest.mark.filterwarnings("ignore:Already found a `peft_config`")
+def test_a_routed_model_takes_no_adapter_and_its_original_stays_clean(module):
+    from peft import LoraConfig, get_peft_model
+
+    model = tiny_model("llama")
+    before = model(tokens()).logits
+    routed = apply_route(model, PLAIN)
+    wanted = LoraConfig(task_type="CAUSAL_LM", target_modules=[module], init_lora_weights=False)
+    for attach in (
+        lambda: get_peft_model(routed, wanted),
+        lambda: routed.add_adapter(wanted),
+        lambda: routed.load_adapter("anything"),
+    ):
+        with pytest.raises(ModelError, match="takes no LoRA"):
+            attach()
+    assert torch.equal(model(tokens()).logits, before)
+    assert apply_route(model, PLAIN) is not None
+
+
+def test_a_merged_adapter_is_a_model_like_any_other():
+    from peft import LoraConfig, get_peft_model
+
+    wanted = LoraConfig(task_type="CAUSAL_LM", target_modules=["q_proj"], init_lora_weights=False)
+    merged = get_peft_model(tiny_model("llama"), wanted).merge_and_unload()
+    assert not torch.equal(
+        apply_route(merged, PLAIN)(tokens()).logits, apply_route(tiny_model("llama"), PLAIN)(tokens()).logits
+    )
 
 
 class TestNegativeControl:

@@ -50,6 +50,8 @@ def apply_route(model: Any, route: Route, *, allow_untested: bool = False) -> An
     routed = _copy_towards(model, decoder, config, steps)
     routed.macro_route = route
     routed.save_pretrained = functools.partial(_refuse_saving, route)
+    routed.add_adapter = routed.load_adapter = _refuse_adapter
+    routed.peft_config = NoAdapters()
     if getattr(model, "generation_config", None) is not None:
         routed.generation_config = copy.deepcopy(model.generation_config)
     if route.has_adds:
@@ -89,11 +91,39 @@ def _check(model: Any, route: Route, allow_untested: bool) -> None:
 
 def refuse_adapters(model: Any) -> None:
     """Refuse a model with a LoRA or other adapter: what it adds to a layer was trained for that layer's one place."""
-    if getattr(model, "_hf_peft_config_loaded", False) or hasattr(model, "peft_config"):
+    configured = not isinstance(getattr(model, "peft_config", NoAdapters()), NoAdapters)
+    if (
+        configured
+        or getattr(model, "_hf_peft_config_loaded", False)
+        or any(type(part).__module__.startswith("peft.") for part in model.modules())
+    ):
         raise ModelError(
             "models with a LoRA or other PEFT adapter are not supported;"
             " merge it first (model.merge_and_unload()), save the result and load that"
         )
+
+
+class NoAdapters(dict[str, Any]):
+    """Where PEFT notes an adapter before it changes a model's modules: on a routed model it may not.
+
+    Most of those modules belong to the original as well, so an adapter would change it unnoticed; the others are there
+    once per step, where an adapter has one entry per layer.
+    """
+
+    def __setitem__(self, name: str, adapter: Any) -> None:
+        """Refuse."""
+        _refuse_adapter()
+
+    def update(self, *_args: Any, **_kwargs: Any) -> None:
+        """Refuse."""
+        _refuse_adapter()
+
+
+def _refuse_adapter(*_args: Any, **_kwargs: Any) -> None:
+    raise ModelError(
+        "a routed model takes no LoRA or other PEFT adapter; merge the adapter into the model"
+        " (merge_and_unload), save the result, and apply a route to that"
+    )
 
 
 def routed_config(config: Any, route: Route) -> Any:
