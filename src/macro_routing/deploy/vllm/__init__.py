@@ -1,0 +1,21 @@
+"""vLLM's plugin: routed models over unchanged checkpoints, named by ``hf_overrides``.
+
+vLLM calls ``register`` in each of its processes (entry point ``vllm.general_plugins``). Only names are registered
+there; what needs torch or vLLM is imported when a routed model is built.
+"""
+
+from __future__ import annotations
+
+from macro_routing.deploy.vllm.overrides import ARCHITECTURES
+
+__all__ = ["register"]
+
+
+def register() -> None:
+    """Tell vLLM under which names the routed architectures are found."""
+    from vllm import ModelRegistry
+
+    known = ModelRegistry.get_supported_archs()
+    for name in ARCHITECTURES.values():
+        if name not in known:
+            ModelRegistry.register_model(name, f"{__name__}.models:{name}")

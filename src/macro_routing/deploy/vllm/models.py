@@ -1,0 +1,104 @@
+"""vLLM's decoders, walking a route instead of the stack (imported by vLLM, through the names in its registry).
+
+Layers are built and loaded as vLLM does it, so checkpoints, quantisation and tensor names stay as they are; only the
+order in which ``forward`` calls them is ours.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import torch
+from vllm.compilation.decorators import support_torch_compile
+from vllm.config import VllmConfig
+from vllm.model_executor.models import llama, mistral, mixtral, qwen2, qwen3, qwen3_moe
+from vllm.sequence import IntermediateTensors
+
+from macro_routing.deploy.vllm.overrides import read_overrides
+from macro_routing.deploy.vllm.steps import build_steps, check_engine
+from macro_routing.routes.route import Route
+
+_BATCH = {"input_ids": 0, "positions": -1, "intermediate_tensors": 0, "inputs_embeds": 0}
+"""Which dimension of each argument grows with the batch."""
+
+
+def _routed_decoder(stock: Any) -> Any:
+    """A decoder class that walks the route in its configuration."""
+
+    class Routed(stock):  # type: ignore[misc]
+        def __init__(self, *, vllm_config: VllmConfig, prefix: str = "", **further: Any) -> None:
+            route = read_overrides(vllm_config.model_config.hf_config)
+            check_engine(vllm_config)
+            # With it compiled code counts mixture-of-experts layers in the order of the stack.
+            vllm_config.compilation_config.fast_moe_cold_start = False
+            super().__init__(vllm_config=vllm_config, prefix=prefix, **further)
+            steps, self.macro_attentions = build_steps(self, route, vllm_config.compilation_config, prefix)
+            # As a module list the repeats would be weights a second time, under names no checkpoint has.
+            object.__setattr__(self, "macro_steps", steps)
+            self.macro_adds = _adds(route)
+
+        def forward(
+            self,
+            input_ids: torch.Tensor | None,
+            positions: torch.Tensor,
+            intermediate_tensors: IntermediateTensors | None = None,  # noqa: ARG002 of pipeline stages, refused above
+            inputs_embeds: torch.Tensor | None = None,
+        ) -> torch.Tensor:
+            hidden = self.embed_input_ids(input_ids) if inputs_embeds is None else inputs_embeds
+            return _walk(self, positions, hidden)
+
+    return support_torch_compile(dynamic_arg_dims=_BATCH)(Routed)
+
+
+def _adds(route: Route) -> dict[int, tuple[int, float]]:
+    """By step: the step whose input is added to its input, and the coefficient."""
+    return {place: (place - step.add.back, step.add.coefficient) for place, step in enumerate(route.steps) if step.add}
+
+
+def _walk(decoder: Any, positions: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+    """Apply the steps; layers pass the residual stream on in two parts, which are summed where an add needs it."""
+    residual = None
+    kept: dict[int, torch.Tensor] = {}
+    wanted = {source for source, _ in decoder.macro_adds.values()}
+    for place, layer in enumerate(decoder.macro_steps):
+        if place in wanted or place in decoder.macro_adds:
+            hidden, residual = (hidden if residual is None else hidden + residual), None
+        if place in wanted:
+            kept[place] = hidden
+        if place in decoder.macro_adds:
+            source, coefficient = decoder.macro_adds[place]
+            hidden = hidden + coefficient * kept[source]
+        hidden, residual = layer(positions, hidden, residual)
+    normed: torch.Tensor = decoder.norm(hidden, residual)[0]
+    return normed
+
+
+def _routed_model(module: ModuleType, family: str) -> Any:
+    """The language model around a routed decoder."""
+    stock: Any = getattr(module, f"{family}ForCausalLM")
+    decoder = _routed_decoder(getattr(module, f"{family}Model"))
+
+    class Routed(stock):  # type: ignore[misc]
+        supports_lora = False
+        supports_pp = False
+
+        def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
+            # The stock class names its decoder's class in the middle of a long constructor.
+            usual = getattr(module, f"{family}Model")
+            setattr(module, f"{family}Model", decoder)
+            try:
+                super().__init__(vllm_config=vllm_config, prefix=prefix)
+            finally:
+                setattr(module, f"{family}Model", usual)
+
+    Routed.__name__ = Routed.__qualname__ = f"Macro{family}ForCausalLM"
+    return Routed
+
+
+MacroLlamaForCausalLM = _routed_model(llama, "Llama")
+MacroMistralForCausalLM = _routed_model(mistral, "Mistral")
+MacroMixtralForCausalLM = _routed_model(mixtral, "Mixtral")
+MacroQwen2ForCausalLM = _routed_model(qwen2, "Qwen2")
+MacroQwen3ForCausalLM = _routed_model(qwen3, "Qwen3")
+MacroQwen3MoeForCausalLM = _routed_model(qwen3_moe, "Qwen3Moe")

@@ -1,0 +1,85 @@
+"""A route as vLLM's ``hf_overrides``: plain numbers inside the model's configuration, written here and read back here.
+
+Three entries hold it: ``macro_model_layers``, how many layers the route was written for; ``macro_layers``, the layer of
+every step; ``macro_adds``, for every add the step (from 0), how far it looks back, and the coefficient.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from macro_routing.errors import ModelError, RouteError, shorten
+from macro_routing.models.support import refusal
+from macro_routing.routes.route import Add, Route, Step
+
+ARCHITECTURES = {
+    "llama": "MacroLlamaForCausalLM",
+    "mistral": "MacroMistralForCausalLM",
+    "mixtral": "MacroMixtralForCausalLM",
+    "qwen2": "MacroQwen2ForCausalLM",
+    "qwen3": "MacroQwen3ForCausalLM",
+    "qwen3_moe": "MacroQwen3MoeForCausalLM",
+}
+"""``model_type`` → the routed class's name in vLLM's registry."""
+
+
+def route_overrides(route: Route, config: Any) -> dict[str, Any]:
+    """What ``hf_overrides`` must say for a model with this configuration to run ``route``."""
+    check_fits(route, config)
+    adds = [[place, step.add.back, step.add.coefficient] for place, step in enumerate(route.steps) if step.add]
+    return {
+        "architectures": [ARCHITECTURES[config.model_type]],
+        "macro_model_layers": route.layers,
+        "macro_layers": [step.layer for step in route.steps],
+        "macro_adds": adds,
+    }
+
+
+def check_fits(route: Route, config: Any) -> None:
+    """Refuse, by name, an architecture the plugin does not know and a route for another number of layers."""
+    if config.model_type not in ARCHITECTURES:
+        raise ModelError(
+            f"{config.model_type} models cannot be routed in vLLM, only {', '.join(ARCHITECTURES)};"
+            " serve it with --engine transformers"
+        )
+    if reason := refusal(config):
+        raise ModelError(reason)
+    if route.layers != config.num_hidden_layers:
+        raise RouteError(f"the route is for {route.layers} layers, but the model has {config.num_hidden_layers}")
+
+
+def read_overrides(config: Any) -> Route:
+    """The route in a configuration; anything but plain numbers of the right kind is refused."""
+    layers = _whole("macro_model_layers", getattr(config, "macro_model_layers", None))
+    steps = [_whole("macro_layers", layer) for layer in _listed("macro_layers", config)]
+    listed = _listed("macro_adds", config)
+    adds = dict(_read_add(entry, len(steps)) for entry in listed)
+    if len(adds) != len(listed):
+        raise RouteError("macro_adds names a step twice; a step adds one earlier state at most")
+    route = Route(tuple(Step(layer, adds.get(place)) for place, layer in enumerate(steps)), layers)
+    check_fits(route, config)
+    return route
+
+
+def _read_add(entry: Any, steps: int) -> tuple[int, Add]:
+    if not isinstance(entry, list | tuple) or len(entry) != 3:
+        raise RouteError(f"macro_adds holds {shorten(entry)}; every entry is [step, back, coefficient]")
+    place, back = (_whole("macro_adds", value) for value in entry[:2])
+    if not 0 <= place < steps:
+        raise RouteError(f"macro_adds names step {place}, but the route has the steps 0 to {steps - 1}")
+    if isinstance(entry[2], bool) or not isinstance(entry[2], int | float):
+        raise RouteError(f"macro_adds holds the coefficient {shorten(entry[2])}, which is no number")
+    return place, Add(back, float(entry[2]))
+
+
+def _listed(name: str, config: Any) -> list[Any]:
+    value = getattr(config, name, None)
+    if not isinstance(value, list | tuple):
+        raise RouteError(f"{name} must be a list, not {shorten(value)}; `macro serve` writes it")
+    return list(value)
+
+
+def _whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise RouteError(f"{name} holds {shorten(value)}, which is no whole number")
+    return value

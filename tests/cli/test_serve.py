@@ -1,0 +1,49 @@
+"""``macro serve``: the command it prints, and what it refuses before anything is loaded."""
+
+import json
+import shlex
+
+import pytest
+
+from macro_routing.models import load_model
+from tests.cli.runner import run
+from tests.models.tiny import tiny_model
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Tiny models with a real tokenizer."""
+    place = tmp_path_factory.mktemp("models")
+    tokenizer = load_model("smollm2-135m").tokenizer
+    for kind in ("llama", "gemma2"):
+        tiny_model(kind, vocab_size=len(tokenizer)).save_pretrained(place / kind)
+        tokenizer.save_pretrained(place / kind)
+    return place
+
+
+def test_the_plain_command_is_printed_and_listens_on_loopback(folders):
+    printed = run("serve", "L0-L3 L2(+0.5h-2) RJ", "--model", folders / "llama", "--print", "--", "--seed", "1").stdout
+    command = shlex.split(printed)
+    assert command[:3] == ["vllm", "serve", str(folders / "llama")]
+    assert command[-2:] == ["--seed", "1"]
+    options = dict(zip(command[3::2], command[4::2], strict=True))
+    assert (options["--host"], options["--port"], options["--dtype"]) == ("127.0.0.1", "8000", "float32")
+    assert json.loads(options["--hf-overrides"]) == {
+        "architectures": ["MacroLlamaForCausalLM"],
+        "macro_model_layers": 6,
+        "macro_layers": [0, 1, 2, 3, 2, 3, 4, 5],
+        "macro_adds": [[4, 2, 0.5]],
+    }
+
+
+def test_mistakes_are_named(folders):
+    def refused(*arguments):
+        return run("serve", *arguments, status=2).stderr
+
+    assert "vLLM is not installed here" in refused("L0 RJ", "--model", folders / "llama", "--engine", "vllm")
+    assert "gemma2 models cannot be routed in vLLM" in refused("L0 RJ", "--model", folders / "gemma2", "--print")
+    other = json.dumps({"layers": 7, "steps": [0, 1, 2]})
+    assert "7" in refused(other, "--model", folders / "llama", "--print")
+    assert "there is no folder ./nothing" in refused("L0 RJ", "--model", "./nothing", "--print")
+    arguments = ("L0 RJ", "--model", folders / "llama", "--engine", "transformers", "--", "--seed", "1")
+    assert "--seed: arguments after -- go to vLLM" in refused(*arguments)

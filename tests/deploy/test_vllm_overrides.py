@@ -1,0 +1,77 @@
+"""A route as vLLM's overrides: what is written is read back, and nothing but plain numbers is read."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from macro_routing.deploy.vllm.overrides import ARCHITECTURES, read_overrides, route_overrides
+from macro_routing.errors import MacroError
+from macro_routing.routes import parse_route
+from tests.models.tiny import LAYERS, config_of
+
+SOUND = {"macro_model_layers": LAYERS, "macro_layers": [0, 1, 2, 2, 5], "macro_adds": [[3, 2, 0.5]]}
+
+
+def _config(kind="llama", **entries):
+    config = config_of(kind)
+    for name, value in entries.items():
+        setattr(config, name, value)
+    return config
+
+
+@pytest.mark.parametrize("kind", ARCHITECTURES)
+@pytest.mark.parametrize("text", ["L0 RJ", "L0-L3 L2 L2 L4", "L0-L3 L2(+0.5h-2) L3(-h-1) RJ"])
+def test_what_is_written_is_read_back(kind, text):
+    route = parse_route(text, LAYERS)
+    written = route_overrides(route, config_of(kind))
+    assert written["architectures"] == [ARCHITECTURES[kind]]
+    assert read_overrides(_config(kind, **written)) == route
+
+
+@pytest.mark.parametrize(
+    ("entries", "reason"),
+    [
+        ({"macro_layers": None}, "macro_layers must be a list"),
+        ({"macro_layers": "0,1"}, "macro_layers must be a list"),
+        ({"macro_layers": [], "macro_adds": []}, "at least one step"),
+        ({"macro_layers": [0, 1.0]}, "no whole number"),
+        ({"macro_layers": [0, True]}, "no whole number"),
+        ({"macro_layers": ["exec('x')"]}, "no whole number"),
+        ({"macro_layers": [0, 6, 1, 2]}, "numbered 0 to 5"),
+        ({"macro_layers": [0, 1, 2, -1]}, "numbered 0 to 5"),
+        ({"macro_model_layers": 7}, "for 7 layers, but the model has 6"),
+        ({"macro_model_layers": None}, "no whole number"),
+        ({"macro_adds": None}, "macro_adds must be a list"),
+        ({"macro_adds": [[3, 2]]}, "every entry is"),
+        ({"macro_adds": [[5, 2, 1.0]]}, "the steps 0 to 4"),
+        ({"macro_adds": [[3, 9, 1.0]]}, "at most 2"),
+        ({"macro_adds": [[3, 2, "1"]]}, "no number"),
+        ({"macro_adds": [[3, 2, float("nan")]]}, "finite"),
+        ({"macro_adds": [[3, 2, 1.0], [3, 1, 1.0]]}, "twice"),
+    ],
+)
+def test_anything_else_is_refused(entries, reason):
+    with pytest.raises(MacroError, match=reason):
+        read_overrides(_config(**{**SOUND, **entries}))
+
+
+def test_sound_entries_are_read():
+    assert str(read_overrides(_config(**SOUND))) == "L0-L2 L2(+0.5h-2) L5 RJ"
+
+
+def test_an_architecture_without_a_routed_class_is_named():
+    with pytest.raises(MacroError, match=r"gemma2 models cannot be routed in vLLM, only llama"):
+        route_overrides(parse_route("L0 RJ", LAYERS), config_of("gemma2"))
+
+
+def test_what_a_routed_engine_cannot_do_is_named():
+    from macro_routing.deploy.vllm.steps import check_engine
+
+    def engine(lora=None, speculative=None, stages=1):
+        parallel = SimpleNamespace(pipeline_parallel_size=stages)
+        return SimpleNamespace(lora_config=lora, speculative_config=speculative, parallel_config=parallel)
+
+    check_engine(engine())
+    for bad, reason in ((engine(lora=1), "LoRA"), (engine(speculative=1), "speculative"), (engine(stages=2), "stages")):
+        with pytest.raises(MacroError, match=reason):
+            check_engine(bad)
