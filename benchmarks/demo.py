@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.record import write_record
-from benchmarks.results import minutes_of
 from macro_routing.report import write_figures
 
 COLUMNS = {
@@ -63,7 +62,7 @@ def main() -> None:
     write_record(
         arguments.write,
         command="macro demo",
-        config={name: given[name] for name in ("model", "task", "preset")} | {"minutes": minutes_of(arguments.run)},
+        config={name: given[name] for name in ("model", "task", "preset")},
         seed=given["seed"],
         columns=COLUMNS,
         results=rows(result),
