@@ -17,6 +17,7 @@ from macro_routing.cli import (
     demo,
     doctor,
     evaluate,
+    export,
     models,
     planted,
     report,
@@ -44,6 +45,7 @@ app.command("resume")(resume.resume)
 app.command("report")(report.report)
 app.command("compare-answers")(compare_answers.compare_answers)
 app.command("chat")(chat.chat)
+app.command("export")(export.export)
 app.command("serve")(serve.serve)
 app.add_typer(route.app, name="route")
 app.command("models")(models.models)

@@ -174,13 +174,13 @@ def _slice(part: Any, where: str, layers: int) -> tuple[str, int, int]:
     return source["model"], span[0], span[1]
 
 
-def print_mergekit(route: Route, model: str) -> str:
+def print_mergekit(route: Route, model: str, dtype: str = "bfloat16") -> str:
     """A mergekit passthrough configuration that writes the route out as a deeper checkpoint; refused for adds."""
     slices = [
         {"sources": [{"model": model, "layer_range": [first, last + 1]}]}
         for first, last in _plain_runs(route, "mergekit")
     ]
-    configuration = {"merge_method": "passthrough", "dtype": "bfloat16", "slices": slices}
+    configuration = {"merge_method": "passthrough", "dtype": dtype, "slices": slices}
     return str(yaml.safe_dump(configuration, sort_keys=False)).rstrip("\n")
 
 

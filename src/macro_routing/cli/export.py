@@ -1,0 +1,107 @@
+"""``macro export``: a route in the form another program loads."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from macro_routing.cli import options
+from macro_routing.cli.console import read_text_argument
+from macro_routing.errors import NotationError
+from macro_routing.routes.route_file import RouteFile, is_route_file, parse_route_file
+
+if TYPE_CHECKING:
+    from macro_routing.models.unloaded import UnloadedModel
+    from macro_routing.routes.route import Route
+
+
+class Target(StrEnum):
+    """Forms a route can be exported to."""
+
+    hf = "hf"
+    routed = "routed"
+    gguf = "gguf"
+    mergekit = "mergekit"
+
+
+def export(
+    route: Annotated[
+        str,
+        typer.Argument(
+            metavar="ROUTE", help="A run's folder, a route file, or a route in any notation.", show_default=False
+        ),
+    ],
+    to: Annotated[
+        Target,
+        typer.Option(
+            "--to",
+            help="routed: a transformers checkpoint that applies the route, adds included, weights once;"
+            " hf: a standard checkpoint, one layer per step; gguf: the same for llama.cpp; mergekit: its YAML.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The folder or file to write; it must not exist yet.")],
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            help="The model: a built-in name, a folder, a .gguf file or a hub id; by default the"
+            " one the route file names.",
+        ),
+    ] = None,
+    revision: options.RevisionOption = None,
+    copy_weights: Annotated[
+        bool,
+        typer.Option("--copy-weights", help="With --to routed: store a hub model's weights instead of its id."),
+    ] = False,
+) -> None:
+    """Write a route in the form another program loads: transformers, llama.cpp, mergekit.
+
+    Example: `macro export runs/my-run --to hf --out my-model`
+
+    Example: `macro export 'L0-L17 L17 RJ' --model smollm2-135m --to gguf --out my-model.gguf`
+    """
+    options.need_models_extra()
+    options.quiet_libraries()
+    from macro_routing.deploy.base_model import open_base
+
+    evidence = _evidence(route)
+    if model is None and evidence is None:
+        raise NotationError("a route without a route file belongs to no model; name one with --model")
+    name = model or (evidence.model if evidence else "")
+    revision = revision or (evidence.revision if evidence and model in {None, evidence.model} else None)
+    base = open_base(name, revision=revision, report=options.report_progress)
+    chosen = options.read_route(route, base)
+    _write(to, base, chosen, evidence, out, copy_weights=copy_weights)
+    print(out)
+
+
+def _evidence(argument: str) -> RouteFile | None:
+    """What a route file says for its route; None for a bare route."""
+    if argument == "-":
+        raise NotationError("a route to export is a run's folder, a file or a text; it is not read from a pipe")
+    text = read_text_argument(argument)
+    return parse_route_file(text) if is_route_file(text) else None
+
+
+def _write(
+    to: Target, base: UnloadedModel, route: Route, evidence: RouteFile | None, out: Path, *, copy_weights: bool
+) -> None:
+    if to is Target.routed:
+        from macro_routing.deploy.checkpoint import write_checkpoint
+
+        write_checkpoint(base, route, evidence, out, copy_weights=copy_weights)
+    elif to is Target.hf:
+        from macro_routing.deploy.materialised import write_materialised
+
+        write_materialised(base, route, evidence, out)
+    elif to is Target.gguf:
+        from macro_routing.deploy.gguf_export import write_gguf
+
+        write_gguf(base, route, evidence, out)
+    else:
+        from macro_routing.deploy.mergekit_export import write_mergekit
+
+        write_mergekit(base, route, out)

@@ -1,0 +1,194 @@
+"""``--to gguf``: one file for llama.cpp and what builds on it, with one block per step.
+
+GGUF has no way to say that two blocks share their numbers, so the file grows with the route's length.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from macro_routing.deploy.base_model import refuse_quantised
+from macro_routing.deploy.gguf_tokenizer import add_tokenizer
+from macro_routing.deploy.plain_routes import refuse_adds
+from macro_routing.deploy.stored_tensors import StoredTensor, materialise, stored_tensors
+from macro_routing.deploy.whole_output import whole_output
+from macro_routing.errors import ExportError
+from macro_routing.models.frozen import LoadOptions, load_tokenizer
+from macro_routing.models.unloaded import UnloadedModel
+from macro_routing.routes.route import Route
+from macro_routing.routes.route_file import RouteFile
+
+_ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
+"""``model_type`` in transformers → architecture in llama.cpp."""
+
+
+def write_gguf(base: UnloadedModel, route: Route, evidence: RouteFile | None, out: Path) -> None:
+    """Write the model with its blocks in the route's order, in the precision its weights are stored in."""
+    refuse_adds(route, "gguf")
+    refuse_quantised(base, "gguf")
+    _refuse_other_models(base)
+    if importlib.util.find_spec("gguf") is None:
+        raise ExportError("gguf is not installed; --to gguf needs it: pip install 'macro-routing[models]'")
+    blocks = list(_blocks(base, route))
+    tokenizer = load_tokenizer(base.folder, base.name, LoadOptions())
+    with whole_output(out, sum(block.size for block in blocks)) as path:
+        writer = _header(base, route, evidence, path)
+        add_tokenizer(writer, tokenizer, base.config.vocab_size)
+        _write_blocks(writer, blocks, base.config)
+
+
+def _refuse_other_models(base: UnloadedModel) -> None:
+    config = base.config
+    rope = _rope(config)["rope_type"]
+    reasons = {
+        f"{config.model_type} is not among {', '.join(_ARCHITECTURES)}": config.model_type not in _ARCHITECTURES,
+        "some of its layers see a sliding window only": "sliding_attention"
+        in (getattr(config, "layer_types", None) or [])
+        or (config.model_type == "mistral" and config.sliding_window),
+        f"its positions are scaled in another way ({rope})": rope not in {"default", "llama3"}
+        or (rope == "llama3" and _ARCHITECTURES.get(config.model_type) != "llama"),
+    }
+    for reason, applies in reasons.items():
+        if applies:
+            raise ExportError(
+                f"{base.name} cannot be written by --to gguf: {reason};"
+                " use --to hf, and llama.cpp's own converter on the result"
+            )
+
+
+# --- what the file says about the model ---------------------------------------------------------------------------
+
+
+def _header(base: UnloadedModel, route: Route, evidence: RouteFile | None, path: Path) -> Any:
+    import gguf
+
+    config = base.config
+    writer = gguf.GGUFWriter(path, _ARCHITECTURES[config.model_type])
+    writer.add_name(f"{Path(base.name).name} on the route {route}"[:200])
+    writer.add_block_count(route.length)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_key_length(_head_size(config))
+    writer.add_value_length(_head_size(config))
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(_rope(config)["rope_theta"])
+    writer.add_rope_dimension_count(_head_size(config))
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_string("macro.route", str(route))
+    writer.add_string("macro.weights_id", base.weights_id)
+    if evidence is not None:
+        writer.add_string("macro.route_file", evidence.to_json())
+    return writer
+
+
+def _head_size(config: Any) -> int:
+    return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+
+
+def _rope(config: Any) -> dict[str, Any]:
+    return {"rope_type": "default", **(getattr(config, "rope_parameters", None) or {})}
+
+
+# --- tensors ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A tensor under llama.cpp's name."""
+
+    name: str
+    tensor: StoredTensor
+
+    @property
+    def precision(self) -> str:
+        """Vectors are always float32, as llama.cpp wants them."""
+        return "F32" if len(self.tensor.shape) == 1 else self.tensor.dtype
+
+    @property
+    def size(self) -> int:
+        count = 4 if self.precision == "F32" else 2
+        for length in self.tensor.shape:
+            count *= length
+        return count
+
+
+def _blocks(base: UnloadedModel, route: Route) -> Iterator[_Block]:
+    import gguf
+
+    architecture = next(
+        key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == _ARCHITECTURES[base.config.model_type]
+    )
+    names = gguf.get_tensor_name_map(architecture, route.length)
+    for tensor in materialise(stored_tensors(base.folder), route):
+        if tensor.name == "lm_head.weight" and base.config.tie_word_embeddings:
+            continue
+        name = names.get_name(tensor.name, try_suffixes=(".weight", ".bias"))
+        if name is None:
+            raise ExportError(f"{base.name} has a tensor {tensor.name}, for which llama.cpp has no place; use --to hf")
+        yield _Block(name, tensor)
+
+
+def _write_blocks(writer: Any, blocks: list[_Block], config: Any) -> None:
+    """Announce every tensor, then write one after the other: no more than one is in memory."""
+    import gguf
+    import numpy as np
+
+    kinds = gguf.GGMLQuantizationType
+    most = {"F32": "ALL_F32", "F16": "MOSTLY_F16", "BF16": "MOSTLY_BF16"}
+    widest = max(blocks, key=lambda block: block.size)
+    writer.add_file_type(int(gguf.LlamaFileType[most[widest.precision]]))
+    scales = _position_scales(config)
+    if scales is not None:
+        writer.add_tensor_info("rope_freqs.weight", scales.shape, scales.dtype, scales.nbytes, kinds.F32)
+    for block in blocks:
+        writer.add_tensor_info(block.name, block.tensor.shape, np.dtype(np.float32), block.size, kinds[block.precision])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    if scales is not None:
+        writer.write_tensor_data(scales)
+    for block in blocks:
+        writer.write_tensor_data(_numbers(block, config))
+    writer.close()
+
+
+def _numbers(block: _Block, config: Any) -> Any:
+    import torch
+
+    values = block.tensor.load()
+    heads = {".attn_q.": config.num_attention_heads, ".attn_k.": config.num_key_value_heads}
+    for part, count in heads.items():
+        if part in block.name and _ARCHITECTURES[config.model_type] == "llama":
+            values = _interleaved(values, count)
+    if block.precision == "F32":
+        return values.float().contiguous().numpy()
+    # numpy has no bfloat16; the bits are what is written.
+    return values.contiguous().view(torch.int16).numpy()
+
+
+def _interleaved(values: Any, heads: int) -> Any:
+    """Rows of each head in llama.cpp's order: it rotates neighbours, transformers rotates the two halves."""
+    return (
+        values.reshape(heads, 2, values.shape[0] // heads // 2, *values.shape[1:]).transpose(1, 2).reshape(values.shape)
+    )
+
+
+def _position_scales(config: Any) -> Any:
+    """By how much Llama 3 slows each rotation down; None where positions are as they are."""
+    import numpy as np
+
+    if _rope(config)["rope_type"] != "llama3":
+        return None
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    slowed, _ = ROPE_INIT_FUNCTIONS["llama3"](config, "cpu")
+    size = _head_size(config)
+    plain = _rope(config)["rope_theta"] ** -(np.arange(0, size, 2, dtype=np.float64) / size)
+    return (plain / slowed.double().numpy()).astype(np.float32)

@@ -1,0 +1,86 @@
+"""A byte-level BPE tokenizer as GGUF keeps it: tokens, kinds, merges, special tokens, how text is cut beforehand."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from macro_routing.errors import ExportError
+
+_SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|DIGITS| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_CUTS: dict[tuple[Any, ...], str] = {
+    (("ByteLevel", True),): "gpt-2",
+    (("Digits", True), ("ByteLevel", True)): "smollm",
+    (("Split", _SPLIT.replace("DIGITS", r"\p{N}")), ("ByteLevel", False)): "qwen2",
+    (("Split", _SPLIT.replace("DIGITS", r"\p{N}{1,3}")), ("ByteLevel", False)): "llama-bpe",
+}
+"""How text is cut before merging, as the tokenizer says it and by the name llama.cpp knows it by."""
+
+
+def add_tokenizer(writer: Any, tokenizer: Any, size: int) -> None:
+    """Write the tokenizer's part of a GGUF file for an embedding with ``size`` rows."""
+    stored = json.loads(tokenizer.backend_tokenizer.to_str())
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(cut_name(stored))
+    tokens, kinds = _tokens(tokenizer, size)
+    writer.add_token_list(tokens)
+    writer.add_token_types(kinds)
+    merges = stored["model"]["merges"]
+    writer.add_token_merges([one if isinstance(one, str) else " ".join(one) for one in merges])
+    for name, number in (
+        ("bos", tokenizer.bos_token_id),
+        ("eos", tokenizer.eos_token_id),
+        ("pad", tokenizer.pad_token_id),
+    ):
+        if number is not None:
+            getattr(writer, f"add_{name}_token_id")(number)
+    beginning = tokenizer("a").input_ids[0]
+    writer.add_add_bos_token(beginning == tokenizer.bos_token_id)
+    if tokenizer.chat_template:
+        writer.add_chat_template(tokenizer.chat_template)
+
+
+def cut_name(stored: dict[str, Any]) -> str:
+    """llama.cpp's name for the way a tokenizer cuts text; others are refused, since they would change the tokens."""
+    first = stored.get("pre_tokenizer") or {}
+    parts = first.get("pretokenizers", [first])
+    model = stored.get("model", {})
+    name = _CUTS.get(tuple(_cut(part) for part in parts))
+    if model.get("type") != "BPE" or model.get("byte_fallback") or name is None:
+        raise ExportError(
+            "--to gguf writes byte-level BPE tokenizers cut as by GPT-2, SmolLM, Qwen2 or Llama 3, and this is another;"
+            " use --to hf, and llama.cpp's own converter on the result"
+        )
+    return name
+
+
+def _cut(part: dict[str, Any]) -> tuple[Any, ...]:
+    kind = part.get("type")
+    if kind == "ByteLevel":
+        return (kind, part.get("use_regex", True)) if not part.get("add_prefix_space") else (kind, None)
+    if kind == "Split":
+        plain = part.get("behavior") == "Isolated" and not part.get("invert")
+        return kind, part.get("pattern", {}).get("Regex") if plain else None
+    return kind, part.get("individual_digits")
+
+
+def _tokens(tokenizer: Any, size: int) -> tuple[list[str], list[int]]:
+    """Every token with its kind; rows of the embedding that no token uses get a name of their own."""
+    from gguf import TokenType
+
+    by_number = {number: token for token, number in tokenizer.get_vocab().items()}
+    if max(by_number) >= size:
+        raise ExportError(f"the tokenizer has token {max(by_number)}, but the model's vocabulary only {size} rows")
+    added = tokenizer.added_tokens_decoder
+    tokens: list[str] = []
+    kinds: list[int] = []
+    for number in range(size):
+        tokens.append(by_number.get(number, f"[PAD{number}]"))
+        kind = TokenType.NORMAL if number in by_number else TokenType.UNUSED
+        if number in added:
+            kind = TokenType.CONTROL if added[number].special else TokenType.USER_DEFINED
+        kinds.append(int(kind))
+    return tokens, kinds

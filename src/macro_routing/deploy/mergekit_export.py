@@ -1,0 +1,35 @@
+"""``--to mergekit``: the configuration with which mergekit writes the route out as a deeper checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from macro_routing.deploy.base_model import hub_commit, refuse_quantised
+from macro_routing.deploy.plain_routes import refuse_adds
+from macro_routing.deploy.whole_output import whole_output
+from macro_routing.errors import ExportError
+from macro_routing.models.support import text_config
+from macro_routing.models.unloaded import UnloadedModel
+from macro_routing.routes.formats import print_mergekit
+from macro_routing.routes.route import Route
+
+
+def write_mergekit(base: UnloadedModel, route: Route, out: Path) -> None:
+    """Write the YAML; a hub model is named by its id, any other by its folder on this machine."""
+    refuse_adds(route, "mergekit")
+    refuse_quantised(base, "mergekit")
+    _refuse_layer_types(base, route)
+    name = base.name if hub_commit(base) else str(base.folder.resolve())
+    dtype = str(getattr(base.config, "dtype", None) or "bfloat16").removeprefix("torch.")
+    with whole_output(out, 0) as file:
+        file.write_text(print_mergekit(route, name, dtype) + "\n", encoding="utf-8")
+
+
+def _refuse_layer_types(base: UnloadedModel, route: Route) -> None:
+    """Mergekit copies the configuration's list of layer kinds as it is, which is then too long, too short or wrong."""
+    kinds = getattr(text_config(base.config), "layer_types", None)
+    if kinds is not None and (len(set(kinds)) > 1 or route.length != base.layers):
+        raise ExportError(
+            f"mergekit cannot write {base.name} with {route.length} layers: its configuration lists the kind of each"
+            " layer (layer_types), which mergekit leaves as it is; use --to hf"
+        )

@@ -1,0 +1,233 @@
+"""Both checkpoints give, bit for bit, the logits of the routed model."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+import macro_routing
+from macro_routing.deploy.base_model import copy_companions, open_base
+from macro_routing.deploy.checkpoint import write_checkpoint
+from macro_routing.deploy.materialised import write_materialised
+from macro_routing.errors import ExportError, ModelError
+from macro_routing.models import load_model
+from tests.cli.runner import run
+from tests.deploy.bases import ADDS, PLAIN, SHORT, files_in, rewrite_config, route_file, tiny_base
+from tests.models.tiny import VARIANTS, tokens
+
+_FEW = ("llama", "qwen3 with sliding layers", "mixtral")
+
+
+@pytest.fixture
+def base(tmp_path):
+    return tiny_base(tmp_path / "base", "llama")
+
+
+def _logits(model):
+    with torch.no_grad():
+        return model(tokens()).logits
+
+
+def _same(folder, base, route):
+    loaded = AutoModelForCausalLM.from_pretrained(folder)
+    return torch.equal(_logits(loaded), _logits(load_model(base.name).routed(route)))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("architecture", sorted(VARIANTS))
+def test_both_checkpoints_equal_the_routed_model(architecture, tmp_path):
+    base = tiny_base(tmp_path / "base", architecture)
+    macro_routing.register()
+    write_materialised(base, PLAIN, None, tmp_path / "hf")
+    write_checkpoint(base, ADDS, None, tmp_path / "routed")
+    assert _same(tmp_path / "hf", base, PLAIN)
+    assert _same(tmp_path / "routed", base, ADDS)
+
+
+def test_the_standard_checkpoint_needs_nothing_of_ours(tmp_path):
+    cases = [(architecture, route) for architecture in _FEW for route in (PLAIN, SHORT)]
+    for number, (architecture, route) in enumerate(cases):
+        base = tiny_base(tmp_path / f"base{number}", architecture)
+        write_materialised(base, route, None, tmp_path / f"hf{number}", shard_bytes=30_000)
+        assert len(list((tmp_path / f"hf{number}").glob("model-*.safetensors"))) > 1
+        expected = {"logits": _logits(load_model(base.name).routed(route))}
+        save_file(expected, tmp_path / f"expected{number}.safetensors")
+    code = f"""
+import sys, torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+sys.modules["macro_routing"] = None  # an import would fail
+torch.set_num_threads(1)
+for number in range({len(cases)}):
+    model = AutoModelForCausalLM.from_pretrained(f"hf{{number}}")
+    AutoTokenizer.from_pretrained(f"hf{{number}}")
+    logits = model(torch.tensor({tokens().tolist()})).logits
+    print(torch.equal(logits, load_file(f"expected{{number}}.safetensors")["logits"]), model.config.num_hidden_layers)
+"""
+    printed = run(code=code, cwd=tmp_path).stdout.splitlines()
+    assert printed == [f"True {route.length}" for _, route in cases]
+
+
+def test_what_lies_in_a_standard_checkpoint(base, tmp_path):
+    write_materialised(base, PLAIN, route_file(base, PLAIN), tmp_path / "hf")
+    names = {"config.json", "model.safetensors", "tokenizer.json", "generation_config.json", "README.md", "route.json"}
+    assert names <= set(files_in(tmp_path / "hf"))
+    card = (tmp_path / "hf" / "README.md").read_text()
+    assert str(PLAIN) in card
+    assert "better \\| by 5 points" in card  # what a route file says cannot become markup
+    assert str(tmp_path) not in card + (tmp_path / "hf" / "config.json").read_text()
+
+
+def test_layer_types_follow_the_route(tmp_path):
+    base = tiny_base(tmp_path / "base", "qwen3 with sliding layers")
+    write_materialised(base, PLAIN, None, tmp_path / "hf")
+    written = AutoConfig.from_pretrained(tmp_path / "hf").layer_types
+    assert written == [base.config.layer_types[step.layer] for step in PLAIN.steps]
+
+
+# --- the routed checkpoint ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def routed(base, tmp_path):
+    macro_routing.register()
+    write_checkpoint(base, ADDS, route_file(base, ADDS), tmp_path / "routed")
+    return tmp_path / "routed"
+
+
+def test_weights_are_stored_once(base, routed):
+    stored = [path.stat().st_size for path in routed.rglob("*.safetensors")]
+    assert stored == [path.stat().st_size for path in base.folder.glob("*.safetensors")]
+
+
+def test_it_loads_as_any_model_does(base, routed):
+    base.folder.rename(base.folder.with_name("gone"))  # nothing outside the checkpoint is needed
+    model = AutoModelForCausalLM.from_pretrained(routed, dtype=torch.bfloat16, attn_implementation="eager")
+    assert (model.dtype, model.config._attn_implementation) == (torch.bfloat16, "eager")
+    assert model.macro_route == ADDS
+    tokenizer = AutoTokenizer.from_pretrained(routed)
+    assert tokenizer.eos_token == "<|im_end|>"
+    model, info = AutoModelForCausalLM.from_pretrained(routed, output_loading_info=True)
+    assert not info["missing_keys"]
+    assert model.generate(tokens(rows=1), max_new_tokens=3, do_sample=False).shape[1] > tokens().shape[1]
+
+
+def test_nothing_is_registered_by_importing():
+    code = """
+import macro_routing, macro_routing.deploy.checkpoint, sys
+assert "transformers" not in sys.modules
+from transformers import AutoConfig
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+assert "macro-routed" not in CONFIG_MAPPING
+macro_routing.register(); macro_routing.register()
+assert "macro-routed" in CONFIG_MAPPING
+"""
+    run(code=code)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"macro_base": {"folder": ".."}}, "directly inside"),
+        ({"macro_base": {"folder": "/etc"}}, "directly inside"),
+        ({"macro_base": {"folder": "base/../../base"}}, "directly inside"),
+        ({"macro_base": {"hub": "../x/y", "revision": "0" * 40}}, "directly inside"),
+        ({"macro_base": {"hub": "some/model", "revision": "main"}}, "directly inside"),
+        ({"macro_base": "base"}, "directly inside"),
+        ({"macro_base": {"folder": "other"}}, "incomplete"),
+        ({"macro_weights_id": "0"}, "not the one"),
+        ({"macro_route": None}, "damaged"),
+    ],
+)
+def test_a_changed_checkpoint_is_refused(routed, changes, message):
+    rewrite_config(routed, **changes)
+    with pytest.raises(ModelError, match=message):
+        AutoModelForCausalLM.from_pretrained(routed)
+
+
+def test_a_link_that_leaves_the_checkpoint_is_refused(base, routed):
+    shutil.rmtree(routed / "base")
+    (routed / "base").symlink_to(base.folder)
+    with pytest.raises(ModelError, match="directly inside"):
+        AutoModelForCausalLM.from_pretrained(routed)
+
+
+def test_other_weights_in_the_checkpoint_are_refused(routed, tmp_path):
+    tiny_base(tmp_path / "other", "llama", seed=5)
+    shutil.copyfile(tmp_path / "other" / "model.safetensors", routed / "base" / "model.safetensors")
+    with pytest.raises(ModelError, match="not the one"):
+        AutoModelForCausalLM.from_pretrained(routed)
+
+
+def test_a_hub_model_is_referenced_by_its_commit(base, tmp_path, monkeypatch):
+    commit = "0123456789abcdef" * 2 + "01234567"
+    cache = tmp_path / "hub" / "models--some--model"
+    (cache / "snapshots").mkdir(parents=True)
+    base.folder.rename(cache / "snapshots" / commit)
+    (cache / "refs").mkdir()
+    (cache / "refs" / "main").write_text(commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub._snapshot_download.HF_HUB_CACHE", str(tmp_path / "hub"), raising=False)
+    named = open_base("some/model")
+    macro_routing.register()
+    write_checkpoint(named, ADDS, None, tmp_path / "small")
+    assert not list((tmp_path / "small").rglob("*.safetensors"))
+    assert json.loads((tmp_path / "small" / "config.json").read_text())["macro_base"] == {
+        "hub": "some/model",
+        "revision": commit,
+    }
+    expected = _logits(load_model("some/model").routed(ADDS))
+    assert torch.equal(_logits(AutoModelForCausalLM.from_pretrained(tmp_path / "small")), expected)
+    write_checkpoint(named, ADDS, None, tmp_path / "whole", copy_weights=True)
+    assert (tmp_path / "whole" / "base" / "model.safetensors").is_file()
+
+
+# --- whole or not at all ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("write", [write_materialised, write_checkpoint])
+def test_too_little_room_is_found_before_anything_is_written(base, tmp_path, monkeypatch, write):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: shutil._ntuple_diskusage(10, 10, 1000))
+    before = files_in(tmp_path)
+    with pytest.raises(ExportError, match=r"needs 1\d MB, but only 0 MB are free"):
+        write(base, PLAIN, None, tmp_path / "out")
+    assert files_in(tmp_path) == before
+
+
+@pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+@pytest.mark.parametrize("write", [write_materialised, write_checkpoint])
+def test_a_fault_half_way_leaves_nothing_behind(base, tmp_path, monkeypatch, write, fault):
+    def fail(source, target):
+        copy_companions(source, target)
+        raise fault
+
+    monkeypatch.setattr(f"{write.__module__}.copy_companions", fail)
+    before = files_in(tmp_path)
+    with pytest.raises(ExportError if isinstance(fault, OSError) else KeyboardInterrupt, match=r"the disk is full|^$"):
+        write(base, PLAIN, None, tmp_path / "out")
+    assert files_in(tmp_path) == before
+
+
+def test_what_exists_is_not_written_over(base, tmp_path):
+    (tmp_path / "out").mkdir()
+    with pytest.raises(ExportError, match="exists already"):
+        write_checkpoint(base, PLAIN, None, tmp_path / "out")
+    with pytest.raises(ExportError, match="cannot be written"):
+        write_checkpoint(base, PLAIN, None, base.folder / "config.json" / "out")
+
+
+def test_quantised_weights_are_refused(base, tmp_path):
+    base.config.quantization_config = {"quant_method": "gptq"}
+    with pytest.raises(ExportError, match="quantised weights"):
+        write_materialised(base, PLAIN, None, tmp_path / "out")
+
+
+def test_a_damaged_weight_file_is_named(base, tmp_path):
+    path = base.folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(ExportError, match="cannot be read"):
+        write_materialised(base, PLAIN, None, tmp_path / "out")
