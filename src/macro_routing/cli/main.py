@@ -18,6 +18,7 @@ from macro_routing.cli import (
     doctor,
     evaluate,
     export,
+    lm_eval,
     models,
     planted,
     report,
@@ -52,6 +53,7 @@ app.command("models")(models.models)
 app.command("doctor")(doctor.doctor)
 app.command("tasks")(tasks.tasks)
 app.command("evaluate")(evaluate.evaluate)
+app.command("lm-eval", context_settings=lm_eval.PASS_ON)(lm_eval.lm_eval)
 app.add_typer(store.app, name="store")
 app.command("bench")(bench.bench)
 app.command("planted")(planted.planted)

@@ -1,0 +1,77 @@
+"""The model ``macro`` of lm-evaluation-harness: its transformers model on a route.
+
+The harness finds models in a registry and loads no entry points, so whoever starts it calls ``register_harness`` first.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lm_eval.api.registry import register_model
+from lm_eval.models.huggingface import HFLM
+
+from macro_routing import __version__
+from macro_routing.deploy.load import load_route
+from macro_routing.errors import ModelError
+from macro_routing.models.catalog import locate
+from macro_routing.models.routing import apply_route, layer_count
+from macro_routing.routes.notation import parse_route
+from macro_routing.routes.route import Route
+
+NAME = "macro"
+_RUN_ROUTE = "route.json"
+
+
+def register_harness() -> None:
+    """Make ``--model macro`` known to the harness."""
+    register_model(NAME)(RoutedHFLM)
+
+
+class RoutedHFLM(HFLM):  # type: ignore[misc]  # the harness has no types
+    """``HFLM`` with a ``route``, for every model this project can name; all other arguments are the harness's."""
+
+    _model: Any
+
+    def __init__(
+        self,
+        pretrained: str,
+        route: str = "L0 RJ",
+        *,
+        any_model: bool = False,
+        allow_untested: bool = False,
+        **arguments: Any,
+    ) -> None:
+        """Load the model ``pretrained`` and put it on ``route``: any notation, a route file, or a run's folder."""
+        if arguments.get("delta"):
+            raise ModelError("delta changes the weights a route was found on; merge it, save the result and name that")
+        self._wanted = (str(route), any_model, allow_untested)
+        self._asked_for = pretrained
+        folder = locate(pretrained, revision=arguments.get("revision"))
+        super().__init__(pretrained=str(folder), **arguments)
+
+    def _create_model(self, *args: Any, **kwargs: Any) -> None:
+        super()._create_model(*args, **kwargs)
+        text, any_model, allow_untested = self._wanted
+        route = _read(text, self._model, any_model=any_model)
+        self._model = apply_route(self._model, route, allow_untested=allow_untested)
+
+    def get_model_info(self) -> dict[str, Any]:
+        """What the harness writes beside its results, with the route."""
+        route: Route = self._model.macro_route
+        return {
+            **super().get_model_info(),
+            "macro_model": self._asked_for,
+            "macro_route": str(route),
+            "macro_route_length": route.length,
+            "macro_layers": route.layers,
+            "macro_version": __version__,
+        }
+
+
+def _read(text: str, model: Any, *, any_model: bool) -> Route:
+    path = Path(text)
+    path = path / _RUN_ROUTE if (path / _RUN_ROUTE).is_file() else path
+    if path.is_file() or path.suffix == ".json":  # a mistyped file should be told as such
+        return load_route(path, model, any_model=any_model)
+    return parse_route(text, layer_count(model))
