@@ -6,14 +6,17 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # vLLM fixes the versions of torch and transformers, so it lives apart; MACRO_VLLM_ENV names an environment that exists.
 VLLM_READY := $(if $(MACRO_VLLM_ENV),,.venv-vllm/.ready)
+# lm-evaluation-harness needs an older python-dateutil than constraints.txt has; MACRO_LM_EVAL_ENV names an environment that exists.
+LM_EVAL_READY := $(if $(MACRO_LM_EVAL_ENV),,.venv-lm-eval/.ready)
 
-.PHONY: demo test test-engines vllm-env test-large check bench docs format clean help
+.PHONY: demo test test-engines vllm-env lm-eval-env test-large check bench docs format clean help
 
 help:
 	@echo "make demo    search a small task on a small model, print the result, write the report"
 	@echo "make test    all tests but those of test-engines and test-large"
 	@echo "make test-engines  the tests that take minutes or need a browser: whole demo, faults, reports in Chromium"
 	@echo "make vllm-env  the environment in which test-engines runs vLLM on CPU"
+	@echo "make lm-eval-env  the environment in which test-engines runs lm-evaluation-harness"
 	@echo "make test-large  the tests that fetch larger models"
 	@echo "make check   format, lint, types, import contracts, figures in the pages"
 	@echo "make bench   speed of the core and cost of routing, with their targets"
@@ -45,7 +48,15 @@ test: $(READY)
 
 vllm-env: $(VLLM_READY)
 
-test-engines: $(READY) $(VLLM_READY)
+.venv-lm-eval/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-lm-eval
+	.venv-lm-eval/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	.venv-lm-eval/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[lm-eval]'
+	touch $@
+
+lm-eval-env: $(LM_EVAL_READY)
+
+test-engines: $(READY) $(VLLM_READY) $(LM_EVAL_READY)
 	$(BIN)/python -m pytest -m engines
 
 test-large: $(READY)
@@ -72,4 +83,4 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) .venv-vllm dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-vllm .venv-lm-eval dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
