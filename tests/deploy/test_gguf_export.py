@@ -8,7 +8,7 @@ import torch
 
 from macro_routing.deploy.base_model import open_base
 from macro_routing.deploy.gguf_export import write_gguf
-from macro_routing.deploy.gguf_tokenizer import cut_name
+from macro_routing.deploy.gguf_tokenizer import known_cut
 from macro_routing.errors import ExportError
 from macro_routing.models import load_model
 from macro_routing.routes import parse_route
@@ -149,7 +149,7 @@ def test_ways_to_cut_text():
     digits = {"type": "Digits", "individual_digits": True}
     model = {"type": "BPE", "byte_fallback": False}
     smollm = {"type": "Sequence", "pretokenizers": [digits, byte_level]}
-    assert cut_name({"model": model, "pre_tokenizer": smollm}) == "smollm"
+    assert known_cut({"model": model, "pre_tokenizer": smollm}) == "smollm"
     for stored in (
         {"model": {**model, "byte_fallback": True}, "pre_tokenizer": byte_level},
         {"model": model, "pre_tokenizer": None},
@@ -157,4 +157,4 @@ def test_ways_to_cut_text():
         {"model": {"type": "Unigram"}, "pre_tokenizer": byte_level},
     ):
         with pytest.raises(ExportError, match="this is another"):
-            cut_name(stored)
+            known_cut(stored)

@@ -105,7 +105,7 @@ def test_a_hub_model_is_known_by_the_hubs_cache(tmp_path, monkeypatch):
     from macro_routing.models.identity import numerics_id, source_digests, weights_id
 
     weights = weights_id(model.config, None, source_digests(snapshot))
-    known = FrozenModel("me/tiny", model, None, weights, numerics_id(weights, model, None))
+    known = FrozenModel("me/tiny", model, None, weights, numerics_id(weights, model, None, None))
     assert load_route(write(tmp_path / "r.json", known), model) == ROUTE
 
 

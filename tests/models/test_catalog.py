@@ -1,4 +1,5 @@
 import hashlib
+import json
 import shutil
 import zipfile
 
@@ -179,3 +180,37 @@ def test_a_users_own_gguf_is_converted_once(tmp_path):
     moved = tmp_path / "moved.gguf"
     shutil.move(path, moved)
     assert load_model(str(moved)).weights_id == frozen.weights_id
+
+
+def test_numbers_are_cut_as_the_gguf_file_says(smollm2):
+    """SmolLM2 was trained on single digits; transformers forgets that when it reads the file."""
+    tokens = smollm2.tokenizer.tokenize("He paid 12,345 in 1987")
+    assert tokens == ["He", "Ġpaid", "Ġ", *"12,345", "Ġin", "Ġ", *"1987"]
+
+
+@pytest.mark.parametrize("name", ["gpt-2", "smollm", "qwen2", "llama-bpe"])
+def test_named_cuts_are_recognised_by_their_name(name, smollm2):
+    from copy import deepcopy
+
+    from macro_routing.models.text_cuts import cut_name, named_cut
+
+    backend = deepcopy(smollm2.tokenizer.backend_tokenizer)
+    backend.pre_tokenizer = named_cut(name)
+    assert cut_name(json.loads(backend.to_str())) == name
+    digits = {"gpt-2": ["12345"], "smollm": [*"12345"], "qwen2": [*"12345"], "llama-bpe": ["123", "45"]}
+    assert [part for part, _ in backend.pre_tokenizer.pre_tokenize_str("12345")] == digits[name]
+    assert named_cut("another") is None
+
+
+def test_another_way_to_read_text_is_another_numerics(smollm2):
+    """Scores of one way to cut text must not be taken for scores of another."""
+    from copy import deepcopy
+
+    from macro_routing.models.identity import numerics_id
+    from macro_routing.models.text_cuts import named_cut
+
+    other = deepcopy(smollm2.tokenizer)
+    same = numerics_id(smollm2.weights_id, smollm2.model, other, None)
+    assert same == smollm2.numerics_id
+    other.backend_tokenizer.pre_tokenizer = named_cut("gpt-2")
+    assert numerics_id(smollm2.weights_id, smollm2.model, other, None) != same

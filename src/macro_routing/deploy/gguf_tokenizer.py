@@ -6,25 +6,14 @@ import json
 from typing import Any
 
 from macro_routing.errors import ExportError
-
-_SPLIT = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|DIGITS| ?[^\s\p{L}\p{N}]+[\r\n]*"
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-_CUTS: dict[tuple[Any, ...], str] = {
-    (("ByteLevel", True),): "gpt-2",
-    (("Digits", True), ("ByteLevel", True)): "smollm",
-    (("Split", _SPLIT.replace("DIGITS", r"\p{N}")), ("ByteLevel", False)): "qwen2",
-    (("Split", _SPLIT.replace("DIGITS", r"\p{N}{1,3}")), ("ByteLevel", False)): "llama-bpe",
-}
-"""How text is cut before merging, as the tokenizer says it and by the name llama.cpp knows it by."""
+from macro_routing.models.text_cuts import cut_name
 
 
 def add_tokenizer(writer: Any, tokenizer: Any, size: int) -> None:
     """Write the tokenizer's part of a GGUF file for an embedding with ``size`` rows."""
     stored = json.loads(tokenizer.backend_tokenizer.to_str())
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(cut_name(stored))
+    writer.add_tokenizer_pre(known_cut(stored))
     tokens, kinds = _tokens(tokenizer, size)
     writer.add_token_list(tokens)
     writer.add_token_types(kinds)
@@ -43,28 +32,15 @@ def add_tokenizer(writer: Any, tokenizer: Any, size: int) -> None:
         writer.add_chat_template(tokenizer.chat_template)
 
 
-def cut_name(stored: dict[str, Any]) -> str:
+def known_cut(stored: dict[str, Any]) -> str:
     """llama.cpp's name for the way a tokenizer cuts text; others are refused, since they would change the tokens."""
-    first = stored.get("pre_tokenizer") or {}
-    parts = first.get("pretokenizers", [first])
-    model = stored.get("model", {})
-    name = _CUTS.get(tuple(_cut(part) for part in parts))
+    model, name = stored.get("model", {}), cut_name(stored)
     if model.get("type") != "BPE" or model.get("byte_fallback") or name is None:
         raise ExportError(
             "--to gguf writes byte-level BPE tokenizers cut as by GPT-2, SmolLM, Qwen2 or Llama 3, and this is another;"
             " use --to hf, and llama.cpp's own converter on the result"
         )
     return name
-
-
-def _cut(part: dict[str, Any]) -> tuple[Any, ...]:
-    kind = part.get("type")
-    if kind == "ByteLevel":
-        return (kind, part.get("use_regex", True)) if not part.get("add_prefix_space") else (kind, None)
-    if kind == "Split":
-        plain = part.get("behavior") == "Isolated" and not part.get("invert")
-        return kind, part.get("pattern", {}).get("Regex") if plain else None
-    return kind, part.get("individual_digits")
 
 
 def _tokens(tokenizer: Any, size: int) -> tuple[list[str], list[int]]:

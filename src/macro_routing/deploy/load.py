@@ -65,11 +65,12 @@ def _identified(model: Any) -> Identified:
     layers = layer_count(model)
     folder = _source_folder(model)
     if folder is None:
-        name, weights = "the model in memory", weights_id(model.config, None, memory_digests(model))
+        name, tokenizer, sources = "the model in memory", None, memory_digests(model)
     else:
         name = str(model.config._name_or_path)  # noqa: SLF001 transformers has no public name for it
-        weights = weights_id(model.config, _tokenizer(folder), source_digests(folder))
-    return _PlainModel(name, layers, weights, numerics_id(weights, model, _quantization(model)))
+        tokenizer, sources = _tokenizer(folder), source_digests(folder)
+    weights = weights_id(model.config, tokenizer, sources)
+    return _PlainModel(name, layers, weights, numerics_id(weights, model, tokenizer, _quantization(model)))
 
 
 def _source_folder(model: Any) -> Path | None:

@@ -79,6 +79,9 @@ BUILT_IN = {
     ),
 }
 
+_CONVERSION = 2
+"""Changed whenever a conversion comes out differently, so that an older one in the cache is not taken for it."""
+
 
 def cache_folder() -> Path:
     """Where converted models are kept: ``MACRO_CACHE_DIR``, or the user's cache folder."""
@@ -196,7 +199,7 @@ def _convert_into(folder: Path, source: Path, digest: str, report: Report) -> Pa
 
 def converted_folder(digest: str) -> Path:
     """Where the conversion of a GGUF file with this digest is kept."""
-    return cache_folder() / "converted" / digest[:16]
+    return cache_folder() / "converted" / f"{digest[:16]}-{_CONVERSION}"
 
 
 @contextlib.contextmanager

@@ -116,7 +116,7 @@ def _frozen(name: str, model: Any, tokenizer: Any, sources: dict[str, Any], quan
     model.eval()
     model.requires_grad_(requires_grad=False)
     weights = weights_id(model.config, tokenizer, sources)
-    return FrozenModel(name, model, tokenizer, weights, numerics_id(weights, model, quantization))
+    return FrozenModel(name, model, tokenizer, weights, numerics_id(weights, model, tokenizer, quantization))
 
 
 def read_config(folder: Path, name: str, options: LoadOptions) -> Any:

@@ -1,7 +1,8 @@
 """One GGUF file → one folder of safetensors with a tokenizer that tells the truth.
 
 transformers reads GGUF but its tokenizer forgets what the file says about special tokens: SmolLM2's reports a wrong
-end of sequence, Gemma's adds no beginning. The file's own metadata is the authority here.
+end of sequence and no longer cuts numbers into digits, Gemma's adds no beginning. The file's own metadata is the
+authority here.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 from macro_routing.errors import ModelError
 from macro_routing.models.digests import file_digest
 from macro_routing.models.support import check_complete, check_supported
+from macro_routing.models.text_cuts import cut_name, named_cut
 
 SOURCE_FILE = "macro_source.json"
 _FLOAT32_UP_TO = 500_000_000
@@ -61,7 +63,7 @@ def read_metadata(source: Path) -> dict[str, Any]:
         fields = gguf.GGUFReader(source).fields
     except (ValueError, OSError, IndexError, KeyError) as error:
         raise ModelError(f"{source} is not a sound GGUF file: {error}") from None
-    names = ("bos_token_id", "eos_token_id", "add_bos_token")
+    names = ("bos_token_id", "eos_token_id", "add_bos_token", "pre")
     found = {name: fields.get(f"tokenizer.ggml.{name}") for name in names}
     return {name: field.contents() for name, field in found.items() if field is not None}
 
@@ -74,6 +76,10 @@ def _mend_tokenizer(tokenizer: Any, metadata: dict[str, Any]) -> None:
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     tokenizer.add_bos_token = bool(metadata.get("add_bos_token", False))
+    backend = tokenizer.backend_tokenizer
+    cut = named_cut(str(metadata.get("pre")))
+    if cut is not None and cut_name(json.loads(backend.to_str())) != metadata["pre"]:
+        backend.pre_tokenizer = cut
 
 
 def _forget_quantisation(model: Any) -> None:

@@ -1,8 +1,8 @@
 """Who a model is: ``weights_id`` for what it knows, ``numerics_id`` for how it computes.
 
 ``weights_id`` covers architecture, shape, vocabulary and the source files, and is the same in whatever dtype the
-weights are loaded. ``numerics_id`` adds what can change a result: dtype, quantisation, attention kernel, device type,
-engine versions.
+weights are loaded. ``numerics_id`` adds what can change a result: how text becomes tokens, dtype, quantisation,
+attention kernel, device type, engine versions.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ _INCIDENTAL = (
 )
 """What a configuration says about files, versions and loading, not about the model."""
 
+_PROBE = "In  1987, it's 12,345.60 kg + 7×3 = 21;\n\n\tSHE'LL  pay €5.f(x); \n   3 – naïve 東京 x_1 <|im_end|>"
+"""A text whose tokens tell tokenizers with one vocabulary apart: by digits, spaces, capitals, bytes, special tokens."""
+
 
 def weights_id(config: Any, tokenizer: Any, sources: Mapping[str, Any]) -> str:
     """Identity of architecture, vocabulary and sources: digests of the weights, the configuration with its shape."""
@@ -47,7 +50,7 @@ def weights_id(config: Any, tokenizer: Any, sources: Mapping[str, Any]) -> str:
     )
 
 
-def numerics_id(weights: str, model: Any, quantization: str | None) -> str:
+def numerics_id(weights: str, model: Any, tokenizer: Any, quantization: str | None) -> str:
     """Identity of everything that decides the exact numbers that come out."""
     import torch
     import transformers
@@ -55,6 +58,7 @@ def numerics_id(weights: str, model: Any, quantization: str | None) -> str:
     return _digest(
         {
             "weights": weights,
+            "reading": None if tokenizer is None else tokenizer(_PROBE)["input_ids"],
             "dtype": str(model.dtype),
             "quantization": quantization,
             "attention": model.config._attn_implementation,  # noqa: SLF001 transformers has no public name for it

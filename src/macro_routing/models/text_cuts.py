@@ -1,0 +1,55 @@
+"""How byte-level tokenizers cut a text before merging, by the names GGUF files know the ways by.
+
+A way that is lost cuts numbers differently, and the model reads tokens it has never seen together.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|DIGITS| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_QWEN2, _LLAMA3 = _SPLIT.replace("DIGITS", r"\p{N}"), _SPLIT.replace("DIGITS", r"\p{N}{1,3}")
+_CUTS: dict[str, tuple[tuple[str, Any], ...]] = {
+    "gpt-2": (("ByteLevel", True),),
+    "smollm": (("Digits", True), ("ByteLevel", True)),
+    "qwen2": (("Split", _QWEN2), ("ByteLevel", False)),
+    "llama-bpe": (("Split", _LLAMA3), ("ByteLevel", False)),
+}
+
+
+def cut_name(stored: dict[str, Any]) -> str | None:
+    """The name of the way a tokenizer cuts text, from its tokenizer.json; None for a way that is not known here."""
+    first = stored.get("pre_tokenizer") or {}
+    parts = tuple(_read(part) for part in first.get("pretokenizers", [first]))
+    return next((name for name, known in _CUTS.items() if known == parts), None)
+
+
+def named_cut(name: str) -> Any:
+    """The pre-tokenizer of that name; None for a name that is not known here."""
+    from tokenizers import pre_tokenizers
+
+    known = _CUTS.get(name)
+    return None if known is None else pre_tokenizers.Sequence([_made(kind, detail) for kind, detail in known])
+
+
+def _made(kind: str, detail: Any) -> Any:
+    from tokenizers import Regex, pre_tokenizers
+
+    if kind == "ByteLevel":
+        return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=detail)
+    if kind == "Split":
+        return pre_tokenizers.Split(Regex(detail), "isolated")
+    return pre_tokenizers.Digits(individual_digits=detail)
+
+
+def _read(part: dict[str, Any]) -> tuple[Any, Any]:
+    kind = part.get("type")
+    if kind == "ByteLevel":
+        return kind, None if part.get("add_prefix_space") else part.get("use_regex", True)
+    if kind == "Split":
+        plain = part.get("behavior") == "Isolated" and not part.get("invert")
+        return kind, part.get("pattern", {}).get("Regex") if plain else None
+    return kind, part.get("individual_digits")
