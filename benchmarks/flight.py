@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,12 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }
 COLUMNS = {"figure": "figure", "value": "measured", "target": "target", "detail": "how"}
+PROFILE_COLUMNS = {
+    "kernel": "kernel",
+    "launches": "launches per step",
+    "each": "µs each",
+    "step": "µs per step",
+}
 
 
 def random_model(shape: str) -> Any:
@@ -115,6 +122,15 @@ def drawn_routes(layers: int, count: int) -> list[Route]:
     return list(found)
 
 
+def profiled(kernels: Sequence[tuple[str, float, float]]) -> list[dict[str, Any]]:
+    """Kernels as lines of a table, those that take longest per step first."""
+    lines = [
+        {"kernel": f"`{kernel[:48]}`", "launches": launches, "each": each, "step": launches * each}
+        for kernel, launches, each in kernels
+    ]
+    return sorted(lines, key=lambda line: -line["step"])
+
+
 def main() -> None:
     """Measure, print, write on request."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -160,11 +176,20 @@ def main() -> None:
                 "prompts": PROMPTS,
                 "routes": ROUTES,
                 "budgets": [REASONING, ANSWER],
-                "kernels of the standard pass (name, launches per step, microseconds)": kernels,
             },
             seed=SEED,
             columns=COLUMNS,
             results=[dataclasses.asdict(one) for one in figures],
+            device="cuda",
+        )
+        profile = arguments.write.with_name(f"{arguments.write.stem}_profile.json")
+        write_record(
+            profile,
+            command=f"python -m benchmarks.flight {name or 'MODEL'} --write docs/data/{arguments.write.name}",
+            config={"model": arguments.shape or Path(arguments.model).name, "prompts": PROMPTS, "route": "standard"},
+            seed=SEED,
+            columns=PROFILE_COLUMNS,
+            results=profiled(kernels),
             device="cuda",
         )
     sys.exit(not all(one.met for one in figures))

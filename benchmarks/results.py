@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -37,6 +38,7 @@ COLUMNS = {
     "seed": "seed",
     "standard": "standard (%)",
     "macro": "MACRO (%)",
+    "constant": "one answer for all (%)",
     "difference": "difference, points (95 % interval)",
     "p": "p",
     "n": "n",
@@ -101,6 +103,7 @@ def row(runs: Path, cell: tuple[str, str, int]) -> dict[str, Any]:
         **known,
         "standard": 100 * standard["correct"] / standard["n"],
         "macro": 100 * chosen["correct"] / chosen["n"],
+        "constant": 100 * constant_share(place),
         "difference": f"{100 * result['difference']:+.1f} ({points[0]:+.1f} to {points[1]:+.1f})",
         "p": found["p_value"],
         "n": found["n"],
@@ -110,6 +113,12 @@ def row(runs: Path, cell: tuple[str, str, int]) -> dict[str, Any]:
         "route": f"`{chosen['route']}`",
         "raw": result,
     }
+
+
+def constant_share(place: Path) -> float:
+    """How often the test set's commonest answer is right: what a route can reach that has only stopped erring alike."""
+    examples = json.loads((place / "answers.json").read_text(encoding="utf-8"))["examples"]
+    return Counter(one["answer"] for one in examples).most_common(1)[0][1] / len(examples)
 
 
 def minutes_of(place: Path) -> float:

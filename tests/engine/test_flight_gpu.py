@@ -1,5 +1,7 @@
 """Routes in flight on a real GPU, replayed from graphs, against the eager path."""
 
+import copy
+
 import pytest
 import torch
 
@@ -14,6 +16,7 @@ from tests.models.tiny import LAYERS, tiny_model
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
+DEVICE = "cuda"
 ROUTES = [
     parse_route(text, LAYERS) for text in ("L0 RJ", "L0-L3 L1(+h-2) L2(-0.25h-1) RJ", "L0 L2 RJ", "L0-L4 L4 L2 RJ")
 ]
@@ -29,7 +32,7 @@ def _model(name, dtype):
         for parameter in model.parameters():
             if parameter.dim() > 1:
                 parameter.mul_(0.5)
-    return model.to("cuda", dtype)
+    return model.to(DEVICE, dtype)
 
 
 @pytest.mark.parametrize("stop_loops", [False, True], ids=["to the end", "loops stopped"])
@@ -49,21 +52,23 @@ def test_texts_are_equal_in_float32(name, stop_loops):
     assert len({len(text.tokens) for a, _ in pairs for text in a}) > 3  # rows left at different times
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2**-14), (torch.bfloat16, 2**-5)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3"])
-def test_logits_agree_within_the_tolerance_of_the_dtype(name, dtype, tolerance):
-    """Every token written in flight is, by the eager path's logits after the same text, the best or as good as."""
+def test_logits_agree_within_the_tolerance_of_the_dtype(name, dtype):
+    """Every token written in flight is the best one, but for the error that the eager path makes in this dtype, too."""
     model = _model(name, dtype)
+    exact = copy.deepcopy(model).double()
     found = generate_in_flight(FlightDecoder(model), ROUTES, PROMPTS, (Stage(frozenset(), 48),))
     for route in ROUTES:
         texts = [row[0].tokens for row in found[route]]
-        ids, mask = pad_left([(*prompt, *text) for prompt, text in zip(PROMPTS, texts, strict=True)], "cuda")
+        ids, mask = pad_left([(*prompt, *text) for prompt, text in zip(PROMPTS, texts, strict=True)], DEVICE)
+        inputs = {"attention_mask": mask, "position_ids": positions_of(mask)}
         with torch.no_grad():
-            routed = apply_route(model, route)
-            logits = routed(ids, attention_mask=mask, position_ids=positions_of(mask)).logits[:, -49:-1].float()
-        chosen = logits.gather(2, ids[:, -48:, None])[..., 0]
-        best = logits.max(-1).values
-        assert ((best - chosen) <= tolerance * best.abs().clamp(min=1)).all()
+            truth, eager = (apply_route(one, route)(ids, **inputs).logits[:, -49:-1].double() for one in (exact, model))
+        error = (truth - eager).abs().max()
+        chosen = truth.gather(2, ids[:, -48:, None])[..., 0]
+        # Two logits err, so a choice may lie behind the best by twice the error of one.
+        assert (truth.max(-1).values - chosen).max() <= 2 * error
 
 
 def test_memory_stays_once_per_weight():

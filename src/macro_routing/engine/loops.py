@@ -17,6 +17,8 @@ def period_of(tokens: Sequence[int]) -> int | None:
         span = max(LEAST_REPEATS * period, LEAST_TOKENS)
         if span > size:
             return None  # longer periods need more tokens still
+        if tokens[size - 1] != tokens[size - 1 - period]:
+            continue  # nearly all end here: rows by the thousand are looked at, and slices take long
         tail = tokens[size - span :]
         if tail[period:] == tail[:-period]:
             return period
