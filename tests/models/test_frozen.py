@@ -289,3 +289,11 @@ def test_doctor_on_larger_models(name):
     if name == "gemma3-270m":
         assert frozen.tokenizer.encode("Hello")[0] == frozen.tokenizer.bos_token_id
     assert [finding for finding in examine(frozen) if not finding.passed] == []
+
+
+@pytest.mark.parametrize("special", [True, False])
+def test_many_texts_are_read_as_one_by_one(smollm2, special):
+    texts = ["", "In  1987 it's 12,345!", "<|im_start|>user\nnaïve 東京 €5<|im_end|>\n", " x" * 300, "a"]
+    assert smollm2.tokens_of(texts, add_special_tokens=special) == [
+        smollm2.tokenizer(text, add_special_tokens=special)["input_ids"] for text in texts
+    ]

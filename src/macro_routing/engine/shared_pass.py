@@ -93,8 +93,7 @@ class SharedPass:
                 earlier = states[application.added][place]
                 hidden = add_state(hidden, earlier.to(hidden.device), application.add.coefficient)
             if segment.parents is not None:
-                # Not batch_select_indices: it picks the same rows, but by a kernel several times slower.
-                slot.reorder_cache(segment.parents)
+                continue_rows(slot, segment.parents)
             arguments = {**given.arguments[application.layer], given.cache_name: self._cache}
             output = self._layers[application.layer](hidden, **arguments)
             found.append(output[0] if isinstance(output, tuple) else output)
@@ -122,6 +121,18 @@ def _fresh(empty: Any) -> Any:
     slot = object.__new__(type(empty))
     slot.__dict__.update(empty.__dict__)
     return slot
+
+
+def continue_rows(slot: Any, parents: torch.Tensor) -> None:
+    """Give every row of the next segment the keys and values of the row that it continues."""
+    from transformers.cache_utils import CacheLayerMixin
+
+    if type(slot).reorder_cache is CacheLayerMixin.reorder_cache and len(slot.keys) == 1:
+        # All rows continue one: a view does, the tokens that come next are joined to a copy of it anyway.
+        slot.keys, slot.values = (one.expand(len(parents), -1, -1, -1) for one in (slot.keys, slot.values))
+    else:
+        # Not batch_select_indices: it picks the same rows, but by a kernel several times slower.
+        slot.reorder_cache(parents)
 
 
 def _cache(slots: list[Any]) -> Any:

@@ -119,9 +119,9 @@ def choice_items(frozen: FrozenModel, task: Task, examples: Sequence[Example], *
         )
     prompts = [completion(task.prompts, one.question, one.choices, by_letter=by_letter) for one in examples]
     texts = [LETTERS[: len(one.choices)] if by_letter else one.choices for one in examples]
-    asked = frozen.tokenizer(prompts)["input_ids"]
+    asked = frozen.tokens_of(prompts)
     different = list(dict.fromkeys(text for row in texts for text in row))
-    read = frozen.tokenizer([f" {text}" for text in different], add_special_tokens=False)["input_ids"]
+    read = frozen.tokens_of([f" {text}" for text in different], add_special_tokens=False)
     told = {text: tuple(tokens) for text, tokens in zip(different, read, strict=True)}
     return [
         ChoiceItem(tuple(prompt), tuple(told[text] for text in row)) for prompt, row in zip(asked, texts, strict=True)
