@@ -56,7 +56,7 @@ def overhead() -> dict[str, Any]:
         "target": 2,
         "unit": "% of the time",
         "n": len(shares),
-        "detail": "median; 300 examples, rendering, grading and the store included; the model is its layers, cache and head",
+        "detail": "median; 300 examples; rendering, grading and the store; the model is its layers, cache and head",
         "shares": shares,
     }
 
