@@ -4,6 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# Other tests run beside these; how long one example takes says nothing then.
+settings.register_profile("side by side", deadline=None)
+settings.load_profile("side by side")
 
 # One thread each: the tests run side by side, and threads that fight for the cores take ten times as long.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

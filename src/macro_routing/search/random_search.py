@@ -80,6 +80,25 @@ class RandomSearch:
     def _prior(self) -> MarkovPolicy:
         return MarkovPolicy.prior(self.space, self.settings.epsilon_local, self.settings.epsilon_operator)
 
+    @property
+    def rounds(self) -> int:
+        """Most rounds there can be."""
+        return self.settings.iterations
+
+    @property
+    def draws(self) -> int:
+        """Most proposals of a round."""
+        return self.settings.draws
+
+    @property
+    def most_candidates(self) -> int:
+        """Most routes to be validated."""
+        return self.settings.k
+
+    def most_outcomes(self, done: int = 0) -> int:
+        """Outcomes that the rounds from ``done`` on may ask for."""
+        return self.settings.draws * sum(len(examples) for examples in self.schedule[done:])
+
     @cached_property
     def identity(self) -> str:
         """What the search is, for recognising its states."""

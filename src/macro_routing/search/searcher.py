@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,6 +145,35 @@ class SearchState:
 
 class Searcher(Protocol):
     """What every search offers."""
+
+    @property
+    def rounds(self) -> int:
+        """Most rounds there can be."""
+        ...
+
+    @property
+    def draws(self) -> int:
+        """Most proposals of a round."""
+        ...
+
+    @property
+    def most_candidates(self) -> int:
+        """Most routes to be validated in the end."""
+        ...
+
+    @property
+    def settings(self) -> Any:
+        """Its settings, a frozen dataclass."""
+        ...
+
+    @property
+    def identity(self) -> str:
+        """What the search is, as JSON."""
+        ...
+
+    def most_outcomes(self, done: int = 0) -> int:
+        """Outcomes, route × example, that the rounds from ``done`` on may ask for."""
+        ...
 
     def start(self) -> SearchState:
         """The state before the first round."""

@@ -1,0 +1,14 @@
+"""The names of the ways to search, where a command can list them without loading any."""
+
+METHOD_NAMES = (
+    "macro",
+    "macro-restarts",
+    "random",
+    "rys",
+    "rys-counts",
+    "rys-beam",
+    "rys-surrogate",
+    "shortgpt",
+    "early-exit",
+    "standard",
+)

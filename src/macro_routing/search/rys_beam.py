@@ -1,0 +1,99 @@
+"""RYS's beam search over sets of blocks that do not overlap, each block executed twice in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from macro_routing.errors import RouteError
+from macro_routing.routes.route import Route, Step
+from macro_routing.search.budget import BudgetedSearch
+from macro_routing.search.rys_sweep import Block, block_count, blocks, jumps_back
+from macro_routing.search.searcher import SearchState, best_draws
+from macro_routing.settings import check_integer, check_switch
+
+
+def repeats_route(layers: int, repeated: Iterable[Block]) -> Route:
+    """The standard pass with every block of ``repeated`` executed twice in place."""
+    ordered = sorted(repeated)
+    if not _are_disjoint(ordered) or any(not 0 <= i < j <= layers for i, j in ordered):
+        raise RouteError(f"{ordered} are not disjoint blocks (i, j) with 0 ≤ i < j ≤ {layers}")
+    back_to = {j: i for i, j in ordered}
+    order: list[int] = []
+    for layer in range(layers):
+        order.append(layer)
+        order += range(back_to.get(layer + 1, layer + 1), layer + 1)
+    return Route(tuple(Step(layer) for layer in order), layers)
+
+
+def repeats_of(route: Route) -> tuple[Block, ...] | None:
+    """The blocks that ``route`` executes twice, none for the standard pass; None for a route of another kind."""
+    found = jumps_back(route)
+    return tuple(found) if _are_disjoint(found) and repeats_route(route.layers, found) == route else None
+
+
+def _are_disjoint(ordered: Sequence[Block]) -> bool:
+    return all(before[1] <= block[0] for before, block in pairwise(ordered))
+
+
+@dataclass(frozen=True)
+class BeamSettings:
+    """The settings of the beam search."""
+
+    width: int = 8
+    """How many of a round's best sets the next round extends."""
+    depth: int = 3
+    """Rounds, which is also the most blocks of a set."""
+    max_span: int = 8
+    """Most layers of a repeated block; 0 is no limit."""
+    k: int = 5
+    """Size of the final set: the k best different routes by their own scores."""
+    anchored: bool = False
+    """Whether the standard pass takes the first place of the final set."""
+
+    def __post_init__(self) -> None:
+        """Refuse impossible settings by name."""
+        check_integer("width", self.width, least=1)
+        check_integer("depth", self.depth, least=1)
+        check_integer("max_span", self.max_span, least=0)
+        check_integer("k", self.k, least=1)
+        check_switch("anchored", self.anchored)
+
+
+@dataclass(frozen=True)
+class RepeatBeam(BudgetedSearch):
+    """One block more per round, added to the best sets of the round before; a pure function of its fields."""
+
+    settings: BeamSettings = BeamSettings()
+
+    name = "rys-beam"
+    mend = "a smaller width, depth or max_span"
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Bounds that hold whatever the scores: n blocks leave at most ``layers - n`` layers, at best in one piece.
+
+        So a set of n blocks has at most as many extensions as a model of ``layers - n`` layers has blocks.
+        """
+        sizes = [block_count(self.layers, 1, self.settings.max_span)]
+        for chosen in range(1, min(self.settings.depth, self.layers)):
+            parents = min(self.settings.width, sizes[-1])
+            sizes.append(parents * block_count(self.layers - chosen, 1, self.settings.max_span))
+        return (1 + sizes[0], *sizes[1:])
+
+    def routes(self, state: SearchState) -> list[Route]:
+        """The standard pass and every single block; later the best sets with one block more."""
+        singles = blocks(self.layers, 1, self.settings.max_span)
+        sets = self._extended(state, singles) if state.rounds else [(), *((block,) for block in singles)]
+        return [repeats_route(self.layers, repeated) for repeated in sets]
+
+    def _extended(self, state: SearchState, singles: Sequence[Block]) -> list[tuple[Block, ...]]:
+        """Each different set once; none was scored before, because every round's sets have one block more."""
+        answered = [draw for draw in state.draws if draw.round == state.rounds - 1]
+        ranked = (repeats_of(draw.proposal.route) for draw in best_draws(answered))
+        # The standard pass takes no place: all that extends it was scored in the first round.
+        parents = [repeated for repeated in ranked if repeated][: self.settings.width]
+        longer = (tuple(sorted((*parent, block))) for parent in parents for block in singles)
+        return [repeated for repeated in dict.fromkeys(longer) if _are_disjoint(repeated)]

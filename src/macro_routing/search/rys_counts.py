@@ -1,0 +1,75 @@
+"""RYS's sweep of repeat counts: every layer on its own, applied two, three and more times in place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from macro_routing.errors import RouteError
+from macro_routing.routes.route import Route, Step
+from macro_routing.search.budget import BudgetedSearch
+from macro_routing.search.searcher import SearchState
+from macro_routing.settings import check_integer, check_switch
+
+MOST_REPEATS = 1000
+
+
+def counts_route(layers: int, counts: Sequence[int]) -> Route:
+    """Every layer in order, layer l applied ``counts[l]`` times in place; 0 skips it."""
+    if len(counts) != layers or any(count < 0 for count in counts):
+        raise RouteError(f"{layers} layers need one count of at least 0 each, not {list(counts)}")
+    return Route(tuple(Step(layer) for layer, count in enumerate(counts) for _ in range(count)), layers)
+
+
+def counts_of(route: Route) -> tuple[int, ...] | None:
+    """How often ``route`` applies each layer; None for a route that is not determined by that."""
+    counts = [0] * route.layers
+    for step in route.steps:
+        counts[step.layer] += 1
+    return tuple(counts) if counts_route(route.layers, counts) == route else None
+
+
+@dataclass(frozen=True)
+class CountSettings:
+    """The settings of the sweep of counts."""
+
+    most_repeats: int = 8
+    """How often a layer is applied at most; the sweep begins at twice."""
+    k: int = 5
+    """Size of the final set: the k best different routes by their own scores."""
+    anchored: bool = False
+    """Whether the standard pass takes the first place of the final set."""
+
+    def __post_init__(self) -> None:
+        """Refuse impossible settings by name."""
+        check_integer("most_repeats", self.most_repeats, least=2, most=MOST_REPEATS)
+        check_integer("k", self.k, least=1)
+        check_switch("anchored", self.anchored)
+
+
+@dataclass(frozen=True)
+class CountSweep(BudgetedSearch):
+    """Each layer with each count, and the standard pass, in one round; a pure function of its fields."""
+
+    settings: CountSettings = CountSettings()
+
+    name = "rys-counts"
+    mend = "a smaller most_repeats"
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """All of it in one round."""
+        return (1 + self.layers * (self.settings.most_repeats - 1),)
+
+    def routes(self, state: SearchState) -> list[Route]:  # noqa: ARG002 nothing is learnt on the way
+        """The standard pass, then every layer with every count."""
+        once = [1] * self.layers
+        return [
+            counts_route(self.layers, once),
+            *(
+                counts_route(self.layers, [*once[:layer], count, *once[layer + 1 :]])
+                for layer in range(self.layers)
+                for count in range(2, self.settings.most_repeats + 1)
+            ),
+        ]

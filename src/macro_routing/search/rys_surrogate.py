@@ -1,0 +1,146 @@
+"""RYS's surrogate search: boosted trees learn accuracy from repeat counts and choose what is scored next."""
+
+from __future__ import annotations
+
+import importlib
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macro_routing.errors import SettingsError
+from macro_routing.routes.route import Route
+from macro_routing.search.budget import BudgetedSearch
+from macro_routing.search.rys_counts import MOST_REPEATS, counts_of, counts_route
+from macro_routing.search.searcher import Score, SearchState
+from macro_routing.settings import check_integer, check_switch
+
+Counts = tuple[int, ...]
+_DRAWING, _FITTING = 3, 4
+_MOST_ROUNDS = 10_000
+_LARGEST_POOL = 1_000_000
+_MOST_SCATTERED = 4
+_TRIES = 3
+"""Draws per wanted vector before a small model's vectors count as used up."""
+
+
+@dataclass(frozen=True)
+class SurrogateSettings:
+    """The settings of the surrogate search."""
+
+    rounds: int = 5
+    """Rounds; the first is random, the others follow the surrogate."""
+    proposals: int = 40
+    """Vectors scored per round, besides the standard pass in the first."""
+    most_repeats: int = 3
+    """How often a layer is applied at most."""
+    pool: int = 2000
+    """Random vectors per round from which the surrogate chooses."""
+    k: int = 5
+    """Size of the final set: the k best different routes by their own scores."""
+    anchored: bool = False
+    """Whether the standard pass takes the first place of the final set."""
+
+    def __post_init__(self) -> None:
+        """Refuse impossible settings by name."""
+        check_integer("rounds", self.rounds, least=1, most=_MOST_ROUNDS)
+        check_integer("proposals", self.proposals, least=1)
+        check_integer("most_repeats", self.most_repeats, least=2, most=MOST_REPEATS)
+        check_integer("pool", self.pool, least=1, most=_LARGEST_POOL)
+        if self.pool < self.proposals:
+            raise SettingsError(
+                f"pool = {self.pool} is not allowed: it must be at least proposals = {self.proposals},"
+                " which are chosen from it"
+            )
+        check_integer("k", self.k, least=1)
+        check_switch("anchored", self.anchored)
+
+
+@dataclass(frozen=True)
+class SurrogateSearch(BudgetedSearch):
+    """Random vectors first, then the most promising of a random pool; a pure function of its fields."""
+
+    settings: SurrogateSettings = SurrogateSettings()
+
+    name = "rys-surrogate"
+    mend = "smaller rounds or proposals"
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """The standard pass comes on top of the first round; a small model may not have that many vectors."""
+        wanted = [1 + self.settings.proposals, *[self.settings.proposals] * (self.settings.rounds - 1)]
+        left = self.settings.most_repeats**self.layers
+        sizes = []
+        for size in wanted:
+            sizes.append(min(size, left))
+            left -= sizes[-1]
+        return tuple(size for size in sizes if size)
+
+    def start(self) -> SearchState:
+        """The state before the first round; a missing library is found before anything is spent."""
+        if self.rounds > 1:
+            _boosted_trees()
+        return super().start()
+
+    def routes(self, state: SearchState) -> list[Route]:
+        """The standard pass and random vectors; later those of a pool that the surrogate thinks best."""
+        rng = np.random.default_rng([self.seed, _DRAWING, state.rounds])
+        size = self.sizes[state.rounds]
+        if state.rounds == 0:
+            standard = (1,) * self.layers
+            chosen = [standard, *self._unseen(rng, size - 1, {standard})]
+        else:
+            pool = self._unseen(rng, self.settings.pool, {counts_of(draw.proposal.route) for draw in state.draws})
+            best = np.argsort(-self._predicted(state, pool), kind="stable")
+            chosen = [pool[place] for place in best[:size]]
+        return [counts_route(self.layers, counts) for counts in chosen]
+
+    def _unseen(self, rng: np.random.Generator, wanted: int, seen: Collection[Counts | None]) -> list[Counts]:
+        """Different random vectors, ``wanted`` of them unless the tries run out."""
+        found: dict[Counts, None] = {}
+        for _ in range(_TRIES * wanted):
+            if len(found) == wanted:
+                break
+            counts = random_counts(rng, self.layers, self.settings.most_repeats)
+            if counts not in seen:
+                found[counts] = None
+        return list(found)
+
+    def _predicted(self, state: SearchState, pool: list[Counts]) -> NDArray[np.float64]:
+        """The surrogate's accuracies; all alike while nothing could be scored."""
+        scores: dict[Counts, list[float]] = defaultdict(list)
+        for draw in state.draws:
+            counts = counts_of(draw.proposal.route)
+            if counts is not None and isinstance(draw.outcome, Score):
+                scores[counts].append(draw.outcome.accuracy)
+        if not scores or not pool:
+            return np.zeros(len(pool))
+        tie_breaking = np.random.default_rng([self.seed, _FITTING, state.rounds]).integers(2**32)
+        surrogate = _boosted_trees()(random_state=int(tie_breaking))
+        surrogate.fit(np.array(list(scores)), np.array([fmean(several) for several in scores.values()]))
+        return np.asarray(surrogate.predict(np.array(pool)), np.float64)
+
+
+def random_counts(rng: np.random.Generator, layers: int, most_repeats: int) -> Counts:
+    """One to four layers with counts of their own, or one block of layers with a common count; the others once."""
+    counts = np.ones(layers, np.int64)
+    if rng.integers(2):
+        several = rng.integers(1, min(_MOST_SCATTERED, layers) + 1)
+        chosen = rng.choice(layers, several, replace=False)
+        counts[chosen] = rng.integers(2, most_repeats + 1, several)
+    else:
+        i, j = np.sort(rng.choice(layers + 1, 2, replace=False))
+        counts[i:j] = rng.integers(2, most_repeats + 1)
+    return tuple(counts.tolist())
+
+
+def _boosted_trees() -> Any:
+    try:
+        return importlib.import_module("sklearn.ensemble").GradientBoostingRegressor
+    except ImportError:
+        raise SettingsError("the surrogate search needs scikit-learn: pip install 'macro-routing[peers]'") from None

@@ -1,0 +1,97 @@
+"""RYS's exhaustive sweep: every block of consecutive layers, executed twice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from macro_routing.errors import RouteError, SettingsError
+from macro_routing.routes.route import Route, Step
+from macro_routing.search.budget import BudgetedSearch
+from macro_routing.search.searcher import SearchState
+from macro_routing.settings import check_integer, check_switch
+
+Block = tuple[int, int]
+"""``(i, j)``: the layers from i to j - 1."""
+
+
+def block_route(layers: int, i: int, j: int) -> Route:
+    """RYS's configuration ``(i, j)``: layers 0 to j - 1, then i to the last."""
+    if not 0 <= i < j <= layers:
+        raise RouteError(f"({i}, {j}) is no block of {layers} layers: it must be 0 ≤ i < j ≤ {layers}")
+    return Route(tuple(Step(layer) for layer in (*range(j), *range(i, layers))), layers)
+
+
+def block_of(route: Route) -> Block | None:
+    """The block that ``route`` executes twice; None for a route that does anything else."""
+    found = jumps_back(route)
+    return found[0] if len(found) == 1 and block_route(route.layers, *found[0]) == route else None
+
+
+def jumps_back(route: Route) -> list[Block]:
+    """``(i, j)`` for every place where layer i follows layer j - 1 and i is not the later one: an end of a block."""
+    return [(step.layer, before.layer + 1) for before, step in pairwise(route.steps) if step.layer <= before.layer]
+
+
+def blocks(layers: int, min_span: int = 1, max_span: int = 0) -> list[Block]:
+    """All blocks whose span is within the limits, by start and then by end; ``max_span`` 0 is no limit."""
+    longest = max_span or layers
+    return [(i, j) for i in range(layers) for j in range(i + min_span, min(i + longest, layers) + 1)]
+
+
+def block_count(layers: int, min_span: int = 1, max_span: int = 0) -> int:
+    """How many blocks there are, without making them: a mistyped size must not fill the memory."""
+    longest = min(max_span or layers, layers)
+    spans = max(0, longest - min_span + 1)
+    return spans * (2 * (layers + 1) - min_span - longest) // 2
+
+
+@dataclass(frozen=True)
+class SweepSettings:
+    """The settings of the sweep."""
+
+    min_span: int = 1
+    """Fewest layers of a repeated block."""
+    max_span: int = 0
+    """Most layers of a repeated block; 0 is no limit."""
+    k: int = 5
+    """Size of the final set: the k best different routes by their own scores."""
+    anchored: bool = False
+    """Whether the standard pass takes the first place of the final set."""
+
+    def __post_init__(self) -> None:
+        """Refuse impossible settings by name."""
+        check_integer("min_span", self.min_span, least=1)
+        check_integer("max_span", self.max_span, least=0)
+        if 0 < self.max_span < self.min_span:
+            raise SettingsError(
+                f"max_span = {self.max_span} is not allowed: it must be at least min_span = {self.min_span},"
+                " or 0 for no limit"
+            )
+        check_integer("k", self.k, least=1)
+        check_switch("anchored", self.anchored)
+
+
+@dataclass(frozen=True)
+class BlockSweep(BudgetedSearch):
+    """All blocks and the standard pass in one round, on the same examples; a pure function of its fields."""
+
+    settings: SweepSettings = SweepSettings()
+
+    name = "rys-sweep"
+    mend = "a smaller max_span"
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """All of it in one round."""
+        if self.settings.min_span > self.layers:
+            raise SettingsError(
+                f"min_span = {self.settings.min_span} is not allowed: the model has only {self.layers} layers"
+            )
+        return (1 + block_count(self.layers, self.settings.min_span, self.settings.max_span),)
+
+    def routes(self, state: SearchState) -> list[Route]:  # noqa: ARG002 nothing is learnt on the way
+        """The standard pass, then every block."""
+        found = blocks(self.layers, self.settings.min_span, self.settings.max_span)
+        return [Route.standard(self.layers), *(block_route(self.layers, i, j) for i, j in found)]

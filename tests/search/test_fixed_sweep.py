@@ -1,0 +1,100 @@
+"""Sweeps over given routes, and MACRO restarted until its budget is spent."""
+
+import dataclasses
+
+import pytest
+
+from macro_routing.errors import SettingsError
+from macro_routing.evaluation.planted import PlantedProblem, solve
+from macro_routing.routes import Route, RouteSpace, parse_route
+from macro_routing.search import MacroSearch, MacroSettings, Score
+from macro_routing.search.fixed_sweep import FixedSettings, FixedSweep, StandardOnly, early_exits
+from macro_routing.search.fixed_sweep import least_influential_dropped as dropped
+from macro_routing.search.restarts import RestartedSearch
+from macro_routing.search.state_file import load_state, save_state
+
+
+def test_early_exits_are_the_first_layers_alone():
+    assert [[step.layer for step in route.steps] for route in early_exits(4)] == [[0], [0, 1], [0, 1, 2]]
+
+
+def test_layers_are_dropped_by_influence():
+    routes = dropped([0.9, 0.1, 0.5, 0.1], most=9)
+    assert [[step.layer for step in route.steps] for route in routes] == [[0, 2, 3], [0, 2], [0]]
+
+
+def test_a_sweep_asks_for_all_routes_on_as_many_examples_as_it_can_pay():
+    sweep = FixedSweep(4, 50, 20, listed=early_exits(4))
+    asked = sweep.ask(sweep.start())
+    assert len(asked.proposals) == 3
+    assert len(asked.examples) == 6
+    assert sweep.most_outcomes() == 18
+    state = sweep.tell(sweep.start(), asked, [Score(1, 6), Score(5, 6), Score(2, 6)])
+    assert sweep.ask(state) is None
+    assert [str(one.route) for one in sweep.candidates(state)] == ["L0 L1", "L0-L2", "L0"]
+    anchored = dataclasses.replace(sweep, settings=FixedSettings(k=2, anchored=True))
+    state = anchored.tell(anchored.start(), asked, [Score(1, 6), Score(5, 6), Score(2, 6)])
+    assert [str(one.route) for one in anchored.candidates(state)] == ["L0 RJ", "L0 L1"]
+    with pytest.raises(SettingsError, match="at least 3"):
+        FixedSweep(4, 50, 2, listed=early_exits(4))
+
+
+def test_the_standard_pass_needs_no_search():
+    search = StandardOnly(5, 10, 1)
+    assert search.ask(search.start()) is None
+    assert (search.rounds, search.draws, search.most_outcomes()) == (0, 0, 0)
+    assert [one.route for one in search.candidates(search.start())] == [Route.standard(5)]
+
+
+SPACE = RouteSpace(8, max_length=12)
+FIRST = MacroSearch(SPACE, 40, MacroSettings(iterations=4, draws=6, elite=2, k=3), seed=5)
+
+
+def _play(search, problem, most=1000):
+    """All rounds with planted outcomes."""
+    state, rounds = search.start(), []
+    while (asked := search.ask(state)) is not None and len(rounds) < most:
+        rounds.append(asked)
+        outcomes = [problem.score(one.route, "train", asked.examples) for one in asked.proposals]
+        state = search.tell(state, asked, outcomes)
+    return state, rounds
+
+
+def test_restarts_spend_the_budget_and_begin_with_the_literal_search():
+    problem = PlantedProblem(parse_route("L0-L3 L2 RJ", 8), seed=1)
+    budget = 3 * FIRST.most_outcomes() + 10
+    search = RestartedSearch(FIRST, budget)
+    state, rounds = _play(search, problem)
+    literal, literal_rounds = _play(FIRST, problem)
+    for mine, other in zip(rounds, literal_rounds, strict=False):
+        assert (mine.proposals, mine.examples) == (other.proposals, other.examples)
+    spent = sum(len(one.proposals) * len(one.examples) for one in rounds)
+    assert spent <= budget
+    assert spent + FIRST.draws * max(map(len, FIRST.schedule)) > budget  # no further round would have fitted
+    assert [one.number for one in rounds] == list(range(len(rounds)))
+    assert len(state.arrays["starts"]) >= 3
+    mine = {one.route for one in search.candidates(state)}
+    assert {one.route for one in FIRST.candidates(literal)} <= mine
+    assert len(search.candidates(state)) == len(mine)  # each once
+    assert len({tuple(one.proposals) for one in rounds}) == len(rounds)  # fresh seeds draw something else
+
+
+def test_a_restarted_search_goes_on_from_its_file(tmp_path):
+    problem = PlantedProblem(parse_route("L0-L3 L2 RJ", 8), seed=1)
+    search = RestartedSearch(FIRST, 2 * FIRST.most_outcomes() + 10)
+    state, _ = _play(search, problem, most=6)
+    save_state(tmp_path / "s.npz", state)
+    again = load_state(tmp_path / "s.npz")
+    assert search.ask(again) == search.ask(state)
+    assert search.candidates(again) == search.candidates(state)
+
+
+def test_restarts_refuse_a_budget_that_pays_no_round():
+    with pytest.raises(SettingsError, match="budget"):
+        RestartedSearch(FIRST, 10)
+
+
+def test_restarts_are_a_searcher_like_any_other():
+    problem = PlantedProblem(parse_route("L0-L3 L2 RJ", 8), seed=3)
+    found = solve(RestartedSearch(FIRST, 2000), problem, training=40, validation=60)
+    assert found.selected.route in {one.route for one in found.candidates}
