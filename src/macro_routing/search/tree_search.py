@@ -1,0 +1,252 @@
+"""The per-example tree search of Dr.LLM and CoLA: a short route that gets one example right.
+
+It is told the example's reward for every route it asks about, so what it finds is a label to train on (Dr.LLM) or an
+upper bound (CoLA), never a result of its own. The published release gives every node one child and so never chooses;
+here nodes have several, and UCB decides between them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Generic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macro_routing.errors import SearchError
+from macro_routing.routes.route import Route
+from macro_routing.search.schedule import MOST_EXAMPLES, check_seed
+from macro_routing.search.tree_actions import Plan, TreeActions
+from macro_routing.settings import check_integer, check_number, check_switch
+
+RIGHT = 1.0
+"""A reward of at least this much means that the example was answered right."""
+_GROWING = 5
+"""The purpose of this random stream; the searches beside this one use smaller numbers."""
+
+
+@dataclass(frozen=True)
+class TreeSettings:
+    """The settings of one example's search; the defaults are the published ones."""
+
+    simulations: int = 10
+    """Routes looked at beside the standard pass; one that was met before counts too."""
+    exploration: float = 1.8
+    """How much UCB favours children that were visited seldom."""
+    length_penalty: float = 3.0
+    """What a route as long as the model is deep costs in UCB."""
+    random_child: float = 0.1
+    """How often a random child is followed instead of the one with the best UCB."""
+    fewer_layers: int = 2
+    """A right route with at least so many layers fewer than the standard pass is good enough."""
+    stop_early: bool = True
+    """Whether the search ends with a route that is good enough, or right where the standard pass was wrong."""
+
+    def __post_init__(self) -> None:
+        """Refuse impossible settings by name."""
+        check_integer("simulations", self.simulations, least=1)
+        check_number("exploration", self.exploration, least=0)
+        check_number("length_penalty", self.length_penalty, least=0)
+        check_number("random_child", self.random_child, least=0, most=1)
+        check_integer("fewer_layers", self.fewer_layers, least=1)
+        check_switch("stop_early", self.stop_early)
+        for name in ("exploration", "length_penalty", "random_child"):
+            object.__setattr__(self, name, float(getattr(self, name)))  # 1 and 1.0 are one setting
+
+
+@dataclass(frozen=True)
+class TreeStatistics:
+    """What a search did, and what its tree looks like."""
+
+    simulations: int
+    asked: int
+    """Different routes whose reward was told, the standard pass among them."""
+    memo_hits: int
+    """Simulations that ended at a route whose reward was known."""
+    nodes: int
+    most_children: int
+    """Children of the node that has most; 1 would mean a tree that never branches."""
+    depth: int
+    """Most edits between the standard pass and a node."""
+
+
+@dataclass(eq=False, slots=True)
+class _Node(Generic[Plan]):
+    plan: Plan
+    route: Route
+    depth: int
+    untried: NDArray[np.int64]
+    """Choices without a child, in the random order in which they will be drawn (from the end)."""
+    children: list[_Node[Plan]] = field(default_factory=list)
+    visits: int = 0
+    total: float = 0.0
+
+    @property
+    def may_widen(self) -> bool:
+        return len(self.untried) > 0 and len(self.children) < child_limit(self.visits)
+
+
+class TreeSearch(Generic[Plan]):
+    """One example's search; it depends on its arguments and the rewards it is told, on nothing else.
+
+    ``example`` only names a random stream of its own, so that examples searched with one seed do not all try the
+    same routes.
+    """
+
+    def __init__(self, actions: TreeActions[Plan], settings: TreeSettings, seed: int, *, example: int = 0) -> None:
+        check_seed(seed)
+        check_integer("example", example, least=0, most=MOST_EXAMPLES)
+        self._actions = actions
+        self._settings = settings
+        self._rng = np.random.default_rng([seed, _GROWING, example])
+        self._nodes: list[_Node[Plan]] = []
+        self._rewards: dict[Route, float] = {}
+        self._label: Route | None = None
+        self._root = self._new_node(actions.root, depth=0)
+        self._waiting: list[_Node[Plan]] = []  # the path to the node whose reward must be told next
+
+    @property
+    def label(self) -> Route | None:
+        """The shortest right route; of equally short ones that with fewer different layers, then the earlier found."""
+        return self._label
+
+    @property
+    def rewards(self) -> Mapping[Route, float]:
+        """Every route asked and its reward, in the order of asking."""
+        return MappingProxyType(self._rewards)
+
+    @property
+    def statistics(self) -> TreeStatistics:
+        """What was done so far."""
+        return TreeStatistics(
+            simulations=self._simulations,
+            asked=len(self._rewards),
+            memo_hits=self._root.visits - len(self._rewards),
+            nodes=len(self._nodes),
+            most_children=max(len(node.children) for node in self._nodes),
+            depth=max(node.depth for node in self._nodes),
+        )
+
+    def ask(self) -> Route | None:
+        """The route whose reward must be told next, the same one until it is; None when the search is over."""
+        while not self._waiting and not self._over:
+            path = self._descend() if self._rewards else [self._root]
+            known = self._rewards.get(path[-1].route)
+            if known is None:
+                self._waiting = path
+            else:
+                _add_reward(path, known)
+        return self._waiting[-1].route if self._waiting else None
+
+    def tell(self, reward: float) -> None:
+        """The reward of the route asked for: 1 when the example was answered right, 0 when not."""
+        if not self._waiting:
+            raise SearchError("the tree search was told a reward it had not asked for; call ask first")
+        if not math.isfinite(reward):
+            raise SearchError(f"{reward!r} is not a reward: it must be a finite number")
+        path, self._waiting = self._waiting, []
+        route = path[-1].route
+        self._rewards[route] = float(reward)
+        if reward >= RIGHT and (self._label is None or _brevity(route) < _brevity(self._label)):
+            self._label = route
+        _add_reward(path, float(reward))
+
+    @property
+    def _over(self) -> bool:
+        return self._simulations >= self._settings.simulations or self._good_enough
+
+    @property
+    def _simulations(self) -> int:
+        # Every simulation passes through the root, which was also scored once by itself.
+        return max(self._root.visits - 1, 0)
+
+    @property
+    def _good_enough(self) -> bool:
+        if not self._settings.stop_early or self._label is None:
+            return False
+        standard = self._root.route
+        return self._rewards[standard] < RIGHT or standard.length - self._label.length >= self._settings.fewer_layers
+
+    def _descend(self) -> list[_Node[Plan]]:
+        """One simulation's path: down by UCB to the first node that may widen, and on to its new child.
+
+        A node without any children to have ends the path itself: its reward counts once more.
+        """
+        path = [self._root]
+        while not path[-1].may_widen and path[-1].children:
+            path.append(self._choose(path[-1]))
+        if path[-1].may_widen:
+            path.append(self._expand(path[-1]))
+        return path
+
+    def _choose(self, node: _Node[Plan]) -> _Node[Plan]:
+        if self._rng.random() < self._settings.random_child:
+            return node.children[self._rng.integers(len(node.children))]
+        layers = node.route.layers
+        return max(
+            node.children,
+            key=lambda child: ucb(
+                child.total,
+                child.visits,
+                node.visits,
+                relative_length=child.route.length / layers,
+                settings=self._settings,
+            ),
+        )
+
+    def _expand(self, node: _Node[Plan]) -> _Node[Plan]:
+        where, what = node.untried[-1].tolist()
+        node.untried = node.untried[:-1]
+        child = self._new_node(self._actions.child(node.plan, where, what), node.depth + 1)
+        node.children.append(child)
+        return child
+
+    def _new_node(self, plan: Plan, depth: int) -> _Node[Plan]:
+        untried = self._rng.permutation(self._actions.choices(plan))
+        node = _Node(plan, self._actions.route_of(plan), depth, untried)
+        self._nodes.append(node)
+        return node
+
+
+def ucb(total: float, visits: int, parent_visits: int, *, relative_length: float, settings: TreeSettings) -> float:
+    """How much a child deserves the next visit: ``Q/N + c·√(ln t / N) − penalty · len/L``."""
+    bonus = settings.exploration * math.sqrt(math.log(parent_visits) / visits)
+    return total / visits + bonus - settings.length_penalty * relative_length
+
+
+def child_limit(visits: int) -> int:
+    """How many children a node may have before selection goes below it (progressive widening).
+
+    A plan has dozens to thousands of children. Trying them all first, as textbook UCT does, would spend ten
+    simulations on single edits of the standard pass; one child only, as the published release has it, leaves nothing
+    to choose. A limit that grows with the root of the visits gives both some breadth and some depth.
+    """
+    return math.ceil(math.sqrt(visits)) + 1
+
+
+def advance_all(
+    searches: Sequence[TreeSearch[Any]], score: Callable[[list[tuple[int, Route]]], Sequence[float]]
+) -> None:
+    """Run many examples' searches to their ends in lockstep, so that an engine can score their routes together.
+
+    ``score`` gets (place of the search, route) of all that are not over and gives the rewards in the same order.
+    """
+    while asked := [(place, route) for place, search in enumerate(searches) if (route := search.ask()) is not None]:
+        rewards = score(asked)
+        if len(rewards) != len(asked):
+            raise SearchError(f"{len(asked)} rewards were asked for, {len(rewards)} came back")
+        for (place, _), reward in zip(asked, rewards, strict=True):
+            searches[place].tell(reward)
+
+
+def _add_reward(path: Sequence[_Node[Plan]], reward: float) -> None:
+    for node in path:
+        node.visits += 1
+        node.total += reward
+
+
+def _brevity(route: Route) -> tuple[int, int]:
+    return route.length, len({step.layer for step in route.steps})
