@@ -109,7 +109,11 @@ def with_savings(frozen: Any, data_dir: Path | None, generate_seconds: float) ->
         met=True,
         detail=f"{seconds:.1f} s for {raced.asked} outcomes asked; {raced.repeated} repeated, {raced.stopped} stopped;"
         f" {100 * raced.cut_off:.0f} % cut off",
-        raw={"seconds": seconds, "generate_seconds_per_route": generate_seconds, **dataclasses.asdict(raced)},
+        raw={
+            "seconds": seconds,
+            "generate_seconds_per_route": generate_seconds,
+            **dataclasses.asdict(dataclasses.replace(raced, looked_at=())),
+        },
     )
 
 

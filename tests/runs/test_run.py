@@ -288,7 +288,7 @@ def test_a_search_starts_from_a_route_or_an_earlier_run(frozen, tmp_path):
     other = dataclasses.replace(CONFIG, init_from=str(tmp_path / "taught"), space={"max_length": 11})
     with pytest.raises(RunError, match="another route space"):
         _run(frozen, tmp_path / "no", other)
-    with pytest.raises(RunError, match="random"):
+    with pytest.raises(RunError, match="only MACRO"):
         _run(frozen, tmp_path / "no2", dataclasses.replace(CONFIG, init_from=route, method="random", search={}))
 
 
@@ -378,7 +378,7 @@ def test_unknown_keys_of_a_file_are_refused():
 
 def test_the_papers_preset_is_the_papers(frozen):
     config = RunConfig(task="small", preset="paper")
-    searcher = config.searcher_for(frozen, 1000)
+    searcher = config.searcher_for(frozen, 1000, list)
     settings = searcher.settings
     assert (settings.iterations, settings.draws, settings.elite, settings.k) == (10, 30, 5, 5)
     assert (settings.beta, settings.alpha, settings.temperature, settings.replay) == (1.8262, 0.0397, 1.0, 0.1)
@@ -389,7 +389,7 @@ def test_the_papers_preset_is_the_papers(frozen):
     assert (decoding.mode, decoding.reasoning_budget, decoding.answer_budget) == ("reasoning", 400, 128)
     assert (config.data_for(frozen).training, config.data_for(frozen).validation) == (1000, 100)
     mixtral = dataclasses.replace(small_frozen("mixtral"))
-    assert config.searcher_for(mixtral, 1000).settings.final_set == "anchored"
+    assert config.searcher_for(mixtral, 1000, list).settings.final_set == "anchored"
     assert config.data_for(mixtral).validation == 200
     deepseek = dataclasses.replace(frozen, name="deepseek-ai/DeepSeek-R1-Distill-Llama-8B")
-    assert config.searcher_for(deepseek, 1000).settings.final_set == "anchored"
+    assert config.searcher_for(deepseek, 1000, list).settings.final_set == "anchored"

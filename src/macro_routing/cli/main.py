@@ -13,6 +13,7 @@ from macro_routing import __version__
 from macro_routing.cli import (
     bench,
     chat,
+    compare,
     compare_answers,
     demo,
     doctor,
@@ -44,6 +45,7 @@ app.command("demo")(demo.demo)
 app.command("search")(search.search)
 app.command("resume")(resume.resume)
 app.command("report")(report.report)
+app.command("compare")(compare.compare)
 app.command("compare-answers")(compare_answers.compare_answers)
 app.command("chat")(chat.chat)
 app.command("export")(export.export)

@@ -14,6 +14,7 @@ import typer
 from macro_routing.cli import options
 from macro_routing.cli.console import print_fields, print_json, read_toml
 from macro_routing.errors import SettingsError
+from macro_routing.search.names import METHOD_NAMES
 
 if TYPE_CHECKING:
     from macro_routing.runs.config import RunConfig
@@ -27,13 +28,6 @@ class Preset(StrEnum):
     default = "default"
     quick = "quick"
     paper = "paper"
-
-
-class Method(StrEnum):
-    """Ways to search."""
-
-    macro = "macro"
-    random = "random"
 
 
 class SearchMode(StrEnum):
@@ -54,7 +48,15 @@ def search(
         typer.Option(help="A built-in name, a folder, a .gguf file or a hub id.", show_default="smollm2-135m"),
     ] = None,
     preset: Annotated[Preset | None, typer.Option(help="Settings by name.", show_default="default")] = None,
-    method: Annotated[Method | None, typer.Option(help="How routes are proposed.", show_default="macro")] = None,
+    method: Annotated[
+        str | None, typer.Option(help=f"How routes are found: {', '.join(METHOD_NAMES)}.", show_default="macro")
+    ] = None,
+    budget: Annotated[
+        int | None,
+        typer.Option(
+            help="Outcomes, route × example, that the search may ask for.", show_default="what MACRO asks for"
+        ),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of splits and draws.", show_default="0")] = None,
     out: Annotated[
         Path | None, typer.Option(help="The run's folder.", show_default="runs/TASK-MODEL-PRESET-SEED")
@@ -140,7 +142,8 @@ def search(
             "task": task,
             "model": model,
             "preset": preset and preset.value,
-            "method": method and method.value,
+            "method": method,
+            "budget": budget,
             "seed": seed,
             "racing": "never" if no_racing else racing and racing.value,
             "decoder": decoder and decoder.value,
@@ -281,7 +284,7 @@ def _print_plan(run_config: RunConfig, store: Path | None, *, as_json: bool) -> 
                 ("splits", f"{plan.training} training, {plan.validation} validation, {plan.test} test"),
                 (
                     "search",
-                    f"{plan.rounds} rounds of {plan.draws} draws, routes up to {run.searcher.space.max_length} long",
+                    f"{plan.rounds} rounds of {plan.draws} draws",
                 ),
                 ("outcomes", f"at most {plan.most_outcomes} (route × example); repeats and racing save some"),
                 ("can show", show_detectable(plan.detectable, plan.test)),

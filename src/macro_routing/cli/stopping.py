@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,10 +16,20 @@ INTERRUPTED = 130
 @contextmanager
 def stoppable(folder: Path) -> Iterator[None]:
     """Turn Ctrl-C into one line; what was computed is in the run's folder and the score store."""
+
+    def how() -> str:
+        begun = (folder / "run.json").is_file()
+        return f"go on with: macro resume {folder}" if begun else "nothing was begun yet"
+
+    with stopping_with(how):
+        yield
+
+
+@contextmanager
+def stopping_with(how: str | Callable[[], str]) -> Iterator[None]:
+    """Turn Ctrl-C into one line that says ``how`` to go on."""
     try:
         yield
     except KeyboardInterrupt:
-        begun = (folder / "run.json").is_file()
-        how = f"go on with: macro resume {folder}" if begun else "nothing was begun yet"
-        print(f"\nmacro: stopped; {how}", file=sys.stderr)
+        print(f"\nmacro: stopped; {how if isinstance(how, str) else how()}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None

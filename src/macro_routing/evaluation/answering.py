@@ -139,6 +139,22 @@ def prompts_and_stages(
     return asked.prompts, asked.stages
 
 
+def prompts_of(frozen: FrozenModel, task: Task, examples: Sequence[Example], decoding: Decoding) -> list[Tokens]:
+    """The prompts alone, in whatever way the model answers."""
+    if decoding.mode == LIKELIHOOD:
+        return [item.prompt for item in choice_items(frozen, task, examples, by_letter=decoding.by_letter)]
+    return prompts_and_stages(frozen, task, examples, decoding)[0]
+
+
+def mean_tokens_read(frozen: FrozenModel, task: Task, examples: Sequence[Example], decoding: Decoding) -> float:
+    """Tokens that an example is read with: its prompt, and what is fed of its choices."""
+    if decoding.mode == LIKELIHOOD:
+        items = choice_items(frozen, task, examples, by_letter=decoding.by_letter)
+        return sum(len(one.prompt) + sum(len(choice) - 1 for choice in one.choices) for one in items) / len(items)
+    prompts = prompts_of(frozen, task, examples, decoding)
+    return sum(map(len, prompts)) / len(prompts)
+
+
 @dataclass(frozen=True)
 class _Asked:
     prompts: list[Tokens]

@@ -69,6 +69,8 @@ class Raced:
     """Known already."""
     cut_off: float
     """Share of the answers looked at that a budget cut off."""
+    looked_at: tuple[tuple[Route, int, int], ...]
+    """Every different route, how many of its answers were looked at, and the tokens written in them."""
 
     @property
     def run(self) -> int:
@@ -222,4 +224,8 @@ class _Book:
             stopped=sum(total - standing.scored for standing in standings.values()),
             from_store=sum(self._keys[example] in self._stored[route] for route in seen for example in seen[route]),
             cut_off=cut / max(1, len(looked_at)),
+            looked_at=tuple((route, len(examples), self._written(route, examples)) for route, examples in seen.items()),
         )
+
+    def _written(self, route: Route, examples: Sequence[Example]) -> int:
+        return sum(one.reasoning_tokens + one.answer_tokens for one in self.found(route, examples))

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from macro_routing.errors import RunError
+from macro_routing.report.block_map import block_map_figure
 from macro_routing.report.chart import rounds_figure
 from macro_routing.report.compare_page import differences_figure
 from macro_routing.report.document import write_file
@@ -59,6 +60,7 @@ def run_figures(run: RunData) -> list[Figure]:
     if chosen is not None:
         found.append(track_figure(chosen, str(chosen)))
     found.append(rounds_figure(run.rounds, run.settings["iterations"], run.settings, run.draws))
+    found.append(block_map_figure(run.draws, run.layers) if run.sweeps_blocks else None)
     if run.policies:
         found.append(policy_figure(run.policies[-1], chosen))
     return [replace(one, title=f"{run.title} · {one.title}") for one in found if one is not None]

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 from macro_routing.report.answers import changed_answers
+from macro_routing.report.block_map import block_map_figure
 from macro_routing.report.chart import rounds_chart
 from macro_routing.report.cost import cost_table, search_cost
 from macro_routing.report.document import contents_list, document, section, write_file
@@ -20,8 +21,6 @@ from macro_routing.report.writing import writing
 from macro_routing.routes.route import Route
 from macro_routing.runs.folder import REPORT, RunFolder
 from macro_routing.runs.result import LEVEL, RunResult
-
-_METHODS = {"macro": "MACRO's search", "random": "random search"}
 
 
 def write_report(folder: str | Path, output: Path | None = None) -> Path:
@@ -45,7 +44,7 @@ def _page(run: RunData) -> str:
 def _header(run: RunData, title: str) -> Markup:
     given = run.given
     facts = [
-        _METHODS.get(given["method"], given["method"]),
+        f"method {given['method']}",
         f"preset {given['preset']}",
         f"seed {given['seed']}",
         f"{run.mode} answers",
@@ -95,6 +94,9 @@ def _sections(run: RunData) -> dict[str, Markup]:
     if run.result is not None and run.answers is not None:
         found["Cut-offs and tokens"] = writing(run.answers, run.result, writes=run.writes, resolved=run.resolved)
     found["Accuracy per round"] = _search(run)
+    block_map = block_map_figure(run.draws, run.layers) if run.sweeps_blocks else None
+    if block_map is not None:
+        found["Repeated blocks"] = block_map.html()
     if run.policies:
         found["Policy per round"] = policy_maps(run.policies, run.chosen)
     if run.choice is not None:

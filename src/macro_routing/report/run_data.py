@@ -86,9 +86,17 @@ class RunData:
         return dict(self.header["config"]["resolved"])
 
     @property
+    def sweeps_blocks(self) -> bool:
+        """Whether the search went through repeated blocks; others meet one now and then, which makes no map."""
+        return str(self.given["method"]).startswith("rys")
+
+    @property
     def settings(self) -> dict[str, Any]:
-        """The search's settings."""
-        return dict(self.resolved["searcher"]["settings"])
+        """The search's settings; how many rounds and draws there are at most is known of every method."""
+        own = dict(self.resolved["searcher"].get("settings", {}))
+        if "search" in self.resolved:  # runs of earlier versions say it in their settings
+            own |= {"iterations": self.resolved["search"]["rounds"], "draws": self.resolved["search"]["draws"]}
+        return own
 
     @property
     def mode(self) -> str:

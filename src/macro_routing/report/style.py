@@ -47,6 +47,19 @@ _SHADES = "\n".join(
     f".h{level} {{ fill: var(--blue); fill-opacity: {0.1 + 0.9 * level / len(HEAT):.2f}; }}"
     for level in range(1, len(HEAT) + 1)
 )
+STEPS = 10
+"""Shades on either side of zero where gains and losses are shown: ``up s3`` is a small gain, ``down s10`` the worst."""
+_STEPS = "\n".join(f".s{step} {{ fill-opacity: {0.1 + 0.9 * step / STEPS:.2f}; }}" for step in range(1, STEPS + 1))
+
+_COLOURS = ("blue", "orange", "green", "violet", "red")
+_METHODS = "\n".join(
+    f".method-{number} {{ stroke: var(--{_COLOURS[number % 5]}); stroke-width: 2.2; fill: none;"
+    f"{' stroke-dasharray: 7 4;' if number >= 5 else ''} }}"
+    f" .method-{number}.dot {{ fill: var(--{(*_COLOURS, 'card')[min(number, 5)]}); stroke-dasharray: none; }}"
+    f" .method-{number}.lead {{ stroke-width: .8; stroke-opacity: .6; stroke-dasharray: none; }}"
+    for number in range(10)
+)
+"""Five colours twice, the second time dashed and hollow, so that no two lines look alike in grey either."""
 
 _DRAWINGS = (
     """
@@ -78,8 +91,12 @@ svg text.label { fill: var(--ink); paint-order: stroke; stroke: var(--card); str
 .gain { stroke: var(--green); stroke-width: 2.4; fill: none; } .gain-point { fill: var(--green); }
 .loss { stroke: var(--red); stroke-width: 2.4; fill: none; } .loss-point { fill: var(--red); }
 .open { stroke: var(--reference); stroke-width: 2.4; fill: none; } .open-point { fill: var(--reference); }
+.up { fill: var(--blue); } .down { fill: var(--orange); }
+.best-cell { fill: none; stroke: var(--ink); stroke-width: 2.4; }
+.outline { fill: none; stroke: var(--line); stroke-width: 1; }
+svg text.in-cell { fill: var(--ink); font-weight: 600; pointer-events: none; } svg text.on-shade { fill: var(--card); }
 """
-    + _SHADES
+    f"{_SHADES}\n{_STEPS}" + _METHODS
 )
 
 _PAGE = """

@@ -14,22 +14,21 @@ from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import is_route_file, parse_route_file
 from macro_routing.runs.folder import RUN, RunFolder
 from macro_routing.search.macro import MacroSearch
-from macro_routing.search.random_search import RandomSearch
-from macro_routing.search.searcher import SearchState
+from macro_routing.search.searcher import Searcher, SearchState
 
 _TRUST = 0.5
 """How much of the first policy is earlier knowledge; the rest is the prior, so that a search goes on exploring."""
 
 
-def first_state(
-    searcher: MacroSearch | RandomSearch, init_from: str | None, model: Identified, report: Report
-) -> SearchState:
+def first_state(searcher: Searcher, init_from: str | None, model: Identified, report: Report) -> SearchState:
     """The state before the first round; a route file must belong to ``model``."""
     state = searcher.start()
     if init_from is None:
         return state
     if not isinstance(searcher, MacroSearch):
-        raise RunError("a random search learns nothing, so it cannot start from earlier knowledge; leave out init_from")
+        raise RunError(
+            "only MACRO's own search can start from earlier knowledge; leave out init_from, or use method = macro"
+        )
     try:
         if (Path(init_from) / RUN).is_file():
             return _from_run(searcher, state, Path(init_from))

@@ -7,7 +7,7 @@ what was not given; some of its values depend on the model and are resolved when
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,13 @@ from macro_routing.models.catalog import BUILT_IN, DEFAULT_MODEL
 from macro_routing.models.frozen import FrozenModel, LoadOptions
 from macro_routing.models.support import text_config
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.macro import MacroSearch, MacroSettings
-from macro_routing.search.random_search import RandomSearch, RandomSettings
+from macro_routing.runs.methods import MACRO, METHODS, Search, settings_of
 from macro_routing.search.schedule import check_seed
+from macro_routing.search.searcher import Searcher
 from macro_routing.settings import check_choice, check_integer, check_number, from_mapping
 from macro_routing.tasks.catalog import task_names
 from macro_routing.tasks.prompts import DIRECT, LIKELIHOOD
 from macro_routing.tasks.task import CHOICE, Task
-
-METHODS = {"macro": MacroSettings, "random": RandomSettings}
 
 
 @dataclass(frozen=True)
@@ -100,8 +98,6 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "data": {"training": 160, "validation": 100, "test": 400},
     },
 }
-_FOR_RANDOM = {"elite": None, "final_set": None}
-"""Settings of presets that a random search does not have."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +108,10 @@ class RunConfig:
     """A task's name, a .toml, or a .jsonl or .csv file."""
     model: str = DEFAULT_MODEL
     preset: str = "default"
-    method: str = "macro"
+    method: str = MACRO
     seed: int = 0
+    budget: int | None = None
+    """Route × example outcomes the search may ask for; None: what MACRO asks for under these settings."""
     racing: str = EXACT
     decoder: str = AUTO
     """How texts are written: in flight (fused kernels and graphs on a GPU), eagerly, or what the model allows."""
@@ -140,6 +138,8 @@ class RunConfig:
         check_choice("preset", self.preset, tuple(PRESETS))
         check_choice("method", self.method, tuple(METHODS))
         check_seed(self.seed)
+        if self.budget is not None:
+            check_integer("budget", self.budget, least=1)
         check_choice("racing", self.racing, RACING)
         check_choice("decoder", self.decoder, DECODERS)
         if self.max_minutes is not None:
@@ -163,7 +163,7 @@ class RunConfig:
             object.__setattr__(self, "guard", {**self.guard, "tasks": tasks})
 
     def _check_tables(self) -> None:
-        from_mapping(METHODS[self.method], self._search_table({}), "[search]")
+        _ = self._settings({})
         if "layers" in self.space:
             raise SettingsError("[space]: layers is the model's, leave it out")
         from_mapping(RouteSpace, {**self.space, "layers": 2, "max_length": 0}, "[space]")
@@ -204,21 +204,19 @@ class RunConfig:
         automatic = dataclasses.asdict(UnitSizes.for_device(frozen.model.device.type))
         return from_mapping(UnitSizes, {**automatic, **self.units}, "[units]")
 
-    def _search_table(self, automatic: Mapping[str, Any]) -> dict[str, Any]:
-        preset = PRESETS[self.preset].get("search", {})
-        if self.method == "random":
-            preset = {name: value for name, value in preset.items() if name not in _FOR_RANDOM}
-            automatic = {"anchored": True} if self.preset != "paper" else {}
-        return {**preset, **automatic, **self.search}
+    def _settings(self, automatic: Mapping[str, Any], method: str | None = None) -> Any:
+        """A method's settings; those of another than this run's come from the preset alone."""
+        preset: dict[str, Any] = {**PRESETS[self.preset].get("search", {}), **automatic}
+        # The standard pass is among the candidates wherever MACRO's final set holds it, too.
+        preset["anchored"] = self.preset != "paper"
+        return settings_of(method or self.method, preset, self.search if method is None else {})
 
-    def searcher_for(self, frozen: FrozenModel, examples: int) -> MacroSearch | RandomSearch:
-        """The search over this model's routes."""
+    def searcher_for(self, frozen: FrozenModel, examples: int, influence: Callable[[], Sequence[float]]) -> Searcher:
+        """The search over this model's routes; ``influence`` measures how much each layer does."""
         space_of_paper, search_of_paper, _ = _paper_for(frozen) if self.preset == "paper" else ({}, {}, {})
         space = from_mapping(RouteSpace, {"layers": frozen.layers, **space_of_paper, **self.space}, "[space]")
-        table = self._search_table(search_of_paper)
-        if self.method == "random":
-            return RandomSearch(space, examples, from_mapping(RandomSettings, table, "[search]"), self.seed)
-        return MacroSearch(space, examples, from_mapping(MacroSettings, table, "[search]"), self.seed)
+        own, paper = self._settings(search_of_paper), self._settings(search_of_paper, MACRO)
+        return METHODS[self.method].build(Search(space, examples, self.budget, self.seed, own, paper, influence))
 
     def data_for(self, frozen: FrozenModel) -> DataSettings:
         """Sizes, where the paper makes them depend on the model."""

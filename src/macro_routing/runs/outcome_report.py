@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from macro_routing.evaluation.evaluator import Raced
 
 
-def report_round(asked: Round, rounds: int, raced: Raced, standard: Raced, seconds: float) -> RoundReport:
+def report_round(  # noqa: PLR0913
+    asked: Round, rounds: int, raced: Raced, standard: Raced, seconds: float, prompt_tokens: float
+) -> RoundReport:
     """Best and median of the draws beside the standard pass; stopped draws are counted, never averaged."""
     complete = [outcome.accuracy for outcome in raced.outcomes if isinstance(outcome, Score)]
     (same,) = standard.outcomes
@@ -34,6 +36,8 @@ def report_round(asked: Round, rounds: int, raced: Raced, standard: Raced, secon
         raced.asked - raced.run,
         raced.cut_off,
         seconds,
+        raced.asked,
+        sum(route.length * (seen * prompt_tokens + written) for route, seen, written in raced.looked_at),
     )
 
 

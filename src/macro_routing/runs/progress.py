@@ -53,6 +53,10 @@ class RoundReport:
     cut_off: float
     """Share of answers that a budget cut off."""
     seconds: float
+    asked: int = 0
+    """Outcomes asked for, known or not: what a budget is counted in."""
+    work: float = 0.0
+    """Layer applications × tokens of the answers looked at, of each route once."""
 
 
 def describe(report: RoundReport) -> str:

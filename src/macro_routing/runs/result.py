@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from macro_routing.evaluation.statistics import Comparison, compare, smallest_detectable_gain
 from macro_routing.routes.route import Route
 from macro_routing.routes.text import parse_program
+from macro_routing.runs.methods import METHODS
 
 if TYPE_CHECKING:
     from macro_routing.evaluation.evaluator import Evaluated
 
-SELECTED = {"macro": "MACRO", "random": "random search"}
+SELECTED = {name: method.title for name, method in METHODS.items()}
 """How the chosen route is called, by method."""
 TOP_1, NO_DECODING, STANDARD = "MACRO (top-1)", "MACRO (no Vit.)", "standard"
 LEVEL = 0.05

@@ -7,18 +7,23 @@ fixed work units. So a run that was killed and resumed ends as one that was neve
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from macro_routing.engine.batches import pad_left
 from macro_routing.errors import RunError
+from macro_routing.evaluation.answering import mean_tokens_read, prompts_of
 from macro_routing.evaluation.evaluator import Evaluated, Evaluator, Raced
 from macro_routing.evaluation.racing import NEVER
 from macro_routing.evaluation.score_store import ScoreStore, default_store
 from macro_routing.models.environment import describe_environment
 from macro_routing.models.frozen import FrozenModel, load_model
+from macro_routing.models.influence import block_influence
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as files
 from macro_routing.runs.beginning import first_state
@@ -32,8 +37,7 @@ from macro_routing.runs.progress import Listener, Listeners, Plan
 from macro_routing.runs.result import NO_DECODING, SELECTED, STANDARD, TOP_1, RunResult, detectable_gain, make_result
 from macro_routing.runs.selection import Choice, choose
 from macro_routing.search.macro import MacroSearch
-from macro_routing.search.random_search import RandomSearch
-from macro_routing.search.searcher import Candidate, Round, SearchState
+from macro_routing.search.searcher import Candidate, Round, Searcher, SearchState
 from macro_routing.tasks.catalog import find_task
 from macro_routing.tasks.splits import Splits, make_splits
 from macro_routing.tasks.task import Example, Task
@@ -119,11 +123,22 @@ def prepare(
         config.decoder,
         report=listener.on_message,
     )
-    searcher = config.searcher_for(frozen, len(splits.train))
+    searcher = config.searcher_for(frozen, len(splits.train), lambda: influence_on(evaluator, splits.train))
     for guard in guards.values():
         config.decoding_for(guard)
     beginning = first_state(searcher, config.init_from, frozen, listener.on_message)
     return PreparedRun(config, evaluator, splits, searcher, guards, listener, beginning)
+
+
+_INFLUENCE_EXAMPLES, _INFLUENCE_BATCH = 64, 16
+
+
+def influence_on(evaluator: Evaluator, examples: Sequence[Example]) -> list[float]:
+    """How much each layer does to the prompts of some training examples."""
+    prompts = prompts_of(evaluator.frozen, evaluator.task, examples[:_INFLUENCE_EXAMPLES], evaluator.decoding)
+    device = evaluator.frozen.model.device
+    parts = [prompts[start : start + _INFLUENCE_BATCH] for start in range(0, len(prompts), _INFLUENCE_BATCH)]
+    return block_influence(evaluator.frozen.model, [pad_left(part, device) for part in parts])
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +148,7 @@ class PreparedRun:
     config: RunConfig
     evaluator: Evaluator
     splits: Splits
-    searcher: MacroSearch | RandomSearch
+    searcher: Searcher
     guards: dict[str, Task]
     listener: Listener
     beginning: SearchState
@@ -142,20 +157,19 @@ class PreparedRun:
     @property
     def plan(self) -> Plan:
         """What is going to be done, at most."""
-        settings, test = self.searcher.settings, len(self.splits.test)
-        rounds = sum(len(examples) for examples in self.searcher.schedule)
-        validation = settings.k * len(self.splits.validation)
+        test = len(self.splits.test)
+        validation = self.searcher.most_candidates * len(self.splits.validation)
         return Plan(
             self.evaluator.frozen.name,
             self.evaluator.task.name,
             self.evaluator.decoding.mode,
             self.evaluator.frozen.layers,
-            settings.iterations,
-            settings.draws,
+            self.searcher.rounds,
+            self.searcher.draws,
             len(self.splits.train),
             len(self.splits.validation),
             test,
-            settings.draws * rounds + validation + 4 * test,
+            self.searcher.most_outcomes() + validation + 4 * test,
             detectable_gain(test),
         )
 
@@ -165,7 +179,12 @@ class PreparedRun:
 
         frozen = self.evaluator.frozen
         resolved = {
-            "searcher": dataclasses.asdict(self.searcher),
+            "searcher": json.loads(self.searcher.identity),
+            "search": {
+                "rounds": self.searcher.rounds,
+                "draws": self.searcher.draws,
+                "most_outcomes": self.searcher.most_outcomes(),
+            },
             "decoding": dataclasses.asdict(self.evaluator.decoding),
             "units": dataclasses.asdict(self.evaluator.unit_sizes),
             "data": dataclasses.asdict(self.config.data_for(frozen)),
@@ -210,12 +229,8 @@ class PreparedRun:
             state = self.beginning
             place.save_round(state, None)
         plan = self.plan
-        self.listener.on_stage(
-            "search", plan.draws * sum(len(round_) for round_ in self.searcher.schedule[state.rounds :])
-        )
-        deadline = Deadline(
-            self.config.max_minutes, plan.most_outcomes - plan.draws * sum(map(len, self.searcher.schedule))
-        )
+        self.listener.on_stage("search", self.searcher.most_outcomes(state.rounds))
+        deadline = Deadline(self.config.max_minutes, plan.most_outcomes - self.searcher.most_outcomes())
         while not place.has(files.ENDED) and (asked := self.searcher.ask(state)) is not None:
             start = time.perf_counter()
             try:
@@ -225,7 +240,8 @@ class PreparedRun:
                 self.listener.on_message(f"time is up after {state.rounds} rounds; selecting among what was found")
                 break
             state = self.searcher.tell(state, asked, raced.outcomes)
-            report = report_round(asked, plan.rounds, raced, standard, time.perf_counter() - start)
+            seconds = time.perf_counter() - start
+            report = report_round(asked, plan.rounds, raced, standard, seconds, self._prompt_tokens)
             place.save_round(state, dataclasses.asdict(report))
             self.listener.on_round(report)
         return state
@@ -242,6 +258,13 @@ class PreparedRun:
         draws = [proposal.route for proposal in asked.proposals]
         raced = evaluator.race(draws, examples, asked.keep, self.config.racing)
         return raced, evaluator.race([self._standard], examples, 1, NEVER)
+
+    @cached_property
+    def _prompt_tokens(self) -> float:
+        """Tokens that an example is read with, choices included: the mean over some training examples."""
+        return mean_tokens_read(
+            self.evaluator.frozen, self.evaluator.task, self.splits.train[:_INFLUENCE_EXAMPLES], self.evaluator.decoding
+        )
 
     @property
     def _standard(self) -> Route:
@@ -306,7 +329,7 @@ class PreparedRun:
 
     def _variants(self, state: SearchState) -> list[tuple[str, Route]]:
         if not isinstance(self.searcher, MacroSearch):
-            return []
+            return []  # the variants are MACRO's
         best = self.searcher.best_draw(state)
         top = (TOP_1, self.searcher.most_probable(state).route)
         return [top, (NO_DECODING, best.proposal.route)] if best is not None else [top]

@@ -1,0 +1,36 @@
+"""How much each layer changes the state it is given: block influence, one less the cosine of input and output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from macro_routing.models.routing import decoder_of
+
+
+@torch.no_grad()
+def block_influence(model: Any, batches: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> list[float]:
+    """The mean over all real tokens of batches of (ids, mask), layer by layer, in the standard pass."""
+    layers = decoder_of(model).layers
+    totals, tokens = [0.0] * len(layers), 0
+    for ids, mask in batches:
+        real = mask.bool()
+        tokens += int(real.sum())
+        changes: list[float] = []
+
+        def note(_layer: Any, args: Any, kwargs: Any, output: Any, real: Any = real, into: Any = changes) -> None:
+            given = args[0] if args else kwargs["hidden_states"]
+            found = output[0] if isinstance(output, tuple) else output
+            cosine = torch.cosine_similarity(given[real.to(given.device)].float(), found[real.to(found.device)].float())
+            into.append(float((1 - cosine).sum()))
+
+        handles = [layer.register_forward_hook(note, with_kwargs=True) for layer in layers]
+        try:
+            model(ids, attention_mask=mask, use_cache=False, logits_to_keep=1)
+        finally:
+            for handle in handles:
+                handle.remove()
+        totals = [total + change for total, change in zip(totals, changes, strict=True)]
+    return [total / tokens for total in totals]

@@ -1,0 +1,201 @@
+"""Methods against each other on one page: what each found, what that cost, and what it would have found earlier."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+from macro_routing.report import numbers
+from macro_routing.report.document import contents_list, document, section, write_file
+from macro_routing.report.figure import Figure, Key
+from macro_routing.report.intervals import GAIN, LOSS, OPEN, IntervalRow, intervals_figure
+from macro_routing.report.markup import Markup, element, joined
+from macro_routing.report.scale import Scale, round_step
+from macro_routing.report.tables import table
+from macro_routing.runs.comparing import Arm, MethodRow, table_of
+from macro_routing.runs.methods import METHODS
+from macro_routing.runs.result import STANDARD
+
+_COLUMNS = ("method", "test", "difference", "asked", "layers × tokens", "search", "layers run")
+_NOTE = (
+    "Test: mean accuracy over seeds, ± sample standard deviation. Difference: to the standard pass on the same "
+    "examples, with a 95 % bootstrap interval over test examples; seeds that share an example count as one. Asked: "
+    "route × example outcomes requested by the search, known or not; layers × tokens: those of the answers it looked "
+    "at, in millions; search: time on this machine, less for whoever comes later and finds scores in the store. "
+    "Layers run: what the chosen route applies per token. Validation and test are the same for all and in no cost. "
+    "Intervals are of one line each, not corrected for the number of methods."
+)
+_CURVE = (
+    "What validation would have chosen, had the search ended there, on the test set; the mean over seeds. It is drawn, "
+    "never chosen from. A method that scores all its routes in one round has one point."
+)
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 860.0, 360.0, 62.0, 190.0, 14.0, 46.0
+_LABEL = 15.0
+"""Least distance between two names beside the curves."""
+_LOOKS = tuple(f"method-{number}" for number in range(10))
+
+
+def write_methods_page(arms: Sequence[Arm], output: Path) -> Path:
+    """Write the page of a comparison."""
+    write_file(output, _page(arms))
+    return output
+
+
+def _page(arms: Sequence[Arm]) -> str:
+    rows = table_of(arms)
+    title = f"{len({arm.method for arm in arms})} methods, {len({arm.seed for arm in arms})} seeds"
+    sections = {
+        "Results": joined(differences_figure(rows).html(), _table(rows)),
+        "Accuracy against budget": curve_figure(arms).html(),
+        "Every run": _runs(arms),
+    }
+    drawn = [section(name, contents) for name, contents in sections.items()]
+    return document(title, element("h1", title), contents_list(list(sections)), *drawn)
+
+
+def differences_figure(rows: Sequence[MethodRow]) -> Figure:
+    """Difference of every line to the standard pass."""
+    shown = [
+        IntervalRow(row.name, 100 * row.low, 100 * row.difference, 100 * row.high, _kind(row))
+        for row in rows
+        if row.name != STANDARD
+    ]
+    title = "Difference to the standard pass on the test set, with 95 % intervals"
+    return intervals_figure("methods", title, "points", shown, 0.0)
+
+
+def _kind(row: MethodRow) -> str:
+    return GAIN if row.low > 0 else LOSS if row.high < 0 else OPEN
+
+
+def _table(rows: Sequence[MethodRow]) -> Markup:
+    lines = [
+        [
+            element("b", row.name),
+            _accuracy(row),
+            numbers.NONE if row.name == STANDARD else _difference(row),
+            numbers.count(row.asked),
+            numbers.count(row.work / 1e6),
+            numbers.seconds(row.seconds),
+            f"{row.layers:.1f}",
+        ]
+        for row in rows
+    ]
+    return joined(table(_COLUMNS, lines, numbers=_COLUMNS[1:]), element("p", _NOTE, class_="note"))
+
+
+def _accuracy(row: MethodRow) -> Markup:
+    spread = None if row.spread is None else element("small", f"± {100 * row.spread:.1f}, {row.seeds} seeds")
+    return joined(numbers.percent(row.accuracy), spread)
+
+
+def _difference(row: MethodRow) -> Markup:
+    return joined(
+        numbers.points(row.difference), element("small", f"{numbers.points(row.low)} to {numbers.points(row.high)}")
+    )
+
+
+def _runs(arms: Sequence[Arm]) -> Markup:
+    columns = ("run", "route", "test", "asked")
+    lines = []
+    for arm in arms:
+        chosen = arm.result.variants[0]
+        link = element(
+            "a", f"{METHODS[arm.method].title}, seed {arm.seed}", href=f"{arm.method}-{arm.seed}/report.html"
+        )
+        lines.append([link, element("code", chosen.route), numbers.percent(chosen.accuracy), numbers.count(arm.asked)])
+    return table(columns, lines, numbers=columns[2:])
+
+
+# --- the curve ----------------------------------------------------------------------------------------------------
+
+
+def curve_figure(arms: Sequence[Arm]) -> Figure:
+    """Accuracy on the test set against outcomes asked for, one line per method."""
+    curves = {
+        method: mean_curve([arm for arm in arms if arm.method == method])
+        for method in dict.fromkeys(arm.method for arm in arms)
+    }
+    standard = statistics.mean(arm.result.comparison.baseline for arm in arms)
+    values = [standard, *(value for curve in curves.values() for _, value in curve)]
+    step = round_step(max(max(values) - min(values), 0.02), 6)
+    low, high = step * int(min(values) / step), step * (int(max(values) / step - 1e-9) + 1)
+    most = max([1, *(asked for curve in curves.values() for asked, _ in curve)])
+    x, y = Scale(0, most, _LEFT, _WIDTH - _RIGHT), Scale(low, high, _HEIGHT - _BOTTOM, _TOP)
+    shapes = [*_axes(x, y, most, (low, high, step)), *_standard(x, y, standard)]
+    ends = []
+    for look, (method, curve) in zip(_LOOKS, curves.items(), strict=False):
+        shapes += _line(x, y, curve, look)
+        if curve:
+            ends.append((y(curve[-1][1]), METHODS[method].title, look, x(curve[-1][0])))
+    shapes += _names(ends)
+    key: Key = (element("path", d="M1 6L27 6", class_="reference"), "standard pass")
+    return Figure(
+        "budget",
+        "Accuracy against budget",
+        "Test accuracy against budget",
+        _WIDTH,
+        _HEIGHT,
+        joined(*shapes),
+        (key,),
+        _CURVE,
+    )
+
+
+def mean_curve(arms: Sequence[Arm]) -> list[tuple[int, float]]:
+    """The mean over seeds wherever one of them moves; each keeps its last value until it has a new one."""
+    places = sorted({point.asked for arm in arms for point in arm.curve})
+    begun = max((arm.curve[0].asked for arm in arms if arm.curve), default=0)
+    return [
+        (place, statistics.mean(_value_at(arm, place) for arm in arms if arm.curve))
+        for place in places
+        if place >= begun
+    ]
+
+
+def _value_at(arm: Arm, asked: int) -> float:
+    return [point.accuracy for point in arm.curve if point.asked <= asked][-1]
+
+
+def _axes(x: Scale, y: Scale, most: int, levels: tuple[float, float, float]) -> list[Markup]:
+    low, high, step = levels
+    parts: list[Markup] = []
+    for number in range(round(low / step), round(high / step) + 1):
+        height = y(number * step)
+        parts.append(element("line", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=height, y2=height, class_="grid"))
+        parts.append(element("text", f"{100 * number * step:.3g} %", x=_LEFT - 8, y=height + 4, text_anchor="end"))
+    across = round_step(most, 5, least=1)
+    for number in range(int(most / across) + 1):
+        place = x(number * across)
+        parts.append(
+            element("text", numbers.count(number * across), x=place, y=_HEIGHT - _BOTTOM + 20, text_anchor="middle")
+        )
+    middle = (_LEFT + _WIDTH - _RIGHT) / 2
+    parts.append(element("text", "outcomes asked for", x=middle, y=_HEIGHT - _BOTTOM + 38, text_anchor="middle"))
+    return parts
+
+
+def _standard(x: Scale, y: Scale, standard: float) -> list[Markup]:
+    return [element("line", x1=x.start, x2=x.end, y1=y(standard), y2=y(standard), class_="reference")]
+
+
+def _line(x: Scale, y: Scale, curve: Sequence[tuple[int, float]], look: str) -> list[Markup]:
+    """Steps, since nothing is known between two places."""
+    path = ""
+    for place, (asked, value) in enumerate(curve):
+        path += f"H{x(asked):.1f}V{y(value):.1f}" if place else f"M{x(asked):.1f} {y(value):.1f}"
+    dots = [element("circle", cx=x(asked), cy=y(value), r=3.2, class_=f"{look} dot") for asked, value in curve]
+    return [*([element("path", d=path, class_=look)] if len(curve) > 1 else []), *dots]
+
+
+def _names(ends: Sequence[tuple[float, str, str, float]]) -> list[Markup]:
+    """Names at the right, from top to bottom as the curves end, none over another; a thin line leads to its curve."""
+    parts: list[Markup] = []
+    last = _TOP - _LABEL
+    for height, name, look, end in sorted(ends):
+        last = max(height, last + _LABEL)
+        edge = _WIDTH - _RIGHT + 10
+        parts.append(element("path", d=f"M{end + 5:.1f} {height:.1f}L{edge:.1f} {last:.1f}", class_=f"{look} lead"))
+        parts.append(element("text", name, x=edge + 5, y=last + 4, class_="strong"))
+    return parts

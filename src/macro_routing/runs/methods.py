@@ -1,0 +1,171 @@
+"""Ways to search, by name: MACRO, its control and its peers, each given the same data and the same budget.
+
+The budget is counted in route × example outcomes that a search asks for, stored or not. Without one, a method gets what
+MACRO itself asks for under the same settings.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from macro_routing.errors import SettingsError
+from macro_routing.routes.route import Route
+from macro_routing.routes.space import RouteSpace
+from macro_routing.search.budget import BudgetedSearch
+from macro_routing.search.fixed_sweep import (
+    FixedSettings,
+    FixedSweep,
+    StandardOnly,
+    early_exits,
+    least_influential_dropped,
+)
+from macro_routing.search.macro import MacroSearch, MacroSettings
+from macro_routing.search.names import METHOD_NAMES
+from macro_routing.search.random_search import RandomSearch, RandomSettings
+from macro_routing.search.restarts import RestartedSearch
+from macro_routing.search.rys_beam import BeamSettings, RepeatBeam
+from macro_routing.search.rys_counts import CountSettings, CountSweep
+from macro_routing.search.rys_surrogate import SurrogateSearch, SurrogateSettings
+from macro_routing.search.rys_sweep import BlockSweep, SweepSettings
+from macro_routing.search.schedule import deal_examples
+from macro_routing.search.searcher import Searcher
+from macro_routing.settings import check_integer, from_mapping
+
+MACRO, RANDOM, STANDARD = "macro", "random", "standard"
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a method is built from."""
+
+    space: RouteSpace
+    examples: int
+    """Training examples there are."""
+    budget: int | None
+    seed: int
+    settings: Any
+    paper: MacroSettings
+    """MACRO's settings under the same preset: they say what a method without a budget of its own may spend."""
+    influence: Callable[[], Sequence[float]]
+    """How much each layer changes its input; measured when it is asked for."""
+
+    @property
+    def to_spend(self) -> int:
+        """The budget in numbers."""
+        if self.budget is not None:
+            return self.budget
+        return MacroSearch(self.space, self.examples, self.paper, self.seed).most_outcomes()
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to search."""
+
+    title: str
+    """How its chosen route is called."""
+    settings: type
+    build: Callable[[Search], Searcher]
+
+
+def _macro(search: Search) -> MacroSearch:
+    examples = _affordable(search.settings, search.examples, search.budget)
+    return MacroSearch(search.space, examples, search.settings, search.seed)
+
+
+def _restarted(search: Search) -> RestartedSearch:
+    return RestartedSearch(_macro(search), search.to_spend)
+
+
+def _random(search: Search) -> RandomSearch:
+    """More draws where the budget has more to give than MACRO's own number of them."""
+    settings, examples = search.settings, search.examples
+    if search.budget is not None:
+        examples = _affordable(settings, examples, search.budget)
+        spent = sum(map(len, deal_examples(examples, settings.iterations, settings.replay, search.seed)))
+        settings = dataclasses.replace(settings, draws=search.budget // spent)
+    return RandomSearch(search.space, examples, settings, search.seed)
+
+
+def _affordable(settings: MacroSettings | RandomSettings, available: int, budget: int | None) -> int:
+    """The most training examples whose rounds stay within the budget."""
+
+    def asked(examples: int) -> int:
+        rounds = deal_examples(examples, settings.iterations, settings.replay, seed=0)
+        return settings.draws * sum(map(len, rounds))
+
+    if budget is None or asked(available) <= budget:
+        return available
+    least = settings.iterations
+    if asked(least) > budget:
+        raise SettingsError(
+            f"budget = {budget} is not allowed: {settings.iterations} rounds of {settings.draws} draws ask for"
+            f" {asked(least)} outcomes at least; give more, or fewer iterations and draws"
+        )
+    enough, most = least, available
+    while most - enough > 1:
+        middle = (enough + most) // 2
+        enough, most = (middle, most) if asked(middle) <= budget else (enough, middle)
+    return enough
+
+
+@dataclass(frozen=True)
+class DropSettings(FixedSettings):
+    """The settings of dropping layers."""
+
+    most_dropped: int = 0
+    """Most layers dropped; 0 means half of them."""
+
+    def __post_init__(self) -> None:
+        """Refuse impossible settings by name."""
+        super().__post_init__()
+        check_integer("most_dropped", self.most_dropped, least=0)
+
+
+def _budgeted(kind: type[BudgetedSearch]) -> Callable[[Search], BudgetedSearch]:
+    def build(search: Search) -> BudgetedSearch:
+        return kind(search.space.layers, search.examples, search.to_spend, search.settings, search.seed)
+
+    return build
+
+
+def _early_exit(search: Search) -> FixedSweep:
+    return _sweep(search, early_exits(search.space.layers))
+
+
+def _shortgpt(search: Search) -> FixedSweep:
+    most = search.settings.most_dropped or max(1, search.space.layers // 2)
+    return _sweep(search, least_influential_dropped(search.influence(), most))
+
+
+def _sweep(search: Search, routes: tuple[Route, ...]) -> FixedSweep:
+    kept = FixedSettings(search.settings.k, search.settings.anchored)
+    return FixedSweep(search.space.layers, search.examples, search.to_spend, kept, search.seed, routes)
+
+
+METHODS: dict[str, Method] = {
+    MACRO: Method("MACRO", MacroSettings, _macro),
+    "macro-restarts": Method("MACRO, restarted", MacroSettings, _restarted),
+    RANDOM: Method("random search", RandomSettings, _random),
+    "rys": Method("RYS", SweepSettings, _budgeted(BlockSweep)),
+    "rys-counts": Method("RYS, counts", CountSettings, _budgeted(CountSweep)),
+    "rys-beam": Method("RYS, beam", BeamSettings, _budgeted(RepeatBeam)),
+    "rys-surrogate": Method("RYS, surrogate", SurrogateSettings, _budgeted(SurrogateSearch)),
+    "shortgpt": Method("ShortGPT", DropSettings, _shortgpt),
+    "early-exit": Method("early exit", FixedSettings, _early_exit),
+    STANDARD: Method("standard pass", FixedSettings, _budgeted(StandardOnly)),
+}
+assert tuple(METHODS) == METHOD_NAMES
+
+
+def known_settings(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of some settings that a method has."""
+    known = {field.name for field in dataclasses.fields(METHODS[method].settings)}
+    return {name: value for name, value in given.items() if name in known}
+
+
+def settings_of(method: str, preset: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
+    """A method's settings: what was given, then what of the preset it knows."""
+    return from_mapping(METHODS[method].settings, {**known_settings(method, preset), **given}, "[search]")

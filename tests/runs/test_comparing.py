@@ -1,0 +1,130 @@
+"""Methods compared on a tiny model: the same data, the same budget, resumed, read back, shown."""
+
+import dataclasses
+import json
+
+import pytest
+
+from macro_routing.errors import RunError, SettingsError
+from macro_routing.report import write_methods_page
+from macro_routing.report.methods_page import mean_curve
+from macro_routing.runs.comparing import CurvePoint, check_methods, compare_methods, table_of
+from macro_routing.runs.methods import METHODS
+from macro_routing.search.names import METHOD_NAMES
+from tests.runs.small import small_frozen, small_task
+from tests.runs.test_run import CONFIG
+
+BASE = dataclasses.replace(CONFIG, budget=700, data={"training": 40, "validation": 10, "test": 20})
+SETTINGS = {"rounds": 2, "proposals": 8, "max_span": 2, "depth": 2, "most_repeats": 3}
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("compared")
+    frozen, task = small_frozen(), small_task()
+
+    def run(names=tuple(METHODS), seeds=(1,), base=BASE):
+        known = {"frozen": frozen, "task": task, "store": folder / "s.sqlite"}
+        return compare_methods(base, names, seeds, folder, search=SETTINGS, **known)
+
+    return folder, run, run()
+
+
+def test_every_method_runs_within_the_budget(compared):
+    _, _, arms = compared
+    assert [arm.method for arm in arms] == list(METHOD_NAMES)
+    for arm in arms:
+        assert arm.asked <= 700
+        assert (arm.asked > 0) == (arm.method != "standard")
+        assert arm.curve[-1].asked == arm.asked
+
+
+def test_all_meet_the_same_data(compared):
+    folder, _, arms = compared
+    headers = [json.loads((folder / f"{arm.method}-1" / "run.json").read_text()) for arm in arms]
+    assert len({json.dumps(header["splits"]) for header in headers}) == 1
+    assert len({arm.result.comparison.baseline for arm in arms}) == 1
+
+
+def test_the_curve_ends_where_the_run_does(compared):
+    _, _, arms = compared
+    for arm in arms:
+        assert arm.curve[-1].route == arm.result.route
+        assert arm.curve[-1].accuracy == pytest.approx(arm.result.variants[0].accuracy)
+
+
+def test_the_table_is_of_the_runs(compared):
+    _, _, arms = compared
+    rows = {row.name: row for row in table_of(arms)}
+    assert list(rows)[-1] == "standard"
+    assert "standard pass" not in rows  # it would be the same line twice
+    assert {"MACRO", "MACRO (top-1)", "MACRO (no Vit.)", "RYS", "ShortGPT", "early exit"} <= set(rows)
+    for arm in arms:
+        if arm.method != "standard":
+            row = rows[METHODS[arm.method].title]
+            assert row.accuracy == pytest.approx(arm.result.variants[0].accuracy)
+            assert row.difference == pytest.approx(arm.result.comparison.difference)
+            assert row.low <= row.difference <= row.high
+    assert rows["standard"].difference == 0
+
+
+def test_seeds_that_share_an_example_count_it_once(compared):
+    _, _, arms = compared
+    macro = arms[0]
+    twice = table_of([macro, dataclasses.replace(macro, seed=2)])[0]
+    once = table_of([macro])[0]
+    assert (twice.low, twice.high) == (once.low, once.high)
+    assert twice.seeds == 2
+
+
+def test_again_it_only_reads_and_a_new_seed_is_added(compared):
+    folder, run, arms = compared
+    before = (folder / "macro-1" / "result.json").stat().st_mtime_ns
+    assert run(names=("macro", "rys")) == [arms[0], arms[METHOD_NAMES.index("rys")]]
+    assert (folder / "macro-1" / "result.json").stat().st_mtime_ns == before
+    both = run(names=("macro",), seeds=(1, 2))
+    assert [arm.seed for arm in both] == [1, 2]
+
+
+def test_other_settings_are_not_mixed_in(compared):
+    _, run, _ = compared
+    with pytest.raises(RunError, match="budget"):
+        run(names=("macro",), base=dataclasses.replace(BASE, budget=650))
+
+
+def test_the_page_shows_every_method(compared, tmp_path):
+    _, _, arms = compared
+    page = write_methods_page(arms, tmp_path / "page.html").read_text()
+    for arm in arms:
+        assert f"{arm.method}-1/report.html" in page
+    assert "Accuracy against budget" in page
+
+
+def test_the_mean_curve_keeps_the_last_value(compared):
+    _, _, arms = compared
+    first = dataclasses.replace(arms[0], curve=(CurvePoint(0, "", 0.2), CurvePoint(100, "", 0.6)))
+    second = dataclasses.replace(arms[0], curve=(CurvePoint(50, "", 0.4),))
+    assert mean_curve([first, second]) == [(50, pytest.approx(0.3)), (100, pytest.approx(0.5))]
+
+
+@pytest.mark.parametrize(
+    ("names", "seeds", "words"),
+    [
+        (["maccro"], [1], "did you mean 'macro'"),
+        ([], [1], "method"),
+        (["macro", "macro"], [1], "once"),
+        (["macro"], [], "seed"),
+    ],
+)
+def test_what_cannot_be_compared(names, seeds, words):
+    with pytest.raises(SettingsError, match=words):
+        check_methods(names, seeds)
+
+
+def test_too_small_a_budget_says_what_would_do():
+    frozen, task = small_frozen(), small_task()
+    from macro_routing.runs.run import prepare
+
+    for method, words in (("macro", "outcomes at least"), ("rys", "must be at least"), ("early-exit", "at least 5")):
+        with pytest.raises(SettingsError, match=words):
+            prepare(dataclasses.replace(BASE, method=method, budget=3, search={}), frozen=frozen, task=task)
