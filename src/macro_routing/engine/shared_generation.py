@@ -68,6 +68,31 @@ def generate_of_routes(
     return found
 
 
+def generate_of_pairs(
+    model: Any, pairs: Sequence[tuple[Route, Tokens]], wanted: Generation, flight: FlightDecoder | None = None
+) -> list[tuple[Generated, ...]]:
+    """What each pair's route writes after its prompt; in flight different routes decode together, prompt by prompt."""
+    places = by_route([route for route, _ in pairs])
+    if flight is not None and fits(wanted.stages) and not wanted.stop_loops:
+        from macro_routing.engine.flight.generation import generate_pairs_in_flight  # needs triton
+
+        return generate_pairs_in_flight(flight, pairs, wanted.stages)
+    found: list[tuple[Generated, ...]] = [()] * len(pairs)
+    for route, mine in places.items():
+        prompts = [pairs[place][1] for place in mine]
+        for place, texts in zip(mine, generate_of_routes(model, [route], prompts, wanted, flight)[route], strict=True):
+            found[place] = texts
+    return found
+
+
+def by_route(routes: Sequence[Route]) -> dict[Route, list[int]]:
+    """Every different route with its places, in the order of their first."""
+    found: dict[Route, list[int]] = {}
+    for place, route in enumerate(routes):
+        found.setdefault(route, []).append(place)
+    return found
+
+
 def _finished(
     model: Any, route: Route, prompts: Sequence[Tokens], written: Sequence[Written], wanted: Generation
 ) -> list[tuple[Generated, ...]]:

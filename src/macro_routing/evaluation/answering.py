@@ -16,7 +16,7 @@ from macro_routing.engine.decoders import AUTO, flight_for
 from macro_routing.engine.generation import Generated, generate, generate_in_two_stages
 from macro_routing.engine.likelihood import ChoiceItem, choice_log_likelihoods
 from macro_routing.engine.memory import most_cached_tokens
-from macro_routing.engine.shared_generation import Generation, generate_of_routes
+from macro_routing.engine.shared_generation import Generation, by_route, generate_of_pairs, generate_of_routes
 from macro_routing.engine.shared_likelihood import STATE_BYTES, choice_log_likelihoods_of_routes
 from macro_routing.engine.writing import Stage
 from macro_routing.errors import TaskError
@@ -87,6 +87,32 @@ def answer_routes(  # noqa: PLR0913
         route: [_graded(frozen, task, *row) for row in zip(examples, texts, strict=True)]
         for route, texts in written.items()
     }
+
+
+def answer_pairs(
+    frozen: FrozenModel,
+    pairs: Sequence[tuple[Route, Example]],
+    task: Task,
+    decoding: Decoding,
+    *,
+    decoder: str = AUTO,
+) -> list[ExampleOutcome]:
+    """What each pair's route makes of its example, for searches and routers that give every example its own route."""
+    examples = [example for _, example in pairs]
+    if decoding.mode == LIKELIHOOD:
+        items = choice_items(frozen, task, examples, by_letter=decoding.by_letter)
+        values: list[list[float]] = [[]] * len(pairs)
+        for route, places in by_route([route for route, _ in pairs]).items():
+            scored = choice_log_likelihoods_of_routes(frozen.model, [route], [items[place] for place in places])
+            for place, value in zip(places, scored[route], strict=True):
+                values[place] = value
+        return judged(examples, values, decoding)
+    asked = _ask(frozen, task, examples, decoding)
+    room = most_cached_tokens(frozen.model, max(route.length for route, _ in pairs))
+    wanted = Generation(asked.stages, room, decoding.stop_loops)
+    prompted = [(route, prompt) for (route, _), prompt in zip(pairs, asked.prompts, strict=True)]
+    written = generate_of_pairs(frozen.model, prompted, wanted, flight_for(frozen, decoder))
+    return [_graded(frozen, task, *row) for row in zip(examples, written, strict=True)]
 
 
 # --- likelihood ---------------------------------------------------------------------------------------------------

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from macro_routing.engine.decoders import AUTO, FLIGHT_VERSION, flight_refusal
 from macro_routing.engine.memory import in_halves
-from macro_routing.evaluation.answering import Decoding, answer_routes
+from macro_routing.evaluation.answering import Decoding, answer_pairs, answer_routes
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.evaluation.racing import EXACT, Standing, race
 from macro_routing.evaluation.score_store import ScoreStore
@@ -145,6 +145,24 @@ class Evaluator:
         standings = race(draws, [len(unit) for unit in units], keep, mode, score)
         return book.raced(draws, standings, units)
 
+    def evaluate_pairs(self, pairs: Sequence[tuple[Route, Example]]) -> list[ExampleOutcome]:
+        """Each pair's route on its example; known ones come from the store, the others are worked out together."""
+        wanted: dict[Route, list[Example]] = {}
+        for route, example in pairs:
+            wanted.setdefault(route, []).append(example)
+        book = _Book(self, wanted, [example for _, example in pairs], wanted)
+        for start in range(0, len(pairs), self.unit_sizes.whole):
+            book.work_out_pairs(pairs[start : start + self.unit_sizes.whole])
+        return [book.found(route, [example])[0] for route, example in pairs]
+
+    def run_pairs(self, pairs: Sequence[tuple[Route, Example]]) -> list[ExampleOutcome]:
+        """The same, past the store; where memory runs out, in parts."""
+
+        def run(some: Sequence[tuple[Route, Example]]) -> list[ExampleOutcome]:
+            return answer_pairs(self.frozen, some, self.task, self.decoding, decoder=self.decoder)
+
+        return in_halves(run, pairs, self._report_once)
+
     def run_unit(self, routes: Sequence[Route], unit: Unit) -> dict[Route, list[ExampleOutcome]]:
         """Answers of all routes to a unit, past the store; a unit that does not fit into memory is run in parts."""
 
@@ -172,17 +190,27 @@ class Evaluator:
 class _Book:
     """What is known of some routes on some examples, from the store at first."""
 
-    def __init__(self, evaluator: Evaluator, routes: Iterable[Route], examples: Sequence[Example]) -> None:
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        routes: Iterable[Route],
+        examples: Sequence[Example],
+        only: Mapping[Route, Sequence[Example]] | None = None,
+    ) -> None:
+        """``only`` says which examples are of interest to which route, where not all are to all."""
         self._evaluator = evaluator
         self._store = evaluator.store
         self._scope = evaluator.scope
         # The key holds the example's contents: data that changed under the same name is another example.
         self._keys = {example: f"{example.id}/{fingerprint([example])}" for example in examples}
-        wanted = list(self._keys.values())
+        everything = list(self._keys.values())
         self.routes = list(dict.fromkeys(routes))
-        self._stored = {
-            route: self._store.find(self._scope, route, wanted) if self._store else {} for route in self.routes
-        }
+
+        def stored(route: Route) -> dict[str, ExampleOutcome]:
+            wanted = everything if only is None else [self._keys[example] for example in only[route]]
+            return self._store.find(self._scope, route, wanted) if self._store else {}
+
+        self._stored = {route: stored(route) for route in self.routes}
         self._known = {route: dict(stored) for route, stored in self._stored.items()}
 
     def work_out(self, unit: Unit, routes: Sequence[Route]) -> None:
@@ -201,6 +229,21 @@ class _Book:
             # What was known stays: a score never changes once it was given.
             self._known[route] = {**outcomes, **self._known[route]}
         self._evaluator.on_outcomes(len(lacking) * len(unit))
+
+    def work_out_pairs(self, pairs: Sequence[tuple[Route, Example]]) -> None:
+        """Know the outcomes of these pairs."""
+        different = dict.fromkeys(pairs)
+        lacking = [(route, one) for route, one in different if self._keys[one] not in self._known[route]]
+        if not lacking:
+            return
+        fresh: dict[Route, dict[str, ExampleOutcome]] = {}
+        for (route, example), outcome in zip(lacking, self._evaluator.run_pairs(lacking), strict=True):
+            fresh.setdefault(route, {})[self._keys[example]] = outcome
+        if self._store is not None:
+            self._store.add_all(self._scope, fresh)
+        for route, outcomes in fresh.items():
+            self._known[route] = {**outcomes, **self._known[route]}
+        self._evaluator.on_outcomes(len(lacking))
 
     def found(self, route: Route, examples: Sequence[Example]) -> list[ExampleOutcome]:
         """Outcomes that were worked out or known."""

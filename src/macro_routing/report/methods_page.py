@@ -15,7 +15,7 @@ from macro_routing.report.scale import Scale, round_step
 from macro_routing.report.tables import table
 from macro_routing.runs.comparing import Arm, MethodRow, table_of
 from macro_routing.runs.methods import METHODS
-from macro_routing.runs.result import STANDARD
+from macro_routing.runs.result import ORACLE, ROUTER, STANDARD
 
 _COLUMNS = ("method", "test", "difference", "asked", "layers × tokens", "search", "layers run")
 _NOTE = (
@@ -30,6 +30,10 @@ _CURVE = (
     "What validation would have chosen, had the search ended there, on the test set; the mean over seeds. It is drawn, "
     "never chosen from. A method that scores all its routes in one round has one point."
 )
+_KINDS = {
+    ROUTER: element("small", "a router: it decides for each prompt"),
+    ORACLE: element("small", "knows the answers: a bound, no method"),
+}
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 860.0, 360.0, 62.0, 190.0, 14.0, 46.0
 _LABEL = 15.0
 """Least distance between two names beside the curves."""
@@ -59,7 +63,7 @@ def differences_figure(rows: Sequence[MethodRow]) -> Figure:
     shown = [
         IntervalRow(row.name, 100 * row.low, 100 * row.difference, 100 * row.high, _kind(row))
         for row in rows
-        if row.name != STANDARD
+        if row.name != STANDARD and row.kind != ORACLE
     ]
     title = "Difference to the standard pass on the test set, with 95 % intervals"
     return intervals_figure("methods", title, "points", shown, 0.0)
@@ -72,7 +76,7 @@ def _kind(row: MethodRow) -> str:
 def _table(rows: Sequence[MethodRow]) -> Markup:
     lines = [
         [
-            element("b", row.name),
+            joined(element("b", row.name), _KINDS.get(row.kind)),
             _accuracy(row),
             numbers.NONE if row.name == STANDARD else _difference(row),
             numbers.count(row.asked),

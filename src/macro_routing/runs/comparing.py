@@ -25,9 +25,10 @@ from macro_routing.runs.config import RunConfig
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS, known_settings
 from macro_routing.runs.progress import Listener
-from macro_routing.runs.result import STANDARD, RunResult, Variant
+from macro_routing.runs.result import ORACLE, ROUTE, STANDARD, RunResult, Variant
 from macro_routing.runs.run import prepare, read_result, resume
 from macro_routing.runs.run import search as run_search
+from macro_routing.search.searcher import Searcher
 from macro_routing.search.selection import select
 from macro_routing.tasks.task import Task
 
@@ -81,6 +82,8 @@ class MethodRow:
     seconds: float
     layers: float
     """Mean layer applications of the chosen routes: what running them costs."""
+    kind: str = ROUTE
+    """A route, a router, or an oracle, which is a bound and no method."""
 
 
 def compare_methods(  # noqa: PLR0913
@@ -101,6 +104,10 @@ def compare_methods(  # noqa: PLR0913
     configs = [(method, seed, config_for(base, method, seed, given)) for seed in seeds for method in names]
     listener = listener or Listener()
     frozen = frozen or load_model(base.model, base.load_options, listener.on_message)
+    if base.budget is None:  # one budget for all: what MACRO asks for
+        literal = prepare(config_for(base, methods.MACRO, seeds[0], given), frozen=frozen, task=task, store=store)
+        budget = literal.searcher.most_outcomes()
+        configs = [(method, seed, dataclasses.replace(config, budget=budget)) for method, seed, config in configs]
     folder.mkdir(parents=True, exist_ok=True)
     arms = []
     for method, seed, config in configs:
@@ -171,8 +178,14 @@ def _arm(method: str, seed: int, config: RunConfig, result: RunResult, place: Pa
 
 def _curve(config: RunConfig, place: RunFolder, known: dict[str, Any]) -> Iterator[CurvePoint]:
     """Validation's choice after some of the rounds, on the test set; drawn, never chosen from."""
-    prepared = prepare(config, **known)
     asked = np.cumsum([0, *(one.get("asked", 0) for one in place.rounds())])
+    result = read_result(place)
+    if result.kind != ROUTE:  # these have one round and choose nothing by validation; an oracle is on no curve
+        if result.kind != ORACLE:
+            yield CurvePoint(int(asked[-1]), result.route, result.variants[0].accuracy)
+        return
+    prepared = prepare(config, **known)
+    assert isinstance(prepared.searcher, Searcher)
     for state in place.some_states(POINTS):
         candidates = prepared.searcher.candidates(state)
         if not candidates:
@@ -192,11 +205,13 @@ def _curve(config: RunConfig, place: RunFolder, known: dict[str, Any]) -> Iterat
 
 
 def table_of(arms: Sequence[Arm]) -> list[MethodRow]:
-    """A line for every way to choose a route: the methods, MACRO's variants, the standard pass last."""
+    """A line for every way to choose a route: the methods, MACRO's variants, the standard pass; oracles stand apart."""
     searched = [arm for arm in arms if arm.method != methods.STANDARD]
     names = list(dict.fromkeys(one.name for arm in searched for one in arm.result.variants if one.name != STANDARD))
     rows = [_row(name, [arm for arm in arms if name in arm.right]) for name in names]
-    return [*rows, _row(STANDARD, list({arm.seed: arm for arm in arms}.values()))]
+    standard = _row(STANDARD, list({arm.seed: arm for arm in arms}.values()))
+    oracles = [row for row in rows if row.kind == ORACLE]
+    return [*(row for row in rows if row.kind != ORACLE), standard, *oracles]
 
 
 def _row(name: str, arms: Sequence[Arm]) -> MethodRow:
@@ -217,6 +232,7 @@ def _row(name: str, arms: Sequence[Arm]) -> MethodRow:
         statistics.mean([arm.work for arm in found] or [0]),
         statistics.mean([arm.seconds for arm in found] or [0]),
         statistics.mean([one.length for one in variants]),
+        ROUTE if name == STANDARD else arms[0].result.kind,
     )
 
 

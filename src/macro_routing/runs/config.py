@@ -23,7 +23,7 @@ from macro_routing.models.support import text_config
 from macro_routing.routes.space import RouteSpace
 from macro_routing.runs.methods import MACRO, METHODS, Search, settings_of
 from macro_routing.search.schedule import check_seed
-from macro_routing.search.searcher import Searcher
+from macro_routing.search.searcher import Planned
 from macro_routing.settings import check_choice, check_integer, check_number, from_mapping
 from macro_routing.tasks.catalog import task_names
 from macro_routing.tasks.prompts import DIRECT, LIKELIHOOD
@@ -211,12 +211,14 @@ class RunConfig:
         preset["anchored"] = self.preset != "paper"
         return settings_of(method or self.method, preset, self.search if method is None else {})
 
-    def searcher_for(self, frozen: FrozenModel, examples: int, influence: Callable[[], Sequence[float]]) -> Searcher:
+    def searcher_for(
+        self, frozen: FrozenModel, examples: int, influence: Callable[[], Sequence[float]], test: int = 0
+    ) -> Planned:
         """The search over this model's routes; ``influence`` measures how much each layer does."""
         space_of_paper, search_of_paper, _ = _paper_for(frozen) if self.preset == "paper" else ({}, {}, {})
         space = from_mapping(RouteSpace, {"layers": frozen.layers, **space_of_paper, **self.space}, "[space]")
         own, paper = self._settings(search_of_paper), self._settings(search_of_paper, MACRO)
-        return METHODS[self.method].build(Search(space, examples, self.budget, self.seed, own, paper, influence))
+        return METHODS[self.method].build(Search(space, examples, test, self.budget, self.seed, own, paper, influence))
 
     def data_for(self, frozen: FrozenModel) -> DataSettings:
         """Sizes, where the paper makes them depend on the model."""

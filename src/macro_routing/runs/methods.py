@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from macro_routing.errors import SettingsError
+from macro_routing.peers.labels import LabelSettings, OracleSettings, TreeLabels
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.budget import BudgetedSearch
@@ -31,7 +32,7 @@ from macro_routing.search.rys_counts import CountSettings, CountSweep
 from macro_routing.search.rys_surrogate import SurrogateSearch, SurrogateSettings
 from macro_routing.search.rys_sweep import BlockSweep, SweepSettings
 from macro_routing.search.schedule import deal_examples
-from macro_routing.search.searcher import Searcher
+from macro_routing.search.searcher import Planned
 from macro_routing.settings import check_integer, from_mapping
 
 MACRO, RANDOM, STANDARD = "macro", "random", "standard"
@@ -44,6 +45,8 @@ class Search:
     space: RouteSpace
     examples: int
     """Training examples there are."""
+    test: int
+    """Test examples there are: an oracle searches on them."""
     budget: int | None
     seed: int
     settings: Any
@@ -67,7 +70,9 @@ class Method:
     title: str
     """How its chosen route is called."""
     settings: type
-    build: Callable[[Search], Searcher]
+    build: Callable[[Search], Planned]
+    kind: str = "search"
+    """``search`` for routes; ``router`` and ``oracle`` for what gives every example its own."""
 
 
 def _macro(search: Search) -> MacroSearch:
@@ -145,6 +150,18 @@ def _sweep(search: Search, routes: tuple[Route, ...]) -> FixedSweep:
     return FixedSweep(search.space.layers, search.examples, search.to_spend, kept, search.seed, routes)
 
 
+def _labels(search: Search) -> TreeLabels:
+    return TreeLabels(search.space, search.examples, search.settings, search.budget, search.seed)
+
+
+def _extended_labels(search: Search) -> TreeLabels:
+    return dataclasses.replace(_labels(search), extended=True)
+
+
+def _oracle(search: Search) -> TreeLabels:
+    return TreeLabels(search.space, search.test, search.settings, search.budget, search.seed, every_example=True)
+
+
 METHODS: dict[str, Method] = {
     MACRO: Method("MACRO", MacroSettings, _macro),
     "macro-restarts": Method("MACRO, restarted", MacroSettings, _restarted),
@@ -155,6 +172,9 @@ METHODS: dict[str, Method] = {
     "rys-surrogate": Method("RYS, surrogate", SurrogateSettings, _budgeted(SurrogateSearch)),
     "shortgpt": Method("ShortGPT", DropSettings, _shortgpt),
     "early-exit": Method("early exit", FixedSettings, _early_exit),
+    "drllm": Method("Dr.LLM", LabelSettings, _labels, "router"),
+    "drllm-ext": Method("Dr.LLM+Ext.", LabelSettings, _extended_labels, "router"),
+    "cola": Method("CoLA (oracle)", OracleSettings, _oracle, "oracle"),
     STANDARD: Method("standard pass", FixedSettings, _budgeted(StandardOnly)),
 }
 assert tuple(METHODS) == METHOD_NAMES

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from macro_routing.errors import RunError
 from macro_routing.evaluation.statistics import Comparison, compare, smallest_detectable_gain
 from macro_routing.routes.route import Route
 from macro_routing.routes.text import parse_program
@@ -15,11 +16,17 @@ from macro_routing.runs.methods import METHODS
 
 if TYPE_CHECKING:
     from macro_routing.evaluation.evaluator import Evaluated
+    from macro_routing.evaluation.outcome import ExampleOutcome
 
 SELECTED = {name: method.title for name, method in METHODS.items()}
 """How the chosen route is called, by method."""
 TOP_1, NO_DECODING, STANDARD = "MACRO (top-1)", "MACRO (no Vit.)", "standard"
 LEVEL = 0.05
+ROUTE, ROUTER, ORACLE = "route", "router", "oracle"
+_NO_ROUTE = {
+    ROUTER: "its result is a router, which decides for each prompt; it runs through transformers alone",
+    ORACLE: "its result is an oracle, which knows the answers; it is a bound, nothing to run",
+}
 
 
 @dataclass(frozen=True)
@@ -28,7 +35,8 @@ class Variant:
 
     name: str
     route: str
-    length: int
+    length: float
+    """Layers applied; the mean where prompts differ."""
     correct: int
     n: int
     cut_off: float
@@ -53,10 +61,14 @@ class RunResult:
     """Smallest gain that this test set could have shown, as a share."""
     verdict: str
     folder: str
+    kind: str = ROUTE
+    """A route can be exported and served; a router decides for each prompt; an oracle is only a bound."""
 
     @property
     def best_route(self) -> Route:
-        """The chosen route."""
+        """The chosen route, where the result is one."""
+        if self.kind != ROUTE:
+            raise RunError(f"{self.folder} holds no route: {_NO_ROUTE[self.kind]}")
         return parse_program(self.route).expand(self.layers)
 
     @property
@@ -74,6 +86,8 @@ class RunResult:
         variants = tuple(Variant(**one) for one in values["variants"])
         names = {item.name for item in dataclasses.fields(cls)} - {"variants", "comparison"}
         comparison = Comparison(**values["comparison"])
+        # Runs of earlier versions say nothing of their kind: they were routes.
+        values = {"kind": ROUTE, **values}
         return cls(variants=variants, comparison=comparison, **{name: values[name] for name in names})
 
 
@@ -99,6 +113,34 @@ def make_result(
     )
 
 
+def result_of_answers(
+    arms: Sequence[tuple[str, str, float, Sequence[ExampleOutcome]]], kind: str, layers: int, seed: int, folder: str
+) -> RunResult:
+    """The result of what is no route: (name, what it is, layers applied, answers) of it and of the standard pass."""
+    (_, told, _, mine), (_, _, _, standard) = arms
+    comparison = compare([one.correct for one in standard], [one.correct for one in mine], seed=seed)
+    variants = tuple(
+        Variant(
+            name,
+            what,
+            length,
+            sum(one.correct for one in found),
+            len(found),
+            sum(one.reasoning_cut or one.answer_cut for one in found) / len(found),
+            sum(one.reasoning_tokens + one.answer_tokens for one in found) / len(found),
+        )
+        for name, what, length, found in arms
+    )
+    detectable = detectable_gain(comparison.n, comparison)
+    verdict = _words(comparison, detectable, "router")
+    if kind == ORACLE:
+        verdict = (
+            f"An upper bound, no method: with the answers known, {100 * comparison.routed:.1f} % of {comparison.n}"
+            f" examples have a route that gets them right; the standard pass gets {100 * comparison.baseline:.1f} %."
+        )
+    return RunResult(told, layers, variants, comparison, detectable, verdict, folder, kind)
+
+
 def detectable_gain(n: int, comparison: Comparison | None = None) -> float:
     """The smallest gain that ``n`` examples show in four of five cases; infinity when none could be.
 
@@ -119,18 +161,23 @@ def show_detectable(gain: float, n: int) -> str:
 
 
 def _verdict(chosen: Route, comparison: Comparison, detectable: float, refused: str) -> str:
-    could = (
-        f"the data could have shown one of {100 * detectable:.1f} points"
-        if detectable < 1
-        else "so few data can show none"
-    )
     if chosen.is_standard:
-        return f"No better route was found: the standard pass was chosen{refused} ({could})."
+        return f"No better route was found: the standard pass was chosen{refused} ({_could(detectable)})."
+    return _words(comparison, detectable, "route")
+
+
+def _could(detectable: float) -> str:
+    if detectable < 1:
+        return f"the data could have shown one of {100 * detectable:.1f} points"
+    return "so few data can show none"
+
+
+def _words(comparison: Comparison, detectable: float, what: str) -> str:
     gained = f"{100 * comparison.difference:+.1f} points"
     interval = f"95 % interval {100 * comparison.low:+.1f} to {100 * comparison.high:+.1f}"
     evidence = f"{interval}, p = {comparison.p_value:.2g}, n = {comparison.n}"
     if comparison.p_value >= LEVEL:
-        return f"No evidence of a gain: {gained} ({evidence}); {could}."
+        return f"No evidence of a gain: {gained} ({evidence}); {_could(detectable)}."
     if comparison.difference > 0:
-        return f"The route is better than the standard pass by {gained} ({evidence})."
-    return f"The route is worse than the standard pass: {gained} ({evidence}). Do not use it."
+        return f"The {what} is better than the standard pass by {gained} ({evidence})."
+    return f"The {what} is worse than the standard pass: {gained} ({evidence}). Do not use it."

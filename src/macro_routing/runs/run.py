@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.engine.batches import pad_left
-from macro_routing.errors import RunError
+from macro_routing.errors import RunError, SettingsError
 from macro_routing.evaluation.answering import mean_tokens_read, prompts_of
 from macro_routing.evaluation.evaluator import Evaluated, Evaluator, Raced
 from macro_routing.evaluation.racing import NEVER
@@ -32,6 +32,7 @@ from macro_routing.runs.cost import measure_cost
 from macro_routing.runs.deadline import Deadline, TimeUp
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.log import FolderLog
+from macro_routing.runs.methods import METHODS
 from macro_routing.runs.outcome_report import report_round
 from macro_routing.runs.progress import Listener, Listeners, Plan
 from macro_routing.runs.result import NO_DECODING, SELECTED, STANDARD, TOP_1, RunResult, detectable_gain, make_result
@@ -123,11 +124,29 @@ def prepare(
         config.decoder,
         report=listener.on_message,
     )
-    searcher = config.searcher_for(frozen, len(splits.train), lambda: influence_on(evaluator, splits.train))
+    searcher = config.searcher_for(
+        frozen, len(splits.train), lambda: influence_on(evaluator, splits.train), len(splits.test)
+    )
     for guard in guards.values():
         config.decoding_for(guard)
-    beginning = first_state(searcher, config.init_from, frozen, listener.on_message)
-    return PreparedRun(config, evaluator, splits, searcher, guards, listener, beginning)
+    if METHODS[config.method].kind != "search":
+        return _tree_run(config, evaluator, splits, searcher, listener)
+    found: Any = searcher
+    beginning = first_state(found, config.init_from, frozen, listener.on_message)
+    return PreparedRun(config, evaluator, splits, found, guards, listener, beginning)
+
+
+def _tree_run(
+    config: RunConfig, evaluator: Evaluator, splits: Splits, searcher: Any, listener: Listener
+) -> PreparedRun:
+    """A run whose result is no route."""
+    from macro_routing.runs.tree_run import OracleRun, RouterRun  # they are made of this module's parts
+
+    for name, given in (("init_from", config.init_from), ("guard", config.guard_settings.tasks)):
+        if given:
+            raise SettingsError(f"{name} is not allowed with method = {config.method}: its result is no route")
+    kind = RouterRun if METHODS[config.method].kind == "router" else OracleRun
+    return kind(config, evaluator, splits, searcher, {}, listener, SearchState(searcher.identity))
 
 
 _INFLUENCE_EXAMPLES, _INFLUENCE_BATCH = 64, 16

@@ -10,5 +10,8 @@ METHOD_NAMES = (
     "rys-surrogate",
     "shortgpt",
     "early-exit",
+    "drllm",
+    "drllm-ext",
+    "cola",
     "standard",
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,8 +143,8 @@ class SearchState:
         return replace(self, rounds=self.rounds + 1, draws=self.draws + draws)
 
 
-class Searcher(Protocol):
-    """What every search offers."""
+class Planned(Protocol):
+    """What is known of every search before it begins."""
 
     @property
     def rounds(self) -> int:
@@ -174,6 +174,11 @@ class Searcher(Protocol):
     def most_outcomes(self, done: int = 0) -> int:
         """Outcomes, route × example, that the rounds from ``done`` on may ask for."""
         ...
+
+
+@runtime_checkable
+class Searcher(Planned, Protocol):
+    """What every search for routes offers."""
 
     def start(self) -> SearchState:
         """The state before the first round."""

@@ -41,6 +41,46 @@ def generate_in_flight(
     return found
 
 
+def generate_pairs_in_flight(
+    decoder: FlightDecoder, pairs: Sequence[tuple[Route, Tokens]], stages: Sequence[Stage]
+) -> list[_Texts]:
+    """What each pair's route writes after its prompt: a party per route, as many of them together as fit."""
+    found: list[_Texts] = [()] * len(pairs)
+    room = sum(stage.budget + len(stage.bridge) for stage in stages)
+    by_route: dict[Route, list[int]] = {}
+    # Routes that begin alike need the same layers at the same time, so they fly together.
+    for place in sorted(range(len(pairs)), key=lambda place: [step.layer for step in pairs[place][0].steps]):
+        by_route.setdefault(pairs[place][0], []).append(place)
+    for group in _parties(by_route, pairs, room, decoder.most_tokens):
+        parties = [Party([route], [pairs[place][1] for place in places]) for route, places in group]
+        written = decoder.write(parties, stages)
+        for (_, places), (writers,) in zip(group, written, strict=True):
+            for place, writer in zip(places, writers, strict=True):
+                found[place] = writer.written.texts
+    return found
+
+
+def _parties(
+    by_route: dict[Route, list[int]], pairs: Sequence[tuple[Route, Tokens]], room: int, most_tokens: int
+) -> Iterator[list[tuple[Route, list[int]]]]:
+    """Routes with their places, in groups that stay within the memory and the useful number of rows."""
+    group: list[tuple[Route, list[int]]] = []
+    rows = tokens = 0
+    for route, places in by_route.items():
+        for place in places:
+            needed = (len(pairs[place][1]) + room) * route.length
+            if group and (rows + 1 > MOST_ROWS or tokens + needed > most_tokens):
+                yield group
+                group, rows, tokens = [], 0, 0
+            if group and group[-1][0] == route:
+                group[-1][1].append(place)
+            else:
+                group.append((route, [place]))
+            rows, tokens = rows + 1, tokens + needed
+    if group:
+        yield group
+
+
 def _groups(
     routes: Sequence[Route], prompts: Sequence[Tokens], stages: Sequence[Stage], most_tokens: int
 ) -> Iterator[tuple[Sequence[Route], list[int]]]:

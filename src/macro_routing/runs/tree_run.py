@@ -1,0 +1,208 @@
+"""Runs whose result is no route: Dr.LLM's routers, which decide for each prompt, and CoLA's oracle.
+
+Everything asked of the model goes through the score store, and the searches and the training are functions of the seed;
+so a run that was stopped does the same again, and finds what was scored already known.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from macro_routing.evaluation.answering import prompts_of
+from macro_routing.evaluation.outcome import ExampleOutcome
+from macro_routing.peers.labels import TreeLabels
+from macro_routing.peers.program_router import ProgramRouters, train_program_routers
+from macro_routing.peers.router import LayerRouters
+from macro_routing.peers.router_training import train_routers
+from macro_routing.routes.route import Route
+from macro_routing.runs import folder as files
+from macro_routing.runs.folder import RunFolder
+from macro_routing.runs.methods import METHODS
+from macro_routing.runs.outcome_report import wilson_interval
+from macro_routing.runs.progress import RoundReport
+from macro_routing.runs.result import ORACLE, ROUTER, STANDARD, RunResult, result_of_answers
+from macro_routing.runs.run import PreparedRun
+from macro_routing.search.searcher import Draw, Proposal, Score, SearchState
+from macro_routing.search.tree_actions import counts_of_label
+from macro_routing.search.tree_search import RIGHT, TreeSearch
+from macro_routing.tasks.task import Example
+
+ROUTERS, ORACLE_FACTS = "routers", "oracle.json"
+_MOST_KEPT = 200
+EACH_PROMPT = "decided for each prompt"
+ORACLE_PATHS = "the best found for each example, its answer known"
+
+
+@dataclass(frozen=True, eq=False)
+class TreeRun(PreparedRun):
+    """What both kinds share: tree searches over examples, and answers with a route for each example."""
+
+    @property
+    def _labels(self) -> TreeLabels:
+        assert isinstance(self.searcher, TreeLabels)
+        return self.searcher
+
+    def _grown(self, place: RunFolder, examples: Sequence[Example]) -> list[TreeSearch[Any]]:
+        """Every example's search at its end, and what that took as the run's only round."""
+        self.listener.on_stage("search", self._labels.most_outcomes())
+        evaluator = dataclasses.replace(self.evaluator, on_outcomes=self.listener.on_outcomes)
+        start = time.perf_counter()
+        seen: list[tuple[Route, ExampleOutcome]] = []
+
+        def score(asked: list[tuple[int, Route]]) -> list[float]:
+            pairs = [(route, examples[number]) for number, route in asked]
+            found = evaluator.evaluate_pairs(pairs)
+            seen.extend((route, outcome) for (route, _), outcome in zip(pairs, found, strict=True))
+            return [float(outcome.correct) for outcome in found]
+
+        searches = self._labels.run(score)
+        report = self._report(searches, seen, time.perf_counter() - start)
+        state = SearchState(self._labels.identity, rounds=1, draws=_most_visited(seen))
+        place.save_round(state, dataclasses.asdict(report))
+        self.listener.on_round(report)
+        return searches
+
+    def _report(
+        self, searches: Sequence[TreeSearch[Any]], seen: Sequence[tuple[Route, ExampleOutcome]], seconds: float
+    ) -> RoundReport:
+        right = statistics.mean(search.rewards[self._standard] for search in searches)
+        low, high = wilson_interval(right, len(searches))
+        work = sum(route.length * (self._prompt_tokens + _written(outcome)) for route, outcome in seen)
+        return RoundReport(
+            number=1,
+            rounds=1,
+            examples=len(searches),
+            best=statistics.mean(search.label is not None for search in searches),
+            median=None,
+            stopped=0,
+            different=len({route for route, _ in seen}),
+            standard=right,
+            standard_low=low,
+            standard_high=high,
+            run=len(seen),
+            saved=self._labels.most_outcomes() - len(seen),
+            cut_off=statistics.mean(one.reasoning_cut or one.answer_cut for _, one in seen),
+            seconds=seconds,
+            asked=len(seen),
+            work=work,
+        )
+
+    def _tested(self, place: RunFolder, name: str, routes: Sequence[Route], kind: str) -> RunResult:
+        """A route for each test example, beside the standard pass."""
+        test = self.splits.test
+        self.listener.on_stage("test", 2 * len(test))
+        evaluator = dataclasses.replace(self.evaluator, on_outcomes=self.listener.on_outcomes)
+        standard = evaluator.evaluate([self._standard], test)[self._standard]
+        decided = evaluator.evaluate_pairs(list(zip(routes, test, strict=True)))
+        told = EACH_PROMPT if kind == ROUTER else ORACLE_PATHS
+        place.write(
+            files.ANSWERS,
+            {
+                "examples": [dataclasses.asdict(example) for example in test],
+                "routes": {
+                    told: [dataclasses.asdict(one) for one in decided],
+                    str(self._standard): [dataclasses.asdict(one) for one in standard.outcomes],
+                },
+                "decided": [str(route) for route in routes],
+            },
+        )
+        length = statistics.mean(route.length for route in routes)
+        arms = [
+            (name, told, length, decided),
+            (STANDARD, str(self._standard), self._standard.length, standard.outcomes),
+        ]
+        layers = self.evaluator.frozen.layers
+        return result_of_answers(arms, kind, layers, self.config.seed, str(place.path))
+
+
+@dataclass(frozen=True, eq=False)
+class RouterRun(TreeRun):
+    """Dr.LLM: labels from tree searches, routers trained on them, a decision for each prompt."""
+
+    def _run(self, place: RunFolder) -> RunResult:
+        self.listener.on_plan(self.plan)
+        searches = self._grown(place, self.splits.train)
+        routers = self._trained(place, searches)
+        frozen, config = self.evaluator.frozen, self.evaluator
+        prompts = prompts_of(frozen, config.task, self.splits.test, config.decoding)
+        routes = [self._standard] * len(prompts) if routers is None else routers.decide(frozen, prompts)
+        result = self._tested(place, METHODS[self.config.method].title, routes, ROUTER)
+        place.write(files.RESULT, result.to_json())
+        place.finish()
+        self.listener.on_result(result)
+        return result
+
+    def _trained(self, place: RunFolder, searches: Sequence[TreeSearch[Any]]) -> LayerRouters | ProgramRouters | None:
+        """The routers; None where no example has a label, and every prompt takes the standard pass."""
+        labels = [
+            (self.splits.train[number], search.label)
+            for number, search in zip(self._labels.chosen, searches, strict=True)
+            if search.label is not None
+        ]
+        self.listener.on_message(f"{len(labels)} of {len(searches)} examples have a label; training the routers")
+        if not labels:
+            return None
+        frozen, task, decoding = self.evaluator.frozen, self.evaluator.task, self.evaluator.decoding
+        prompts = prompts_of(frozen, task, [example for example, _ in labels], decoding)
+        routes = [route for _, route in labels]
+        settings: Any = self._labels.settings
+        found: tuple[LayerRouters | ProgramRouters, Any]
+        if self._labels.extended:
+            space = self._labels.space
+            programs = [space.program_of(route) for route in routes]
+            found = train_program_routers(frozen, space, prompts, programs, settings.router, self.config.seed)
+        else:
+            counts = [counts_of_label(route) for route in routes]
+            found = train_routers(frozen, prompts, counts, settings.router, self.config.seed)
+        routers, report = found
+        routers.save(place.path / ROUTERS)
+        place.write(f"{ROUTERS}/training.json", dataclasses.asdict(report))
+        return routers
+
+
+@dataclass(frozen=True, eq=False)
+class OracleRun(TreeRun):
+    """CoLA: how many test examples some route gets right, the answer being known. An upper bound, not a method."""
+
+    def _run(self, place: RunFolder) -> RunResult:
+        self.listener.on_plan(self.plan)
+        searches = self._grown(place, self.splits.test)
+        routes = [search.label or self._standard for search in searches]
+        result = self._tested(place, METHODS[self.config.method].title, routes, ORACLE)
+        place.write(ORACLE_FACTS, oracle_facts(searches, self._standard))
+        place.write(files.RESULT, result.to_json())
+        place.finish()
+        self.listener.on_result(result)
+        return result
+
+
+def oracle_facts(searches: Sequence[TreeSearch[Any]], standard: Route) -> dict[str, Any]:
+    """CoLA's two statements in counts: shorter paths for what was right, right ones for what was wrong."""
+    right = [search for search in searches if search.rewards[standard] >= RIGHT]
+    wrong = [search for search in searches if search.rewards[standard] < RIGHT]
+    return {
+        "already_right": len(right),
+        "of_these_shorter": sum(search.label is not None and search.label.length < standard.length for search in right),
+        "wrong": len(wrong),
+        "of_these_fixed": sum(search.label is not None for search in wrong),
+        "simulations": sum(search.statistics.simulations for search in searches),
+        "most_children": max(search.statistics.most_children for search in searches),
+    }
+
+
+def _most_visited(seen: Sequence[tuple[Route, ExampleOutcome]]) -> tuple[Draw, ...]:
+    """The routes that were tried on most examples, with what they made of them; all would fill a large file."""
+    found: dict[Route, list[bool]] = {}
+    for route, outcome in seen:
+        found.setdefault(route, []).append(outcome.correct)
+    kept = sorted(found.items(), key=lambda item: -len(item[1]))[:_MOST_KEPT]
+    return tuple(Draw(0, Proposal(route), Score(sum(right), len(right))) for route, right in kept)
+
+
+def _written(outcome: ExampleOutcome) -> int:
+    return outcome.reasoning_tokens + outcome.answer_tokens
