@@ -61,11 +61,25 @@ def read_text_argument(argument: str) -> str:
             return path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise NotationError(f"cannot read the route file {argument}: {error}") from None
+    if reason := _result_without_route(path if path.is_dir() else path.parent):
+        raise NotationError(f"{argument} cannot be used as a route: {reason}")
     if path.is_dir():
         raise NotationError(f"{argument} is a folder, but no finished run: it holds no {_RUN_ROUTE}")
     if path.suffix in {".json", ".yml", ".yaml", ".txt"}:
         raise NotationError(f"there is no file {argument}")
     return argument
+
+
+def _result_without_route(folder: Path) -> str:
+    """Why a run has no route though it is finished; empty for anything else."""
+    try:
+        kind = json.loads((folder / "result.json").read_text(encoding="utf-8")).get("kind")
+    except (OSError, ValueError, AttributeError):
+        return ""
+    return {
+        "router": "the run's result is a router, which decides for each prompt; only routes are exported and served",
+        "oracle": "the run's result is an oracle, which knows the answers; only routes are exported and served",
+    }.get(kind, "")
 
 
 def read_toml(path: Path) -> dict[str, Any]:

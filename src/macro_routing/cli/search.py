@@ -257,7 +257,7 @@ def print_result(result: RunResult, page: Path, *, as_json: bool) -> None:
             one.name,
             f"{one.correct}/{one.n}",
             f"{100 * one.accuracy:.1f} ({100 * low:.0f}-{100 * high:.0f})",
-            str(one.length),
+            f"{one.length:.4g}",
             *([f"{100 * one.cut_off:.1f} %"] if has_cuts else []),
             one.route,
         )
@@ -265,8 +265,10 @@ def print_result(result: RunResult, page: Path, *, as_json: bool) -> None:
     Console().print(table)
     if len(result.variants) > 2:
         print("MACRO was chosen on validation data; top-1 is the most probable program, no Vit. the best draw.")
-    route_file = Path(result.folder) / "route.json"
-    print_fields([("report", str(page)), ("route file", str(route_file))])
+    found = {"route": [("route file", "route.json")], "router": [("routers", "routers")]}.get(result.kind, [])
+    files = [(name, Path(result.folder) / file) for name, file in found]
+    # Where no example had a label there are no routers.
+    print_fields([("report", str(page)), *((name, str(path)) for name, path in files if path.exists())])
 
 
 def _print_plan(run_config: RunConfig, store: Path | None, *, as_json: bool) -> None:

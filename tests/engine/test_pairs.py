@@ -1,0 +1,60 @@
+"""A route for every prompt: what pairs give equals what each route gives by itself."""
+
+import pytest
+import torch
+
+from macro_routing.engine.flight import generation as flight_generation
+from macro_routing.engine.flight.decoder import FlightDecoder
+from macro_routing.engine.shared_generation import Generation, generate_of_pairs, generate_of_routes
+from macro_routing.engine.writing import Stage
+from macro_routing.evaluation.answering import Decoding
+from macro_routing.evaluation.evaluator import Evaluator
+from macro_routing.evaluation.score_store import ScoreStore
+from macro_routing.routes import parse_route
+from tests.engine.test_generation import PROMPTS
+from tests.models.tiny import LAYERS, tiny_model
+from tests.runs.small import small_frozen, small_task
+
+ENDS = frozenset(range(3, 12))
+STAGES = (Stage(ENDS, 3, (50, 51)), Stage(ENDS, 2))
+ROUTES = [parse_route(text, LAYERS) for text in ("L0-L3 L1(+h-2) RJ", "L0 L2 RJ", "L0 RJ")]
+PAIRS = [(ROUTES[place % len(ROUTES)], prompt) for place, prompt in enumerate(PROMPTS)]
+
+
+def _one_by_one(model, pairs=PAIRS, stages=STAGES):
+    return [generate_of_routes(model, [route], [prompt], Generation(stages))[route][0] for route, prompt in pairs]
+
+
+def test_pairs_are_written_as_one_by_one():
+    model = tiny_model("llama")
+    assert generate_of_pairs(model, PAIRS, Generation(STAGES)) == _one_by_one(model)
+
+
+def test_pairs_fly_as_they_are_written(monkeypatch):
+    model = tiny_model("llama", head_dim=32)
+    monkeypatch.setattr(flight_generation, "MOST_ROWS", 3)  # several groups
+    decoder = FlightDecoder(model, graphs=False)
+    pairs, stages = PAIRS, (Stage(ENDS, 2),)  # interpreted kernels take long
+    with torch.no_grad():
+        assert generate_of_pairs(model, pairs, Generation(stages), decoder) == _one_by_one(model, pairs, stages)
+
+
+@pytest.mark.parametrize(
+    "decoding", [Decoding("likelihood"), Decoding("direct", answer_budget=3)], ids=lambda d: d.mode
+)
+def test_pairs_and_routes_are_scored_alike_and_known_to_each_other(decoding, tmp_path):
+    frozen, task = small_frozen(), small_task()
+    examples = task.pools["test"][:6]
+    routes = [parse_route(text, frozen.layers) for text in ("L0 RJ", "L0 L2 RJ", "L0-L3 L1 RJ")]
+    pairs = [(routes[place % 3], example) for place, example in enumerate(examples)]
+    ran = []
+    evaluator = Evaluator(frozen, task, decoding, ScoreStore(tmp_path / "s.sqlite"), on_outcomes=ran.append)
+    found = evaluator.evaluate_pairs([*pairs, pairs[0]])
+    assert sum(ran) == len(pairs)  # the one that came twice was run once
+    assert found[-1] == found[0]
+    alone = Evaluator(frozen, task, decoding)
+    for (route, example), outcome in zip(pairs, found, strict=False):
+        assert alone.evaluate([route], [example])[route].outcomes == (outcome,)
+    ran.clear()
+    evaluator.evaluate_pairs(pairs)
+    assert not ran  # all of it is known now

@@ -1,0 +1,142 @@
+"""Runs whose result is no route: routers and the oracle, on a tiny model."""
+
+import dataclasses
+import json
+
+import pytest
+
+from macro_routing.cli.console import read_text_argument
+from macro_routing.errors import NotationError, RunError, SettingsError
+from macro_routing.peers.labels import LabelSettings, OracleSettings, TreeLabels
+from macro_routing.peers.router import LayerRouters
+from macro_routing.report import write_report
+from macro_routing.routes import Route, RouteSpace
+from macro_routing.runs import Listener, resume, search
+from macro_routing.runs.comparing import compare_methods, table_of
+from macro_routing.runs.result import ORACLE, ROUTER
+from tests.runs.small import small_frozen, small_task
+from tests.runs.test_run import CONFIG
+
+BASE = dataclasses.replace(CONFIG, budget=240, data={"training": 40, "validation": 10, "test": 20}, search={})
+SMALL = {"simulations": 5, "epochs": 3}
+
+
+@pytest.fixture(scope="module")
+def frozen():
+    return small_frozen()
+
+
+def _run(frozen, folder, method, **more):
+    settings = {} if method == "cola" else SMALL
+    config = dataclasses.replace(BASE, **{"method": method, "search": settings, **more})
+    return search(config, folder, frozen=frozen, task=small_task(), store=folder.parent / "s.sqlite")
+
+
+@pytest.mark.parametrize("method", ["drllm", "drllm-ext", "cola"])
+def test_a_run_stays_within_its_budget_and_says_what_it_is(frozen, tmp_path, method):
+    folder = tmp_path / "run"
+    result = _run(frozen, folder, method)
+    assert result.kind == (ORACLE if method == "cola" else ROUTER)
+    report = json.loads((folder / "rounds/001.json").read_text())
+    assert 0 < report["asked"] <= 240
+    assert not (folder / "route.json").exists()
+    with pytest.raises(RunError, match="holds no route"):
+        _ = result.best_route
+    with pytest.raises(NotationError, match="only routes are exported"):
+        read_text_argument(str(folder))
+    with pytest.raises(NotationError, match="only routes are exported"):
+        read_text_argument(str(folder / "route.json"))
+    answers = json.loads((folder / "answers.json").read_text())
+    assert len(answers["decided"]) == 20
+    page = write_report(folder).read_text()
+    assert result.variants[0].name in page
+    again = resume(folder, frozen=frozen, task=small_task())
+    assert again == result
+
+
+def test_routers_are_kept_and_decide_the_same_again(frozen, tmp_path):
+    from macro_routing.evaluation.answering import Decoding, prompts_of
+
+    _run(frozen, tmp_path / "run", "drllm")
+    routers = LayerRouters.load(tmp_path / "run" / "routers", frozen)
+    answers = json.loads((tmp_path / "run" / "answers.json").read_text())
+    task = small_task()
+    test = [example for example in task.pools["test"] if example.id in {one["id"] for one in answers["examples"]}]
+    order = {example.id: example for example in test}
+    examples = [order[one["id"]] for one in answers["examples"]]
+    decided = routers.decide(frozen, prompts_of(frozen, task, examples, Decoding("likelihood")))
+    assert [str(route) for route in decided] == answers["decided"]
+
+
+def test_an_interrupted_run_ends_as_one_that_was_not(frozen, tmp_path):
+    whole = _run(frozen, tmp_path / "whole", "drllm")
+
+    class Stop(Listener):
+        def on_message(self, text):
+            if "have a label" in text:
+                raise KeyboardInterrupt
+
+    config = dataclasses.replace(BASE, method="drllm", search=SMALL)
+    known = {"frozen": frozen, "task": small_task(), "store": tmp_path / "other.sqlite"}
+    with pytest.raises(KeyboardInterrupt):
+        search(config, tmp_path / "part", listener=Stop(), **known)
+    found = resume(tmp_path / "part", frozen=frozen, task=small_task())
+    assert found.variants == whole.variants
+    read = [json.loads((tmp_path / name / "answers.json").read_text())["decided"] for name in ("whole", "part")]
+    assert read[0] == read[1]
+
+
+def test_the_oracle_is_a_bound_and_stands_apart(frozen, tmp_path):
+    known = {"frozen": frozen, "task": small_task(), "store": tmp_path / "s.sqlite"}
+    arms = compare_methods(BASE, ["drllm", "cola"], [3], tmp_path / "all", search={"epochs": 2}, **known)
+    rows = table_of(arms)
+    assert [row.name for row in rows] == ["Dr.LLM", "standard", "CoLA (oracle)"]
+    assert rows[2].accuracy >= rows[1].accuracy
+    facts = json.loads((tmp_path / "all" / "cola-3" / "oracle.json").read_text())
+    assert facts["already_right"] + facts["wrong"] == 20
+    assert rows[2].accuracy == pytest.approx((facts["already_right"] + facts["of_these_fixed"]) / 20)
+    assert facts["most_children"] > 1  # the tree branches
+    assert not arms[1].curve
+
+
+def test_budgets_buy_examples_first_then_simulations():
+    space = RouteSpace(6)
+    published = TreeLabels(space, 500, LabelSettings())
+    assert (len(published.chosen), published.simulations) == (100, 10)
+    few = TreeLabels(space, 500, LabelSettings(), budget=330)
+    assert (len(few.chosen), few.simulations) == (30, 10)
+    many = TreeLabels(space, 50, LabelSettings(), budget=5000)
+    assert (len(many.chosen), many.simulations) == (50, 99)
+    oracle = TreeLabels(space, 40, OracleSettings(), budget=400, every_example=True)
+    assert (len(oracle.chosen), oracle.simulations) == (40, 9)
+    for labels in (published, few, many, oracle):
+        assert labels.budget is None or labels.most_outcomes() <= labels.budget
+
+
+def test_every_reward_is_asked_of_its_own_example():
+    space = RouteSpace(6)
+    asked = []
+
+    def score(pairs):
+        asked.extend(pairs)
+        return [0.0] * len(pairs)
+
+    labels = TreeLabels(space, 30, OracleSettings(simulations=3), budget=120, every_example=True)
+    labels.run(score)
+    standard = Route.standard(6)
+    assert [place for place, route in asked if route == standard] == list(range(30))
+    assert len(asked) <= labels.most_outcomes()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"budget": 5}, "tree search needs"),
+        ({"init_from": "L0 RJ"}, "init_from"),
+        ({"guard": {"tasks": ["category"]}}, "guard"),
+    ],
+)
+def test_what_routers_cannot_do_is_refused(frozen, tmp_path, change, words):
+    with pytest.raises(SettingsError, match=words):
+        _run(frozen, tmp_path / "run", "drllm", **change)
+    assert not (tmp_path / "run").exists()
