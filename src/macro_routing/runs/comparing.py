@@ -8,6 +8,7 @@ choice, and the curve shows what validation would have chosen earlier.
 from __future__ import annotations
 
 import dataclasses
+import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +30,6 @@ from macro_routing.runs.result import ORACLE, ROUTE, STANDARD, RunResult, Varian
 from macro_routing.runs.run import prepare, read_result, resume
 from macro_routing.runs.run import search as run_search
 from macro_routing.search.searcher import Searcher
-from macro_routing.search.selection import select
 from macro_routing.tasks.task import Task
 
 POINTS = 8
@@ -115,10 +115,10 @@ def compare_methods(  # noqa: PLR0913
         known: dict[str, Any] = {"frozen": frozen, "task": task, "listener": listener, "store": store}
         if (place / files.RUN).is_file():
             _check_asked_alike(place, config)
-            result = resume(place, **known)
+            resume(place, **known)
         else:
-            result = run_search(config, place, **known)
-        arms.append(_arm(method, seed, config, result, place, known))
+            run_search(config, place, **known)
+        arms.append(_arm(method, seed, place, _with_curve(config, place, known)))
     return arms
 
 
@@ -155,29 +155,50 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _arm(method: str, seed: int, config: RunConfig, result: RunResult, place: Path, known: dict[str, Any]) -> Arm:  # noqa: PLR0913
+def read_arms(folder: Path) -> list[Arm]:
+    """What a comparison's folder holds already, by seed and method; nothing is run and no model is needed."""
+    found = []
+    for place in sorted(folder.glob("*-*/")):
+        method, _, seed = place.name.rpartition("-")
+        if method in METHODS and seed.isdigit() and _curve_file(place).is_file():
+            points = json.loads(_curve_file(place).read_text(encoding="utf-8"))
+            found.append(_arm(method, int(seed), place, [CurvePoint(**point) for point in points]))
+    return sorted(found, key=lambda arm: (arm.seed, list(METHODS).index(arm.method)))
+
+
+def _curve_file(place: Path) -> Path:
+    """Beside the run's folder: a finished run is not added to."""
+    return place.with_name(f"{place.name}.curve.json")
+
+
+def _with_curve(config: RunConfig, place: Path, known: dict[str, Any]) -> list[CurvePoint]:
+    """The curve as it was drawn, or drawn now."""
+    file = _curve_file(place)
+    if file.is_file():
+        return [CurvePoint(**point) for point in json.loads(file.read_text(encoding="utf-8"))]
+    curve = list(_curve(config, RunFolder.existing(place), known))
+    file.write_text(json.dumps([dataclasses.asdict(point) for point in curve]) + "\n", encoding="utf-8")
+    return curve
+
+
+def _arm(method: str, seed: int, place: Path, curve: Sequence[CurvePoint]) -> Arm:
     run = RunFolder.existing(place)
-    rounds = run.rounds()
-    answers = run.read(files.ANSWERS)
+    result, rounds, answers = read_result(run), run.rounds(), run.read(files.ANSWERS)
     names = [example["id"] for example in answers["examples"]]
     right = {
         one.name: dict(zip(names, (bool(row["correct"]) for row in answers["routes"][one.route]), strict=True))
         for one in result.variants
     }
-    return Arm(
-        method,
-        seed,
-        read_result(run),
-        sum(one.get("asked", 0) for one in rounds),
-        sum(one.get("work", 0.0) for one in rounds),
-        sum(one["seconds"] for one in rounds),
-        tuple(_curve(config, run, known)),
-        right,
-    )
+    asked, work = (sum(one.get(name, 0) for one in rounds) for name in ("asked", "work"))
+    return Arm(method, seed, result, asked, work, sum(one["seconds"] for one in rounds), tuple(curve), right)
 
 
 def _curve(config: RunConfig, place: RunFolder, known: dict[str, Any]) -> Iterator[CurvePoint]:
-    """Validation's choice after some of the rounds, on the test set; drawn, never chosen from."""
+    """Validation's choice after some of the rounds, on the test set; drawn, never chosen from.
+
+    Before the end ties go to the earlier candidate: to settle them on training data as a run does would cost more than
+    the search.
+    """
     asked = np.cumsum([0, *(one.get("asked", 0) for one in place.rounds())])
     result = read_result(place)
     if result.kind != ROUTE:  # these have one round and choose nothing by validation; an oracle is on no curve
@@ -186,19 +207,13 @@ def _curve(config: RunConfig, place: RunFolder, known: dict[str, Any]) -> Iterat
         return
     prepared = prepare(config, **known)
     assert isinstance(prepared.searcher, Searcher)
-    for state in place.some_states(POINTS):
-        candidates = prepared.searcher.candidates(state)
-        if not candidates:
-            continue
-        validated = prepared.evaluator.evaluate([one.route for one in candidates], prepared.splits.validation)
-
-        def on_training(tied: Sequence[Any]) -> list[Any]:
-            found = prepared.evaluator.evaluate([one.route for one in tied], prepared.splits.train)
-            return [found[one.route].score for one in tied]
-
-        best = select(candidates, [validated[one.route].score for one in candidates], on_training).route
-        tested = prepared.evaluator.evaluate([best], prepared.splits.test)[best]
-        yield CurvePoint(int(asked[state.rounds]), str(best), tested.score.accuracy)
+    for state in place.some_states(POINTS)[:-1]:
+        if candidates := [one.route for one in prepared.searcher.candidates(state)]:
+            validated = prepared.evaluator.evaluate(candidates, prepared.splits.validation)
+            best = max(candidates, key=lambda route: validated[route].score.accuracy)
+            tested = prepared.evaluator.evaluate([best], prepared.splits.test)[best]
+            yield CurvePoint(int(asked[state.rounds]), str(best), tested.score.accuracy)
+    yield CurvePoint(int(asked[-1]), result.route, result.variants[0].accuracy)
 
 
 # --- the table ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,145 @@
+"""All methods on one model over tasks and seeds at one budget, in parts that can be resumed.
+
+    python -m benchmarks.peers MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20]     run what is missing
+    python -m benchmarks.peers --runs FOLDER [--write docs/data/peers.json]               collect what is there
+
+Each task is a comparison under FOLDER. Nothing begins after the minutes are over; what was not run is listed as such.
+Beside the common budget two peers run once at their published settings: RYS's sweep over all training examples,
+Dr.LLM with 100 examples and 10 simulations.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.record import write_record
+
+CASES = (("sciq", "likelihood"), ("arc_easy", "likelihood"), ("counting", "direct"), ("svamp", "direct"))
+SEEDS = (1, 2, 42)
+METHODS = ("macro", "macro-restarts", "random", "rys", "shortgpt", "early-exit", "drllm", "drllm-ext", "cola")
+PUBLISHED = ("rys", "drllm")
+BUDGET = 43_500
+"""What MACRO under the paper's settings asks for with 1,000 training examples."""
+COLUMNS = {
+    "task": "task",
+    "method": "method",
+    "seeds": "seeds",
+    "accuracy": "test (%)",
+    "spread": "± over seeds",
+    "difference": "difference, points (95 % interval)",
+    "asked": "outcomes asked",
+    "seconds": "search (s)",
+    "layers": "layers run",
+}
+
+
+def cells() -> Iterator[tuple[int, str, str, str]]:
+    """Seed by seed over all tasks, then the published settings once."""
+    for seed in SEEDS:
+        for task, mode in CASES:
+            for method in METHODS:
+                yield seed, task, mode, method
+
+
+def run_missing(model: str, runs: Path, data_dir: Path | None, minutes: float) -> None:
+    """Compare cell by cell while there is time; the model is loaded once."""
+    from macro_routing.models import load_model
+    from macro_routing.runs.comparing import compare_methods
+
+    end = time.monotonic() + 60 * minutes
+    frozen = load_model(model)
+    known: dict[str, Any] = {"frozen": frozen, "store": runs / "scores.sqlite"}
+    for seed, task, mode, method in cells():
+        if time.monotonic() > end:
+            return
+        base = config(model, task, mode, data_dir, BUDGET)
+        (arm,) = compare_methods(base, [method], [seed], runs / f"{task}-{mode}", **known)
+        print(f"{task}, {method}, seed {seed}: {arm.result.verdict} ({arm.seconds:.0f} s)", flush=True)
+    for task, mode in CASES:
+        for method in PUBLISHED:
+            if time.monotonic() > end:
+                return
+            base = config(model, task, mode, data_dir, None if method == "drllm" else BUDGET * 10)
+            compare_methods(base, [method], [SEEDS[0]], runs / f"{task}-{mode}-published", **known)
+
+
+def config(model: str, task: str, mode: str, data_dir: Path | None, budget: int | None) -> Any:
+    """The paper's settings on a task."""
+    from macro_routing.runs import RunConfig
+
+    data = {"data_dir": str(data_dir)} if data_dir else {}
+    return RunConfig(task, model, "paper", budget=budget, data=data, decoding={"mode": mode})
+
+
+def rows_of(runs: Path, task: str, mode: str) -> list[dict[str, Any]]:
+    """The lines of one task; methods without any run are listed as not run."""
+    from macro_routing.runs.comparing import read_arms, table_of
+    from macro_routing.runs.methods import METHODS as KNOWN
+
+    arms = read_arms(runs / f"{task}-{mode}")
+    lines = [_line(f"{task}, {mode}", row) for row in table_of(arms)] if arms else []
+    done = {line["method"] for line in lines}
+    lines += [
+        {"task": f"{task}, {mode}", "method": KNOWN[name].title, "difference": "not run"}
+        for name in METHODS
+        if KNOWN[name].title not in done
+    ]
+    published = read_arms(runs / f"{task}-{mode}-published")
+    for arm in published:
+        (row,) = (one for one in table_of([arm]) if one.name == KNOWN[arm.method].title)
+        lines.append({**_line(f"{task}, {mode}", row), "method": f"{row.name}, published settings"})
+    return lines
+
+
+def _line(task: str, row: Any) -> dict[str, Any]:
+    return {
+        "task": task,
+        "method": row.name,
+        "seeds": row.seeds,
+        "accuracy": 100 * row.accuracy,
+        "spread": None if row.spread is None else 100 * row.spread,
+        "difference": f"{100 * row.difference:+.1f} ({100 * row.low:+.1f} to {100 * row.high:+.1f})",
+        "asked": row.asked,
+        "seconds": row.seconds,
+        "layers": row.layers,
+        "kind": row.kind,
+        "work": row.work,
+    }
+
+
+def main() -> None:
+    """Run, or collect."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", nargs="?")
+    parser.add_argument("--runs", type=Path, required=True)
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--write", type=Path)
+    arguments = parser.parse_args()
+    if arguments.model:
+        arguments.runs.mkdir(parents=True, exist_ok=True)
+        run_missing(arguments.model, arguments.runs, arguments.data_dir, arguments.minutes)
+    results = [line for task, mode in CASES for line in rows_of(arguments.runs, task, mode)]
+    for line in results:
+        print({name: line.get(name) for name in COLUMNS})
+    headers = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(arguments.runs.glob("*/*/run.json"))]
+    if arguments.write and headers:
+        machine = headers[0]["environment"]
+        write_record(
+            arguments.write,
+            command="python -m benchmarks.peers MODEL --runs FOLDER",
+            config={"model": Path(headers[0]["model"]["name"]).name, "preset": "paper", "budget": BUDGET},
+            seed=SEEDS[0],
+            columns=COLUMNS,
+            results=results,
+            where=f"one {machine.get('cuda:0', machine['processor'])}; {machine['extra [models]']}",
+        )
+
+
+if __name__ == "__main__":
+    main()
