@@ -78,7 +78,7 @@ def config(model: str, task: str, mode: str, data_dir: Path | None, budget: int 
 
 def rows_of(runs: Path, task: str, mode: str) -> list[dict[str, Any]]:
     """The lines of one task; methods without any run are listed as not run."""
-    from macro_routing.runs.comparing import read_arms, table_of
+    from macro_routing.runs.comparison import read_arms, table_of
     from macro_routing.runs.methods import METHODS as KNOWN
 
     arms = read_arms(runs / f"{task}-{mode}")

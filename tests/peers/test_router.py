@@ -20,9 +20,9 @@ from macro_routing.peers.router import (
     pool_windows,
     walk_layers,
 )
+from macro_routing.peers.router_settings import RouterSettings
 from macro_routing.peers.router_training import (
     Lessons,
-    RouterSettings,
     class_weights,
     fit,
     focal_loss,

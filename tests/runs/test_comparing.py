@@ -8,7 +8,8 @@ import pytest
 from macro_routing.errors import RunError, SettingsError
 from macro_routing.report import write_methods_page
 from macro_routing.report.methods_page import mean_curve
-from macro_routing.runs.comparing import CurvePoint, check_methods, compare_methods, read_arms, table_of
+from macro_routing.runs.comparing import check_methods, compare_methods
+from macro_routing.runs.comparison import CurvePoint, read_arms, table_of
 from macro_routing.runs.methods import METHODS
 from macro_routing.search.names import METHOD_NAMES
 from tests.runs.small import small_frozen, small_task

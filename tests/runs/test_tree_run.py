@@ -12,7 +12,8 @@ from macro_routing.peers.router import LayerRouters
 from macro_routing.report import write_report
 from macro_routing.routes import Route, RouteSpace
 from macro_routing.runs import Listener, resume, search
-from macro_routing.runs.comparing import compare_methods, table_of
+from macro_routing.runs.comparing import compare_methods
+from macro_routing.runs.comparison import table_of
 from macro_routing.runs.result import ORACLE, ROUTER
 from tests.runs.small import small_frozen, small_task
 from tests.runs.test_run import CONFIG

@@ -15,7 +15,7 @@ from macro_routing.errors import SettingsError
 from macro_routing.search.names import METHOD_NAMES
 
 if TYPE_CHECKING:
-    from macro_routing.runs.comparing import MethodRow
+    from macro_routing.runs.comparison import MethodRow
 
 DEFAULT_METHODS = "macro,macro-restarts,random,rys,shortgpt,early-exit"
 
@@ -94,7 +94,8 @@ def compare(
     from macro_routing.cli.progress import listener_for
     from macro_routing.cli.stopping import stopping_with
     from macro_routing.report import write_methods_page, write_report
-    from macro_routing.runs.comparing import check_methods, compare_methods, table_of
+    from macro_routing.runs.comparing import check_methods, compare_methods
+    from macro_routing.runs.comparison import table_of
 
     # The settings of searches are for those that know them, so they are not checked against one method here.
     search = {name: value for name, value in flags.pop("search").items() if value is not None}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from macro_routing.cli.console import read_text_argument
-from macro_routing.errors import ModelError
+from macro_routing.errors import ModelError, NotationError
 from macro_routing.routes.notation import parse_route
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import is_route_file, parse_route_file
@@ -88,6 +88,14 @@ def quiet_libraries() -> None:
     os.environ.setdefault("TQDM_DISABLE", "1")
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module=r"(transformers|bitsandbytes|accelerate|torch)\b")
+
+
+def model_of_route(argument: str) -> str:
+    """The model that a route file names; a route without a file belongs to none."""
+    text = read_text_argument(argument)
+    if not is_route_file(text):
+        raise NotationError("a route without a route file belongs to no model; name one with --model")
+    return parse_route_file(text.lstrip("\ufeff")).model
 
 
 def read_route(argument: str, frozen: FrozenModel | UnloadedModel) -> Route:

@@ -86,6 +86,9 @@ def search(
         int | None, typer.Option("--k", help="Candidates that are validated at the end.", show_default="the preset's")
     ] = None,
     max_length: Annotated[int | None, typer.Option(help="Longest route.", show_default="layers + 12")] = None,
+    no_adds: Annotated[
+        bool, typer.Option("--no-adds", help="Only routes that every export takes: nothing is added to a state.")
+    ] = False,
     racing: Annotated[
         options.Racing | None, typer.Option(help="Which hopeless routes are given up early.", show_default="exact")
     ] = None,
@@ -168,7 +171,7 @@ def search(
             "kind": kind,
         },
         "search": {"iterations": iterations, "draws": draws, "elite": elite, "k": k},
-        "space": {"max_length": max_length},
+        "space": {"max_length": max_length, "window": 0 if no_adds else None},
         "guard": {"tasks": guard, "max_drop": max_drop},
         "loading": {
             "dtype": dtype,
@@ -298,18 +301,38 @@ def _print_plan(run_config: RunConfig, store: Path | None, *, as_json: bool) -> 
     if as_json:
         print_json({**dataclasses.asdict(plan), "outcomes_per_second": rate, "most_minutes": minutes})
         return
-    print(f"time      at most about {minutes:.1f} minutes, at {rate:.1f} outcomes per second")
+    print(
+        f"time      about {_duration(minutes)} if nothing is saved, at {rate:.2g} outcomes per second and no other load"
+    )
+
+
+def _duration(minutes: float) -> str:
+    """In the unit a person would use."""
+    for most, per, unit in ((120, 1, "minutes"), (48 * 60, 60, "hours")):
+        if minutes < most:
+            return f"{minutes / per:.1f} {unit}"
+    return f"{minutes / 60 / 24:.0f} days"
+
+
+_TIMED_TOKENS = 8
+"""Tokens of a text that are timed; the rest would take as long again and again."""
 
 
 def _outcomes_per_second(run: PreparedRun) -> float:
-    """A short timing of the standard pass, past the store."""
+    """A short timing of the standard pass, past the store; texts are cut short and their time is scaled up."""
     import time
 
     from macro_routing.routes.route import Route
 
+    decoding = run.evaluator.decoding
+    stages = {"direct": ["answer_budget"], "reasoning": ["reasoning_budget", "answer_budget"]}.get(decoding.mode, [])
+    whole = sum(getattr(decoding, name) for name in stages)
+    short = {name: min(_TIMED_TOKENS, getattr(decoding, name)) for name in stages}
+    timed = dataclasses.replace(run.evaluator, decoding=dataclasses.replace(decoding, **short))
     standard = [Route.standard(run.evaluator.frozen.layers)]
     few = run.splits.train[:8]
-    run.evaluator.run_unit(standard, tuple(few[:1]))
+    timed.run_unit(standard, tuple(few[:1]))
     start = time.perf_counter()
-    run.evaluator.run_unit(standard, tuple(few))
-    return len(few) / (time.perf_counter() - start)
+    timed.run_unit(standard, tuple(few))
+    seconds = time.perf_counter() - start
+    return len(few) / (seconds * (whole / sum(short.values()) if stages else 1))

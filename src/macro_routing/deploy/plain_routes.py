@@ -13,5 +13,6 @@ def refuse_adds(route: Route, target: str) -> None:
         shown = ", ".join(adds[:4]) + (f" and {len(adds) - 4} more" if len(adds) > 4 else "")
         raise ExportError(
             f"--to {target} cannot express adds, and this route has them at {shown};"
-            " use --to routed, which runs them in transformers, or `macro serve`"
+            " use --to routed, which runs them in transformers, or `macro serve`;"
+            " `macro search --no-adds` finds routes without any"
         )

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from macro_routing.errors import SettingsError
-from macro_routing.peers.router import RouterSettings
+from macro_routing.peers.router_settings import RouterSettings
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.budget import pick_examples

@@ -21,7 +21,6 @@ from macro_routing.models.routing import add_state
 from macro_routing.peers.router import (
     MOST_TOKENS,
     PaddedPrompts,
-    RouterSettings,
     WindowRouters,
     check_prompts,
     check_same_model,
@@ -31,6 +30,7 @@ from macro_routing.peers.router import (
     with_rows,
     write_routers,
 )
+from macro_routing.peers.router_settings import RouterSettings
 from macro_routing.peers.router_training import Lessons, TrainingReport, check_lessons, fit, new_routers
 from macro_routing.routes.route import Add, Program, Route
 from macro_routing.routes.space import Position, RouteSpace

@@ -18,19 +18,18 @@ from macro_routing.models.frozen import FrozenModel
 from macro_routing.peers.router import (
     MOST_APPLICATIONS,
     LayerRouters,
-    RouterSettings,
     WindowRouters,
     check_prompts,
     pool_prompts,
     state_width,
     walk_layers,
 )
+from macro_routing.peers.router_settings import RouterSettings
 from macro_routing.search.schedule import check_seed
 from macro_routing.search.tree_actions import route_of_counts
 
 __all__ = [
     "Lessons",
-    "RouterSettings",
     "TrainingReport",
     "class_weights",
     "fit",

@@ -12,6 +12,7 @@ from macro_routing.routes.route import Route
 from macro_routing.runs.progress import RoundReport
 
 _COLUMNS = ("", "layers applied", "cache per token", "reading the prompts", "time per token", "peak memory")
+_TIMES = ("prompt_seconds", "token_seconds")
 _NAMES = ("layers", "cache_bytes_per_token", "prompt_seconds", "token_seconds", "peak_bytes")
 
 
@@ -20,7 +21,14 @@ def cost_table(route: Route, cost: Mapping[str, Any] | None) -> Markup:
     standard = Route.standard(route.layers)
     rows = [_figures(one, cost) for one in (standard, route)]
     shown = [[element("b", name), *_written(row)] for name, row in zip(("standard pass", "route"), rows, strict=True)]
-    change = ["difference", *[_change(*pair) for pair in zip(*rows, strict=True)]]
+    noise = _noise(cost)
+    change = [
+        "difference",
+        *[
+            _change(before, after, noise if name in _TIMES else 0.0)
+            for name, before, after in zip(_NAMES, *rows, strict=True)
+        ],
+    ]
     last = change if not route.is_standard else ()
     return joined(
         table(_COLUMNS, shown, numbers=_COLUMNS[1:], last=last),
@@ -60,10 +68,16 @@ def _written(row: Sequence[float | None]) -> list[str]:
     ]
 
 
-def _change(before: float | None, after: float | None) -> str:
+def _change(before: float | None, after: float | None, noise: float) -> str:
     if not before or after is None:
         return numbers.NONE
-    return f"{numbers.points(after / before - 1)} %"
+    change = after / before - 1
+    return f"within the noise of {100 * noise:.0f} %" if abs(change) <= noise else f"{numbers.points(change)} %"
+
+
+def _noise(cost: Mapping[str, Any] | None) -> float:
+    """How far turns of the same route lay apart; runs of earlier versions did not keep it."""
+    return 0.0 if cost is None else max((one.get("noise", 0.0) for one in cost["routes"].values()), default=0.0)
 
 
 def _notes(cost: Mapping[str, Any] | None) -> list[str]:
@@ -76,8 +90,8 @@ def _notes(cost: Mapping[str, Any] | None) -> list[str]:
     elif turns:
         notes.append(
             f"Time: {cost['prompts']} training prompts at once, read and continued by {cost['tokens']} tokens, one call"
-            f" of the model per token; the fastest of {turns} turns on {cost['device']}, both routes in turn. That is a"
-            " rough measure on a busy machine."
+            f" of the model per token; the fastest of {turns} turns on {cost['device']}, both routes in turn. A"
+            " difference no larger than the one between a route's own two fastest turns is called noise."
         )
         has_peak = any(one.get("peak_bytes") is not None for one in cost["routes"].values())
         notes.append(

@@ -13,7 +13,7 @@ from macro_routing.report.intervals import GAIN, LOSS, OPEN, IntervalRow, interv
 from macro_routing.report.markup import Markup, element, joined
 from macro_routing.report.scale import Scale, round_step
 from macro_routing.report.tables import table
-from macro_routing.runs.comparing import Arm, MethodRow, table_of
+from macro_routing.runs.comparison import Arm, MethodRow, table_of
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.result import ORACLE, ROUTER, STANDARD
 

@@ -9,81 +9,29 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from macro_routing.errors import RunError, SettingsError, suggestion
-from macro_routing.evaluation.statistics import paired_bootstrap
 from macro_routing.models.frozen import FrozenModel, load_model
 from macro_routing.runs import folder as files
 from macro_routing.runs import methods
+from macro_routing.runs.comparison import Arm, CurvePoint, curve_file, read_arm
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS, known_settings
 from macro_routing.runs.progress import Listener
-from macro_routing.runs.result import ORACLE, ROUTE, STANDARD, RunResult, Variant
-from macro_routing.runs.run import prepare, read_result, resume
+from macro_routing.runs.result import ORACLE, ROUTE, read_result
+from macro_routing.runs.run import prepare, resume
 from macro_routing.runs.run import search as run_search
 from macro_routing.search.searcher import Searcher
 from macro_routing.tasks.task import Task
 
 POINTS = 8
 """Places on the curve of a search, at most."""
-
-
-@dataclass(frozen=True)
-class CurvePoint:
-    """What a search would have come to, had it ended here."""
-
-    asked: int
-    """Outcomes asked for so far."""
-    route: str
-    accuracy: float
-    """On the test set, of the route that validation chooses here."""
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One method with one seed."""
-
-    method: str
-    seed: int
-    result: RunResult
-    asked: int
-    """Outcomes the search asked for."""
-    work: float
-    """Layer applications × tokens of the answers it looked at."""
-    seconds: float
-    curve: tuple[CurvePoint, ...]
-    right: dict[str, dict[str, bool]]
-    """By variant and test example: whether the answer was right."""
-
-
-@dataclass(frozen=True)
-class MethodRow:
-    """A line of the table: one way to choose a route, over all seeds."""
-
-    name: str
-    seeds: int
-    accuracy: float
-    spread: float | None
-    """Sample standard deviation over seeds; None for one."""
-    difference: float
-    """Mean paired difference to the standard pass."""
-    low: float
-    high: float
-    asked: float
-    work: float
-    seconds: float
-    layers: float
-    """Mean layer applications of the chosen routes: what running them costs."""
-    kind: str = ROUTE
-    """A route, a router, or an oracle, which is a bound and no method."""
 
 
 def compare_methods(  # noqa: PLR0913
@@ -118,7 +66,7 @@ def compare_methods(  # noqa: PLR0913
             resume(place, **known)
         else:
             run_search(config, place, **known)
-        arms.append(_arm(method, seed, place, _with_curve(config, place, known)))
+        arms.append(read_arm(method, seed, place, _with_curve(config, place, known)))
     return arms
 
 
@@ -155,42 +103,14 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def read_arms(folder: Path) -> list[Arm]:
-    """What a comparison's folder holds already, by seed and method; nothing is run and no model is needed."""
-    found = []
-    for place in sorted(folder.glob("*-*/")):
-        method, _, seed = place.name.rpartition("-")
-        if method in METHODS and seed.isdigit() and _curve_file(place).is_file():
-            points = json.loads(_curve_file(place).read_text(encoding="utf-8"))
-            found.append(_arm(method, int(seed), place, [CurvePoint(**point) for point in points]))
-    return sorted(found, key=lambda arm: (arm.seed, list(METHODS).index(arm.method)))
-
-
-def _curve_file(place: Path) -> Path:
-    """Beside the run's folder: a finished run is not added to."""
-    return place.with_name(f"{place.name}.curve.json")
-
-
 def _with_curve(config: RunConfig, place: Path, known: dict[str, Any]) -> list[CurvePoint]:
     """The curve as it was drawn, or drawn now."""
-    file = _curve_file(place)
+    file = curve_file(place)
     if file.is_file():
         return [CurvePoint(**point) for point in json.loads(file.read_text(encoding="utf-8"))]
     curve = list(_curve(config, RunFolder.existing(place), known))
     file.write_text(json.dumps([dataclasses.asdict(point) for point in curve]) + "\n", encoding="utf-8")
     return curve
-
-
-def _arm(method: str, seed: int, place: Path, curve: Sequence[CurvePoint]) -> Arm:
-    run = RunFolder.existing(place)
-    result, rounds, answers = read_result(run), run.rounds(), run.read(files.ANSWERS)
-    names = [example["id"] for example in answers["examples"]]
-    right = {
-        one.name: dict(zip(names, (bool(row["correct"]) for row in answers["routes"][one.route]), strict=True))
-        for one in result.variants
-    }
-    asked, work = (sum(one.get(name, 0) for one in rounds) for name in ("asked", "work"))
-    return Arm(method, seed, result, asked, work, sum(one["seconds"] for one in rounds), tuple(curve), right)
 
 
 def _curve(config: RunConfig, place: RunFolder, known: dict[str, Any]) -> Iterator[CurvePoint]:
@@ -214,51 +134,3 @@ def _curve(config: RunConfig, place: RunFolder, known: dict[str, Any]) -> Iterat
             tested = prepared.evaluator.evaluate([best], prepared.splits.test)[best]
             yield CurvePoint(int(asked[state.rounds]), str(best), tested.score.accuracy)
     yield CurvePoint(int(asked[-1]), result.route, result.variants[0].accuracy)
-
-
-# --- the table ----------------------------------------------------------------------------------------------------
-
-
-def table_of(arms: Sequence[Arm]) -> list[MethodRow]:
-    """A line for every way to choose a route: the methods, MACRO's variants, the standard pass; oracles stand apart."""
-    searched = [arm for arm in arms if arm.method != methods.STANDARD]
-    names = list(dict.fromkeys(one.name for arm in searched for one in arm.result.variants if one.name != STANDARD))
-    rows = [_row(name, [arm for arm in arms if name in arm.right]) for name in names]
-    standard = _row(STANDARD, list({arm.seed: arm for arm in arms}.values()))
-    oracles = [row for row in rows if row.kind == ORACLE]
-    return [*(row for row in rows if row.kind != ORACLE), standard, *oracles]
-
-
-def _row(name: str, arms: Sequence[Arm]) -> MethodRow:
-    variants = [_variant(arm, name) for arm in arms]
-    accuracies = [one.accuracy for one in variants]
-    differences = _by_example(arms, name)
-    low, high = paired_bootstrap(np.zeros(len(differences)), differences)
-    found = [arm for arm in arms if name != STANDARD]
-    return MethodRow(
-        name,
-        len(arms),
-        statistics.mean(accuracies),
-        statistics.stdev(accuracies) if len(arms) > 1 else None,
-        float(np.mean(differences)),
-        low,
-        high,
-        statistics.mean([arm.asked for arm in found] or [0]),
-        statistics.mean([arm.work for arm in found] or [0]),
-        statistics.mean([arm.seconds for arm in found] or [0]),
-        statistics.mean([one.length for one in variants]),
-        ROUTE if name == STANDARD else arms[0].result.kind,
-    )
-
-
-def _variant(arm: Arm, name: str) -> Variant:
-    return next(one for one in arm.result.variants if one.name == name)
-
-
-def _by_example(arms: Sequence[Arm], name: str) -> list[float]:
-    """Difference to the standard pass, one per test example: seeds that share an example are no new evidence."""
-    found: dict[str, list[int]] = {}
-    for arm in arms:
-        for example, right in arm.right[name].items():
-            found.setdefault(example, []).append(int(right) - int(arm.right[STANDARD][example]))
-    return [statistics.mean(values) for values in found.values()]

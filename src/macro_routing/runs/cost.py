@@ -25,7 +25,7 @@ from macro_routing.tasks.task import Example
 FORMAT = "macro-cost/1"
 PROMPTS, TOKENS, TURNS = 4, 16, 3
 _MOST_SECONDS = 20.0
-"""No further turn is begun after these; slow machines get by with fewer."""
+"""No further turn is begun after these; two there are always, for a single one says nothing of its noise."""
 _NO_END = (-1,)
 """No token has this number, so every text is written to its budget."""
 
@@ -70,7 +70,7 @@ def _measure(evaluator: Evaluator, routes: Sequence[Route], prompts: list[Tokens
     turns: dict[Route, list[tuple[float, float, int | None]]] = {route: [] for route in routes}
     started = time.perf_counter()
     for turn in range(TURNS):
-        if turn and time.perf_counter() - started > _MOST_SECONDS:
+        if turn > 1 and time.perf_counter() - started > _MOST_SECONDS:
             break
         for route, model in models.items():
             turns[route].append(_one_turn(model, prompts))
@@ -101,4 +101,11 @@ def _fastest(turns: Sequence[tuple[float, float, int | None]]) -> dict[str, Any]
         "token_seconds": max(min(wholes) - min(firsts), 0.0) / TOKENS,
         "peak_bytes": None if peaks[0] is None else max(peaks),
         "turns": len(turns),
+        "noise": max(_excess(firsts), _excess(wholes)),
     }
+
+
+def _excess(seconds: Sequence[float]) -> float:
+    """How much longer than the fastest turn the next one took, as a share: what a difference has to stand out from."""
+    fastest, second, *_ = sorted(seconds)
+    return second / fastest - 1

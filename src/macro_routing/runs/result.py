@@ -12,6 +12,7 @@ from macro_routing.errors import RunError
 from macro_routing.evaluation.statistics import Comparison, compare, smallest_detectable_gain
 from macro_routing.routes.route import Route
 from macro_routing.routes.text import parse_program
+from macro_routing.runs.folder import RESULT, RunFolder
 from macro_routing.runs.methods import METHODS
 
 if TYPE_CHECKING:
@@ -89,6 +90,12 @@ class RunResult:
         # Runs of earlier versions say nothing of their kind: they were routes.
         values = {"kind": ROUTE, **values}
         return cls(variants=variants, comparison=comparison, **{name: values[name] for name in names})
+
+
+def read_result(place: RunFolder) -> RunResult:
+    """A finished run's result, with the place where its folder is now."""
+    with place.understood(RESULT):
+        return dataclasses.replace(RunResult.from_json(place.read(RESULT)), folder=str(place.path))
 
 
 def make_result(

@@ -35,7 +35,16 @@ from macro_routing.runs.log import FolderLog
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.outcome_report import report_round
 from macro_routing.runs.progress import Listener, Listeners, Plan
-from macro_routing.runs.result import NO_DECODING, SELECTED, STANDARD, TOP_1, RunResult, detectable_gain, make_result
+from macro_routing.runs.result import (
+    NO_DECODING,
+    SELECTED,
+    STANDARD,
+    TOP_1,
+    RunResult,
+    detectable_gain,
+    make_result,
+    read_result,
+)
 from macro_routing.runs.selection import Choice, choose
 from macro_routing.search.macro import MacroSearch
 from macro_routing.search.searcher import Candidate, Round, Searcher, SearchState
@@ -79,12 +88,6 @@ def resume(
         run = prepare(config, frozen=frozen, task=task, listener=listener, store=store or header["store"])
         _check_same(header, run.header(), place.path)
         return run.to_the_end(place)
-
-
-def read_result(place: RunFolder) -> RunResult:
-    """A finished run's result, with the place where its folder is now."""
-    with place.understood(files.RESULT):
-        return dataclasses.replace(RunResult.from_json(place.read(files.RESULT)), folder=str(place.path))
 
 
 def prepare(

@@ -1,0 +1,42 @@
+"""What routers are and how they are trained, where it can be read without a deep-learning library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from macro_routing.settings import check_integer, check_number
+
+
+@dataclass(frozen=True)
+class RouterSettings:
+    """What the routers are and how they are trained."""
+
+    hidden: int = 128
+    """Width of a router's hidden layer."""
+    windows: int = 8
+    """Windows that a prompt's states are cut into; shorter prompts have one per token."""
+    epochs: int = 15
+    """Times that every prompt is seen."""
+    learning_rate: float = 1e-3
+    """AdamW's first learning rate; it falls to 0 along a cosine."""
+    weight_decay: float = 0.01
+    """AdamW's weight decay."""
+    accumulation: int = 16
+    """Prompts whose gradients are averaged before the routers change."""
+    focal_gamma: float = 2.0
+    """How strongly the loss turns away from decisions that are right already; 0 is cross-entropy."""
+    effective_beta: float = 0.999
+    """How strongly classes are weighted by their rarity; 0 not at all, 1 by the inverse of their number."""
+
+    def __post_init__(self) -> None:
+        """Refuse impossible settings by name."""
+        check_integer("hidden", self.hidden, least=1, most=65_536)
+        check_integer("windows", self.windows, least=1, most=65_536)
+        check_integer("epochs", self.epochs, least=1)
+        check_number("learning_rate", self.learning_rate, least=0, above=True)
+        check_number("weight_decay", self.weight_decay, least=0)
+        check_integer("accumulation", self.accumulation, least=1)
+        check_number("focal_gamma", self.focal_gamma, least=0)
+        check_number("effective_beta", self.effective_beta, least=0, most=1)
+        for name in ("learning_rate", "weight_decay", "focal_gamma", "effective_beta"):
+            object.__setattr__(self, name, float(getattr(self, name)))  # 1 and 1.0 are one setting

@@ -1,0 +1,145 @@
+"""What a comparison of methods came to, read from its runs' folders; nothing is run and no model is needed."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from macro_routing.evaluation.statistics import paired_bootstrap
+from macro_routing.runs import folder as files
+from macro_routing.runs import methods
+from macro_routing.runs.folder import RunFolder
+from macro_routing.runs.methods import METHODS
+from macro_routing.runs.result import ORACLE, ROUTE, STANDARD, RunResult, Variant, read_result
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """What a search would have come to, had it ended here."""
+
+    asked: int
+    """Outcomes asked for so far."""
+    route: str
+    accuracy: float
+    """On the test set, of the route that validation chooses here."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One method with one seed."""
+
+    method: str
+    seed: int
+    result: RunResult
+    asked: int
+    """Outcomes the search asked for."""
+    work: float
+    """Layer applications × tokens of the answers it looked at."""
+    seconds: float
+    curve: tuple[CurvePoint, ...]
+    right: dict[str, dict[str, bool]]
+    """By variant and test example: whether the answer was right."""
+
+
+@dataclass(frozen=True)
+class MethodRow:
+    """A line of the table: one way to choose a route, over all seeds."""
+
+    name: str
+    seeds: int
+    accuracy: float
+    spread: float | None
+    """Sample standard deviation over seeds; None for one."""
+    difference: float
+    """Mean paired difference to the standard pass."""
+    low: float
+    high: float
+    asked: float
+    work: float
+    seconds: float
+    layers: float
+    """Mean layer applications of the chosen routes: what running them costs."""
+    kind: str = ROUTE
+    """A route, a router, or an oracle, which is a bound and no method."""
+
+
+def read_arms(folder: Path) -> list[Arm]:
+    """What a comparison's folder holds already, by seed and method; nothing is run and no model is needed."""
+    found = []
+    for place in sorted(folder.glob("*-*/")):
+        method, _, seed = place.name.rpartition("-")
+        if method in METHODS and seed.isdigit() and curve_file(place).is_file():
+            points = json.loads(curve_file(place).read_text(encoding="utf-8"))
+            found.append(read_arm(method, int(seed), place, [CurvePoint(**point) for point in points]))
+    return sorted(found, key=lambda arm: (arm.seed, list(METHODS).index(arm.method)))
+
+
+def curve_file(place: Path) -> Path:
+    """Beside the run's folder: a finished run is not added to."""
+    return place.with_name(f"{place.name}.curve.json")
+
+
+def read_arm(method: str, seed: int, place: Path, curve: Sequence[CurvePoint]) -> Arm:
+    """One finished run as a part of a comparison."""
+    run = RunFolder.existing(place)
+    result, rounds, answers = read_result(run), run.rounds(), run.read(files.ANSWERS)
+    names = [example["id"] for example in answers["examples"]]
+    right = {
+        one.name: dict(zip(names, (bool(row["correct"]) for row in answers["routes"][one.route]), strict=True))
+        for one in result.variants
+    }
+    asked, work = (sum(one.get(name, 0) for one in rounds) for name in ("asked", "work"))
+    return Arm(method, seed, result, asked, work, sum(one["seconds"] for one in rounds), tuple(curve), right)
+
+
+# --- the table ----------------------------------------------------------------------------------------------------
+
+
+def table_of(arms: Sequence[Arm]) -> list[MethodRow]:
+    """A line for every way to choose a route: the methods, MACRO's variants, the standard pass; oracles stand apart."""
+    searched = [arm for arm in arms if arm.method != methods.STANDARD]
+    names = list(dict.fromkeys(one.name for arm in searched for one in arm.result.variants if one.name != STANDARD))
+    rows = [_row(name, [arm for arm in arms if name in arm.right]) for name in names]
+    standard = _row(STANDARD, list({arm.seed: arm for arm in arms}.values()))
+    oracles = [row for row in rows if row.kind == ORACLE]
+    return [*(row for row in rows if row.kind != ORACLE), standard, *oracles]
+
+
+def _row(name: str, arms: Sequence[Arm]) -> MethodRow:
+    variants = [_variant(arm, name) for arm in arms]
+    accuracies = [one.accuracy for one in variants]
+    differences = _by_example(arms, name)
+    low, high = paired_bootstrap(np.zeros(len(differences)), differences)
+    found = [arm for arm in arms if name != STANDARD]
+    return MethodRow(
+        name,
+        len(arms),
+        statistics.mean(accuracies),
+        statistics.stdev(accuracies) if len(arms) > 1 else None,
+        float(np.mean(differences)),
+        low,
+        high,
+        statistics.mean([arm.asked for arm in found] or [0]),
+        statistics.mean([arm.work for arm in found] or [0]),
+        statistics.mean([arm.seconds for arm in found] or [0]),
+        statistics.mean([one.length for one in variants]),
+        ROUTE if name == STANDARD else arms[0].result.kind,
+    )
+
+
+def _variant(arm: Arm, name: str) -> Variant:
+    return next(one for one in arm.result.variants if one.name == name)
+
+
+def _by_example(arms: Sequence[Arm], name: str) -> list[float]:
+    """Difference to the standard pass, one per test example: seeds that share an example are no new evidence."""
+    found: dict[str, list[int]] = {}
+    for arm in arms:
+        for example, right in arm.right[name].items():
+            found.setdefault(example, []).append(int(right) - int(arm.right[STANDARD][example]))
+    return [statistics.mean(values) for values in found.values()]
