@@ -131,19 +131,25 @@ def _print_table(rows: list[MethodRow]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    shown = Table()
-    for name in ("", "test %", "difference (95 %)", "asked", "layers × tokens", "seconds", "layers run"):
+    from macro_routing.runs.result import ORACLE, STANDARD
+
+    # A terminal is narrow: no lines between columns, and short heads.
+    shown = Table(box=None, padding=(0, 1, 0, 0))
+    for name in ("", "right %", "gain", "95 %", "asked", "work", "s", "layers"):
         shown.add_column(name, justify="right" if name else "left", no_wrap=True)
     for row in rows:
-        spread = "" if row.spread is None else f" ± {100 * row.spread:.1f}"
-        difference = f"{100 * row.difference:+.1f} ({100 * row.low:+.1f} to {100 * row.high:+.1f})"
+        is_reference = row.name == STANDARD
         shown.add_row(
             row.name,
-            f"{100 * row.accuracy:.1f}{spread}",
-            "" if row.name == "standard" else difference,
+            f"{100 * row.accuracy:.1f}" + ("" if row.spread is None else f"±{100 * row.spread:.1f}"),
+            "" if is_reference else f"{100 * row.difference:+.1f}",
+            "" if is_reference else f"{100 * row.low:+.1f} to {100 * row.high:+.1f}",
             f"{row.asked:,.0f}",
             f"{row.work:.2g}",
             f"{row.seconds:.0f}",
             f"{row.layers:.1f}",
         )
     Console().print(shown)
+    print("gain: points over the standard pass; asked: outcomes; work: layers × tokens")
+    if any(row.kind == ORACLE for row in rows):
+        print("An oracle knows the answers: it is a bound, no method.")
