@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from macro_routing.report import numbers
@@ -30,6 +31,8 @@ _CURVE = (
     "What validation would have chosen, had the search ended there, on the test set; the mean over seeds. It is drawn, "
     "never chosen from. A method that scores all its routes in one round has one point."
 )
+_MEANINGS = {GAIN: "its interval lies above 0", LOSS: "its interval lies below 0", OPEN: "its interval holds 0"}
+"""In the order of the drawing's own legend, which speaks of one test."""
 _KINDS = {
     ROUTER: element("small", "a router: it decides for each prompt"),
     ORACLE: element("small", "knows the answers: a bound, no method"),
@@ -48,7 +51,8 @@ def write_methods_page(arms: Sequence[Arm], output: Path) -> Path:
 
 def _page(arms: Sequence[Arm]) -> str:
     rows = table_of(arms)
-    title = f"{len({arm.method for arm in arms})} methods, {len({arm.seed for arm in arms})} seeds"
+    methods, seeds = len({arm.method for arm in arms}), len({arm.seed for arm in arms})
+    title = f"{methods} methods, {seeds} seeds" if seeds > 1 else f"{methods} methods, one seed"
     sections = {
         "Results": joined(differences_figure(rows).html(), _table(rows)),
         "Accuracy against budget": curve_figure(arms).html(),
@@ -66,7 +70,10 @@ def differences_figure(rows: Sequence[MethodRow]) -> Figure:
         if row.name != STANDARD and row.kind != ORACLE
     ]
     title = "Difference to the standard pass on the test set, with 95 % intervals"
-    return intervals_figure("methods", title, "points", shown, 0.0)
+    figure = intervals_figure("methods", title, "points", shown, 0.0)
+    kinds = [kind for kind in _MEANINGS if any(row.kind == kind for row in shown)]
+    words = [_MEANINGS[kind] for kind in kinds]
+    return replace(figure, legend=tuple((shape, told) for (shape, _), told in zip(figure.legend, words, strict=True)))
 
 
 def _kind(row: MethodRow) -> str:
@@ -80,7 +87,7 @@ def _table(rows: Sequence[MethodRow]) -> Markup:
             _accuracy(row),
             numbers.NONE if row.name == STANDARD else _difference(row),
             numbers.count(row.asked),
-            numbers.count(row.work / 1e6),
+            f"{row.work / 1e6:.3g}",
             numbers.seconds(row.seconds),
             f"{row.layers:.1f}",
         ]
