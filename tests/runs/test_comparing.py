@@ -108,9 +108,11 @@ def test_the_page_shows_every_method(compared, tmp_path):
 
 def test_the_mean_curve_keeps_the_last_value(compared):
     _, _, arms = compared
-    first = dataclasses.replace(arms[0], curve=(CurvePoint(0, "", 0.2), CurvePoint(100, "", 0.6)))
+    first = dataclasses.replace(arms[0], curve=tuple(CurvePoint(at, "", at / 100) for at in (0, 20, 60)))
     second = dataclasses.replace(arms[0], curve=(CurvePoint(50, "", 0.4),))
-    assert mean_curve([first, second]) == [(50, pytest.approx(0.3)), (100, pytest.approx(0.5))]
+    assert mean_curve([first, second]) == [(50, pytest.approx(0.3)), (60, pytest.approx(0.5))]
+    one_round = dataclasses.replace(arms[0], curve=(CurvePoint(0, "", 0.2), CurvePoint(100, "", 0.6)))
+    assert mean_curve([one_round]) == [(100, pytest.approx(0.6))]  # before its only round it had nothing to choose from
 
 
 @pytest.mark.parametrize(

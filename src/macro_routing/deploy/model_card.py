@@ -69,8 +69,22 @@ def _evidence(evidence: RouteFile | None) -> str:
     return "\n\n".join(lines)
 
 
+_WORDS = {
+    "n": "examples",
+    "baseline": "right by the standard pass, share",
+    "routed": "right on this route, share",
+    "difference": "difference",
+    "low": "difference, lower end of the 95 % interval",
+    "high": "difference, upper end of the 95 % interval",
+    "fixed": "examples only the route got right",
+    "broken": "examples only the standard pass got right",
+    "p_value": "p-value of an exact McNemar test",
+}
+
+
 def _rows(test: dict[str, Any]) -> list[str]:
-    return [f"| {_plain(name)} | {_number(value)} |" for name, value in test.items()]
+    ordered = sorted(test.items(), key=lambda item: [*_WORDS, item[0]].index(item[0]))
+    return [f"| {_WORDS.get(name, _plain(name))} | {_number(value)} |" for name, value in ordered]
 
 
 def _number(value: Any) -> str:

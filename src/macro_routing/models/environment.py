@@ -18,6 +18,8 @@ EXTRAS = {
     "quant": ("bitsandbytes",),
     "eval": ("datasets", "math-verify"),
     "plot": ("resvg_py",),
+    "peers": ("scikit-learn",),
+    "serve": ("fastapi", "uvicorn"),
 }
 """What each extra of the distribution brings."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
@@ -127,11 +128,12 @@ def curve_figure(arms: Sequence[Arm]) -> Figure:
     curves = {
         method: mean_curve([arm for arm in arms if arm.method == method])
         for method in dict.fromkeys(arm.method for arm in arms)
+        if method != STANDARD  # it is the line across
     }
     standard = statistics.mean(arm.result.comparison.baseline for arm in arms)
     values = [standard, *(value for curve in curves.values() for _, value in curve)]
     step = round_step(max(max(values) - min(values), 0.02), 6)
-    low, high = step * int(min(values) / step), step * (int(max(values) / step - 1e-9) + 1)
+    low, high = step * (math.ceil(min(values) / step) - 1), step * (math.floor(max(values) / step) + 1)
     most = max([1, *(asked for curve in curves.values() for asked, _ in curve)])
     x, y = Scale(0, most, _LEFT, _WIDTH - _RIGHT), Scale(low, high, _HEIGHT - _BOTTOM, _TOP)
     shapes = [*_axes(x, y, most, (low, high, step)), *_standard(x, y, standard)]
@@ -156,6 +158,7 @@ def curve_figure(arms: Sequence[Arm]) -> Figure:
 
 def mean_curve(arms: Sequence[Arm]) -> list[tuple[int, float]]:
     """The mean over seeds wherever one of them moves; each keeps its last value until it has a new one."""
+    arms = [replace(arm, curve=arm.curve[1:] if len(arm.curve) == 2 else arm.curve) for arm in arms]  # one round
     places = sorted({point.asked for arm in arms for point in arm.curve})
     begun = max((arm.curve[0].asked for arm in arms if arm.curve), default=0)
     return [
@@ -203,10 +206,21 @@ def _line(x: Scale, y: Scale, curve: Sequence[tuple[int, float]], look: str) -> 
 def _names(ends: Sequence[tuple[float, str, str, float]]) -> list[Markup]:
     """Names at the right, from top to bottom as the curves end, none over another; a thin line leads to its curve."""
     parts: list[Markup] = []
-    last = _TOP - _LABEL
-    for height, name, look, end in sorted(ends):
-        last = max(height, last + _LABEL)
-        edge = _WIDTH - _RIGHT + 10
-        parts.append(element("path", d=f"M{end + 5:.1f} {height:.1f}L{edge:.1f} {last:.1f}", class_=f"{look} lead"))
-        parts.append(element("text", name, x=edge + 5, y=last + 4, class_="strong"))
+    ends = sorted(ends)
+    edge = _WIDTH - _RIGHT + 10
+    for (height, name, look, end), place in zip(ends, _spread_out([end[0] for end in ends]), strict=True):
+        parts.append(element("path", d=f"M{end + 5:.1f} {height:.1f}L{edge:.1f} {place:.1f}", class_=f"{look} lead"))
+        parts.append(element("text", name, x=edge + 5, y=place + 4, class_="strong"))
     return parts
+
+
+def _spread_out(heights: Sequence[float]) -> list[float]:
+    """Heights from top to bottom moved apart: down first, then what went too far down comes up again."""
+    places: list[float] = []
+    for height in heights:
+        places.append(max(height, places[-1] + _LABEL) if places else height)
+    lowest = _HEIGHT - 8
+    for place in reversed(range(len(places))):
+        places[place] = min(places[place], lowest)
+        lowest = places[place] - _LABEL
+    return places
