@@ -51,6 +51,8 @@ def test_a_run_stays_within_its_budget_and_says_what_it_is(frozen, tmp_path, met
     assert len(answers["decided"]) == 20
     page = write_report(folder).read_text()
     assert result.variants[0].name in page
+    assert "had a search of their own" in page
+    assert ("this is a bound and not a method" in page) == (method == "cola")
     again = resume(folder, frozen=frozen, task=small_task())
     assert again == result
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from macro_routing.report import numbers
 from macro_routing.report.answers import changed_answers
 from macro_routing.report.block_map import block_map_figure
 from macro_routing.report.chart import rounds_chart
@@ -93,7 +94,10 @@ def _sections(run: RunData) -> dict[str, Markup]:
         found["Cost"] = joined(cost_table(run.chosen, run.cost), search_cost(run.rounds))
     if run.result is not None and run.answers is not None:
         found["Cut-offs and tokens"] = writing(run.answers, run.result, writes=run.writes, resolved=run.resolved)
-    found["Accuracy per round"] = _search(run)
+    if run.grows_trees:
+        found["Tree searches"] = _trees(run)
+    elif run.settings["iterations"]:  # the standard pass alone needs none
+        found["Accuracy per round"] = _search(run)
     block_map = block_map_figure(run.draws, run.layers) if run.sweeps_blocks else None
     if block_map is not None:
         found["Repeated blocks"] = block_map.html()
@@ -119,6 +123,27 @@ def _search(run: RunData) -> Markup:
     planned, draws = run.settings["iterations"], run.settings["draws"]
     chart = rounds_chart(run.rounds, planned, run.settings, run.draws)
     return joined(chart, rounds_table(run.rounds, draws) if run.rounds else None)
+
+
+def _trees(run: RunData) -> Markup:
+    """What the searches over single examples came to."""
+    if not run.rounds:
+        return element("p", "The searches are not finished yet.")
+    (one,) = run.rounds
+    told = (
+        f"{numbers.count(one.examples)} examples had a search of their own, {numbers.count(one.asked)} outcomes in all,"
+        f" {numbers.count(one.different)} different routes. The standard pass gets {numbers.percent(one.standard)} of"
+        f" these examples right; for {numbers.percent(one.best)} a route was found that does."
+    )
+    lines = [told]
+    if run.oracle is not None:
+        facts = run.oracle
+        lines.append(
+            f"Of {facts['already_right']} examples that the standard pass gets right, {facts['of_these_shorter']} have"
+            f" a shorter path that does, too; of {facts['wrong']} that it gets wrong, {facts['of_these_fixed']} have one"
+            " that gets them right. The answer was known to the search, so this is a bound and not a method."
+        )
+    return joined(*[element("p", line) for line in lines])
 
 
 def _route(route: Route) -> Markup:

@@ -48,6 +48,13 @@ class RunData:
     cost: dict[str, Any] | None
     """What the route costs; None where no one measured it."""
     is_finished: bool
+    oracle: dict[str, Any] | None = None
+    """Counts of what an oracle found."""
+
+    @property
+    def grows_trees(self) -> bool:
+        """Whether every example had a search of its own."""
+        return bool(self.resolved["searcher"].get("search") == "tree")
 
     @property
     def layers(self) -> int:
@@ -143,6 +150,7 @@ def read_run(place: RunFolder) -> RunData:
         answers=read_if_there(files.ANSWERS),
         cost=read_if_there(files.COST),
         is_finished=place.is_finished,
+        oracle=read_if_there(files.ORACLE_FACTS),
     )
 
 

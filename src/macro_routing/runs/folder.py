@@ -38,6 +38,10 @@ RUN, ENDED, CANDIDATES, ANSWERS, RESULT, ROUTE, COST, REPORT, MANIFEST = (
 )
 
 
+ORACLE_FACTS, ROUTERS = "oracle.json", "routers"
+"""What an oracle found, in counts; the folder of trained routers. Runs whose result is a route have neither."""
+
+
 class RunFolder:
     """One run's folder."""
 

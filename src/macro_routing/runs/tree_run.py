@@ -32,7 +32,6 @@ from macro_routing.search.tree_actions import counts_of_label
 from macro_routing.search.tree_search import RIGHT, TreeSearch
 from macro_routing.tasks.task import Example
 
-ROUTERS, ORACLE_FACTS = "routers", "oracle.json"
 _MOST_KEPT = 200
 EACH_PROMPT = "decided for each prompt"
 ORACLE_PATHS = "the best found for each example, its answer known"
@@ -160,8 +159,8 @@ class RouterRun(TreeRun):
             counts = [counts_of_label(route) for route in routes]
             found = train_routers(frozen, prompts, counts, settings.router, self.config.seed)
         routers, report = found
-        routers.save(place.path / ROUTERS)
-        place.write(f"{ROUTERS}/training.json", dataclasses.asdict(report))
+        routers.save(place.path / files.ROUTERS)
+        place.write(f"{files.ROUTERS}/training.json", dataclasses.asdict(report))
         return routers
 
 
@@ -174,7 +173,7 @@ class OracleRun(TreeRun):
         searches = self._grown(place, self.splits.test)
         routes = [search.label or self._standard for search in searches]
         result = self._tested(place, METHODS[self.config.method].title, routes, ORACLE)
-        place.write(ORACLE_FACTS, oracle_facts(searches, self._standard))
+        place.write(files.ORACLE_FACTS, oracle_facts(searches, self._standard))
         place.write(files.RESULT, result.to_json())
         place.finish()
         self.listener.on_result(result)
