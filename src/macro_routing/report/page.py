@@ -140,8 +140,8 @@ def _trees(run: RunData) -> Markup:
         facts = run.oracle
         lines.append(
             f"Of {facts['already_right']} examples that the standard pass gets right, {facts['of_these_shorter']} have"
-            f" a shorter path that does, too; of {facts['wrong']} that it gets wrong, {facts['of_these_fixed']} have one"
-            " that gets them right. The answer was known to the search, so this is a bound and not a method."
+            f" a shorter path that does, too; of {facts['wrong']} that it gets wrong, {facts['of_these_fixed']} have"
+            " one that gets them right. The answer was known to the search, so this is a bound and not a method."
         )
     return joined(*[element("p", line) for line in lines])
 
