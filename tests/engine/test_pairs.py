@@ -2,18 +2,25 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from macro_routing.engine.flight import generation as flight_generation
 from macro_routing.engine.flight.decoder import FlightDecoder
+from macro_routing.engine.likelihood import ChoiceItem, choice_log_likelihoods
+from macro_routing.engine.row_pass import turns
 from macro_routing.engine.shared_generation import Generation, generate_of_pairs, generate_of_routes
+from macro_routing.engine.shared_likelihood import choice_log_likelihoods_of_pairs
 from macro_routing.engine.writing import Stage
 from macro_routing.evaluation.answering import Decoding
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.score_store import ScoreStore
+from macro_routing.models import apply_route
 from macro_routing.routes import parse_route
 from tests.engine.test_generation import PROMPTS
-from tests.models.tiny import LAYERS, tiny_model
+from tests.models.tiny import LAYERS, VARIANTS, tiny_model
 from tests.runs.small import small_frozen, small_task
+from tests.strategies import programs
 
 ENDS = frozenset(range(3, 12))
 STAGES = (Stage(ENDS, 3, (50, 51)), Stage(ENDS, 2))
@@ -58,3 +65,33 @@ def test_pairs_and_routes_are_scored_alike_and_known_to_each_other(decoding, tmp
     ran.clear()
     evaluator.evaluate_pairs(pairs)
     assert not ran  # all of it is known now
+
+
+ITEMS = [
+    ChoiceItem(prompt, tuple((30 + place, *range(40, 40 + length)) for length in range(3)))
+    for place, prompt in enumerate(PROMPTS)
+]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_rows_on_routes_of_their_own_score_as_each_alone(name):
+    """Skips, repeats, adds with two sources and coefficients, and an early exit, side by side."""
+    texts = ("L0-L3 L1(+h-2) L2(-0.25h-1) RJ", "L0 L2 RJ", "L0 RJ", "L0-L2", "L0-L3 L3 L3 L1(+h-3) RJ")
+    routes = [parse_route(text, LAYERS) for text in texts]
+    model = tiny_model(name)
+    pairs = [(routes[(place + shift) % 5], item) for shift in range(3) for place, item in enumerate(ITEMS)]
+    found = choice_log_likelihoods_of_pairs(model, pairs, most_tokens=400)
+    for (route, item), values in zip(pairs, found, strict=True):
+        assert values == pytest.approx(choice_log_likelihoods(apply_route(model, route), [item])[0], rel=1e-4, abs=1e-4)
+
+
+@given(st.lists(programs(), min_size=1, max_size=6))
+def test_turns_take_every_row_through_its_route(drawn):
+    layers = max(program.steps[place].layer for program in drawn for place in range(len(program.steps))) + 1
+    routes = [program.expand(layers) for program in drawn]
+    taken = [[] for _ in routes]
+    for turn in turns(routes):
+        for row, visit in zip(turn.rows, turn.visits, strict=True):
+            assert (visit.route, visit.step) == (row, len(taken[row]))
+            taken[row].append(turn.layer)
+    assert taken == [[step.layer for step in route.steps] for route in routes]

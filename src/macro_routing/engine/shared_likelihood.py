@@ -15,6 +15,7 @@ from macro_routing.engine.batches import plan_batches
 from macro_routing.engine.likelihood import ChoiceBatch, ChoiceItem
 from macro_routing.engine.prefix_tree import plan_within
 from macro_routing.engine.prompt_segments import prompt_segments
+from macro_routing.engine.row_pass import RowPass
 from macro_routing.engine.shared_pass import Segment, SharedPass, States
 from macro_routing.models.lens import read_out
 from macro_routing.routes.route import Route
@@ -61,3 +62,24 @@ def _score_batch(
 def _totals(model: Any, batch: ChoiceBatch, states: States, prompts: int) -> list[list[float]]:
     after_prompt = read_out(model, states[prompts][:, -1:])[:, -1]
     return batch.totals(after_prompt, read_out(model, states[prompts + 1]) if batch.longer else None)
+
+
+def choice_log_likelihoods_of_pairs(
+    model: Any, pairs: Sequence[tuple[Route, ChoiceItem]], *, most_tokens: int = 8192
+) -> list[list[float]]:
+    """``choice_log_likelihoods`` of each pair's route on its item, rows on different routes together."""
+    found: list[list[float]] = [[]] * len(pairs)
+    for batch in plan_batches([item.size for _, item in pairs], most_tokens):
+        for place, values in zip(batch, _score_pairs(model, [pairs[place] for place in batch]), strict=True):
+            found[place] = values
+    return found
+
+
+@torch.no_grad()
+def _score_pairs(model: Any, pairs: Sequence[tuple[Route, ChoiceItem]]) -> list[list[float]]:
+    batch = ChoiceBatch.of([item for _, item in pairs], model.device)
+    segments = [Segment(batch.ids, batch.mask)]
+    if batch.longer:
+        whole = torch.cat([batch.mask[batch.branches], batch.real], dim=1)
+        segments.append(Segment(batch.fed, whole, batch.branches))
+    return _totals(model, batch, RowPass(model, segments).run([route for route, _ in pairs]), 0)

@@ -51,11 +51,10 @@ class SharedPass:
 
     def __init__(self, model: Any, segments: Sequence[Segment]) -> None:
         """Work out what each layer is given for each segment."""
-        self._empty = empty_slots(model)
-        self._cache = _cache(self._empty)
+        self._empty, self._cache = slots_for(model)
         self._layers = decoder_of(model).layers
         self._segments = segments
-        self._inputs = [_inputs(model, segment) for segment in segments]
+        self._inputs = [inputs_of(model, segment) for segment in segments]
 
     @property
     def state_bytes(self) -> int:
@@ -83,7 +82,7 @@ class SharedPass:
 
     def _apply(self, application: Application, states: dict[int, States]) -> tuple[States, Any]:
         # The layer's own slot in the cache is the step's, a new one every time.
-        slot = _fresh(self._empty[application.layer])
+        slot = fresh_slot(self._empty[application.layer])
         self._cache.layers[application.layer] = slot
         found: States = []
         for place, (segment, given) in enumerate(zip(self._segments, self._inputs, strict=True)):
@@ -116,7 +115,7 @@ def empty_slots(model: Any) -> list[Any]:
     return _EMPTY[model]
 
 
-def _fresh(empty: Any) -> Any:
+def fresh_slot(empty: Any) -> Any:
     """A copy of a slot; ``copy.copy`` gives the same, but takes several times as long, and one is made per step."""
     slot = object.__new__(type(empty))
     slot.__dict__.update(empty.__dict__)
@@ -135,15 +134,18 @@ def continue_rows(slot: Any, parents: torch.Tensor) -> None:
         slot.reorder_cache(parents)
 
 
-def _cache(slots: list[Any]) -> Any:
+def slots_for(model: Any) -> tuple[list[Any], Any]:
+    """An empty slot per layer, and a cache that holds them until a layer is run."""
     from transformers import DynamicCache
 
-    cache = DynamicCache()
-    cache.layers = list(slots)
-    return cache
+    cache: Any = DynamicCache()
+    empty = empty_slots(model)
+    cache.layers = list(empty)
+    return empty, cache
 
 
-def _inputs(model: Any, segment: Segment) -> LayerInputs:
+def inputs_of(model: Any, segment: Segment) -> LayerInputs:
+    """What the layers are given for a segment."""
     tokens = segment.ids.shape[1]
     positions = positions_of(segment.mask)[:, -tokens:]
     return layer_inputs(model, segment.ids, segment.mask, positions, cached=segment.mask.shape[1] - tokens)

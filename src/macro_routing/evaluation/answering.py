@@ -16,8 +16,12 @@ from macro_routing.engine.decoders import AUTO, flight_for
 from macro_routing.engine.generation import Generated, generate, generate_in_two_stages
 from macro_routing.engine.likelihood import ChoiceItem, choice_log_likelihoods
 from macro_routing.engine.memory import most_cached_tokens
-from macro_routing.engine.shared_generation import Generation, by_route, generate_of_pairs, generate_of_routes
-from macro_routing.engine.shared_likelihood import STATE_BYTES, choice_log_likelihoods_of_routes
+from macro_routing.engine.shared_generation import Generation, generate_of_pairs, generate_of_routes
+from macro_routing.engine.shared_likelihood import (
+    STATE_BYTES,
+    choice_log_likelihoods_of_pairs,
+    choice_log_likelihoods_of_routes,
+)
 from macro_routing.engine.writing import Stage
 from macro_routing.errors import TaskError
 from macro_routing.evaluation.outcome import ExampleOutcome
@@ -101,11 +105,8 @@ def answer_pairs(
     examples = [example for _, example in pairs]
     if decoding.mode == LIKELIHOOD:
         items = choice_items(frozen, task, examples, by_letter=decoding.by_letter)
-        values: list[list[float]] = [[]] * len(pairs)
-        for route, places in by_route([route for route, _ in pairs]).items():
-            scored = choice_log_likelihoods_of_routes(frozen.model, [route], [items[place] for place in places])
-            for place, value in zip(places, scored[route], strict=True):
-                values[place] = value
+        asked_of = [(route, item) for (route, _), item in zip(pairs, items, strict=True)]
+        values = choice_log_likelihoods_of_pairs(frozen.model, asked_of)
         return judged(examples, values, decoding)
     asked = _ask(frozen, task, examples, decoding)
     room = most_cached_tokens(frozen.model, max(route.length for route, _ in pairs))

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from macro_routing.engine.flight.boarding import Batch, Boarding, Party, board
+from macro_routing.engine.batches import pad_left, plan_batches
+from macro_routing.engine.flight.boarding import PROMPT_TOKENS, Batch, Boarding, Party, board
 from macro_routing.engine.flight.machine import Machine, Room
 from macro_routing.engine.flight.schedule import Schedule, plan_ticks
 from macro_routing.engine.flight.support import refusal
@@ -21,7 +22,8 @@ from macro_routing.engine.flight.weights import weights_of
 from macro_routing.engine.memory import SHARE, cache_bytes_per_token, free_bytes
 from macro_routing.engine.prefix_tree import plan_tree
 from macro_routing.engine.prompt_segments import prompt_segments
-from macro_routing.engine.shared_pass import SharedPass
+from macro_routing.engine.row_pass import RowPass, Turn
+from macro_routing.engine.shared_pass import Segment, SharedPass
 from macro_routing.engine.writing import Stage, Writer
 from macro_routing.errors import ModelError
 from macro_routing.models.lens import read_out
@@ -77,7 +79,9 @@ class FlightDecoder:
         schedule = plan_ticks(boarding.routes)
         machine = self._ready(_room(boarding, schedule))
         machine.texts.fill(stages)
-        tokens = self._read_prompts(machine, boarding)
+        # A prompt pass per party would leave the device idle where every prompt has a route of its own.
+        by_row = len(parties) > 1 and all(len(party.routes) == 1 for party in parties)
+        tokens = (self._read_rows if by_row else self._read_prompts)(machine, boarding)
         writers = [Writer(stages, stop_loops=stop_loops) for _ in range(boarding.sequences)]
         _Flight(machine, schedule, boarding.seats, writers).run(tokens, room)
         return boarding.by_party(writers)
@@ -111,8 +115,29 @@ class FlightDecoder:
                 machine.start[mine] = (mask == 0).sum(dim=1).to(torch.int32)
                 machine.position[mine] = batch.length - 1
                 _copy_cache(_lanes(machine, batch, place), arrival.slots, order)
-        for state, value in ((machine.done, 0), (machine.stage, 0), (machine.count, 0), (machine.dictated, -1)):
-            state.fill_(value)
+        _begin(machine)
+        return tokens
+
+    def _read_rows(self, machine: Machine, boarding: Boarding) -> torch.Tensor:
+        """The same where every party has one route: prompts on different routes are read together."""
+        tokens = torch.zeros(boarding.sequences, dtype=torch.int32, device=machine.states.device)
+        rows = [(batch, row) for batch in boarding.batches for row in range(len(batch.prompts))]
+        for places in plan_batches([batch.length for batch, _ in rows], PROMPT_TOKENS):
+            chosen = [rows[place] for place in places]
+            ids, mask = pad_left([batch.prompts[row] for batch, row in chosen], machine.states.device)
+
+            def keep(turn: Turn, slot: Any, chosen: list[tuple[Batch, int]] = chosen) -> None:
+                steps = [visit.step for visit in turn.visits]
+                _copy_rows(machine, [(*chosen[row], step) for row, step in zip(turn.rows, steps, strict=True)], slot)
+
+            found = RowPass(self._model, [Segment(ids, mask)]).run([batch.routes[0] for batch, _ in chosen], keep)[0]
+            first = read_out(self._model, found[:, -1:])[:, -1].argmax(-1).to(torch.int32)
+            sequences = torch.tensor([batch.first_sequence + row for batch, row in chosen], device=tokens.device)
+            tokens[sequences] = first
+            lengths = [(batch.length, batch.length - len(batch.prompts[row])) for batch, row in chosen]
+            length, padding = torch.tensor(lengths, dtype=torch.int32, device=tokens.device).unbind(1)
+            machine.start[sequences], machine.position[sequences] = padding, length - 1
+        _begin(machine)
         return tokens
 
 
@@ -167,6 +192,27 @@ class _Flight:
             take = self._writers[sequence].take
             if any(take(token) is None for token in columns[sequence]):
                 self._active[sequence] = False
+
+
+def _begin(machine: Machine) -> None:
+    """Nothing is written yet."""
+    for state, value in ((machine.done, 0), (machine.stage, 0), (machine.count, 0), (machine.dictated, -1)):
+        state.fill_(value)
+
+
+def _copy_rows(machine: Machine, visits: Sequence[tuple[Batch, int, int]], slot: Any) -> None:
+    """Keys and values of one turn to the lanes of its rows, each (batch, row, step), padding of its batch included."""
+    lanes = [
+        np.arange(first, first + batch.length)
+        for batch, row, step in visits
+        for first in [batch.first_token + (step * len(batch.prompts) + row) * batch.size]
+    ]
+    into = torch.from_numpy(np.concatenate(lanes)).to(machine.keys.device)
+    read = slot.keys.shape[2]
+    last = torch.tensor([batch.length for batch, _, _ in visits], device=machine.keys.device)
+    wanted = torch.arange(read, device=machine.keys.device) >= read - last[:, None]  # [rows, tokens]
+    for pool, given in ((machine.keys, slot.keys), (machine.values, slot.values)):
+        pool[:, into] = given.transpose(0, 1)[:, wanted]
 
 
 def _room(boarding: Boarding, schedule: Schedule) -> Room:

@@ -17,6 +17,8 @@ _BEAM = 40
 """Ways of beginning that are followed at once."""
 
 
+_MOST_FOLLOWED = 48
+"""With more orders nearly every layer is waited for all the time, and following ways takes longer than it saves."""
 _Trail = tuple[int, "_Trail"] | None
 
 
@@ -58,7 +60,7 @@ class Schedule:
 
 def plan_ticks(routes: Sequence[Route]) -> Schedule:
     """Ticks that take every route through all its steps, in order."""
-    ways = [_visits(place, route) for place, route in enumerate(routes)]
+    ways = [visits_of(place, route) for place, route in enumerate(routes)]
     done = [0] * len(routes)
     ticks = []
     for layer in shared_order([[step.layer for step in route.steps] for route in routes]):
@@ -76,6 +78,8 @@ def plan_ticks(routes: Sequence[Route]) -> Schedule:
 
 def shared_order(orders: Sequence[Sequence[int]]) -> list[int]:
     """A short list of layers from which every order can be made by leaving layers out."""
+    if len(orders) > _MOST_FOLLOWED:
+        return _lowest_first(orders)
     # How far each order has come → the list that led there, as (last layer, the list before it).
     beam: dict[tuple[int, ...], _Trail] = {(0,) * len(orders): None}
     while True:
@@ -92,6 +96,16 @@ def shared_order(orders: Sequence[Sequence[int]]) -> list[int]:
         beam = {done: further[done] for done in sorted(further, key=lambda done: _left(orders, done))[:_BEAM]}
 
 
+def _lowest_first(orders: Sequence[Sequence[int]]) -> list[int]:
+    """Always the lowest layer that anyone waits for: longer than need be, but found at once for any number of orders."""
+    found, done = [], [0] * len(orders)
+    while waiting := {order[at] for order, at in zip(orders, done, strict=True) if at < len(order)}:
+        layer = min(waiting)
+        found.append(layer)
+        done = [at + (at < len(order) and order[at] == layer) for order, at in zip(orders, done, strict=True)]
+    return found
+
+
 def _left(orders: Sequence[Sequence[int]], done: Sequence[int]) -> int:
     # Squared, so that no order is left far behind to go the rest of its way alone.
     return sum((len(order) - at) ** 2 for order, at in zip(orders, done, strict=True))
@@ -105,7 +119,8 @@ def _listed(trail: _Trail) -> list[int]:
     return found[::-1]
 
 
-def _visits(place: int, route: Route) -> list[Visit]:
+def visits_of(place: int, route: Route) -> list[Visit]:
+    """The steps of one route, with where states are kept and found for its adds."""
     # h_{t-b} before step number t + 1 is the state after step number t - b; numbers here count from 0.
     source = {number: number - step.add.back - 1 for number, step in enumerate(route.steps) if step.add}
     shelf = {state: position for position, state in enumerate(sorted(set(source.values())))}

@@ -1,0 +1,138 @@
+"""One pass over some tokens in which every row has a route of its own.
+
+Rows wait until it is their layer's turn: the lowest layer that anyone needs next is run on all rows that need it, in
+one call. A hundred rows on a hundred routes so take a few calls per layer instead of a hundred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from macro_routing.engine.flight.schedule import NOTHING, Visit, visits_of
+from macro_routing.engine.shared_pass import Segment, States, continue_rows, fresh_slot, inputs_of, slots_for
+from macro_routing.models.layer_inputs import LayerInputs
+from macro_routing.models.routing import add_state, decoder_of
+from macro_routing.routes.route import Route
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A layer, and the rows whose turn it is, each with its visit."""
+
+    layer: int
+    rows: NDArray[np.int64]
+    visits: tuple[Visit, ...]
+
+
+def turns(routes: Sequence[Route]) -> Iterator[Turn]:
+    """Turns that take every row through all steps of its route, lowest layer first."""
+    ways = [visits_of(place, route) for place, route in enumerate(routes)]
+    orders = [[step.layer for step in route.steps] for route in routes]
+    done = np.zeros(len(routes), dtype=np.int64)
+    waiting = np.array([order[0] for order in orders])
+    over = max(max(order) for order in orders) + 1
+    while (layer := int(waiting.min())) < over:
+        rows = np.flatnonzero(waiting == layer)
+        yield Turn(layer, rows, tuple(ways[row][done[row]] for row in rows))
+        done[rows] += 1
+        waiting[rows] = [orders[row][done[row]] if done[row] < len(orders[row]) else over for row in rows]
+
+
+class RowPass:
+    """Segments made ready for one model; the first segment's rows have the routes, later ones follow their parents."""
+
+    def __init__(self, model: Any, segments: Sequence[Segment]) -> None:
+        """Work out what each layer is given for each segment."""
+        self._model = model
+        self._layers = decoder_of(model).layers
+        self._slots, self._cache = slots_for(model)
+        self._segments = segments
+        self._inputs = [inputs_of(model, segment) for segment in segments]
+        self._owners = [torch.arange(len(segments[0].ids), device=segments[0].ids.device)]
+        for segment in segments[1:]:
+            assert segment.parents is not None
+            self._owners.append(self._owners[-1][segment.parents])
+
+    @torch.no_grad()
+    def run(self, routes: Sequence[Route], on_turn: Callable[[Turn, Any], None] = lambda _turn, _slot: None) -> States:
+        """The state of every row at the end of its route; ``on_turn`` is given each turn's cache before it is gone."""
+        states = [given.embedded.clone() for given in self._inputs]
+        shelves = 1 + max(
+            (visit.keep_at for place, route in enumerate(routes) for visit in visits_of(place, route)), default=NOTHING
+        )
+        kept = [state.new_zeros(shelves, *state.shape) for state in states]
+        for turn in turns(routes):
+            on_turn(turn, self._take(turn, states, kept))
+        return states
+
+    def _take(self, turn: Turn, states: States, kept: States) -> Any:
+        slot = fresh_slot(self._slots[turn.layer])
+        self._cache.layers[turn.layer] = slot
+        chosen = torch.full((len(self._owners[0]),), NOTHING, device=states[0].device)
+        chosen[torch.from_numpy(turn.rows).to(chosen.device)] = torch.arange(len(turn.rows), device=chosen.device)
+        before: torch.Tensor | None = None
+        for place, (segment, given) in enumerate(zip(self._segments, self._inputs, strict=True)):
+            visit = chosen[self._owners[place]]  # of each of the segment's rows, or nothing
+            rows = (visit != NOTHING).nonzero()[:, 0]
+            if len(rows) == 0:
+                break  # nor does anything follow these rows
+            if before is not None:
+                assert segment.parents is not None
+                continue_rows(slot, _places(before, segment.parents[rows], len(states[place - 1])))
+            hidden = _with_adds(states[place][rows], kept[place], rows, turn.visits, visit[rows])
+            arguments = {**_rows_of(given, turn.layer, rows, len(segment.ids)), given.cache_name: self._cache}
+            output = self._layers[turn.layer](hidden, **arguments)
+            found = output[0] if isinstance(output, tuple) else output
+            states[place][rows] = found.to(states[place].device)
+            _keep(kept[place], rows, turn.visits, visit[rows], states[place])
+            before = rows
+        self._cache.layers[turn.layer] = self._slots[turn.layer]
+        return slot
+
+
+def _places(rows: torch.Tensor, wanted: torch.Tensor, size: int) -> torch.Tensor:
+    """Where each of the wanted rows lies among ``rows``, which are some of ``size``."""
+    places = torch.zeros(size, dtype=torch.long, device=rows.device)
+    places[rows] = torch.arange(len(rows), device=rows.device)
+    return places[wanted]
+
+
+def _with_adds(
+    hidden: torch.Tensor, kept: torch.Tensor, rows: torch.Tensor, visits: Sequence[Visit], visit: torch.Tensor
+) -> torch.Tensor:
+    """The input of a turn: rows whose step adds an earlier state have it added."""
+    for source, coefficient in sorted({(one.add_from, one.coefficient) for one in visits if one.add_from != NOTHING}):
+        adds = torch.tensor([(one.add_from, one.coefficient) == (source, coefficient) for one in visits])
+        mine = adds.to(visit.device)[visit].nonzero()[:, 0]
+        hidden[mine] = add_state(hidden[mine], kept[source, rows[mine]], coefficient)
+    return hidden
+
+
+def _keep(
+    kept: torch.Tensor, rows: torch.Tensor, visits: Sequence[Visit], visit: torch.Tensor, states: torch.Tensor
+) -> None:
+    """Put the states aside that a later step adds."""
+    for shelf in sorted({one.keep_at for one in visits if one.keep_at != NOTHING}):
+        keeps = torch.tensor([one.keep_at == shelf for one in visits]).to(visit.device)[visit]
+        mine = rows[keeps]
+        kept[shelf, mine] = states[mine]
+
+
+def _rows_of(given: LayerInputs, layer: int, rows: torch.Tensor, size: int) -> dict[str, Any]:
+    """A layer's arguments for some of ``size`` rows; what is the same for all rows stays as it is."""
+
+    def chosen(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(chosen(one) for one in value)
+        # Tensors with one axis are positions in the text, not rows.
+        if isinstance(value, torch.Tensor) and value.dim() > 1 and value.shape[0] == size:
+            return value[rows.to(value.device)]
+        return value
+
+    return {name: chosen(value) for name, value in given.arguments[layer].items()}
