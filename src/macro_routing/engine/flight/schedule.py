@@ -97,7 +97,7 @@ def shared_order(orders: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _lowest_first(orders: Sequence[Sequence[int]]) -> list[int]:
-    """Always the lowest layer that anyone waits for: longer than need be, but found at once for any number of orders."""
+    """Always the lowest layer that anyone waits for: longer than need be, but found at once for many orders."""
     found, done = [], [0] * len(orders)
     while waiting := {order[at] for order, at in zip(orders, done, strict=True) if at < len(order)}:
         layer = min(waiting)
