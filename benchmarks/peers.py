@@ -96,6 +96,38 @@ def rows_of(runs: Path, task: str, mode: str) -> list[dict[str, Any]]:
     return lines
 
 
+ORACLE_COLUMNS = {
+    "task": "task",
+    "right": "right by the standard pass",
+    "shorter": "of these with a shorter right path",
+    "wrong": "wrong",
+    "fixed": "of these with a right path",
+    "simulations": "simulations",
+}
+
+
+def oracle_rows(runs: Path) -> list[dict[str, Any]]:
+    """CoLA's two statements, by task, counts over all seeds."""
+    found = []
+    for task, mode in CASES:
+        facts = [
+            json.loads(path.read_text(encoding="utf-8"))
+            for path in sorted((runs / f"{task}-{mode}").glob("cola-*/oracle.json"))
+        ]
+        sums = {name: sum(one[name] for one in facts) for name in (facts[0] if facts else {})}
+        line: dict[str, Any] = {"task": f"{task}, {mode}"}
+        if sums:
+            line |= {"right": sums["already_right"], "wrong": sums["wrong"], "simulations": sums["simulations"]}
+            line["shorter"] = _share(sums["of_these_shorter"], sums["already_right"])
+            line["fixed"] = _share(sums["of_these_fixed"], sums["wrong"])
+        found.append({**line, "raw": facts} if sums else {**line, "right": "not run"})
+    return found
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part} ({100 * part / whole:.1f} %)" if whole else "0"
+
+
 def _line(task: str, row: Any) -> dict[str, Any]:
     return {
         "task": task,
@@ -130,15 +162,15 @@ def main() -> None:
     headers = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(arguments.runs.glob("*/*/run.json"))]
     if arguments.write and headers:
         machine = headers[0]["environment"]
-        write_record(
-            arguments.write,
-            command="python -m benchmarks.peers MODEL --runs FOLDER",
-            config={"model": Path(headers[0]["model"]["name"]).name, "preset": "paper", "budget": BUDGET},
-            seed=SEEDS[0],
-            columns=COLUMNS,
-            results=results,
-            where=f"one {machine.get('cuda:0', machine['processor'])}; {machine['extra [models]']}",
-        )
+        common: dict[str, Any] = {
+            "command": "python -m benchmarks.peers MODEL --runs FOLDER",
+            "config": {"model": Path(headers[0]["model"]["name"]).name, "preset": "paper", "budget": BUDGET},
+            "seed": SEEDS[0],
+            "where": f"one {machine.get('cuda:0', machine['processor'])}; {machine['extra [models]']}",
+        }
+        write_record(arguments.write, columns=COLUMNS, results=results, **common)
+        oracle = arguments.write.with_name(f"{arguments.write.stem}_oracle.json")
+        write_record(oracle, columns=ORACLE_COLUMNS, results=oracle_rows(arguments.runs), **common)
 
 
 if __name__ == "__main__":

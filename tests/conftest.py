@@ -1,14 +1,17 @@
 """Rules for the whole suite."""
 
+import contextlib
 import os
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
-# Other tests run beside these; how long one example takes says nothing then.
-settings.register_profile("side by side", deadline=None)
-settings.load_profile("side by side")
+with contextlib.suppress(ImportError):  # the tests for a GPU do without it
+    from hypothesis import settings
+
+    # Other tests run beside these; how long one example takes says nothing then.
+    settings.register_profile("side by side", deadline=None)
+    settings.load_profile("side by side")
 
 # One thread each: the tests run side by side, and threads that fight for the cores take ten times as long.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
