@@ -2,12 +2,14 @@
 
 import dataclasses
 import json
+import shutil
 
 import pytest
 
 from macro_routing.errors import RunError, SettingsError
 from macro_routing.report import write_methods_page
 from macro_routing.report.methods_page import mean_curve
+from macro_routing.runs import RunFolder
 from macro_routing.runs.comparing import check_methods, compare_methods
 from macro_routing.runs.comparison import CurvePoint, read_arms, table_of
 from macro_routing.runs.methods import METHODS
@@ -96,6 +98,83 @@ def test_other_settings_are_not_mixed_in(compared):
     _, run, _ = compared
     with pytest.raises(RunError, match="budget"):
         run(names=("macro",), base=dataclasses.replace(BASE, budget=650))
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A comparison of its own, of a method that takes a moment."""
+    frozen = small_frozen()
+
+    def run(names=("early-exit",), task=None, folder=tmp_path / "small", **changes):
+        known = {"frozen": frozen, "task": task or small_task(), "store": tmp_path / "s.sqlite"}
+        return compare_methods(dataclasses.replace(BASE, **changes), names, (1,), folder, **known)
+
+    return tmp_path / "small", run
+
+
+def test_other_data_are_not_mixed_in(small):
+    _, run = small
+    run()
+    with pytest.raises(RunError, match="data are not those it began with"):
+        run(names=("early-exit", "shortgpt"), task=small_task(offset=7))
+
+
+def test_what_one_method_refuses_stops_all_before_the_first(small):
+    folder, run = small
+    with pytest.raises(SettingsError, match="rys-sweep scores"):
+        run(names=("early-exit", "rys"), budget=15)
+    assert not folder.exists()
+
+
+def test_a_curve_of_another_run_or_a_damaged_one_is_drawn_again(small):
+    folder, run = small
+    (arm,) = run()
+    file = folder / "early-exit-1.curve.json"
+    for damage in ("", "[1]", '{"run": "x", "points": []}', "{}"):
+        file.write_text(damage)
+        assert run() == [arm]
+    shutil.rmtree(folder / "early-exit-1")  # as one does with a run that is damaged
+    (other,) = run(budget=100)
+    assert other.curve[-1].asked == other.asked < arm.asked
+
+
+def test_a_run_that_was_stopped_before_it_began_does_not_block(small):
+    folder, run = small
+    (folder / "early-exit-1" / "states").mkdir(parents=True)
+    (folder / "early-exit-1" / "lock").touch()
+    assert run()[0].method == "early-exit"
+
+
+def test_the_standard_pass_alone_has_a_page_too(small, tmp_path):
+    _, run = small
+    assert "standard" in write_methods_page(run(names=("standard",)), tmp_path / "page.html").read_text()
+
+
+def test_folders_that_cannot_hold_a_comparison(small, tmp_path):
+    folder, run = small
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match="cannot be made"):
+        run(folder=tmp_path / "file")
+    run()
+    with pytest.raises(RunError, match="a run's own folder"):
+        run(folder=folder / "early-exit-1")
+    write_methods_page(run(), folder / "compare.html")
+    with pytest.raises(RunError, match="repeat `macro compare`"):
+        RunFolder.existing(folder)
+
+
+def test_gains_are_differences_of_the_accuracies_shown(compared):
+    """Also where seeds share only some of their examples."""
+    _, _, arms = compared
+    macro = arms[0]
+    half = dict(list(macro.right["MACRO"].items())[:10])
+    renamed = {name: {f"other {key}": value for key, value in rows.items()} for name, rows in macro.right.items()}
+    mixed = {
+        name: {**{k: v for k, v in macro.right[name].items() if k in half}, **dict(list(rows.items())[10:])}
+        for name, rows in renamed.items()
+    }
+    row = table_of([macro, dataclasses.replace(macro, seed=2, right=mixed)])[0]
+    assert row.difference == pytest.approx(row.accuracy - macro.result.comparison.baseline)
 
 
 def test_the_page_shows_every_method(compared, tmp_path):

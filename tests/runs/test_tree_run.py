@@ -134,7 +134,8 @@ def test_every_reward_is_asked_of_its_own_example():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"budget": 5}, "tree search needs"),
+        ({"budget": 5}, "tree searches need"),
+        ({"max_minutes": 1.0}, "max_minutes"),
         ({"init_from": "L0 RJ"}, "init_from"),
         ({"guard": {"tasks": ["category"]}}, "guard"),
     ],

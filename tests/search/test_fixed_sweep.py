@@ -39,6 +39,11 @@ def test_a_sweep_asks_for_all_routes_on_as_many_examples_as_it_can_pay():
         FixedSweep(4, 50, 2, listed=early_exits(4))
 
 
+def test_a_model_of_one_layer_has_nothing_to_leave_out():
+    with pytest.raises(SettingsError, match="no route to try on 1 layers"):
+        FixedSweep(1, 50, 20, listed=early_exits(1))
+
+
 def test_the_standard_pass_needs_no_search():
     search = StandardOnly(5, 10, 1)
     assert search.ask(search.start()) is None

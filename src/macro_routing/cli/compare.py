@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from macro_routing.cli import options
-from macro_routing.cli.console import print_json
+from macro_routing.cli.console import print_json, read_toml
 from macro_routing.cli.search import Preset, SearchMode, make_config
 from macro_routing.errors import SettingsError
 from macro_routing.search.names import METHOD_NAMES
@@ -98,10 +98,12 @@ def compare(
     from macro_routing.runs.comparison import table_of
 
     # The settings of searches are for those that know them, so they are not checked against one method here.
-    search = {name: value for name, value in flags.pop("search").items() if value is not None}
-    base = make_config(flags, config)
     names, numbers = _names(methods), _seeds(seeds)
     check_methods(names, numbers)
+    given = {name: value for name, value in flags.pop("search").items() if value is not None}
+    values = read_toml(config) if config else {}
+    search = {**_search_table(values.pop("search", {}), names, config), **given}
+    base = make_config(flags, config, values)
     with listener_for(out, []) as listener, stopping_with("the same command goes on where it was"):
         arms = compare_methods(base, names, numbers, out, search=search, listener=listener, store=store)
     for arm in arms:
@@ -114,6 +116,18 @@ def compare(
         return
     _print_table(rows)
     print(f"report  {page}")
+
+
+def _search_table(values: Any, names: list[str], file: Path | None) -> dict[str, Any]:
+    """The file's settings of searches; each must be known to one of the methods at least."""
+    from macro_routing.runs.methods import known_settings
+
+    if not isinstance(values, dict):
+        raise SettingsError(f"{file}: search must be a table of settings")
+    for key, value in values.items():
+        if not any(known_settings(name, {key: value}) for name in names):
+            raise SettingsError(f"{file}: [search] {key} is known to none of {', '.join(names)}")
+    return values
 
 
 def _names(text: str) -> list[str]:

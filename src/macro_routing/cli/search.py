@@ -193,11 +193,12 @@ def search(
     finish(run_config, out, store, log_to or [], as_json=as_json)
 
 
-def make_config(flags: dict[str, dict[str, Any]], file: Path | None) -> RunConfig:
-    """Flags before the file before the preset."""
+def make_config(flags: dict[str, dict[str, Any]], file: Path | None, values: dict[str, Any] | None = None) -> RunConfig:
+    """Flags before the file, whose ``values`` may be read already, before the preset."""
     from macro_routing.runs.config import RunConfig
 
-    values = read_toml(file) if file else {}
+    if values is None:
+        values = read_toml(file) if file else {}
     for table, entries in flags.items():
         if not isinstance(values.get(table, {}), dict):
             raise SettingsError(f"{file}: {table} must be a table of settings")

@@ -82,8 +82,8 @@ class TreeLabels:
         needed = 2 * self.examples if self.every_example else self.settings.simulations + 1
         if self.budget is not None and self.budget < needed:
             raise SettingsError(
-                f"budget = {self.budget} is not allowed: a tree search needs {needed} outcomes at least;"
-                " give a larger budget or fewer simulations"
+                f"budget = {self.budget} is not allowed: these tree searches need {needed} outcomes at least;"
+                f" give a larger budget or fewer {'test examples' if self.every_example else 'simulations'}"
             )
 
     @cached_property

@@ -18,7 +18,7 @@ from macro_routing.report.repetition import as_toml
 from macro_routing.report.run_data import RunData, open_run, shown_safely
 from macro_routing.report.tables import flattened, table
 from macro_routing.report.track import track_figure
-from macro_routing.runs.result import LEVEL, RunResult
+from macro_routing.runs.result import LEVEL, ORACLE, RunResult
 
 _COLUMNS = ("run", "standard", "route", "difference", "p", "layers", "cut off", "tokens", "search")
 _OF_WRITING = ("cut off", "tokens")
@@ -75,15 +75,18 @@ def _page(runs: Sequence[RunData]) -> str:
 
 
 def _verdict(runs: Sequence[RunData]) -> Markup:
-    results = [run.result for run in runs if run.result is not None]
+    tested = [run.result for run in runs if run.result is not None]
+    results = [one for one in tested if one.kind != ORACLE]
     kinds = [verdict_kind(one) for one in results]
     gains, losses = kinds.count(GAIN), kinds.count(LOSS)
     kept = sum(p < LEVEL and kind == GAIN for p, kind in zip(_corrected(results), kinds, strict=True))
     words = f"{gains} of {len(results)} finished runs show a gain, {losses} a loss, the others no evidence of either."
     if gains:
         words += f" After Holm's correction for {len(results)} comparisons {kept} of the gains remain."
-    left = len(runs) - len(results)
-    more = element("p", f"Not tested yet: {left}.") if left else None
+    left, bounds = len(runs) - len(tested), len(tested) - len(results)
+    told = [f"Not tested yet: {left}."] if left else []
+    told += [f"Oracles, which are bounds and not counted: {bounds}."] if bounds else []
+    more = element("p", " ".join(told)) if told else None
     worth = "better" if kept else "worse" if losses and not gains else ""
     return element("div", words, more, class_=f"verdict {worth}".strip())
 
@@ -93,11 +96,13 @@ def _corrected(results: Sequence[RunResult]) -> list[float]:
 
 
 def _table(runs: Sequence[RunData]) -> Markup:
-    corrected = iter(_corrected([run.result for run in runs if run.result is not None]))
+    ranked = [run.result for run in runs if run.result is not None and run.result.kind != ORACLE]
+    corrected = iter(_corrected(ranked))
     columns = [name for name in _COLUMNS if name not in _OF_WRITING or any(run.writes for run in runs)]
     rows = []
     for name, run in zip(run_names(runs), runs, strict=True):
-        cells = _row(name, run) | _outcome(run, None if run.result is None else next(corrected))
+        is_ranked = run.result is not None and run.result.kind != ORACLE
+        cells = _row(name, run) | _outcome(run, next(corrected) if is_ranked else None)
         rows.append([cells.get(column, numbers.NONE) for column in columns])
     return joined(table(columns, rows, numbers=columns[1:]), element("p", _HOLM, class_="note"))
 
@@ -112,7 +117,7 @@ def _row(name: str, run: RunData) -> dict[str, str]:
 
 
 def _outcome(run: RunData, corrected: float | None) -> dict[str, str]:
-    if run.result is None or corrected is None:
+    if run.result is None:
         return {}
     one, (chosen, *_, standard) = run.result.comparison, run.result.variants
     bounds = element("small", f"{numbers.points(one.low)} to {numbers.points(one.high)}")
@@ -120,8 +125,10 @@ def _outcome(run: RunData, corrected: float | None) -> dict[str, str]:
         "standard": numbers.percent(one.baseline),
         "route": numbers.percent(one.routed),
         "difference": joined(numbers.points(one.difference), bounds),
-        "p": joined(numbers.p_value(one.p_value), element("small", f"Holm {numbers.p_value(corrected)}")),
-        "layers": f"{run.layers} → {chosen.length}",
+        "p": "a bound"
+        if corrected is None
+        else joined(numbers.p_value(one.p_value), element("small", f"Holm {numbers.p_value(corrected)}")),
+        "layers": f"{run.layers} → {chosen.length:.4g}",
     }
     if run.writes:
         cut, tokens = numbers.percent(chosen.cut_off), f"{chosen.tokens:.1f}"

@@ -9,7 +9,7 @@ from macro_routing.report.figure import Figure, Key
 from macro_routing.report.markup import Markup, element, joined
 from macro_routing.report.scale import Scale, round_step
 from macro_routing.runs.outcome_report import wilson_interval
-from macro_routing.runs.result import LEVEL, RunResult
+from macro_routing.runs.result import LEVEL, ORACLE, RunResult
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM, _ROW = 860.0, 26.0, 90.0, 4.0, 42.0, 44.0
 _LONGEST_NAME = 90
@@ -31,7 +31,7 @@ class IntervalRow:
 def verdict_kind(result: RunResult) -> str:
     """What the test set shows of a route."""
     one = result.comparison
-    if one.p_value >= LEVEL or one.difference == 0:
+    if one.p_value >= LEVEL or one.difference == 0 or result.kind == ORACLE:  # a bound gains nothing
         return OPEN
     return GAIN if one.difference > 0 else LOSS
 

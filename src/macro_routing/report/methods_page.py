@@ -55,7 +55,7 @@ def _page(arms: Sequence[Arm]) -> str:
     methods, seeds = len({arm.method for arm in arms}), len({arm.seed for arm in arms})
     title = f"{methods} methods, {seeds} seeds" if seeds > 1 else f"{methods} methods, one seed"
     sections = {
-        "Results": joined(differences_figure(rows).html(), _table(rows)),
+        "Results": joined(*([figure.html()] if (figure := differences_figure(rows)) else []), _table(rows)),
         "Accuracy against budget": curve_figure(arms).html(),
         "Every run": _runs(arms),
     }
@@ -63,13 +63,15 @@ def _page(arms: Sequence[Arm]) -> str:
     return document(title, element("h1", title), contents_list(list(sections)), *drawn)
 
 
-def differences_figure(rows: Sequence[MethodRow]) -> Figure:
-    """Difference of every line to the standard pass."""
+def differences_figure(rows: Sequence[MethodRow]) -> Figure | None:
+    """Difference of every line to the standard pass; None where there is no other line."""
     shown = [
         IntervalRow(row.name, 100 * row.low, 100 * row.difference, 100 * row.high, _kind(row))
         for row in rows
         if row.name != STANDARD and row.kind != ORACLE
     ]
+    if not shown:
+        return None
     title = "Difference to the standard pass on the test set, with 95 % intervals"
     figure = intervals_figure("methods", title, "points", shown, 0.0)
     kinds = [kind for kind in _MEANINGS if any(row.kind == kind for row in shown)]

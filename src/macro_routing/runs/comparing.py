@@ -19,13 +19,13 @@ from macro_routing.errors import RunError, SettingsError, suggestion
 from macro_routing.models.frozen import FrozenModel, load_model
 from macro_routing.runs import folder as files
 from macro_routing.runs import methods
-from macro_routing.runs.comparison import Arm, CurvePoint, curve_file, read_arm
+from macro_routing.runs.comparison import Arm, CurvePoint, read_arm, read_curve, write_curve
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS, known_settings
 from macro_routing.runs.progress import Listener
 from macro_routing.runs.result import ORACLE, ROUTE, read_result
-from macro_routing.runs.run import prepare, resume
+from macro_routing.runs.run import check_same, prepare, resume
 from macro_routing.runs.run import search as run_search
 from macro_routing.search.searcher import Searcher
 from macro_routing.tasks.task import Task
@@ -56,18 +56,30 @@ def compare_methods(  # noqa: PLR0913
         literal = prepare(config_for(base, methods.MACRO, seeds[0], given), frozen=frozen, task=task, store=store)
         budget = literal.searcher.most_outcomes()
         configs = [(method, seed, dataclasses.replace(config, budget=budget)) for method, seed, config in configs]
-    folder.mkdir(parents=True, exist_ok=True)
+    known: dict[str, Any] = {"frozen": frozen, "task": task, "store": store}
+    # All of them before the first is run: what one would refuse at the end is refused now.
+    for method, seed, config in configs:
+        _check_goes_together(folder / f"{method}-{seed}", config, prepare(config, **known).header())
+    _make(folder)
+    known["listener"] = listener
     arms = []
     for method, seed, config in configs:
         place = folder / f"{method}-{seed}"
-        known: dict[str, Any] = {"frozen": frozen, "task": task, "listener": listener, "store": store}
         if (place / files.RUN).is_file():
-            _check_asked_alike(place, config)
             resume(place, **known)
         else:
             run_search(config, place, **known)
         arms.append(read_arm(method, seed, place, _with_curve(config, place, known)))
     return arms
+
+
+def _make(folder: Path) -> None:
+    if (folder / files.RUN).is_file():
+        raise RunError(f"{folder} is a run's own folder; name another one for the comparison")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{folder} cannot be made: {error.strerror}; name another folder") from None
 
 
 def check_methods(names: Sequence[str], seeds: Sequence[int]) -> None:
@@ -85,15 +97,21 @@ def config_for(base: RunConfig, method: str, seed: int, given: Mapping[str, Any]
     return dataclasses.replace(base, method=method, seed=seed, search=known_settings(method, given))
 
 
-def _check_asked_alike(place: Path, config: RunConfig) -> None:
-    before = RunFolder.existing(place).read(files.RUN)["config"]["given"]
-    now = config.given()
-    changed = [name for name in now if before.get(name) != _plain(now[name])]
-    if changed:
-        raise RunError(
-            f"{place} was run with other settings ({', '.join(changed)});"
-            " compare into another folder, or with the settings it was begun with"
-        )
+def _check_goes_together(place: Path, config: RunConfig, header: dict[str, Any]) -> None:
+    """Refuse to put a run beside others that was asked something else, or of another model or other data."""
+    if not (place / files.RUN).is_file():
+        return
+    run = RunFolder.existing(place)
+    with run.understood(files.RUN):
+        earlier = run.read(files.RUN)
+        before, now = earlier["config"]["given"], config.given()
+        changed = [name for name in now if before.get(name) != _plain(now[name])]
+        if changed:
+            raise RunError(
+                f"{place} was run with other settings ({', '.join(changed)});"
+                " compare into another folder, or with the settings it was begun with"
+            )
+        check_same(earlier, json.loads(json.dumps(header)), place)
 
 
 def _plain(value: Any) -> Any:
@@ -105,11 +123,10 @@ def _plain(value: Any) -> Any:
 
 def _with_curve(config: RunConfig, place: Path, known: dict[str, Any]) -> list[CurvePoint]:
     """The curve as it was drawn, or drawn now."""
-    file = curve_file(place)
-    if file.is_file():
-        return [CurvePoint(**point) for point in json.loads(file.read_text(encoding="utf-8"))]
+    if (known_already := read_curve(place)) is not None:
+        return known_already
     curve = list(_curve(config, RunFolder.existing(place), known))
-    file.write_text(json.dumps([dataclasses.asdict(point) for point in curve]) + "\n", encoding="utf-8")
+    write_curve(place, curve)
     return curve
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 import statistics
 from collections.abc import Sequence
@@ -10,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from macro_routing.evaluation.statistics import paired_bootstrap
+from macro_routing.errors import RunError
+from macro_routing.evaluation.statistics import Floats
 from macro_routing.runs import folder as files
 from macro_routing.runs import methods
 from macro_routing.runs.folder import RunFolder
@@ -73,28 +76,55 @@ def read_arms(folder: Path) -> list[Arm]:
     found = []
     for place in sorted(folder.glob("*-*/")):
         method, _, seed = place.name.rpartition("-")
-        if method in METHODS and seed.isdigit() and curve_file(place).is_file():
-            points = json.loads(curve_file(place).read_text(encoding="utf-8"))
-            found.append(read_arm(method, int(seed), place, [CurvePoint(**point) for point in points]))
+        if method in METHODS and seed.isdigit() and (curve := read_curve(place)) is not None:
+            found.append(read_arm(method, int(seed), place, curve))
     return sorted(found, key=lambda arm: (arm.seed, list(METHODS).index(arm.method)))
 
 
-def curve_file(place: Path) -> Path:
-    """Beside the run's folder: a finished run is not added to."""
+def read_curve(place: Path) -> list[CurvePoint] | None:
+    """The curve that was drawn for a run; None where there is none, or one of another run of that name."""
+    try:
+        kept = json.loads(_curve_file(place).read_text(encoding="utf-8"))
+        if kept["run"] != _mark(place):
+            return None
+        return [CurvePoint(int(one["asked"]), str(one["route"]), float(one["accuracy"])) for one in kept["points"]]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None  # it can be drawn again
+
+
+def write_curve(place: Path, curve: Sequence[CurvePoint]) -> None:
+    """Keep a curve beside the run's folder: a finished run is not added to."""
+    kept = {"run": _mark(place), "points": [dataclasses.asdict(point) for point in curve]}
+    unfinished = place.with_name(f"{place.name}.curve.unfinished")
+    try:
+        unfinished.write_text(json.dumps(kept) + "\n", encoding="utf-8")
+        unfinished.replace(_curve_file(place))
+    except OSError as error:
+        raise RunError(f"{_curve_file(place)} cannot be written: {error.strerror}") from None
+
+
+def _curve_file(place: Path) -> Path:
     return place.with_name(f"{place.name}.curve.json")
+
+
+def _mark(place: Path) -> str:
+    """What tells a run from another of the same name."""
+    return hashlib.sha256((place / files.RUN).read_bytes() + (place / files.RESULT).read_bytes()).hexdigest()
 
 
 def read_arm(method: str, seed: int, place: Path, curve: Sequence[CurvePoint]) -> Arm:
     """One finished run as a part of a comparison."""
     run = RunFolder.existing(place)
-    result, rounds, answers = read_result(run), run.rounds(), run.read(files.ANSWERS)
-    names = [example["id"] for example in answers["examples"]]
-    right = {
-        one.name: dict(zip(names, (bool(row["correct"]) for row in answers["routes"][one.route]), strict=True))
-        for one in result.variants
-    }
-    asked, work = (sum(one.get(name, 0) for one in rounds) for name in ("asked", "work"))
-    return Arm(method, seed, result, asked, work, sum(one["seconds"] for one in rounds), tuple(curve), right)
+    result, rounds = read_result(run), run.rounds()
+    with run.understood(files.ANSWERS):
+        answers = run.read(files.ANSWERS)
+        names = [example["id"] for example in answers["examples"]]
+        right = {
+            one.name: dict(zip(names, (bool(row["correct"]) for row in answers["routes"][one.route]), strict=True))
+            for one in result.variants
+        }
+    asked, work, seconds = (sum(one.get(name, 0) for one in rounds) for name in ("asked", "work", "seconds"))
+    return Arm(method, seed, result, asked, work, seconds, tuple(curve), right)
 
 
 # --- the table ----------------------------------------------------------------------------------------------------
@@ -113,15 +143,15 @@ def table_of(arms: Sequence[Arm]) -> list[MethodRow]:
 def _row(name: str, arms: Sequence[Arm]) -> MethodRow:
     variants = [_variant(arm, name) for arm in arms]
     accuracies = [one.accuracy for one in variants]
-    differences = _by_example(arms, name)
-    low, high = paired_bootstrap(np.zeros(len(differences)), differences)
+    sums, counts = _by_example(arms, name)
+    low, high = _interval(sums, counts)
     found = [arm for arm in arms if name != STANDARD]
     return MethodRow(
         name,
         len(arms),
         statistics.mean(accuracies),
         statistics.stdev(accuracies) if len(arms) > 1 else None,
-        float(np.mean(differences)),
+        float(sums.sum() / counts.sum()),
         low,
         high,
         statistics.mean([arm.asked for arm in found] or [0]),
@@ -136,10 +166,18 @@ def _variant(arm: Arm, name: str) -> Variant:
     return next(one for one in arm.result.variants if one.name == name)
 
 
-def _by_example(arms: Sequence[Arm], name: str) -> list[float]:
-    """Difference to the standard pass, one per test example: seeds that share an example are no new evidence."""
+def _by_example(arms: Sequence[Arm], name: str) -> tuple[Floats, Floats]:
+    """By test example: the sum of its differences to the standard pass over seeds, and how many seeds met it."""
     found: dict[str, list[int]] = {}
     for arm in arms:
         for example, right in arm.right[name].items():
             found.setdefault(example, []).append(int(right) - int(arm.right[STANDARD][example]))
-    return [statistics.mean(values) for values in found.values()]
+    return np.array([sum(one) for one in found.values()], float), np.array([len(one) for one in found.values()], float)
+
+
+def _interval(sums: Floats, counts: Floats, resamples: int = 4000) -> tuple[float, float]:
+    """Percentile interval of the mean difference, examples resampled: seeds that share one are no new evidence."""
+    rng = np.random.default_rng(0)
+    draws = rng.multinomial(len(sums), np.full(len(sums), 1 / len(sums)), size=resamples)
+    low, high = np.percentile(draws @ sums / (draws @ counts), [2.5, 97.5])
+    return float(low), float(high)

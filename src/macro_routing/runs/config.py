@@ -21,7 +21,7 @@ from macro_routing.models.catalog import BUILT_IN, DEFAULT_MODEL
 from macro_routing.models.frozen import FrozenModel, LoadOptions
 from macro_routing.models.support import text_config
 from macro_routing.routes.space import RouteSpace
-from macro_routing.runs.methods import MACRO, METHODS, Search, settings_of
+from macro_routing.runs.methods import MACRO, METHODS, MOST_OUTCOMES, Search, settings_of
 from macro_routing.search.schedule import check_seed
 from macro_routing.search.searcher import Planned
 from macro_routing.settings import check_choice, check_integer, check_number, from_mapping
@@ -139,7 +139,7 @@ class RunConfig:
         check_choice("method", self.method, tuple(METHODS))
         check_seed(self.seed)
         if self.budget is not None:
-            check_integer("budget", self.budget, least=1)
+            check_integer("budget", self.budget, least=1, most=MOST_OUTCOMES)
         check_choice("racing", self.racing, RACING)
         check_choice("decoder", self.decoder, DECODERS)
         if self.max_minutes is not None:

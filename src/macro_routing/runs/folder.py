@@ -55,7 +55,7 @@ class RunFolder:
         folder = cls(path)
         with folder.reported(begun=False):
             has_run, is_taken = (path / RUN).exists(), path.exists() and not path.is_dir()
-            is_taken = is_taken or (path.is_dir() and any(entry.name != "lock" for entry in path.iterdir()))
+            is_taken = is_taken or (path.is_dir() and any(map(_holds_something, path.iterdir())))
         if has_run:
             raise RunError(f"{path} holds a run already; go on with it (`macro resume {path}`) or name another folder")
         if is_taken:
@@ -78,6 +78,8 @@ class RunFolder:
         if not has_run:
             near = [entry.parent for entry in path.parent.glob(f"*/{RUN}")] if path.parent.is_dir() else []
             hint = f"; runs beside it: {', '.join(sorted(str(one) for one in near)[:5])}" if near else ""
+            if (path / "compare.html").is_file():
+                hint = "; it is a comparison, whose runs are the folders in it: repeat `macro compare` to go on with it"
             raise RunError(f"{path} holds no run{hint}")
         folder = cls(path)
         header = folder.read(RUN)
@@ -194,7 +196,12 @@ class RunFolder:
         """Write the manifest: the run is complete."""
         # The report can be made again at any time, loggers write when they like.
         apart = {MANIFEST, REPORT, "lock", "log.txt"}
-        kept = [*self.path.glob("*.*"), *self.path.glob("states/*"), *self.path.glob("rounds/*")]
+        kept = [
+            *self.path.glob("*.*"),
+            *self.path.glob("states/*"),
+            *self.path.glob("rounds/*"),
+            *self.path.glob(f"{ROUTERS}/*"),
+        ]
         files = sorted(p for p in kept if p.is_file() and p.name not in apart)
         digests = {str(p.relative_to(self.path)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
         self.write(MANIFEST, {"format": FORMAT, "files": digests})
@@ -222,3 +229,8 @@ class RunFolder:
             file.write(f"process {os.getpid()} on {platform.node()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}")
             file.flush()
             yield
+
+
+def _holds_something(entry: Path) -> bool:
+    """Whether a folder that has this in it is in use; a run that was stopped at once leaves empty parts behind."""
+    return entry.name != "lock" and not (entry.is_dir() and not any(entry.iterdir()))

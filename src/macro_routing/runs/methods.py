@@ -35,6 +35,8 @@ from macro_routing.search.schedule import deal_examples
 from macro_routing.search.searcher import Planned
 from macro_routing.settings import check_integer, from_mapping
 
+MOST_OUTCOMES = 10_000_000
+"""The largest budget; the paper's is below fifty thousand."""
 MACRO, RANDOM, STANDARD = "macro", "random", "standard"
 
 
@@ -137,17 +139,17 @@ def _budgeted(kind: type[BudgetedSearch]) -> Callable[[Search], BudgetedSearch]:
 
 
 def _early_exit(search: Search) -> FixedSweep:
-    return _sweep(search, early_exits(search.space.layers))
+    return _sweep("early-exit", search, early_exits(search.space.layers))
 
 
 def _shortgpt(search: Search) -> FixedSweep:
     most = search.settings.most_dropped or max(1, search.space.layers // 2)
-    return _sweep(search, least_influential_dropped(search.influence(), most))
+    return _sweep("shortgpt", search, least_influential_dropped(search.influence(), most))
 
 
-def _sweep(search: Search, routes: tuple[Route, ...]) -> FixedSweep:
+def _sweep(name: str, search: Search, routes: tuple[Route, ...]) -> FixedSweep:
     kept = FixedSettings(search.settings.k, search.settings.anchored)
-    return FixedSweep(search.space.layers, search.examples, search.to_spend, kept, search.seed, routes)
+    return FixedSweep(search.space.layers, search.examples, search.to_spend, kept, search.seed, routes, name)
 
 
 def _labels(search: Search) -> TreeLabels:

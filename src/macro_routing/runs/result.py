@@ -75,7 +75,7 @@ class RunResult:
     @property
     def is_gain(self) -> bool:
         """Whether the test set shows a gain."""
-        return self.comparison.difference > 0 and self.comparison.p_value < LEVEL
+        return self.kind != ORACLE and self.comparison.difference > 0 and self.comparison.p_value < LEVEL
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""

@@ -86,7 +86,7 @@ def resume(
     config = RunConfig.from_tables(header["config"]["given"], str(place.path / files.RUN))
     with place.held():
         run = prepare(config, frozen=frozen, task=task, listener=listener, store=store or header["store"])
-        _check_same(header, run.header(), place.path)
+        check_same(header, run.header(), place.path)
         return run.to_the_end(place)
 
 
@@ -145,9 +145,13 @@ def _tree_run(
     """A run whose result is no route."""
     from macro_routing.runs.tree_run import OracleRun, RouterRun  # they are made of this module's parts
 
-    for name, given in (("init_from", config.init_from), ("guard", config.guard_settings.tasks)):
+    for name, given in (
+        ("init_from", config.init_from),
+        ("guard", config.guard_settings.tasks),
+        ("max_minutes", config.max_minutes),
+    ):
         if given:
-            raise SettingsError(f"{name} is not allowed with method = {config.method}: its result is no route")
+            raise SettingsError(f"{name} is not allowed with method = {config.method}; leave it out")
     kind = RouterRun if METHODS[config.method].kind == "router" else OracleRun
     return kind(config, evaluator, splits, searcher, {}, listener, SearchState(searcher.identity))
 
@@ -392,7 +396,7 @@ def _answers(examples: Sequence[Example], found: dict[Route, Evaluated]) -> dict
     }
 
 
-def _check_same(before: dict[str, Any], now: dict[str, Any], path: Path) -> None:
+def check_same(before: dict[str, Any], now: dict[str, Any], path: Path) -> None:
     """Refuse to go on with another model, other data or other grading than the run began with."""
     for what, name in (
         ("model", "the model's weights"),

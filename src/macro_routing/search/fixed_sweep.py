@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from macro_routing.errors import SettingsError
 from macro_routing.routes.route import Route, Step
 from macro_routing.search.budget import BudgetedSearch
 from macro_routing.search.searcher import Candidate, SearchState
@@ -34,9 +35,20 @@ class FixedSweep(BudgetedSearch):
 
     settings: FixedSettings = FixedSettings()
     listed: tuple[Route, ...] = ()
+    method: str = "a sweep of given routes"
 
-    name = "a sweep of given routes"
-    mend = "fewer routes"
+    mend = "use another method"
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """The method that listed the routes."""
+        return self.method
+
+    def __post_init__(self) -> None:
+        """Refuse an empty list: a model of one layer has nothing to leave out."""
+        if not self.listed:
+            raise SettingsError(f"{self.method} has no route to try on {self.layers} layers; use another method")
+        super().__post_init__()
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
