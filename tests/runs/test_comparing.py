@@ -119,6 +119,13 @@ def test_other_data_are_not_mixed_in(small):
         run(names=("early-exit", "shortgpt"), task=small_task(offset=7))
 
 
+def test_another_budget_is_not_put_beside(small):
+    _, run = small
+    run()
+    with pytest.raises(RunError, match="another budget"):
+        run(names=("shortgpt",), budget=100)
+
+
 def test_what_one_method_refuses_stops_all_before_the_first(small):
     folder, run = small
     with pytest.raises(SettingsError, match="rys-sweep scores"):
@@ -134,6 +141,7 @@ def test_a_curve_of_another_run_or_a_damaged_one_is_drawn_again(small):
         file.write_text(damage)
         assert run() == [arm]
     shutil.rmtree(folder / "early-exit-1")  # as one does with a run that is damaged
+    (folder / "shortgpt-1").mkdir(exist_ok=True)  # what else lies there does not matter
     (other,) = run(budget=100)
     assert other.curve[-1].asked == other.asked < arm.asked
 

@@ -95,7 +95,7 @@ def compare(
     from macro_routing.cli.stopping import stopping_with
     from macro_routing.report import write_methods_page, write_report
     from macro_routing.runs.comparing import check_methods, compare_methods
-    from macro_routing.runs.comparison import table_of
+    from macro_routing.runs.comparison import read_arms, table_of
 
     # The settings of searches are for those that know them, so they are not checked against one method here.
     names, numbers = _names(methods), _seeds(seeds)
@@ -108,7 +108,7 @@ def compare(
         arms = compare_methods(base, names, numbers, out, search=search, listener=listener, store=store)
     for arm in arms:
         write_report(out / f"{arm.method}-{arm.seed}")
-    page = write_methods_page(arms, out / "compare.html")
+    page = write_methods_page(read_arms(out), out / "compare.html")  # earlier methods stay on it
     rows = table_of(arms)
     if as_json:
         found = [{**dataclasses.asdict(arm), "result": arm.result.to_json(), "right": None} for arm in arms]

@@ -60,6 +60,7 @@ def compare_methods(  # noqa: PLR0913
     # All of them before the first is run: what one would refuse at the end is refused now.
     for method, seed, config in configs:
         _check_goes_together(folder / f"{method}-{seed}", config, prepare(config, **known).header())
+    _check_neighbours(folder, configs[0][2])
     _make(folder)
     known["listener"] = listener
     arms = []
@@ -71,6 +72,21 @@ def compare_methods(  # noqa: PLR0913
             run_search(config, place, **known)
         arms.append(read_arm(method, seed, place, _with_curve(config, place, known)))
     return arms
+
+
+_COMMON = ("task", "model", "preset", "budget", "racing", "decoder", "loading", "data", "decoding", "space", "units")
+
+
+def _check_neighbours(folder: Path, config: RunConfig) -> None:
+    """Refuse to put runs beside others that had another task, budget or data: one table is made of all."""
+    now = config.given()
+    for path in sorted(folder.glob(f"*-*/{files.RUN}")):
+        run = RunFolder.existing(path.parent)
+        with run.understood(files.RUN):
+            before = run.read(files.RUN)["config"]["given"]
+        changed = [name for name in _COMMON if before.get(name) != _plain(now[name])]
+        if changed:
+            raise RunError(f"{path.parent} was run with another {', '.join(changed)}; compare into another folder")
 
 
 def _make(folder: Path) -> None:
