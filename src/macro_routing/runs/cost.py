@@ -23,7 +23,7 @@ from macro_routing.tasks.prompts import LIKELIHOOD, REASONING, messages
 from macro_routing.tasks.task import Example
 
 FORMAT = "macro-cost/1"
-PROMPTS, TOKENS, TURNS = 4, 16, 3
+PROMPTS, TOKENS, TURNS = 4, 8, 3
 _MOST_SECONDS = 20.0
 """No further turn is begun after these; two there are always, for a single one says nothing of its noise."""
 _NO_END = (-1,)
