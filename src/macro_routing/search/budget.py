@@ -50,7 +50,7 @@ def examples_within(budget: int, configurations: int, available: int, *, name: s
     if budget < configurations:
         raise SettingsError(
             f"budget = {budget} is not allowed: {name} scores up to {configurations} routes, so it must be at least"
-            f" {configurations}: give a larger budget, or {mend}"
+            f" {configurations}; give a larger budget or {mend}"
         )
     return min(budget // configurations, available)
 
