@@ -218,7 +218,7 @@ def test_what_cannot_be_compared(names, seeds, words):
 
 def test_too_small_a_budget_says_what_would_do():
     frozen, task = small_frozen(), small_task()
-    from macro_routing.runs.run import prepare
+    from macro_routing.runs.starting import prepare
 
     for method, words in (("macro", "outcomes at least"), ("rys", "must be at least"), ("early-exit", "at least 5")):
         with pytest.raises(SettingsError, match=words):

@@ -10,7 +10,7 @@ from macro_routing.routes.route import Route
 from macro_routing.routes.text import parse_program
 from macro_routing.runs import RunConfig, RunFolder, cost, resume, search
 from macro_routing.runs import folder as files
-from macro_routing.runs.run import prepare
+from macro_routing.runs.starting import prepare
 from tests.models.tiny import tiny_model
 from tests.runs.small import small_frozen, small_task, small_tokenizer
 

@@ -16,8 +16,8 @@ from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.routes import parse_route
 from macro_routing.runs import Listener, RunConfig, RunFolder, RunResult, resume, search
 from macro_routing.runs import folder as files
-from macro_routing.runs.run import prepare
 from macro_routing.runs.selection import Choice, choose
+from macro_routing.runs.starting import prepare
 from macro_routing.search import Candidate, Stopped
 from tests.runs.small import small_frozen, small_task
 

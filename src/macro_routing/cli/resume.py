@@ -27,7 +27,7 @@ def resume(
     from macro_routing.cli.stopping import stoppable
     from macro_routing.report import write_report
     from macro_routing.runs.folder import RunFolder
-    from macro_routing.runs.run import resume as go_on
+    from macro_routing.runs.starting import resume as go_on
 
     # A finished run is only read, so it may lie where nothing can be written.
     is_finished = RunFolder.existing(run).is_finished and (run / "report.html").is_file()

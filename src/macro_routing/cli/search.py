@@ -217,7 +217,7 @@ def finish(
     from macro_routing.cli.progress import listener_for
     from macro_routing.cli.stopping import stoppable
     from macro_routing.report import write_report
-    from macro_routing.runs.run import search as run_search
+    from macro_routing.runs.starting import search as run_search
 
     folder = out or _new_folder(run_config)
     with listener_for(folder, log_to) as listener, stoppable(folder):
@@ -278,7 +278,7 @@ def print_result(result: RunResult, page: Path, *, as_json: bool) -> None:
 def _print_plan(run_config: RunConfig, store: Path | None, *, as_json: bool) -> None:
     from macro_routing.cli.progress import Lines
     from macro_routing.runs.result import show_detectable
-    from macro_routing.runs.run import prepare
+    from macro_routing.runs.starting import prepare
 
     run = prepare(run_config, store=store, listener=Lines(Path()))
     plan = run.plan

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from macro_routing.runs.folder import RunFolder
     from macro_routing.runs.progress import Listener
     from macro_routing.runs.result import RunResult
-    from macro_routing.runs.run import resume, search
+    from macro_routing.runs.starting import resume, search
 
 __all__ = ["Listener", "RunConfig", "RunFolder", "RunResult", "resume", "search"]
 _PLACES = {
@@ -21,8 +21,8 @@ _PLACES = {
     "RunConfig": "config",
     "RunFolder": "folder",
     "RunResult": "result",
-    "resume": "run",
-    "search": "run",
+    "resume": "starting",
+    "search": "starting",
 }
 
 

@@ -25,8 +25,8 @@ from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS, known_settings
 from macro_routing.runs.progress import Listener
 from macro_routing.runs.result import ORACLE, ROUTE, read_result
-from macro_routing.runs.run import check_same, prepare, resume
-from macro_routing.runs.run import search as run_search
+from macro_routing.runs.starting import check_same, prepare, resume
+from macro_routing.runs.starting import search as run_search
 from macro_routing.search.searcher import Searcher
 from macro_routing.tasks.task import Task
 

@@ -12,27 +12,19 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-from macro_routing.engine.batches import pad_left
-from macro_routing.errors import RunError, SettingsError
-from macro_routing.evaluation.answering import mean_tokens_read, prompts_of
+from macro_routing.evaluation.answering import mean_tokens_read
 from macro_routing.evaluation.evaluator import Evaluated, Evaluator, Raced
 from macro_routing.evaluation.racing import NEVER
-from macro_routing.evaluation.score_store import ScoreStore, default_store
 from macro_routing.models.environment import describe_environment
-from macro_routing.models.frozen import FrozenModel, load_model
-from macro_routing.models.influence import block_influence
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as files
-from macro_routing.runs.beginning import first_state
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.cost import measure_cost
 from macro_routing.runs.deadline import Deadline, TimeUp
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.log import FolderLog
-from macro_routing.runs.methods import METHODS
 from macro_routing.runs.outcome_report import report_round
 from macro_routing.runs.progress import Listener, Listeners, Plan
 from macro_routing.runs.result import (
@@ -43,128 +35,15 @@ from macro_routing.runs.result import (
     RunResult,
     detectable_gain,
     make_result,
-    read_result,
 )
 from macro_routing.runs.selection import Choice, choose
 from macro_routing.search.macro import MacroSearch
 from macro_routing.search.searcher import Candidate, Round, Searcher, SearchState
-from macro_routing.tasks.catalog import find_task
 from macro_routing.tasks.splits import Splits, make_splits
 from macro_routing.tasks.task import Example, Task
 
-
-def search(  # noqa: PLR0913
-    config: RunConfig,
-    folder: str | Path,
-    *,
-    frozen: FrozenModel | None = None,
-    task: Task | None = None,
-    listener: Listener | None = None,
-    store: str | Path | None = None,
-) -> RunResult:
-    """Search, select and test in a new folder; ``frozen`` and ``task`` stand in for those the configuration names."""
-    run = prepare(config, frozen=frozen, task=task, listener=listener, store=store)
-    place = RunFolder.new(Path(folder))
-    with place.held():
-        place.write(files.RUN, run.header())
-        return run.to_the_end(place)
-
-
-def resume(
-    folder: str | Path,
-    *,
-    frozen: FrozenModel | None = None,
-    task: Task | None = None,
-    listener: Listener | None = None,
-    store: str | Path | None = None,
-) -> RunResult:
-    """Go on with a run; one that is finished is only read."""
-    place = RunFolder.existing(Path(folder))
-    if place.is_finished:
-        return read_result(place)
-    header = place.read(files.RUN)
-    config = RunConfig.from_tables(header["config"]["given"], str(place.path / files.RUN))
-    with place.held():
-        run = prepare(config, frozen=frozen, task=task, listener=listener, store=store or header["store"])
-        check_same(header, run.header(), place.path)
-        return run.to_the_end(place)
-
-
-def prepare(
-    config: RunConfig,
-    *,
-    frozen: FrozenModel | None = None,
-    task: Task | None = None,
-    listener: Listener | None = None,
-    store: str | Path | None = None,
-) -> PreparedRun:
-    """Everything loaded and checked, nothing searched and nothing written yet."""
-    listener = listener or Listener()
-    data = config.data_settings
-    columns: dict[str, Any] = {
-        "question": data.question,
-        "answer": data.answer,
-        "choices": data.choices,
-        "kind": data.kind,
-    }
-    data_dir = Path(data.data_dir) if data.data_dir else None
-    task = task or find_task(config.task, data_dir, config.seed, **columns)
-    frozen = frozen or load_model(config.model, config.load_options, listener.on_message)
-    sizes = config.data_for(frozen)
-    splits = make_splits(task, seed=config.seed, training=sizes.training, validation=sizes.validation)
-    splits = dataclasses.replace(splits, test=splits.test[: sizes.test])
-    for name in ("training", "validation", "test"):
-        has = len(splits.named("train" if name == "training" else name))
-        if config.data.get(name, 0) > has:
-            listener.on_message(f"{config.data[name]} {name} examples were asked for, the data gives {has}")
-    guards = {name: find_task(name, data_dir, config.seed) for name in config.guard_settings.tasks}
-    evaluator = Evaluator(
-        frozen,
-        task,
-        config.decoding_for(task),
-        ScoreStore(Path(store) if store else default_store()),
-        config.sizes_for(frozen),
-        config.decoder,
-        report=listener.on_message,
-    )
-    searcher = config.searcher_for(
-        frozen, len(splits.train), lambda: influence_on(evaluator, splits.train), len(splits.test)
-    )
-    for guard in guards.values():
-        config.decoding_for(guard)
-    if METHODS[config.method].kind != "search":
-        return _tree_run(config, evaluator, splits, searcher, listener)
-    found: Any = searcher
-    beginning = first_state(found, config.init_from, frozen, listener.on_message)
-    return PreparedRun(config, evaluator, splits, found, guards, listener, beginning)
-
-
-def _tree_run(
-    config: RunConfig, evaluator: Evaluator, splits: Splits, searcher: Any, listener: Listener
-) -> PreparedRun:
-    """A run whose result is no route."""
-    from macro_routing.runs.tree_run import OracleRun, RouterRun  # they are made of this module's parts
-
-    for name, given in (
-        ("init_from", config.init_from),
-        ("guard", config.guard_settings.tasks),
-        ("max_minutes", config.max_minutes),
-    ):
-        if given:
-            raise SettingsError(f"{name} is not allowed with method = {config.method}; leave it out")
-    kind = RouterRun if METHODS[config.method].kind == "router" else OracleRun
-    return kind(config, evaluator, splits, searcher, {}, listener, SearchState(searcher.identity))
-
-
-_INFLUENCE_EXAMPLES, _INFLUENCE_BATCH = 64, 16
-
-
-def influence_on(evaluator: Evaluator, examples: Sequence[Example]) -> list[float]:
-    """How much each layer does to the prompts of some training examples."""
-    prompts = prompts_of(evaluator.frozen, evaluator.task, examples[:_INFLUENCE_EXAMPLES], evaluator.decoding)
-    device = evaluator.frozen.model.device
-    parts = [prompts[start : start + _INFLUENCE_BATCH] for start in range(0, len(prompts), _INFLUENCE_BATCH)]
-    return block_influence(evaluator.frozen.model, [pad_left(part, device) for part in parts])
+_READ_EXAMPLES = 64
+"""Training examples that say how long a prompt is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,7 +168,7 @@ class PreparedRun:
     def _prompt_tokens(self) -> float:
         """Tokens that an example is read with, choices included: the mean over some training examples."""
         return mean_tokens_read(
-            self.evaluator.frozen, self.evaluator.task, self.splits.train[:_INFLUENCE_EXAMPLES], self.evaluator.decoding
+            self.evaluator.frozen, self.evaluator.task, self.splits.train[:_READ_EXAMPLES], self.evaluator.decoding
         )
 
     @property
@@ -394,15 +273,3 @@ def _answers(examples: Sequence[Example], found: dict[Route, Evaluated]) -> dict
         "examples": [dataclasses.asdict(example) for example in examples],
         "routes": {str(route): [dataclasses.asdict(o) for o in one.outcomes] for route, one in found.items()},
     }
-
-
-def check_same(before: dict[str, Any], now: dict[str, Any], path: Path) -> None:
-    """Refuse to go on with another model, other data or other grading than the run began with."""
-    for what, name in (
-        ("model", "the model's weights"),
-        ("scope", "the model's numerics, the prompts or the grader"),
-        ("splits", "the task's data"),
-        ("guards", "a guard task's data"),
-    ):
-        if before[what] != now[what]:
-            raise RunError(f"{path} cannot be continued: {name} are not those it began with; start a new run")

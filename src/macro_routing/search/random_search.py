@@ -10,8 +10,9 @@ from functools import cached_property
 
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
+from macro_routing.search.dealt_rounds import DealtRounds
 from macro_routing.search.policy import MarkovPolicy, check_epsilons
-from macro_routing.search.schedule import MOST_EXAMPLES, check_seed, deal_examples, draw_proposals
+from macro_routing.search.schedule import draw_proposals
 from macro_routing.search.searcher import (
     Candidate,
     Outcome,
@@ -57,7 +58,7 @@ class RandomSettings:
 
 
 @dataclass(frozen=True)
-class RandomSearch:
+class RandomSearch(DealtRounds):
     """Draws from the prior and keeps the best; a pure function of its fields."""
 
     space: RouteSpace
@@ -65,39 +66,9 @@ class RandomSearch:
     settings: RandomSettings = RandomSettings()
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        """Refuse bad seeds, and too few examples before anything is scored."""
-        check_seed(self.seed)
-        check_integer("examples", self.examples, least=1, most=MOST_EXAMPLES)
-        _ = self.schedule
-
-    @cached_property
-    def schedule(self) -> list[tuple[int, ...]]:
-        """The training examples of every round."""
-        return deal_examples(self.examples, self.settings.iterations, self.settings.replay, self.seed)
-
     @cached_property
     def _prior(self) -> MarkovPolicy:
         return MarkovPolicy.prior(self.space, self.settings.epsilon_local, self.settings.epsilon_operator)
-
-    @property
-    def rounds(self) -> int:
-        """Most rounds there can be."""
-        return self.settings.iterations
-
-    @property
-    def draws(self) -> int:
-        """Most proposals of a round."""
-        return self.settings.draws
-
-    @property
-    def most_candidates(self) -> int:
-        """Most routes to be validated."""
-        return self.settings.k
-
-    def most_outcomes(self, done: int = 0) -> int:
-        """Outcomes that the rounds from ``done`` on may ask for."""
-        return self.settings.draws * sum(len(examples) for examples in self.schedule[done:])
 
     @cached_property
     def identity(self) -> str:

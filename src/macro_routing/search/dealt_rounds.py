@@ -1,0 +1,71 @@
+"""What searches share that deal their training examples out over rounds of draws."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Protocol
+
+from macro_routing.search.schedule import MOST_EXAMPLES, check_seed, deal_examples
+from macro_routing.settings import check_integer
+
+
+class DealtSettings(Protocol):
+    """What these searches are told about their rounds."""
+
+    @property
+    def iterations(self) -> int:
+        """How many."""
+        ...
+
+    @property
+    def draws(self) -> int:
+        """Proposals of each."""
+        ...
+
+    @property
+    def replay(self) -> float:
+        """Share of its examples that later ones see again."""
+        ...
+
+    @property
+    def k(self) -> int:
+        """Size of the final set."""
+        ...
+
+
+class DealtRounds:
+    """Rounds known beforehand; a subclass is a dataclass with these fields."""
+
+    examples: int
+    settings: DealtSettings
+    seed: int
+
+    def __post_init__(self) -> None:
+        """Refuse bad seeds, and too few examples before anything is scored."""
+        check_seed(self.seed)
+        check_integer("examples", self.examples, least=1, most=MOST_EXAMPLES)
+        _ = self.schedule
+
+    @cached_property
+    def schedule(self) -> list[tuple[int, ...]]:
+        """The training examples of every round."""
+        return deal_examples(self.examples, self.settings.iterations, self.settings.replay, self.seed)
+
+    @property
+    def rounds(self) -> int:
+        """Most rounds there can be."""
+        return self.settings.iterations
+
+    @property
+    def draws(self) -> int:
+        """Most proposals of a round."""
+        return self.settings.draws
+
+    @property
+    def most_candidates(self) -> int:
+        """Most routes to be validated."""
+        return self.settings.k
+
+    def most_outcomes(self, done: int = 0) -> int:
+        """Outcomes that the rounds from ``done`` on may ask for."""
+        return self.settings.draws * sum(len(examples) for examples in self.schedule[done:])
