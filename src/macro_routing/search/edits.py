@@ -1,0 +1,67 @@
+"""Edits of the standard pass: programs that leave it in one place, or in a few.
+
+An edit is an action other than moving forward, taken after a layer. Written into the standard pass it is one deviation:
+a repeat, a jump back (a repeated block), a skip, or an add.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from macro_routing.routes.route import Program
+from macro_routing.routes.space import RouteSpace
+
+
+class Edit(NamedTuple):
+    """What is done after a layer, instead of moving on to the next."""
+
+    layer: int
+    action: int
+
+
+def single_edits(space: RouteSpace) -> list[Edit]:
+    """Every edit that the standard pass allows, by layer and then by action."""
+    return [
+        Edit(layer, int(action))
+        for layer in range(space.layers)
+        for action in np.flatnonzero(space.feasible[layer + 1, layer])
+        if action not in (space.forward, space.rejoin)
+    ]
+
+
+def moves_only(space: RouteSpace, edits: Sequence[Edit]) -> list[Edit]:
+    """Those of some edits that only move."""
+    return [edit for edit in edits if edit.action < space.move_count]
+
+
+def plain_adds(space: RouteSpace, edits: Sequence[Edit]) -> list[Edit]:
+    """Those of some edits that add an earlier state and move on as the standard pass does."""
+    return [edit for edit in edits if space.action_backs[edit.action] and space.action_deltas[edit.action] == 1]
+
+
+def program_with(space: RouteSpace, edits: Sequence[Edit]) -> Program | None:
+    """The program that takes ``edits`` in turn, each when its layer is next reached by moving forward.
+
+    None where an edit cannot be reached or is not feasible any more, as when a skip has jumped over its layer.
+    """
+    actions: list[int] = []
+    position = space.start
+    for edit in edits:
+        while position.layer < edit.layer:
+            if not space.feasible[position.applied, position.layer, space.forward]:
+                return None
+            actions.append(space.forward)
+            position = space.advance(position, space.forward)
+        if position.layer != edit.layer or not space.feasible[position.applied, position.layer, edit.action]:
+            return None
+        actions.append(edit.action)
+        position = space.advance(position, edit.action)
+    return space.program_from(actions)
+
+
+def deviations(space: RouteSpace, program: Program) -> int:
+    """In how many places a program leaves the standard order: actions that neither move forward nor rejoin."""
+    return sum(action not in (space.forward, space.rejoin) for action in space.actions_of(program))
