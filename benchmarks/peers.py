@@ -1,9 +1,12 @@
 """All methods on one model over tasks and seeds at one budget, in parts that can be resumed.
 
-    python -m benchmarks.peers MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20]     run what is missing
-    python -m benchmarks.peers --runs FOLDER [--write docs/data/peers.json]               collect what is there
+    python -m benchmarks.peers MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20] [--tasks sciq,svamp]
+    python -m benchmarks.peers --runs FOLDER [--write docs/data/peers.json]
+
+The first runs what is missing, the second collects what is there.
 
 Each task is a comparison under FOLDER. Nothing begins after the minutes are over; what was not run is listed as such.
+Parts with different tasks may run at the same time; the seconds in the table are then those of a GPU shared by two.
 Beside the common budget two peers run once at their published settings: RYS's sweep over all training examples,
 Dr.LLM with 100 examples and 10 simulations.
 """
@@ -13,9 +16,10 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator
+import traceback
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.record import write_record
 
@@ -38,34 +42,51 @@ COLUMNS = {
 }
 
 
-def cells() -> Iterator[tuple[int, str, str, str]]:
-    """Seed by seed over all tasks, then the published settings once."""
+class Cell(NamedTuple):
+    """One run of the table."""
+
+    seed: int
+    task: str
+    mode: str
+    method: str
+    budget: int | None
+    folder: str
+
+
+def cells(tasks: Sequence[str]) -> Iterator[Cell]:
+    """Seed by seed over all tasks; the published settings once, after the first seed."""
     for seed in SEEDS:
         for task, mode in CASES:
-            for method in METHODS:
-                yield seed, task, mode, method
+            if task in tasks:
+                for method in METHODS:
+                    yield Cell(seed, task, mode, method, BUDGET, f"{task}-{mode}")
+        if seed == SEEDS[0]:
+            for task, mode in CASES:
+                if task in tasks:
+                    for method in PUBLISHED:
+                        budget = None if method == "drllm" else BUDGET * 10
+                        yield Cell(seed, task, mode, method, budget, f"{task}-{mode}-published")
 
 
-def run_missing(model: str, runs: Path, data_dir: Path | None, minutes: float) -> None:
+def run_missing(model: str, runs: Path, data_dir: Path | None, minutes: float, tasks: Sequence[str]) -> None:
     """Compare cell by cell while there is time; the model is loaded once."""
     from macro_routing.models import load_model
     from macro_routing.runs.comparing import compare_methods
 
     end = time.monotonic() + 60 * minutes
     frozen = load_model(model)
-    known: dict[str, Any] = {"frozen": frozen, "store": runs / "scores.sqlite"}
-    for seed, task, mode, method in cells():
+    # A store per part: parts at the same time do not wait for each other's writing.
+    known: dict[str, Any] = {"frozen": frozen, "store": runs / f"scores-{'-'.join(tasks)}.sqlite"}
+    for cell in cells(tasks):
         if time.monotonic() > end:
             return
-        base = config(model, task, mode, data_dir, BUDGET)
-        (arm,) = compare_methods(base, [method], [seed], runs / f"{task}-{mode}", **known)
-        print(f"{task}, {method}, seed {seed}: {arm.result.verdict} ({arm.seconds:.0f} s)", flush=True)
-    for task, mode in CASES:
-        for method in PUBLISHED:
-            if time.monotonic() > end:
-                return
-            base = config(model, task, mode, data_dir, None if method == "drllm" else BUDGET * 10)
-            compare_methods(base, [method], [SEEDS[0]], runs / f"{task}-{mode}-published", **known)
+        base = config(model, cell.task, cell.mode, data_dir, cell.budget)
+        try:
+            (arm,) = compare_methods(base, [cell.method], [cell.seed], runs / cell.folder, **known)
+        except Exception:  # noqa: BLE001 a table takes hours; one broken cell must not cost the others
+            traceback.print_exc()
+            continue
+        print(f"{cell.folder}, {cell.method}, seed {cell.seed}: {arm.result.verdict} ({arm.seconds:.0f} s)", flush=True)
 
 
 def config(model: str, task: str, mode: str, data_dir: Path | None, budget: int | None) -> Any:
@@ -151,11 +172,12 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, required=True)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--tasks", default=",".join(task for task, _ in CASES))
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     if arguments.model:
         arguments.runs.mkdir(parents=True, exist_ok=True)
-        run_missing(arguments.model, arguments.runs, arguments.data_dir, arguments.minutes)
+        run_missing(arguments.model, arguments.runs, arguments.data_dir, arguments.minutes, arguments.tasks.split(","))
     results = [line for task, mode in CASES for line in rows_of(arguments.runs, task, mode)]
     for line in results:
         print({name: line.get(name) for name in COLUMNS})
