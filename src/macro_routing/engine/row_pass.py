@@ -54,10 +54,12 @@ class RowPass:
         self._slots, self._cache = slots_for(model)
         self._segments = segments
         self._inputs = [inputs_of(model, segment) for segment in segments]
-        self._owners = [torch.arange(len(segments[0].ids), device=segments[0].ids.device)]
-        for segment in segments[1:]:
-            assert segment.parents is not None
-            self._owners.append(self._owners[-1][segment.parents])
+        # Who continues whom is known here, so no turn has to wait for the device to tell.
+        self._parents = [None if one.parents is None else one.parents.cpu().numpy() for one in segments]
+        self._owners = [np.arange(len(segments[0].ids))]
+        for parents in self._parents[1:]:
+            assert parents is not None
+            self._owners.append(self._owners[-1][parents])
 
     @torch.no_grad()
     def run(self, routes: Sequence[Route], on_turn: Callable[[Turn, Any], None] = lambda _turn, _slot: None) -> States:
@@ -74,53 +76,54 @@ class RowPass:
     def _take(self, turn: Turn, states: States, kept: States) -> Any:
         slot = fresh_slot(self._slots[turn.layer])
         self._cache.layers[turn.layer] = slot
-        chosen = torch.full((len(self._owners[0]),), NOTHING, device=states[0].device)
-        chosen[torch.from_numpy(turn.rows).to(chosen.device)] = torch.arange(len(turn.rows), device=chosen.device)
-        before: torch.Tensor | None = None
+        chosen = np.full(len(self._owners[0]), NOTHING)
+        chosen[turn.rows] = np.arange(len(turn.rows))
+        before: NDArray[np.int64] | None = None
         for place, (segment, given) in enumerate(zip(self._segments, self._inputs, strict=True)):
-            visit = chosen[self._owners[place]]  # of each of the segment's rows, or nothing
-            rows = (visit != NOTHING).nonzero()[:, 0]
-            if len(rows) == 0:
+            visits = chosen[self._owners[place]]  # of each of the segment's rows, or nothing
+            places = np.flatnonzero(visits != NOTHING)
+            if len(places) == 0:
                 break  # nor does anything follow these rows
+            device = states[place].device
             if before is not None:
-                assert segment.parents is not None
-                continue_rows(slot, _places(before, segment.parents[rows], len(states[place - 1])))
-            hidden = _with_adds(states[place][rows], kept[place], rows, turn.visits, visit[rows])
+                parents = self._parents[place]
+                assert parents is not None
+                # Those rows are in ascending order, so a search finds where each parent lies among them.
+                continue_rows(slot, _on(np.searchsorted(before, parents[places]), device))
+            rows = _on(places, device)
+            mine = [turn.visits[visit] for visit in visits[places]]
+            hidden = _with_adds(states[place][rows], kept[place], places, mine)
             arguments = {**_rows_of(given, turn.layer, rows, len(segment.ids)), given.cache_name: self._cache}
             output = self._layers[turn.layer](hidden, **arguments)
             found = output[0] if isinstance(output, tuple) else output
-            states[place][rows] = found.to(states[place].device)
-            _keep(kept[place], rows, turn.visits, visit[rows], states[place])
-            before = rows
+            states[place][rows] = found.to(device)
+            _keep(kept[place], places, mine, states[place])
+            before = places
         self._cache.layers[turn.layer] = self._slots[turn.layer]
         return slot
 
 
-def _places(rows: torch.Tensor, wanted: torch.Tensor, size: int) -> torch.Tensor:
-    """Where each of the wanted rows lies among ``rows``, which are some of ``size``."""
-    places = torch.zeros(size, dtype=torch.long, device=rows.device)
-    places[rows] = torch.arange(len(rows), device=rows.device)
-    return places[wanted]
+def _on(places: NDArray[np.int64], device: torch.device) -> torch.Tensor:
+    return torch.from_numpy(places).to(device, non_blocking=True)
 
 
 def _with_adds(
-    hidden: torch.Tensor, kept: torch.Tensor, rows: torch.Tensor, visits: Sequence[Visit], visit: torch.Tensor
+    hidden: torch.Tensor, kept: torch.Tensor, rows: NDArray[np.int64], visits: Sequence[Visit]
 ) -> torch.Tensor:
     """The input of a turn: rows whose step adds an earlier state have it added."""
-    for source, coefficient in sorted({(one.add_from, one.coefficient) for one in visits if one.add_from != NOTHING}):
-        adds = torch.tensor([(one.add_from, one.coefficient) == (source, coefficient) for one in visits])
-        mine = adds.to(visit.device)[visit].nonzero()[:, 0]
-        hidden[mine] = add_state(hidden[mine], kept[source, rows[mine]], coefficient)
+    sources = [(one.add_from, one.coefficient) for one in visits]
+    for source, coefficient in sorted({one for one in sources if one[0] != NOTHING}):
+        mine = np.array([place for place, one in enumerate(sources) if one == (source, coefficient)])
+        earlier = kept[source, _on(rows[mine], kept.device)]
+        adding = _on(mine, hidden.device)
+        hidden[adding] = add_state(hidden[adding], earlier, coefficient)
     return hidden
 
 
-def _keep(
-    kept: torch.Tensor, rows: torch.Tensor, visits: Sequence[Visit], visit: torch.Tensor, states: torch.Tensor
-) -> None:
+def _keep(kept: torch.Tensor, rows: NDArray[np.int64], visits: Sequence[Visit], states: torch.Tensor) -> None:
     """Put the states aside that a later step adds."""
     for shelf in sorted({one.keep_at for one in visits if one.keep_at != NOTHING}):
-        keeps = torch.tensor([one.keep_at == shelf for one in visits]).to(visit.device)[visit]
-        mine = rows[keeps]
+        mine = _on(rows[[place for place, one in enumerate(visits) if one.keep_at == shelf]], kept.device)
         kept[shelf, mine] = states[mine]
 
 

@@ -22,6 +22,8 @@ from macro_routing.routes.route import Route
 
 STATE_BYTES = 2 << 30
 """Default bound on the hidden states that are held for branches still to come."""
+PAIR_TOKENS = {"cpu": 8_192, "cuda": 65_536}
+"""Tokens read at once where rows have routes of their own: a turn has few of the rows, so a GPU needs many of them."""
 
 
 def choice_log_likelihoods_of_routes(
@@ -65,10 +67,11 @@ def _totals(model: Any, batch: ChoiceBatch, states: States, prompts: int) -> lis
 
 
 def choice_log_likelihoods_of_pairs(
-    model: Any, pairs: Sequence[tuple[Route, ChoiceItem]], *, most_tokens: int = 8192
+    model: Any, pairs: Sequence[tuple[Route, ChoiceItem]], *, most_tokens: int | None = None
 ) -> list[list[float]]:
     """``choice_log_likelihoods`` of each pair's route on its item, rows on different routes together."""
     found: list[list[float]] = [[]] * len(pairs)
+    most_tokens = most_tokens or PAIR_TOKENS.get(model.device.type, PAIR_TOKENS["cpu"])
     for batch in plan_batches([item.size for _, item in pairs], most_tokens):
         for place, values in zip(batch, _score_pairs(model, [pairs[place] for place in batch]), strict=True):
             found[place] = values

@@ -10,15 +10,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from macro_routing.errors import SettingsError
+from macro_routing.evaluation.confirming import confirmed
 from macro_routing.evaluation.racing import NEVER, race
 from macro_routing.evaluation.units import UnitSizes, race_parts
 from macro_routing.routes.route import Route
-from macro_routing.search.searcher import Candidate, Outcome, Round, Score, Searcher, SearchState
+from macro_routing.search.searcher import Candidate, Confirming, Outcome, Round, Score, Searcher, SearchState
 from macro_routing.search.selection import select
 from macro_routing.settings import check_integer, check_number
 
@@ -35,7 +37,7 @@ class PlantedProblem:
     """Score far away from the target (``p0``)."""
     peak: float = 0.8
     """Score of the target (``p1``)."""
-    reach: int = 10
+    reach: float = 10
     """Edit distance at which nothing of the gain is left (``D``)."""
     seed: int = 0
 
@@ -45,12 +47,12 @@ class PlantedProblem:
         check_number("peak (p1)", self.peak, least=0, most=1)
         if self.peak <= self.base:
             raise SettingsError(f"peak (p1) = {self.peak:g} is not allowed: it must be above base (p0) = {self.base:g}")
-        check_integer("reach (D)", self.reach, least=1)
+        check_number("reach (D)", self.reach, least=0, above=True)
         check_integer("seed", self.seed, least=0)
 
     def true_score(self, route: Route) -> float:
         """The probability with which ``route`` gets an example right."""
-        distance = edit_distance(route, self.target)
+        distance = _distance(route, self.target)
         return self.base + (self.peak - self.base) * max(0.0, 1 - distance / self.reach)
 
     def flips(self, route: Route, split: str, examples: Sequence[int]) -> NDArray[np.bool_]:
@@ -66,13 +68,17 @@ class PlantedProblem:
 
 def edit_distance(route: Route, target: Route) -> int:
     """Fewest insertions, removals and replacements of executed steps; a step with and without an add differ by one."""
-    row = list(range(target.length + 1))
-    for done, step in enumerate(route.steps, 1):
-        previous, row[0] = row[0], done
-        for place, other in enumerate(target.steps, 1):
-            replaced = previous + (step != other)
-            previous, row[place] = row[place], min(replaced, row[place] + 1, row[place - 1] + 1)
-    return row[-1]
+    names = {step: number for number, step in enumerate(dict.fromkeys((*route.steps, *target.steps)))}
+    other = np.array([names[step] for step in target.steps])
+    row = places = np.arange(target.length + 1)
+    for step in route.steps:
+        # A removal or a replacement; then insertions, as many as pay, by a running minimum.
+        row = np.minimum(row + 1, np.concatenate([[row[0] + 1], row[:-1] + (other != names[step])]))
+        row = np.minimum.accumulate(row - places) + places
+    return int(row[-1])
+
+
+_distance = lru_cache(maxsize=20_000)(edit_distance)
 
 
 @dataclass(frozen=True)
@@ -113,6 +119,15 @@ def solve(
     while (asked := searcher.ask(state)) is not None:
         state = searcher.tell(state, asked, _outcomes(problem, asked, racing))
     candidates = searcher.candidates(state)
+    if isinstance(searcher, Confirming):
+        held = searcher.held_back
+
+        def verdicts(route: Route) -> NDArray[np.bool_]:
+            kept = [problem.flips(route, TRAIN, held)] if held else []
+            return np.concatenate([*kept, problem.flips(route, VALIDATION, range(validation))])
+
+        selected = confirmed(candidates, verdicts, searcher.doubt)
+        return PlantedResult(selected, candidates, state, selected.route == problem.target)
     selected = select(
         candidates,
         [problem.score(candidate.route, VALIDATION, range(validation)) for candidate in candidates],

@@ -80,6 +80,14 @@ class Route:
                     f" {'application' if done == 1 else 'applications'} an add can look back at most {max(done - 1, 0)}"
                 )
 
+    def __hash__(self) -> int:
+        """Worked out once: routes are looked up far more often than made."""
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.steps, self.layers))
+
     @classmethod
     def standard(cls, layers: int) -> Route:
         """The standard pass: every layer once, in order."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from macro_routing.routes.route import Program
+from macro_routing.routes.route import Program, Route
 from macro_routing.routes.space import RouteSpace
 
 
@@ -65,3 +65,14 @@ def program_with(space: RouteSpace, edits: Sequence[Edit]) -> Program | None:
 def deviations(space: RouteSpace, program: Program) -> int:
     """In how many places a program leaves the standard order: actions that neither move forward nor rejoin."""
     return sum(action not in (space.forward, space.rejoin) for action in space.actions_of(program))
+
+
+def edits_of(space: RouteSpace, route: Route) -> list[Edit]:
+    """The edits in the order in which a route of the space takes them."""
+    found = []
+    position = space.start
+    for action in space.actions_of(space.program_of(route))[:-1]:
+        if action != space.forward:
+            found.append(Edit(position.layer, action))
+        position = space.advance(position, action)
+    return found

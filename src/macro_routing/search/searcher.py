@@ -197,6 +197,21 @@ class Searcher(Planned, Protocol):
         ...
 
 
+@runtime_checkable
+class Confirming(Protocol):
+    """A search that keeps training examples back, on which its finalists meet the standard pass."""
+
+    @property
+    def held_back(self) -> tuple[int, ...]:
+        """Those examples, indices into the training set."""
+        ...
+
+    @property
+    def doubt(self) -> float:
+        """A lead counts when it would come by chance with at most this probability."""
+        ...
+
+
 def check_state(identity: str, state: SearchState) -> None:
     """Refuse a state that another search, or the same one with other settings, has left."""
     if state.identity != identity:

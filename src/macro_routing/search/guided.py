@@ -1,0 +1,372 @@
+"""The default search: different routes on fresh examples every round, chosen by what all scores so far say.
+
+Every round has a chunk of examples of its own and the standard pass as a control. A model of all scores
+(``route_model``) says how good any route may be; draws from it decide which routes are scored next, so that promising
+ones are scored again on every new chunk and hopeless ones never again. The Markov policy is the prior moved to the
+routes that are probably good; it writes, and exactly decodes, the candidates from which the model chooses. Part of the
+training examples is held back: in a last round the best route meets the standard pass there, on examples that had no
+say in finding it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macro_routing.errors import SearchError, SettingsError
+from macro_routing.routes.route import Program, Route
+from macro_routing.routes.space import RouteSpace
+from macro_routing.search.policy import MarkovPolicy, check_epsilons
+from macro_routing.search.proposing import edited, single_moves, written
+from macro_routing.search.route_model import Features, Floats, RouteModel, Sizes, draw_best
+from macro_routing.search.schedule import MOST_EXAMPLES, check_seed
+from macro_routing.search.searcher import (
+    Candidate,
+    Outcome,
+    Proposal,
+    Round,
+    Score,
+    SearchState,
+    check_answers,
+    check_state,
+)
+from macro_routing.settings import check_integer, check_number
+
+_DEALING, _CHOOSING = 4, 5
+_LEAST_CHUNK = 8
+"""Examples a round needs at least, unless there are hardly any."""
+_CONSIDERED = 350
+"""Routes among which the model chooses; the others expect less."""
+_INCUMBENTS, _PROMISING = 8, 40
+_FLIPS_ASSUMED = 20
+"""Repeated scores for which coin flips are taken on trust, before the data says how noisy they are."""
+_BASELINES = 3
+"""How often routes' gains and rounds' difficulties are worked out from each other."""
+
+
+@dataclass(frozen=True)
+class GuidedSettings:
+    """The settings of the guided search."""
+
+    rounds: int = 15
+    """Rounds, each with its own share of the training examples."""
+    draws: int = 70
+    """Different routes per round, the standard pass among them; more where the budget pays for it."""
+    held_back: float = 0.4
+    """Share of the training examples that are kept for the confirmation."""
+    finalists: int = 1
+    """Routes that meet the standard pass there."""
+    doubt: float = 0.1
+    """A finalist is chosen when so large a lead would come by chance with at most this probability."""
+    epsilon_local: float = 0.06
+    """Prior mass spread over all moves and rejoin (``ε_loc``)."""
+    epsilon_operator: float = 0.02
+    """Prior mass spread over all adds (``ε_op``)."""
+    pool: int = 150
+    """Programs drawn from the policy per round, for the model to choose from."""
+    sharpness: float = 0.02
+    """A route expected to be worse than the best by this much weighs e times less in the policy."""
+    trust: float = 3.0
+    """Weight of all routes together in the policy, where the prior weighs 1."""
+
+    def __post_init__(self) -> None:
+        """Refuse impossible settings by name."""
+        check_integer("rounds", self.rounds, least=1)
+        check_integer("draws", self.draws, least=3)
+        check_integer("finalists", self.finalists, least=1, most=100)
+        check_integer("pool", self.pool, least=0, most=100_000)
+        check_number("held_back", self.held_back, least=0, most=0.9)
+        check_number("doubt", self.doubt, least=0, most=1, above=True)
+        check_number("sharpness", self.sharpness, least=0, above=True)
+        check_number("trust", self.trust, least=0)
+        check_epsilons(self.epsilon_local, self.epsilon_operator)
+
+    @property
+    def k(self) -> int:
+        """Size of the final set: the standard pass and the finalists."""
+        return 1 + self.finalists
+
+
+@dataclass(frozen=True)
+class GuidedSearch:
+    """The search over one route space; a pure function of its fields."""
+
+    space: RouteSpace
+    examples: int
+    budget: int
+    """Route × example outcomes that may be asked for."""
+    settings: GuidedSettings = GuidedSettings()
+    seed: int = 0
+    # What was worked out for a state is kept with it: asking and telling need the same more than once.
+    _known: WeakKeyDictionary[SearchState, _Evidence] = field(
+        default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
+    )
+    _asked: WeakKeyDictionary[SearchState, Round] = field(
+        default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse bad seeds, and a budget too small for a round."""
+        check_seed(self.seed)
+        check_integer("examples", self.examples, least=1, most=MOST_EXAMPLES)
+        check_integer("budget", self.budget, least=1)
+        if self._used < 3:
+            needed = -(-3 * self._cost(1000) // 1000)
+            raise SettingsError(
+                f"budget = {self.budget} and {self.examples} examples are not allowed: {self.settings.draws} routes a"
+                f" round and a confirmation need 3 examples and {needed} outcomes at least; give more, or fewer draws"
+            )
+
+    # --- who sees what --------------------------------------------------------------------------------------------
+
+    def _cost(self, examples: int) -> int:
+        held = int(self.settings.held_back * examples)
+        return self.settings.draws * (examples - held) + self.settings.k * held
+
+    @cached_property
+    def _used(self) -> int:
+        """Training examples that the budget pays for, with as many draws as wanted."""
+        used = min(self.examples, self.budget * 1000 // self._cost(1000) + 1)
+        while used and self._cost(used) > self.budget:
+            used -= 1
+        return used
+
+    @cached_property
+    def _dealt(self) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
+        order = np.random.default_rng([self.seed, _DEALING]).permutation(self.examples)[: self._used]
+        held = int(self.settings.held_back * self._used)
+        rounds = max(1, min(self.settings.rounds, (self._used - held) // _LEAST_CHUNK))
+        return tuple(order[:held].tolist()), [tuple(part.tolist()) for part in np.array_split(order[held:], rounds)]
+
+    @property
+    def held_back(self) -> tuple[int, ...]:
+        """Training examples that only the confirmation sees."""
+        return self._dealt[0]
+
+    @property
+    def doubt(self) -> float:
+        """Most probability with which a lead may be chance."""
+        return self.settings.doubt
+
+    @property
+    def chunks(self) -> list[tuple[int, ...]]:
+        """Training examples of every round but the confirmation."""
+        return self._dealt[1]
+
+    @property
+    def rounds(self) -> int:
+        """Rounds, the confirmation included."""
+        return len(self.chunks) + bool(self.held_back)
+
+    @cached_property
+    def draws(self) -> int:
+        """Routes per round: as many as the budget pays for."""
+        searched = sum(map(len, self.chunks))
+        return int((self.budget - self.settings.k * len(self.held_back)) // searched)
+
+    @property
+    def most_candidates(self) -> int:
+        """Most routes to be validated."""
+        return self.settings.k
+
+    def most_outcomes(self, done: int = 0) -> int:
+        """Outcomes that the rounds from ``done`` on may ask for."""
+        confirming = self.settings.k * len(self.held_back) if done < self.rounds else 0
+        return self.draws * sum(map(len, self.chunks[done:])) + confirming
+
+    @cached_property
+    def identity(self) -> str:
+        """What the search is, for recognising its states."""
+        values = {
+            "space": dataclasses.asdict(self.space),
+            "examples": self.examples,
+            "budget": self.budget,
+            "settings": dataclasses.asdict(self.settings),
+            "seed": self.seed,
+        }
+        return json.dumps({"search": "guided", **values}, sort_keys=True)
+
+    # --- ask and tell ---------------------------------------------------------------------------------------------
+
+    def start(self) -> SearchState:
+        """The state before the first round: the prior, and nothing known."""
+        sizes = np.array(dataclasses.astuple(Sizes()))
+        return SearchState(self.identity, arrays={"policy": self._prior.table, "sizes": sizes})
+
+    @cached_property
+    def _prior(self) -> MarkovPolicy:
+        return MarkovPolicy.prior(self.space, self.settings.epsilon_local, self.settings.epsilon_operator)
+
+    @cached_property
+    def _standard(self) -> Proposal:
+        route = Route.standard(self.space.layers)
+        return Proposal(route, route.shortest_program())
+
+    def policy(self, state: SearchState) -> MarkovPolicy:
+        """The policy a state has come to."""
+        check_state(self.identity, state)
+        if "policy" not in state.arrays:
+            raise SearchError("the state holds no policy table")
+        return MarkovPolicy(self.space, state.arrays["policy"])
+
+    def ask(self, state: SearchState) -> Round | None:
+        """The standard pass, and the routes that the scores so far speak for; in the end, the finalists."""
+        policy = self.policy(state)
+        if state.rounds >= self.rounds:
+            return None
+        if state not in self._asked:
+            self._asked[state] = self._next(state, policy)
+        return self._asked[state]
+
+    def _next(self, state: SearchState, policy: MarkovPolicy) -> Round:
+        if state.rounds == len(self.chunks):
+            finalists = tuple(Proposal(route) for route in self._best(state)[: self.settings.finalists])
+            return Round(state.rounds, (self._standard, *finalists), self.held_back, keep=1 + len(finalists))
+        rng = np.random.default_rng([self.seed, _CHOOSING, state.rounds])
+        pool = self._pool(state, policy, rng)
+        wanted = self.draws - 1
+        if state.draws:
+            chosen = self._promising(state, list(pool), wanted, rng)
+        else:
+            moves = list(pool)
+            chosen = [moves[place] for place in rng.permutation(len(moves))[:wanted]]
+        proposals = (self._standard, *(Proposal(route, pool[route]) for route in chosen))
+        return Round(state.rounds, proposals, self.chunks[state.rounds], keep=len(proposals))
+
+    def _pool(self, state: SearchState, policy: MarkovPolicy, rng: np.random.Generator) -> dict[Route, Program | None]:
+        """Different routes to choose from, the standard pass not among them."""
+        programs = [draw.proposal.program for draw in state.draws] + self._single_moves
+        if state.draws:
+            best = self._best(state)
+            programs += edited(self.space, best[:_INCUMBENTS], best[:_PROMISING])
+            programs += written(policy, self.settings.pool, rng)
+        elif len(self._single_moves) < self.draws:
+            programs += written(policy, 20 * self.draws, rng)
+        expanded = ((program.expand(self.space.layers), program) for program in programs if program is not None)
+        return {route: program for route, program in expanded if not route.is_standard}
+
+    @cached_property
+    def _single_moves(self) -> list[Program | None]:
+        return list(single_moves(self.space))
+
+    def _promising(self, state: SearchState, pool: list[Route], wanted: int, rng: np.random.Generator) -> list[Route]:
+        model = self._evidence(state).model
+        features = Features.of(pool)
+        kept = np.argsort(-model.mean(features), kind="stable")[: max(_CONSIDERED, wanted)]
+        mean, covariance = model.joint(features[kept])
+        return [pool[kept[place]] for place in draw_best(mean, covariance, 3 * wanted, wanted, rng)]
+
+    def tell(self, state: SearchState, asked: Round, outcomes: Sequence[Outcome]) -> SearchState:
+        """Learn how large effects are, and move the policy to the routes that are probably good."""
+        check_answers(self.ask(state), asked, outcomes)
+        told = state.told(asked, outcomes)
+        if asked.number == len(self.chunks):
+            return told
+        evidence = _learn(told, self._standard.route, Sizes(*state.arrays["sizes"]), sweeps=1)
+        if evidence is None:
+            return told
+        told = replace(told, arrays={**told.arrays, "sizes": np.array(dataclasses.astuple(evidence.model.sizes))})
+        programs = {draw.proposal.route: draw.proposal.program for draw in told.draws}
+        best = [place for place in np.argsort(-evidence.mean)[:_PROMISING] if programs[evidence.routes[place]]]
+        weights = np.exp((evidence.mean[best] - evidence.mean.max()) / self.settings.sharpness)
+        policy = self._prior.updated(
+            [programs[evidence.routes[place]] for place in best],  # type: ignore[misc]
+            (self.settings.trust * weights / weights.sum()).tolist(),
+            alpha=1.0,
+        )
+        return replace(told, arrays={**told.arrays, "policy": policy.table})
+
+    def _evidence(self, state: SearchState) -> _Evidence:
+        if state not in self._known:
+            found = _learn(state, self._standard.route, Sizes(*state.arrays["sizes"]), sweeps=0)
+            if found is None:
+                raise SearchError("no route could be scored so far, so nothing can be learnt from them")
+            self._known[state] = found
+        return self._known[state]
+
+    def _best(self, state: SearchState) -> list[Route]:
+        """Scored routes, the most promising first."""
+        evidence = self._evidence(state)
+        return [evidence.routes[place] for place in np.argsort(-evidence.mean, kind="stable")]
+
+    def candidates(self, state: SearchState) -> tuple[Candidate, ...]:
+        """The standard pass and the finalists."""
+        check_state(self.identity, state)
+        last = [draw.proposal.route for draw in state.draws if draw.round == len(self.chunks)]
+        scored = any(isinstance(draw.outcome, Score) and not draw.proposal.route.is_standard for draw in state.draws)
+        best = last[1:] or (self._best(state)[: self.settings.finalists] if scored else [])
+        policy = self.policy(state)
+        found = []
+        for rank, route in enumerate([self._standard.route, *best], 1):
+            program = route.shortest_program()
+            found.append(Candidate(route, program, policy.log_probability(program), rank=rank))
+        return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class _Evidence:
+    """What all scores together say."""
+
+    routes: list[Route]
+    mean: Floats
+    """Expected gain of every scored route."""
+    model: RouteModel
+
+
+def _learn(state: SearchState, standard: Route, begin: Sizes, *, sweeps: int) -> _Evidence | None:
+    """Gains of all scored routes, each round's difficulty taken out; None when nothing but the control was scored.
+
+    What a round's examples are worth is estimated from all of its routes, not from the control alone, whose own
+    score on a few dozen examples is as noisy as any.
+    """
+    scored = [draw for draw in state.draws if isinstance(draw.outcome, Score)]
+    places: dict[Route, int] = {standard: 0}
+    for draw in scored:
+        places.setdefault(draw.proposal.route, len(places))
+    if len(places) == 1:
+        return None
+    where = np.array([places[draw.proposal.route] for draw in scored])
+    when = np.array([draw.round for draw in scored])
+    accuracy = np.array([draw.outcome.accuracy for draw in scored if isinstance(draw.outcome, Score)])
+    examples = np.array([draw.outcome.total for draw in scored if isinstance(draw.outcome, Score)], dtype=np.float64)
+    seen = np.bincount(where, examples)
+    features = Features.of(list(places)[1:])
+    model = None
+    gains = np.zeros(len(places))
+    for _ in range(_BASELINES):
+        level = _means(when, accuracy - gains[where], examples)
+        observed = _means(where, accuracy - level[when], examples)
+        typical = np.clip(0.5 * _means(where, accuracy, examples) + 0.5 * level.mean(), 0.05, 0.95)
+        flips = typical * (1 - typical)
+        left = accuracy - level[when] - observed[where]
+        variances = (_noise(left, flips[where], where, examples) * flips / np.maximum(seen, 1))[1:]
+        relative = (observed - observed[0])[1:]
+        if model is None:
+            model = RouteModel.fit(features, relative, variances, begin=begin, sweeps=sweeps)
+        else:
+            model = model.told(relative)
+        gains = np.concatenate([[0.0], model.mean(features)])
+    assert model is not None
+    return _Evidence(list(places)[1:], gains[1:], model)
+
+
+def _noise(left: Floats, flips: Floats, where: NDArray[np.int64], examples: Floats) -> float:
+    """Variance of a score relative to coin flips: how much a route's scores differ from round to round.
+
+    Routes mostly fail on the same examples, so that what is left after a round's difficulty is usually far less.
+    """
+    again = np.bincount(where)[where] > 1
+    freedom = again.sum() - len(np.unique(where[again]))
+    found = (examples[again] * left[again] ** 2 / flips[again]).sum()
+    return float((found + _FLIPS_ASSUMED) / (freedom + _FLIPS_ASSUMED))
+
+
+def _means(groups: NDArray[np.int64], values: Floats, weights: Floats) -> Floats:
+    return np.asarray(np.bincount(groups, values * weights) / np.maximum(np.bincount(groups, weights), 1e-12))

@@ -1,0 +1,52 @@
+"""Which routes a guided search considers: edits of the standard pass and of the best routes, and the policy's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from macro_routing.routes.route import Program, Route
+from macro_routing.routes.space import RouteSpace
+from macro_routing.search.edits import Edit, deviations, edits_of, moves_only, program_with, single_edits
+from macro_routing.search.policy import MarkovPolicy
+from macro_routing.search.top_k import decode_routes
+
+_DECODED = 20
+"""Most probable routes of the policy that are considered in every round."""
+_MOST_EDITS = 6
+"""Programs that leave the standard order more often are not considered: they score near zero."""
+
+
+def single_moves(space: RouteSpace) -> list[Program]:
+    """Every program with one move of its own; adds are too many to try one by one."""
+    return _feasible(space, ([edit] for edit in moves_only(space, single_edits(space))))
+
+
+def edited(space: RouteSpace, incumbents: Sequence[Route], promising: Sequence[Route]) -> list[Program]:
+    """Every incumbent with one edit less, and with one edit more of those found in promising routes."""
+    known = list(dict.fromkeys(edit for route in promising for edit in edits_of(space, route)))
+
+    def variants() -> Iterable[list[Edit]]:
+        for route in incumbents:
+            own = edits_of(space, route)
+            yield from (own[:place] + own[place + 1 :] for place in range(len(own)))
+            yield from (sorted([*own, edit]) for edit in known)
+
+    return _feasible(space, variants())
+
+
+def written(policy: MarkovPolicy, count: int, rng: np.random.Generator) -> list[Program]:
+    """The policy's most probable different routes, exactly, and some draws with few deviations."""
+    decoded = [candidate.program for candidate in decode_routes(policy, _DECODED)]
+    drawn = (policy.sample(rng) for _ in range(count))
+    return [
+        program
+        for program in (*decoded, *drawn)
+        if program is not None and deviations(policy.space, program) <= _MOST_EDITS
+    ]
+
+
+def _feasible(space: RouteSpace, several: Iterable[Sequence[Edit]]) -> list[Program]:
+    found = (program_with(space, edits) for edits in several)
+    return [program for program in found if program is not None]
