@@ -5,6 +5,8 @@ import pytest
 from macro_routing.routes import RouteSpace
 from macro_routing.search import (
     Failure,
+    GuidedSearch,
+    GuidedSettings,
     MacroSearch,
     MacroSettings,
     RandomSearch,
@@ -19,6 +21,7 @@ SEARCHERS = {
     "macro": lambda seed: MacroSearch(SPACE, 60, MacroSettings(iterations=5, draws=8, elite=3), seed),
     "macro anchored": lambda seed: MacroSearch(SPACE, 60, MacroSettings(draws=8, final_set="anchored"), seed),
     "random": lambda seed: RandomSearch(SPACE, 60, RandomSettings(iterations=5, draws=8), seed),
+    "guided": lambda seed: GuidedSearch(SPACE, 60, 900, GuidedSettings(rounds=4, draws=20), seed),
     "random anchored": lambda seed: RandomSearch(SPACE, 60, RandomSettings(draws=8, anchored=True), seed),
 }
 

@@ -49,7 +49,7 @@ def search(
     ] = None,
     preset: Annotated[Preset | None, typer.Option(help="Settings by name.", show_default="default")] = None,
     method: Annotated[
-        str | None, typer.Option(help=f"How routes are found: {', '.join(METHOD_NAMES)}.", show_default="macro")
+        str | None, typer.Option(help=f"How routes are found: {', '.join(METHOD_NAMES)}.", show_default="the preset's")
     ] = None,
     budget: Annotated[
         int | None,

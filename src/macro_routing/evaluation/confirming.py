@@ -21,15 +21,18 @@ def chance_of_lead(standard: NDArray[np.bool_], route: NDArray[np.bool_]) -> flo
     return exact_mcnemar(fixed, broken) / 2 if fixed > broken else 1.0
 
 
-def confirmed(candidates: Sequence[Candidate], verdicts: Verdicts, doubt: float) -> Candidate:
+def confirmed(
+    candidates: Sequence[Candidate], verdicts: Verdicts, doubt: float, finalists: int | None = None
+) -> Candidate:
     """The finalist that leads most, if its lead is hardly chance; the standard pass otherwise.
 
-    With several finalists the best of them was picked on the same examples: the chance is multiplied by their number.
+    With several finalists the best of them was picked on the same examples: the chance is multiplied by their number
+    (``finalists``, where some have been taken out since).
     """
     standard = next((one for one in candidates if one.route.is_standard), None)
     control = verdicts(Route.standard(candidates[0].route.layers))
-    finalists = [one for one in candidates if not one.route.is_standard]
-    for one in sorted(finalists, key=lambda one: -int(verdicts(one.route).sum())):
-        if chance_of_lead(control, verdicts(one.route)) * len(finalists) <= doubt:
+    others = [one for one in candidates if not one.route.is_standard]
+    for one in sorted(others, key=lambda one: -int(verdicts(one.route).sum())):
+        if chance_of_lead(control, verdicts(one.route)) * (finalists or len(others)) <= doubt:
             return one
     return standard or Candidate(Route.standard(candidates[0].route.layers))

@@ -21,7 +21,7 @@ from macro_routing.models.catalog import BUILT_IN, DEFAULT_MODEL
 from macro_routing.models.frozen import FrozenModel, LoadOptions
 from macro_routing.models.support import text_config
 from macro_routing.routes.space import RouteSpace
-from macro_routing.runs.methods import MACRO, METHODS, MOST_OUTCOMES, Search, settings_of
+from macro_routing.runs.methods import GUIDED, MACRO, METHODS, MOST_OUTCOMES, Search, settings_of
 from macro_routing.search.schedule import check_seed
 from macro_routing.search.searcher import Planned
 from macro_routing.settings import check_choice, check_integer, check_number, from_mapping
@@ -98,6 +98,8 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "data": {"training": 160, "validation": 100, "test": 400},
     },
 }
+PRESET_METHODS = {"paper": MACRO, "default": GUIDED, "quick": MACRO}
+"""How a preset searches unless a method is named."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,8 @@ class RunConfig:
     """A task's name, a .toml, or a .jsonl or .csv file."""
     model: str = DEFAULT_MODEL
     preset: str = "default"
-    method: str = MACRO
+    method: str = ""
+    """How routes are searched; empty: the preset's way."""
     seed: int = 0
     budget: int | None = None
     """Route × example outcomes the search may ask for; None: what MACRO asks for under these settings."""
@@ -136,6 +139,8 @@ class RunConfig:
             if value is not None and (not isinstance(value, str) or not value):
                 raise SettingsError(f"{name} = {value!r} is not allowed: it must be a text")
         check_choice("preset", self.preset, tuple(PRESETS))
+        if not self.method:
+            object.__setattr__(self, "method", PRESET_METHODS[self.preset])
         check_choice("method", self.method, tuple(METHODS))
         check_seed(self.seed)
         if self.budget is not None:

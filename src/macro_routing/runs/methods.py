@@ -23,6 +23,7 @@ from macro_routing.search.fixed_sweep import (
     early_exits,
     least_influential_dropped,
 )
+from macro_routing.search.guided import GuidedSearch, GuidedSettings
 from macro_routing.search.macro import MacroSearch, MacroSettings
 from macro_routing.search.names import METHOD_NAMES
 from macro_routing.search.random_search import RandomSearch, RandomSettings
@@ -37,7 +38,7 @@ from macro_routing.settings import check_integer, from_mapping
 
 MOST_OUTCOMES = 10_000_000
 """The largest budget; the paper's is below fifty thousand."""
-MACRO, RANDOM, STANDARD = "macro", "random", "standard"
+GUIDED, MACRO, RANDOM, STANDARD = "guided", "macro", "random", "standard"
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,10 @@ class Method:
 def _macro(search: Search) -> MacroSearch:
     examples = _affordable(search.settings, search.examples, search.budget)
     return MacroSearch(search.space, examples, search.settings, search.seed)
+
+
+def _guided(search: Search) -> GuidedSearch:
+    return GuidedSearch(search.space, search.examples, search.to_spend, search.settings, search.seed)
 
 
 def _restarted(search: Search) -> RestartedSearch:
@@ -165,6 +170,7 @@ def _oracle(search: Search) -> TreeLabels:
 
 
 METHODS: dict[str, Method] = {
+    GUIDED: Method("MACRO, guided", GuidedSettings, _guided),
     MACRO: Method("MACRO", MacroSettings, _macro),
     "macro-restarts": Method("MACRO, restarted", MacroSettings, _restarted),
     RANDOM: Method("random search", RandomSettings, _random),

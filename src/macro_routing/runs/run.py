@@ -36,9 +36,9 @@ from macro_routing.runs.result import (
     detectable_gain,
     make_result,
 )
-from macro_routing.runs.selection import Choice, choose
+from macro_routing.runs.selection import Choice, choose, choose_confirmed
 from macro_routing.search.macro import MacroSearch
-from macro_routing.search.searcher import Candidate, Round, Searcher, SearchState
+from macro_routing.search.searcher import Candidate, Confirming, Round, Searcher, SearchState
 from macro_routing.tasks.splits import Splits, make_splits
 from macro_routing.tasks.task import Example, Task
 
@@ -187,12 +187,23 @@ class PreparedRun:
                 return Choice.from_json(place.read(files.CANDIDATES), self.evaluator.frozen.layers)
         candidates = self.searcher.candidates(state) or (Candidate(self._standard),)
         self.listener.on_stage("validation", len(candidates) * len(self.splits.validation))
-        choice = choose(
-            candidates,
-            self._evaluated([candidate.route for candidate in candidates], self.splits.validation),
-            lambda tied: self._evaluated(tied, self.splits.train),
-            self._costs_too_much,
-        )
+        routes = list(dict.fromkeys([self._standard, *(candidate.route for candidate in candidates)]))
+        if isinstance(self.searcher, Confirming):
+            held_back = [self.splits.train[number] for number in self.searcher.held_back]
+            choice = choose_confirmed(
+                candidates,
+                self._evaluated(routes, self.splits.validation),
+                self._evaluated(routes, held_back),
+                self.searcher.doubt,
+                self._costs_too_much,
+            )
+        else:
+            choice = choose(
+                candidates,
+                self._evaluated([candidate.route for candidate in candidates], self.splits.validation),
+                lambda tied: self._evaluated(tied, self.splits.train),
+                self._costs_too_much,
+            )
         place.write(files.CANDIDATES, choice.to_json())
         return choice
 

@@ -6,6 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from macro_routing.evaluation.confirming import chance_of_lead, confirmed
 from macro_routing.evaluation.evaluator import Evaluated
 from macro_routing.routes.route import Route
 from macro_routing.routes.text import parse_program
@@ -71,6 +75,40 @@ def choose(
     reasons = "; ".join(f"{route} was turned down: {reason}" for route, reason in turned_down.items())
     standard = Route.standard(candidates[0].route.layers)
     return Choice(standard, _listed(candidates, validated, turned_down), f"since {reasons}")
+
+
+def choose_confirmed(
+    candidates: Sequence[Candidate],
+    validated: Mapping[Route, Evaluated],
+    held_back: Mapping[Route, Evaluated],
+    doubt: float,
+    objection: Callable[[Route], str],
+) -> Choice:
+    """The finalist whose lead over the standard pass is hardly chance, on examples that had no say in finding it."""
+
+    def verdicts(route: Route) -> NDArray[np.bool_]:
+        return np.array([*held_back[route].correct, *validated[route].correct], dtype=bool)
+
+    standard = Route.standard(candidates[0].route.layers)
+    turned_down: dict[Route, str] = {}
+    left = list(candidates)
+    while True:
+        best = confirmed(left, verdicts, doubt, finalists=sum(not one.route.is_standard for one in candidates))
+        reason = "" if best.route.is_standard else objection(best.route)
+        if not reason:
+            break
+        turned_down[best.route] = reason
+        left = [candidate for candidate in left if candidate.route != best.route]
+    refused = "; ".join(f"{route} was turned down: {reason}" for route, reason in turned_down.items())
+    for one in candidates:
+        if not (one.route.is_standard or one.route in turned_down or one.route == best.route):
+            chance = chance_of_lead(verdicts(standard), verdicts(one.route))
+            turned_down[one.route] = f"its lead could be chance (p = {chance:.2g}, n = {len(verdicts(standard))})"
+    listed = tuple(
+        {**line, "held_back": sum(held_back[one.route].correct), "held_back_n": len(held_back[one.route].outcomes)}
+        for line, one in zip(_listed(candidates, validated, turned_down), candidates, strict=True)
+    )
+    return Choice(best.route, listed, f"since {refused}" if refused else "")
 
 
 def _listed(

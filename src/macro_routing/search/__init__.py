@@ -1,5 +1,6 @@
 """How routes are proposed: the ask/tell protocol, MACRO's policy and search, exact decoding, the peers' searches."""
 
+from macro_routing.search.guided import GuidedSearch, GuidedSettings
 from macro_routing.search.macro import MacroSearch, MacroSettings
 from macro_routing.search.policy import MarkovPolicy
 from macro_routing.search.random_search import RandomSearch, RandomSettings
@@ -23,6 +24,8 @@ __all__ = [
     "Candidate",
     "Draw",
     "Failure",
+    "GuidedSearch",
+    "GuidedSettings",
     "MacroSearch",
     "MacroSettings",
     "MarkovPolicy",

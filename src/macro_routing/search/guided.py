@@ -37,6 +37,7 @@ from macro_routing.search.searcher import (
     check_answers,
     check_state,
 )
+from macro_routing.search.top_k import decode_routes
 from macro_routing.settings import check_integer, check_number
 
 _DEALING, _CHOOSING = 4, 5
@@ -105,7 +106,7 @@ class GuidedSearch:
     settings: GuidedSettings = GuidedSettings()
     seed: int = 0
     # What was worked out for a state is kept with it: asking and telling need the same more than once.
-    _known: WeakKeyDictionary[SearchState, _Evidence] = field(
+    _known: WeakKeyDictionary[SearchState, _Evidence | None] = field(
         default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
     )
     _asked: WeakKeyDictionary[SearchState, Round] = field(
@@ -118,7 +119,7 @@ class GuidedSearch:
         check_integer("examples", self.examples, least=1, most=MOST_EXAMPLES)
         check_integer("budget", self.budget, least=1)
         if self._used < 3:
-            needed = -(-3 * self._cost(1000) // 1000)
+            needed = self._cost(3)
             raise SettingsError(
                 f"budget = {self.budget} and {self.examples} examples are not allowed: {self.settings.draws} routes a"
                 f" round and a confirmation need 3 examples and {needed} outcomes at least; give more, or fewer draws"
@@ -197,12 +198,13 @@ class GuidedSearch:
 
     def start(self) -> SearchState:
         """The state before the first round: the prior, and nothing known."""
-        sizes = np.array(dataclasses.astuple(Sizes()))
-        return SearchState(self.identity, arrays={"policy": self._prior.table, "sizes": sizes})
+        prior = MarkovPolicy.prior(self.space, self.settings.epsilon_local, self.settings.epsilon_operator)
+        return self.starting_from(prior)
 
-    @cached_property
-    def _prior(self) -> MarkovPolicy:
-        return MarkovPolicy.prior(self.space, self.settings.epsilon_local, self.settings.epsilon_operator)
+    def starting_from(self, prior: MarkovPolicy) -> SearchState:
+        """The same with another prior, which knows something already."""
+        sizes = np.array(dataclasses.astuple(Sizes()))
+        return SearchState(self.identity, arrays={"policy": prior.table, "prior": prior.table, "sizes": sizes})
 
     @cached_property
     def _standard(self) -> Proposal:
@@ -227,28 +229,32 @@ class GuidedSearch:
 
     def _next(self, state: SearchState, policy: MarkovPolicy) -> Round:
         if state.rounds == len(self.chunks):
-            finalists = tuple(Proposal(route) for route in self._best(state)[: self.settings.finalists])
+            best = self._best(state)[: self.settings.finalists]
+            finalists = tuple(Proposal(route, route.shortest_program()) for route in best)
             return Round(state.rounds, (self._standard, *finalists), self.held_back, keep=1 + len(finalists))
         rng = np.random.default_rng([self.seed, _CHOOSING, state.rounds])
         pool = self._pool(state, policy, rng)
         wanted = self.draws - 1
-        if state.draws:
+        if self._evidence(state) is not None:
             chosen = self._promising(state, list(pool), wanted, rng)
         else:
-            moves = list(pool)
-            chosen = [moves[place] for place in rng.permutation(len(moves))[:wanted]]
+            # What the prior holds for most probable first: that is where earlier knowledge shows.
+            decoded = {one.route: one.program for one in decode_routes(policy, 1 + wanted // 4)}
+            first = [route for route in decoded if not route.is_standard]
+            others = [route for route in pool if route not in decoded]
+            pool |= decoded
+            chosen = [*first, *(others[place] for place in rng.permutation(len(others)))][:wanted]
         proposals = (self._standard, *(Proposal(route, pool[route]) for route in chosen))
         return Round(state.rounds, proposals, self.chunks[state.rounds], keep=len(proposals))
 
     def _pool(self, state: SearchState, policy: MarkovPolicy, rng: np.random.Generator) -> dict[Route, Program | None]:
         """Different routes to choose from, the standard pass not among them."""
         programs = [draw.proposal.program for draw in state.draws] + self._single_moves
-        if state.draws:
-            best = self._best(state)
+        if best := self._best(state):
             programs += edited(self.space, best[:_INCUMBENTS], best[:_PROMISING])
             programs += written(policy, self.settings.pool, rng)
-        elif len(self._single_moves) < self.draws:
-            programs += written(policy, 20 * self.draws, rng)
+        else:
+            programs += written(policy, 20 * self.draws if len(self._single_moves) < self.draws else 0, rng)
         expanded = ((program.expand(self.space.layers), program) for program in programs if program is not None)
         return {route: program for route, program in expanded if not route.is_standard}
 
@@ -257,7 +263,9 @@ class GuidedSearch:
         return list(single_moves(self.space))
 
     def _promising(self, state: SearchState, pool: list[Route], wanted: int, rng: np.random.Generator) -> list[Route]:
-        model = self._evidence(state).model
+        evidence = self._evidence(state)
+        assert evidence is not None
+        model = evidence.model
         features = Features.of(pool)
         kept = np.argsort(-model.mean(features), kind="stable")[: max(_CONSIDERED, wanted)]
         mean, covariance = model.joint(features[kept])
@@ -269,39 +277,39 @@ class GuidedSearch:
         told = state.told(asked, outcomes)
         if asked.number == len(self.chunks):
             return told
-        evidence = _learn(told, self._standard.route, Sizes(*state.arrays["sizes"]), sweeps=1)
+        evidence = _learn(told, self._standard.route, Sizes(*state.arrays["sizes"]), sweeps=2)
         if evidence is None:
             return told
         told = replace(told, arrays={**told.arrays, "sizes": np.array(dataclasses.astuple(evidence.model.sizes))})
         programs = {draw.proposal.route: draw.proposal.program for draw in told.draws}
         best = [place for place in np.argsort(-evidence.mean)[:_PROMISING] if programs[evidence.routes[place]]]
         weights = np.exp((evidence.mean[best] - evidence.mean.max()) / self.settings.sharpness)
-        policy = self._prior.updated(
+        prior = MarkovPolicy(self.space, state.arrays["prior"])
+        policy = prior.updated(
             [programs[evidence.routes[place]] for place in best],  # type: ignore[misc]
             (self.settings.trust * weights / weights.sum()).tolist(),
             alpha=1.0,
         )
         return replace(told, arrays={**told.arrays, "policy": policy.table})
 
-    def _evidence(self, state: SearchState) -> _Evidence:
+    def _evidence(self, state: SearchState) -> _Evidence | None:
+        """What the scores say; None as long as no route but the control was scored."""
         if state not in self._known:
-            found = _learn(state, self._standard.route, Sizes(*state.arrays["sizes"]), sweeps=0)
-            if found is None:
-                raise SearchError("no route could be scored so far, so nothing can be learnt from them")
-            self._known[state] = found
+            self._known[state] = _learn(state, self._standard.route, Sizes(*state.arrays["sizes"]), sweeps=0)
         return self._known[state]
 
     def _best(self, state: SearchState) -> list[Route]:
         """Scored routes, the most promising first."""
         evidence = self._evidence(state)
+        if evidence is None:
+            return []
         return [evidence.routes[place] for place in np.argsort(-evidence.mean, kind="stable")]
 
     def candidates(self, state: SearchState) -> tuple[Candidate, ...]:
         """The standard pass and the finalists."""
         check_state(self.identity, state)
         last = [draw.proposal.route for draw in state.draws if draw.round == len(self.chunks)]
-        scored = any(isinstance(draw.outcome, Score) and not draw.proposal.route.is_standard for draw in state.draws)
-        best = last[1:] or (self._best(state)[: self.settings.finalists] if scored else [])
+        best = last[1:] or self._best(state)[: self.settings.finalists]
         policy = self.policy(state)
         found = []
         for rank, route in enumerate([self._standard.route, *best], 1):

@@ -1,6 +1,7 @@
 """The names of the ways to search, where a command can list them without loading any."""
 
 METHOD_NAMES = (
+    "guided",
     "macro",
     "macro-restarts",
     "random",

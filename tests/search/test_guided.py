@@ -1,0 +1,149 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from macro_routing.errors import SettingsError
+from macro_routing.evaluation.planted import PlantedProblem, solve
+from macro_routing.evaluation.planted_family import BUDGET, SPACE, TRAINING, VALIDATION, member
+from macro_routing.routes import Route, RouteSpace, parse_route
+from macro_routing.search import Failure, GuidedSearch, GuidedSettings, Score
+
+SMALL = RouteSpace(8, max_length=12)
+
+
+def play(search, score):
+    state = search.start()
+    asked_so_far = []
+    while (asked := search.ask(state)) is not None:
+        asked_so_far.append(asked)
+        state = search.tell(state, asked, [score(one.route, asked.examples) for one in asked.proposals])
+    return asked_so_far, state
+
+
+def half(_route, examples):
+    return Score(len(examples) // 2, len(examples))
+
+
+@pytest.mark.parametrize("budget", [200, 900, 4321, 20_000])
+def test_the_budget_is_never_exceeded_and_examples_are_never_shared(budget):
+    search = GuidedSearch(SMALL, 120, budget, GuidedSettings(draws=20), 3)
+    rounds, _ = play(search, half)
+    spent = sum(len(one.proposals) * len(one.examples) for one in rounds)
+    assert spent <= search.most_outcomes() <= budget
+    shown = [example for one in rounds for example in one.examples]
+    assert len(shown) == len(set(shown))
+    assert rounds[-1].examples == search.held_back
+
+
+def test_the_published_budget_pays_for_all_examples():
+    search = GuidedSearch(SPACE, TRAINING, BUDGET)
+    assert search.rounds == 16
+    assert len(search.held_back) == 400
+    assert sum(map(len, search.chunks)) == 600
+    assert 0.97 * BUDGET < search.most_outcomes() <= BUDGET
+
+
+def test_every_round_has_the_control_and_different_routes():
+    rounds, _ = play(GuidedSearch(SMALL, 120, 4000, GuidedSettings(draws=20), 1), half)
+    for one in rounds:
+        routes = [proposal.route for proposal in one.proposals]
+        assert routes[0].is_standard
+        assert len(set(routes)) == len(routes)
+        for route in routes:
+            SMALL.check(route)
+
+
+def test_a_budget_too_small_is_refused_with_the_number_that_would_do():
+    with pytest.raises(SettingsError, match="at least; give more") as refused:
+        GuidedSearch(SMALL, 120, 40, GuidedSettings(draws=20))
+    needed = int(str(refused.value).split(" outcomes at least")[0].split()[-1])
+    GuidedSearch(SMALL, 120, needed, GuidedSettings(draws=20))
+
+
+def test_failed_routes_teach_nothing_and_do_not_win():
+    def score(route, examples):
+        if route.is_standard or route.length == 9:
+            return Score(len(examples) * 0.9 if route.length == 9 else len(examples) * 0.5, len(examples))
+        return Failure("it never ends")
+
+    search = GuidedSearch(SMALL, 200, 8000, GuidedSettings(draws=20), 0)
+    _, state = play(search, score)
+    assert search.candidates(state)[1].route.length == 9
+
+    nothing = GuidedSearch(SMALL, 200, 8000, GuidedSettings(draws=20), 0)
+    state = nothing.start()
+    asked = nothing.ask(state)
+    state = nothing.tell(state, asked, [Failure("all do")] * len(asked.proposals))
+    assert [one.route for one in nothing.candidates(state)] == [Route.standard(8)]
+
+
+def test_it_finds_a_single_move_that_pays():
+    """Of 28 layers' 251 moves one is right: a large gain must be found nearly whole, and told from its neighbours."""
+    target = parse_route("L0-L14 L11 RJ", 28)
+    problem = PlantedProblem(target, base=0.02, peak=0.45, reach=10, seed=5)
+    found = solve(
+        GuidedSearch(SPACE, TRAINING, 20_000, GuidedSettings(rounds=8), 5),
+        problem,
+        training=TRAINING,
+        validation=VALIDATION,
+    )
+    gained = problem.true_score(found.selected.route) - problem.true_score(Route.standard(28))
+    assert gained > 0.7 * (0.45 - problem.true_score(Route.standard(28)))
+
+
+def test_with_nothing_to_find_it_returns_the_standard_pass():
+    for seed in range(3):
+        searcher = GuidedSearch(SPACE, 400, 6000, GuidedSettings(rounds=4, draws=24), seed)
+        found = solve(searcher, member(seed, nothing=True).problem, training=400, validation=VALIDATION)
+        assert found.selected.route.is_standard
+
+
+def test_the_policy_moves_to_what_is_good():
+    target = parse_route("L0-L4 L4 RJ", 8)
+
+    def score(route, examples):
+        return Score(len(examples) * (0.6 if route == target else 0.3), len(examples))
+
+    search = GuidedSearch(SMALL, 200, 8000, GuidedSettings(draws=30), 2)
+    before = search.policy(search.start()).log_probability(target.shortest_program())
+    _, state = play(search, score)
+    assert search.policy(state).log_probability(target.shortest_program()) > before + 1
+    assert search.candidates(state)[1].route == target
+
+
+def test_earlier_knowledge_is_tried_first():
+    search = GuidedSearch(SPACE, 400, 8000, GuidedSettings(draws=24), 0)
+    route = parse_route("L0-L20 L17 L19 L22 RJ", 28)
+    prior = search.policy(search.start()).updated([route.shortest_program()], [1.0], alpha=1.0)
+    assert route not in [one.route for one in search.ask(search.start()).proposals]
+    assert route in [one.route for one in search.ask(search.starting_from(prior)).proposals]
+
+
+def test_the_family_is_the_protocols():
+    problems = [member(seed) for seed in range(24)]
+    assert {(one.level, one.edits, one.kind) for one in problems} == {
+        (level, edits, kind)
+        for level in ("easy", "noisy", "hard")
+        for edits in (1, 2, 3, 4)
+        for kind in ("moves", "adds")
+    }
+    for one in problems:
+        standard = Route.standard(28)
+        assert one.problem.true_score(standard) == pytest.approx(one.standard_score)
+        assert one.share(one.problem.target) == pytest.approx(1)
+        assert one.share(standard) == pytest.approx(0)
+        assert one.problem.target.has_adds == (one.kind == "adds")
+        SPACE.check(one.problem.target)
+    empty = member(7, nothing=True)
+    assert empty.problem.target.is_standard
+    assert empty.problem.true_score(parse_route("L0-L3 L3 RJ", 28)) < empty.standard_score
+
+
+def test_settings_are_checked_by_name():
+    wrong = {"rounds": 0, "draws": 2, "held_back": 0.95, "doubt": 0, "finalists": 0, "trust": -1}
+    for name, value in wrong.items():
+        with pytest.raises(SettingsError, match=name):
+            GuidedSettings(**{name: value})
+    assert dataclasses.replace(GuidedSettings(), finalists=3).k == 4
+    assert np.isfinite(GuidedSettings().doubt)
