@@ -25,7 +25,7 @@ from macro_routing.routes.route import Program, Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.policy import MarkovPolicy, check_epsilons
 from macro_routing.search.proposing import edited, single_moves, written
-from macro_routing.search.route_model import Features, Floats, RouteModel, Sizes, draw_best
+from macro_routing.search.route_model import MODELS, Features, Floats, RouteModel, Sizes, draw_best
 from macro_routing.search.schedule import MOST_EXAMPLES, check_seed
 from macro_routing.search.searcher import (
     Candidate,
@@ -38,14 +38,15 @@ from macro_routing.search.searcher import (
     check_state,
 )
 from macro_routing.search.top_k import decode_routes
-from macro_routing.settings import check_integer, check_number
+from macro_routing.settings import check_choice, check_integer, check_number
 
 _DEALING, _CHOOSING = 4, 5
 _LEAST_CHUNK = 8
 """Examples a round needs at least, unless there are hardly any."""
 _CONSIDERED = 350
 """Routes among which the model chooses; the others expect less."""
-_INCUMBENTS, _PROMISING = 8, 40
+_PROMISING = 40
+"""Best routes from which edits are taken, and to which the policy moves."""
 _FLIPS_ASSUMED = 20
 """Repeated scores for which coin flips are taken on trust, before the data says how noisy they are."""
 _BASELINES = 3
@@ -71,7 +72,12 @@ class GuidedSettings:
     epsilon_operator: float = 0.02
     """Prior mass spread over all adds (``ε_op``)."""
     pool: int = 150
-    """Programs drawn from the policy per round, for the model to choose from."""
+    """Programs drawn from the policy per round, for the model to choose from; with 0 it is not decoded either."""
+    incumbents: int = 8
+    """Best routes whose edits the model may choose in every round."""
+    model: str = "both"
+    """What routes tell about each other: ``layers`` what each layer brings, ``whole`` what like routes do, ``both``,
+    or each route ``alone``."""
     sharpness: float = 0.02
     """A route expected to be worse than the best by this much weighs e times less in the policy."""
     trust: float = 3.0
@@ -83,6 +89,8 @@ class GuidedSettings:
         check_integer("draws", self.draws, least=3)
         check_integer("finalists", self.finalists, least=1, most=100)
         check_integer("pool", self.pool, least=0, most=100_000)
+        check_integer("incumbents", self.incumbents, least=0, most=1000)
+        check_choice("model", self.model, tuple(MODELS))
         check_number("held_back", self.held_back, least=0, most=0.9)
         check_number("doubt", self.doubt, least=0, most=1, above=True)
         check_number("sharpness", self.sharpness, least=0, above=True)
@@ -105,6 +113,8 @@ class GuidedSearch:
     """Route × example outcomes that may be asked for."""
     settings: GuidedSettings = GuidedSettings()
     seed: int = 0
+    among: frozenset[Route] | None = None
+    """Only these routes may be proposed, as when recorded scores are replayed."""
     # What was worked out for a state is kept with it: asking and telling need the same more than once.
     _known: WeakKeyDictionary[SearchState, _Evidence | None] = field(
         default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
@@ -192,6 +202,8 @@ class GuidedSearch:
             "settings": dataclasses.asdict(self.settings),
             "seed": self.seed,
         }
+        if self.among is not None:
+            values["among"] = sorted(map(str, self.among))
         return json.dumps({"search": "guided", **values}, sort_keys=True)
 
     # --- ask and tell ---------------------------------------------------------------------------------------------
@@ -203,7 +215,7 @@ class GuidedSearch:
 
     def starting_from(self, prior: MarkovPolicy) -> SearchState:
         """The same with another prior, which knows something already."""
-        sizes = np.array(dataclasses.astuple(Sizes()))
+        sizes = np.array(dataclasses.astuple(MODELS[self.settings.model]))
         return SearchState(self.identity, arrays={"policy": prior.table, "prior": prior.table, "sizes": sizes})
 
     @cached_property
@@ -239,7 +251,11 @@ class GuidedSearch:
             chosen = self._promising(state, list(pool), wanted, rng)
         else:
             # What the prior holds for most probable first: that is where earlier knowledge shows.
-            decoded = {one.route: one.program for one in decode_routes(policy, 1 + wanted // 4)}
+            decoded = {
+                one.route: one.program
+                for one in decode_routes(policy, 1 + wanted // 4)
+                if self.among is None or one.route in self.among
+            }
             first = [route for route in decoded if not route.is_standard]
             others = [route for route in pool if route not in decoded]
             pool |= decoded
@@ -251,12 +267,16 @@ class GuidedSearch:
         """Different routes to choose from, the standard pass not among them."""
         programs = [draw.proposal.program for draw in state.draws] + self._single_moves
         if best := self._best(state):
-            programs += edited(self.space, best[:_INCUMBENTS], best[:_PROMISING])
-            programs += written(policy, self.settings.pool, rng)
+            programs += edited(self.space, best[: self.settings.incumbents], best[:_PROMISING])
+            programs += written(policy, self.settings.pool, rng) if self.settings.pool else []
         else:
             programs += written(policy, 20 * self.draws if len(self._single_moves) < self.draws else 0, rng)
         expanded = ((program.expand(self.space.layers), program) for program in programs if program is not None)
-        return {route: program for route, program in expanded if not route.is_standard}
+        found: dict[Route, Program | None] = {route: program for route, program in expanded if not route.is_standard}
+        if self.among is None:
+            return found
+        allowed = {route: route.shortest_program() for route in sorted(self.among, key=str) if not route.is_standard}
+        return {**{route: program for route, program in found.items() if route in self.among}, **allowed}
 
     @cached_property
     def _single_moves(self) -> list[Program | None]:

@@ -45,6 +45,14 @@ class Sizes:
     """Loss per changed step."""
 
 
+MODELS = {
+    "both": Sizes(),
+    "layers": Sizes(whole=0.0),
+    "whole": Sizes(layer=0.0),
+    "alone": Sizes(layer=0.0, reach=1e-3, damage=0.0),
+}
+"""Where fitting begins: all parts, one of them, or none, where routes tell nothing about each other; 0 stays 0."""
+
 _FACTORS = {
     "layer": (0.5, 2.0),
     "whole": (0.5, 2.0),
@@ -202,7 +210,9 @@ def _evidence(sizes: Sizes, parts: _Parts, gains: Floats, variances: Floats) -> 
     except np.linalg.LinAlgError:
         return -math.inf
     fit = root[count, :count] @ root[count, :count]
-    strange = sum(math.log(getattr(sizes, name) / getattr(Sizes(), name)) ** 2 for name in _FACTORS)
+    strange = sum(
+        math.log(getattr(sizes, name) / getattr(Sizes(), name)) ** 2 for name in _FACTORS if getattr(sizes, name) > 0
+    )
     return float(-0.5 * fit - np.log(np.diag(root)[:count]).sum() - strange / (2 * _SPREAD**2))
 
 

@@ -1,0 +1,160 @@
+"""Searches on the planted family of docs/search_protocol.md, and what each part of the guided search brings.
+
+    python -m benchmarks.planted_family [--first 1000] [--seeds 1000] [--processes 2] [--write FILE]
+    python -m benchmarks.planted_family --parts [--first 0] [--seeds 240] …
+
+The first compares the methods, the second takes the parts of the guided search away one by one, on tuning seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.record import write_record
+from macro_routing.evaluation.planted import solve
+from macro_routing.evaluation.planted_family import BUDGET, LEVELS, SPACE, TRAINING, VALIDATION, member
+from macro_routing.search.guided import GuidedSearch, GuidedSettings
+from macro_routing.search.macro import MacroSearch, MacroSettings
+from macro_routing.search.random_search import RandomSearch, RandomSettings
+from macro_routing.search.restarts import RestartedSearch
+from macro_routing.search.rys_sweep import BlockSweep, SweepSettings
+from macro_routing.search.searcher import Searcher
+
+PAPER = MacroSettings(final_set="raw")
+METHODS: dict[str, Callable[[int], Searcher]] = {
+    "guided": lambda seed: GuidedSearch(SPACE, TRAINING, BUDGET, GuidedSettings(), seed),
+    "paper": lambda seed: MacroSearch(SPACE, TRAINING, PAPER, seed),
+    "paper, restarted": lambda seed: RestartedSearch(MacroSearch(SPACE, TRAINING, PAPER, seed), BUDGET),
+    "random": lambda seed: RandomSearch(SPACE, TRAINING, RandomSettings(), seed),
+    "rys": lambda seed: BlockSweep(SPACE.layers, TRAINING, BUDGET, SweepSettings(), seed),
+}
+PARTS: dict[str, dict[str, Any]] = {
+    "guided": {},
+    "without the policy's programs": {"pool": 0},
+    "without edits of the best": {"incumbents": 0},
+    "layers add up, nothing else": {"model": "layers"},
+    "like routes, nothing else": {"model": "whole"},
+    "every route alone": {"model": "alone"},
+    "half the rounds": {"rounds": 8},
+    "three finalists": {"finalists": 3},
+    "confirmed on a fifth": {"held_back": 0.2},
+    "no confirmation": {"doubt": 1.0},
+}
+COLUMNS = {
+    "search": "search",
+    "share": "share of the target's gain",
+    "moves": "targets of one or two moves",
+    **{level: level for level in LEVELS},
+    "adds": "targets with adds",
+    "found": "target found (%)",
+    "nothing": "standard pass returned, nothing to find (%)",
+    "n": "problems",
+}
+WORDS = {"moves": "edits, moves only", "adds": "edits, with adds"}
+FOUND_COLUMNS = {"search": "search", "target": "target", "share": "share of its gain", "found": "found (%)", "n": "n"}
+
+
+def one(job: tuple[str, int, bool], *, parts: bool) -> dict[str, Any]:
+    """One search on one problem."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    name, seed, nothing = job
+    planted = member(seed, nothing=nothing)
+    searcher = (
+        GuidedSearch(SPACE, TRAINING, BUDGET, GuidedSettings(**PARTS[name]), seed) if parts else METHODS[name](seed)
+    )
+    start = time.perf_counter()
+    route = solve(searcher, planted.problem, training=TRAINING, validation=VALIDATION).selected.route
+    facts = {"search": name, "seed": seed, "level": planted.level, "edits": planted.edits, "kind": planted.kind}
+    result = {"standard": route.is_standard} if nothing else {"share": planted.share(route)}
+    return {**facts, **result, "found": route == planted.problem.target, "seconds": time.perf_counter() - start}
+
+
+def line(name: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """A search's line, with an interval for its mean share."""
+    planted = [run for run in runs if run["search"] == name and "share" in run]
+    empty = [run for run in runs if run["search"] == name and "standard" in run]
+
+    def mean(chosen: Sequence[dict[str, Any]], what: str = "share") -> float | None:
+        return float(np.mean([run[what] for run in chosen])) if chosen else None
+
+    shares = np.array([run["share"] for run in planted])
+    error = 1.96 * shares.std(ddof=1) / len(shares) ** 0.5 if len(shares) > 1 else 0.0
+    nothing = mean(empty, "standard")
+    return {
+        "search": name,
+        "share": f"{shares.mean():.3f} ± {error:.3f}",
+        "moves": mean([run for run in planted if run["kind"] == "moves" and run["edits"] <= 2]),
+        **{level: mean([run for run in planted if run["level"] == level]) for level in LEVELS},
+        "adds": mean([run for run in planted if run["kind"] == "adds"]),
+        "found": 100 * (mean(planted, "found") or 0.0),
+        "nothing": None if nothing is None else 100 * nothing,
+        "n": f"{len(planted)} + {len(empty)}",
+        "seconds": mean(planted, "seconds"),
+        "raw": [[run["seed"], round(run["share"], 4), int(run["found"])] for run in planted],
+    }
+
+
+def by_target(name: str, runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same by number and kind of edits."""
+    found = []
+    for kind in ("moves", "adds"):
+        for edits in (1, 2, 3, 4):
+            some = [
+                r for r in runs if r["search"] == name and "share" in r and (r["kind"], r["edits"]) == (kind, edits)
+            ]
+            if some:
+                found.append(
+                    {
+                        "search": name,
+                        "target": f"{edits} {WORDS[kind]}",
+                        "share": float(np.mean([run["share"] for run in some])),
+                        "found": 100 * float(np.mean([run["found"] for run in some])),
+                        "n": len(some),
+                    }
+                )
+    return found
+
+
+def main() -> None:
+    """Run, print, write on request."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", action="store_true")
+    parser.add_argument("--first", type=int, default=1000)
+    parser.add_argument("--seeds", type=int, default=1000)
+    parser.add_argument("--only", help="searches by name, separated by semicolons")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--write", type=Path)
+    arguments = parser.parse_args()
+    names = arguments.only.split(";") if arguments.only else list(PARTS if arguments.parts else METHODS)
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
+    lines, targets = [], []
+    with ProcessPoolExecutor(arguments.processes) as pool:
+        for name in names:
+            jobs = [(name, seed, nothing) for seed in seeds for nothing in (False, True)]
+            runs = list(pool.map(partial(one, parts=arguments.parts), jobs, chunksize=4))
+            lines.append(line(name, runs))
+            targets += by_target(name, runs)
+            print({key: value for key, value in lines[-1].items() if key != "raw"}, flush=True)
+    if arguments.write:
+        config = {"layers": SPACE.layers, "training": TRAINING, "validation": VALIDATION, "budget": BUDGET}
+        command = (
+            f"python -m benchmarks.planted_family {'--parts ' if arguments.parts else ''}--first {arguments.first}"
+        )
+        common: dict[str, Any] = {"command": f"{command} --seeds {arguments.seeds}", "config": config}
+        write_record(arguments.write, columns=COLUMNS, results=lines, seed=arguments.first, **common)
+        if not arguments.parts:
+            by_edits = arguments.write.with_name(f"{arguments.write.stem}_targets.json")
+            write_record(by_edits, columns=FOUND_COLUMNS, results=targets, seed=arguments.first, **common)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Searches replayed on recorded landscapes (docs/data/landscapes): no model, real scores.
+
+    python -m benchmarks.replay [--seeds 40] [--folder docs/data/landscapes] [--write docs/data/replay.json]
+
+Searches see half of the recorded examples of each landscape and are judged on two fifths that they never saw. The
+guided search and the uniform control choose among the recorded routes; RYS's blocks are all among them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.record import write_record
+from macro_routing.evaluation.landscape import Landscape
+from macro_routing.evaluation.replay import Make, replay
+from macro_routing.routes.space import RouteSpace
+from macro_routing.search.guided import GuidedSearch, GuidedSettings
+from macro_routing.search.rys_sweep import BlockSweep, SweepSettings
+
+BUDGET_PER_EXAMPLE = 43.5
+COLUMNS = {
+    "landscape": "landscape",
+    "search": "search",
+    "gain": "gain of what it selects (points)",
+    "proposed": "of what it proposes (points)",
+    "changed": "another route selected (%)",
+    "best": "best five recorded, same examples (points)",
+}
+
+
+def searches(landscape: Landscape) -> dict[str, Make]:
+    """What is replayed."""
+    space, among = RouteSpace(landscape.layers), frozenset(landscape.routes)
+
+    def guided(**settings: Any) -> Make:
+        return lambda examples, budget, seed: GuidedSearch(
+            space, examples, budget, GuidedSettings(**settings), seed, frozenset(r for r in among if _inside(space, r))
+        )
+
+    longest = space.max_length - space.layers
+    rys: Callable[[int, int, int], Any] = lambda examples, budget, seed: BlockSweep(  # noqa: E731
+        space.layers, examples, budget, SweepSettings(max_span=longest, anchored=True), seed
+    )
+    return {"guided": guided(), "guided, every route alone": guided(model="alone"), "rys": rys}
+
+
+def _inside(space: RouteSpace, route: Any) -> bool:
+    from macro_routing.errors import MacroError
+
+    try:
+        space.check(route)
+    except MacroError:
+        return False
+    return True
+
+
+def main() -> None:
+    """Replay, print, write on request."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=40)
+    parser.add_argument("--folder", type=Path, default=Path("docs/data/landscapes"))
+    parser.add_argument("--write", type=Path)
+    arguments = parser.parse_args()
+    results = []
+    for path in sorted(arguments.folder.glob("*.json")):
+        landscape = Landscape.load(path)
+        about = landscape.about
+        name = f"{about['task']}, {about['mode']}, {landscape.layers} layers"
+        best = float(np.sort([landscape.gain(route) for route in landscape.routes])[-5:].mean())
+        for search, make in searches(landscape).items():
+            budget = int(BUDGET_PER_EXAMPLE * landscape.examples / 2)
+            found = [replay(make, landscape, budget=budget, seed=seed) for seed in range(arguments.seeds)]
+            gains = 100 * np.array([one.gain for one in found])
+            error = 1.96 * gains.std(ddof=1) / len(gains) ** 0.5
+            results.append(
+                {
+                    "landscape": name,
+                    "search": search,
+                    "gain": f"{gains.mean():+.2f} ± {error:.2f}",
+                    "proposed": 100 * float(np.mean([one.proposed for one in found])),
+                    "changed": 100 * float(np.mean([not one.route.is_standard for one in found])),
+                    "best": 100 * best,
+                    "asked": float(np.mean([one.asked for one in found])),
+                    "missing": float(np.mean([one.missing for one in found])),
+                    "raw": [round(float(gain), 2) for gain in gains],
+                }
+            )
+            print({key: value for key, value in results[-1].items() if key != "raw"}, flush=True)
+    if arguments.write:
+        write_record(
+            arguments.write,
+            command=f"python -m benchmarks.replay --seeds {arguments.seeds}",
+            config={"budget per example": BUDGET_PER_EXAMPLE, "judged on": "two fifths of the examples"},
+            seed=0,
+            columns=COLUMNS,
+            results=results,
+        )
+
+
+if __name__ == "__main__":
+    main()

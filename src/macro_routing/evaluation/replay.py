@@ -1,0 +1,77 @@
+"""Searches on a recorded landscape instead of a model: thousands of them in the time of one.
+
+Part of the recorded examples is what a search sees; the rest judges what it found. A route that was not recorded cannot
+be scored: it fails, by that name, and how many did is part of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macro_routing.evaluation.confirming import confirmed
+from macro_routing.evaluation.landscape import Landscape
+from macro_routing.routes.route import Route
+from macro_routing.search.searcher import Confirming, Failure, Outcome, Score, Searcher
+from macro_routing.search.selection import select
+
+_SPLITTING = 9
+_JUDGING, _VALIDATING = 0.4, 0.1
+Make = Callable[[int, int, int], Searcher]
+"""A search for (training examples, budget, seed)."""
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a search made of a landscape."""
+
+    route: Route
+    gain: float
+    """Of the selected route over the standard pass, on examples that the search never saw."""
+    proposed: float
+    """The same of its best finalist, selected or not."""
+    asked: int
+    """Outcomes asked for."""
+    missing: int
+    """Of these, of routes that were not recorded."""
+
+
+def replay(make: Make, landscape: Landscape, *, budget: int, seed: int) -> Replayed:
+    """One search; the examples are dealt by the seed to judging, validation and the search itself."""
+    order = np.random.default_rng([seed, _SPLITTING]).permutation(landscape.examples)
+    judge, validation, train = np.split(order, [int(_JUDGING * len(order)), int((_JUDGING + _VALIDATING) * len(order))])
+    searcher = make(len(train), budget, seed)
+    asked_for = missing = 0
+
+    def outcome(route: Route, examples: NDArray[np.int64]) -> Outcome:
+        nonlocal asked_for, missing
+        asked_for += len(examples)
+        if route not in landscape:
+            missing += len(examples)
+            return Failure("the landscape does not hold this route")
+        return Score(int(landscape.verdicts(route)[examples].sum()), len(examples))
+
+    state = searcher.start()
+    while (asked := searcher.ask(state)) is not None:
+        shown = train[list(asked.examples)]
+        state = searcher.tell(state, asked, [outcome(one.route, shown) for one in asked.proposals])
+    candidates = [one for one in searcher.candidates(state) if one.route in landscape]
+    if isinstance(searcher, Confirming):
+        fresh = np.concatenate([train[list(searcher.held_back)], validation])
+        chosen = confirmed(candidates, lambda route: landscape.verdicts(route)[fresh], searcher.doubt)
+    else:
+
+        def scores(some: NDArray[np.int64]) -> list[Outcome]:
+            return [Score(int(landscape.verdicts(one.route)[some].sum()), len(some)) for one in candidates]
+
+        by_route = dict(zip([one.route for one in candidates], scores(train), strict=True))
+        chosen = select(candidates, scores(validation), lambda tied: [by_route[one.route] for one in tied])
+    others = [one.route for one in candidates if not one.route.is_standard]
+
+    def gain(route: Route) -> float:
+        return float(landscape.verdicts(route)[judge].mean() - landscape.standard[judge].mean())
+
+    return Replayed(chosen.route, gain(chosen.route), gain(others[0]) if others else 0.0, asked_for, missing)
