@@ -79,6 +79,48 @@ def test_a_run_writes_all_it_promises(frozen, tmp_path):
     assert not list(folder.rglob("*.unfinished"))
 
 
+GUIDED = dataclasses.replace(CONFIG, method="guided", search={"rounds": 3, "draws": 12, "held_back": 0.5}, budget=600)
+
+
+def test_a_guided_run_confirms_on_examples_it_held_back(frozen, tmp_path):
+    result = _run(frozen, tmp_path / "run", GUIDED)
+    folder = RunFolder.existing(tmp_path / "run")
+    rounds = folder.rounds()
+    assert sum(one["asked"] for one in rounds) <= 600
+    choice = json.loads((tmp_path / "run" / files.CANDIDATES).read_text())
+    first, finalist = choice["candidates"]
+    assert first["route"] == "L0 RJ"
+    held_back = prepare(GUIDED, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite").searcher.held_back
+    assert finalist["held_back_n"] == len(held_back) == rounds[-1]["examples"]
+    if result.best_route.is_standard:
+        assert "could be chance" in finalist["turned_down"]
+    again = _run(frozen, tmp_path / "again", GUIDED)
+    assert (again.route, again.verdict) == (result.route, result.verdict)
+    assert _final(tmp_path / "again")[1:] == _final(tmp_path / "run")[1:]
+
+
+def test_without_doubt_the_finalist_is_deployed(frozen, tmp_path):
+    sure = dataclasses.replace(GUIDED, search={**GUIDED.search, "doubt": 1.0})
+    result = _run(frozen, tmp_path / "run", sure)
+    assert not result.best_route.is_standard
+    assert (
+        str(result.best_route)
+        == json.loads((tmp_path / "run" / files.CANDIDATES).read_text())["candidates"][1]["route"]
+    )
+
+
+def test_presets_search_in_their_own_way():
+    assert RunConfig(task="small").method == "guided"
+    assert RunConfig(task="small", preset="paper").method == "macro"
+    assert RunConfig(task="small", preset="quick").method == "macro"
+    assert RunConfig(task="small", method="random").method == "random"
+
+
+def test_a_setting_of_another_search_is_refused_with_its_name():
+    with pytest.raises(SettingsError, match=r"iterations.*method = macro"):
+        RunConfig(task="small", search={"iterations": 3})
+
+
 def test_the_same_configuration_gives_the_same_run_with_and_without_racing(frozen, tmp_path):
     _run(frozen, tmp_path / "a")
     again = search(CONFIG, tmp_path / "b", frozen=frozen, task=small_task(), store=tmp_path / "other.sqlite")

@@ -196,4 +196,11 @@ def known_settings(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def settings_of(method: str, preset: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
     """A method's settings: what was given, then what of the preset it knows."""
+    for name in given:
+        others = [other for other in METHODS if name in known_settings(other, given)]
+        if others and method not in others:
+            raise SettingsError(
+                f"[search]: {name} is no setting of method = {method}, but of method = {' or '.join(others[:3])};"
+                " leave it out or name that method"
+            )
     return from_mapping(METHODS[method].settings, {**known_settings(method, preset), **given}, "[search]")
