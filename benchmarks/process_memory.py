@@ -39,7 +39,7 @@ class Watch:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread = threading.Thread(target=self._look_often, daemon=True)
         self.peak = 0.0
 
     def __enter__(self) -> Self:
@@ -50,6 +50,12 @@ class Watch:
         self._done.set()
         self._thread.join()
 
-    def _look(self) -> None:
+    def look(self) -> float:
+        """What it holds now."""
+        now = tree_memory(self._pid)
+        self.peak = max(self.peak, now)
+        return now
+
+    def _look_often(self) -> None:
         while not self._done.wait(_EVERY):
-            self.peak = max(self.peak, tree_memory(self._pid))
+            self.look()

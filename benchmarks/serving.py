@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.process_memory import Watch, tree_memory
+from benchmarks.process_memory import Watch
 from benchmarks.record import ROOT, write_record
 from macro_routing.deploy.base_model import open_base
 from macro_routing.deploy.checkpoint import write_checkpoint
@@ -112,7 +112,7 @@ def exported(kind: str, base: UnloadedModel, route: Route, asked: Asked) -> tupl
         with started(command) as process, Watch(process.pid) as watch:
             assert process.stdout is not None
             text = next(json.loads(line) for line in process.stdout if line.startswith('"'))
-            return text, tree_memory(process.pid), watch.peak
+            return text, watch.look(), watch.peak
 
 
 def served(kind: str, python: Path, route: Route, asked: Asked) -> tuple[str, float, float]:
@@ -131,7 +131,7 @@ def served(kind: str, python: Path, route: Route, asked: Asked) -> tuple[str, fl
         with started(command, **settings) as process, Watch(process.pid) as watch:
             _wait_for(process, f"http://127.0.0.1:{port}/health")
             text = _ask(f"http://127.0.0.1:{port}/v1/chat/completions", asked.model)
-            return text, tree_memory(process.pid), watch.peak
+            return text, watch.look(), watch.peak
 
 
 def _wait_for(process: subprocess.Popen[str], address: str) -> None:

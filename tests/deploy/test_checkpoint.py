@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 import macro_routing
@@ -162,6 +162,38 @@ def test_other_weights_in_the_checkpoint_are_refused(routed, tmp_path):
         AutoModelForCausalLM.from_pretrained(routed)
 
 
+def test_an_incomplete_base_is_refused_rather_than_filled_with_random_numbers(tmp_path):
+    base = tiny_base(tmp_path / "base", "llama")
+    kept = {name: value for name, value in load_file(base.folder / "model.safetensors").items() if ".5.mlp" not in name}
+    save_file(kept, base.folder / "model.safetensors", metadata={"format": "pt"})
+    macro_routing.register()
+    write_checkpoint(open_base(base.name), PLAIN, None, tmp_path / "routed")
+    with pytest.raises(ModelError, match=r"lack model\.layers\.5\.mlp"):
+        AutoModelForCausalLM.from_pretrained(tmp_path / "routed")
+
+
+@pytest.mark.parametrize("place", ["base/inner", "."])
+def test_an_index_cannot_bring_other_weights_in(tmp_path, place):
+    base = tiny_base(tmp_path / "base", "llama", shards="20KB")
+    macro_routing.register()
+    routed = tmp_path / "routed"
+    write_checkpoint(base, PLAIN, None, routed)
+    assert _same(routed, base, PLAIN)
+    tiny_base(tmp_path / "other", "llama", shards="20KB", seed=5)
+    (routed / place).mkdir(exist_ok=True)
+    for file in (tmp_path / "other").glob("*.safetensors"):
+        shutil.copyfile(file, routed / place / file.name)
+    index = routed / "base" / "model.safetensors.index.json"
+    named = json.loads(index.read_text())["weight_map"]
+    moved = {tensor: f"../{place}/{file}" for tensor, file in named.items()}
+    index.write_text(json.dumps({"metadata": {}, "weight_map": moved}))
+    with pytest.raises(ModelError, match=r"index\.json names '.*', which is no file beside it"):
+        AutoModelForCausalLM.from_pretrained(routed)
+    index.write_text("[]")
+    with pytest.raises(ModelError, match=r"index\.json is damaged"):
+        AutoModelForCausalLM.from_pretrained(routed)
+
+
 def test_a_hub_model_is_referenced_by_its_commit(base, tmp_path, monkeypatch):
     commit = "0123456789abcdef" * 2 + "01234567"
     cache = tmp_path / "hub" / "models--some--model"
@@ -210,6 +242,28 @@ def test_a_fault_half_way_leaves_nothing_behind(base, tmp_path, monkeypatch, wri
     with pytest.raises(ExportError if isinstance(fault, OSError) else KeyboardInterrupt, match=r"the disk is full|^$"):
         write(base, PLAIN, None, tmp_path / "out")
     assert files_in(tmp_path) == before
+
+
+@pytest.mark.parametrize("write", [write_materialised, write_checkpoint])
+def test_folders_above_go_again_with_what_was_to_lie_in_them(base, tmp_path, monkeypatch, write):
+    def fail(*_):
+        raise KeyboardInterrupt
+
+    (tmp_path / "kept").mkdir()
+    monkeypatch.setattr(f"{write.__module__}.copy_companions", fail)
+    with pytest.raises(KeyboardInterrupt):
+        write(base, PLAIN, None, tmp_path / "kept" / "new" / "newer" / "out")
+    assert not list((tmp_path / "kept").iterdir())
+    monkeypatch.setattr("shutil.disk_usage", lambda _: shutil._ntuple_diskusage(10, 10, 1000))
+    with pytest.raises(ExportError, match="are free"):
+        write(base, PLAIN, None, tmp_path / "new" / "out")
+    assert not (tmp_path / "new").exists()
+
+
+def test_any_name_a_file_system_takes_is_written(base, tmp_path):
+    name = "路" * 85  # as many bytes as a name may have
+    write_checkpoint(base, PLAIN, None, tmp_path / name)
+    assert (tmp_path / name / "config.json").is_file()
 
 
 def test_what_exists_is_not_written_over(base, tmp_path):

@@ -48,7 +48,7 @@ def first_state(searcher: Searcher, init_from: str | None, model: Identified, re
 def _read(text: str, source: str, model: Identified, report: Report) -> Route:
     if not is_route_file(text):
         return parse_route(text, model.layers)
-    return check_belongs(parse_route_file(text.lstrip("\ufeff")), model, source, report=report)
+    return check_belongs(parse_route_file(text), model, source, report=report)
 
 
 def _from_run(searcher: MacroSearch, state: SearchState, path: Path, model: Identified) -> SearchState:
