@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ import macro_routing
 from macro_routing.deploy.base_model import copy_companions, open_base
 from macro_routing.deploy.checkpoint import write_checkpoint
 from macro_routing.deploy.materialised import write_materialised
+from macro_routing.deploy.stored_tensors import stored_tensors
 from macro_routing.errors import ExportError, ModelError
 from macro_routing.models import load_model
 from tests.cli.runner import run
@@ -278,6 +280,13 @@ def test_quantised_weights_are_refused(base, tmp_path):
     base.config.quantization_config = {"quant_method": "gptq"}
     with pytest.raises(ExportError, match="quantised weights"):
         write_materialised(base, PLAIN, None, tmp_path / "out")
+
+
+def test_a_loaded_tensor_does_not_keep_its_file_mapped(base):
+    # A route of thousands of steps would otherwise need more mappings than the system gives.
+    loaded = [tensor.load() for tensor in stored_tensors(base.folder)]
+    assert loaded
+    assert str(base.folder) not in Path("/proc/self/maps").read_text()
 
 
 def test_a_damaged_weight_file_is_named(base, tmp_path):

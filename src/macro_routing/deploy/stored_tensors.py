@@ -37,11 +37,11 @@ class StoredTensor:
         return count
 
     def load(self) -> Any:
-        """The numbers, as a torch tensor of its own."""
+        """The numbers, as a torch tensor of its own: one that still lay in the file would keep it mapped, each anew."""
         from safetensors import safe_open
 
         with safe_open(self.file, framework="pt") as file:
-            return file.get_tensor(self.stored_name)
+            return file.get_tensor(self.stored_name).clone()
 
 
 def stored_tensors(folder: Path) -> list[StoredTensor]:
