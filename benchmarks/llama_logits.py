@@ -5,7 +5,7 @@
 PYTHON is an interpreter with llama-cpp-python, which is built from source and so lives in an environment of its own:
 `python -m venv llama-env && llama-env/bin/pip install llama-cpp-python`. Cache in float32, no flash attention.
 
-The standard pass shows how far the two programs are apart without any routing; a route is right when it is no farther.
+The standard pass shows how far the two programs are apart without any routing; a route should be about as far, no more.
 The last rows hold a file against the wrong route on purpose: a comparison that could not tell would be worth nothing.
 """
 
