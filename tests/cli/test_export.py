@@ -1,6 +1,8 @@
 import json
+import signal
 
 import pytest
+import typer
 
 from macro_routing.cli.export import Target, export
 from macro_routing.errors import MacroError
@@ -27,6 +29,15 @@ def test_a_run_is_exported_with_its_evidence(run_folder, tmp_path):
     assert "Task: category" in (tmp_path / "out" / "README.md").read_text()
 
 
+def _evidence(base):
+    return route_file(base, PLAIN).to_json()
+
+
+def _written(path, text):
+    path.write_text(text)
+    return str(path)
+
+
 def test_mistakes_leave_nothing(base, run_folder, tmp_path):
     (tmp_path / "other.json").write_text(route_file(base, PLAIN, weights_id="0").to_json())
     (tmp_path / "taken").mkdir()
@@ -38,6 +49,16 @@ def test_mistakes_leave_nothing(base, run_folder, tmp_path):
         ("L0-L9", Target.routed, base.name, "layer 6"),
         (str(tmp_path / "taken"), Target.routed, None, "no finished run"),
         ("-", Target.routed, base.name, "pipe"),
+        ("", Target.routed, base.name, "empty text"),
+        (_written(tmp_path / "empty.json", " \n"), Target.routed, base.name, r"empty\.json is empty"),
+        (
+            _written(tmp_path / "half.json", _evidence(base)[:200]),
+            Target.routed,
+            None,
+            r"half\.json: .*damaged.*sound one",
+        ),
+        (_written(tmp_path / "start.json", '{"for'), Target.routed, None, r"start\.json is no route file"),
+        ("/dev/null", Target.routed, base.name, "no regular file"),
     ):
         with pytest.raises(MacroError, match=message):
             export(route, target, out, model)
@@ -62,3 +83,64 @@ main()
 """
     done = run(code=code, status=2, environment=ENVIRONMENT)
     assert "pip install 'macro-routing[models]'" in done.stderr
+
+
+def test_a_file_with_a_byte_order_mark_is_read(base, tmp_path):
+    path = _written(tmp_path / "route.json", "\ufeff" + _evidence(base))
+    export(path, Target.mergekit, tmp_path / "out.yml")
+    assert (tmp_path / "out.yml").is_file()
+
+
+def test_what_does_nothing_is_refused(base, tmp_path):
+    with pytest.raises(MacroError, match="--copy-weights belongs to --to routed"):
+        export(str(PLAIN), Target.hf, tmp_path / "out", base.name, copy_weights=True)
+
+
+@pytest.mark.parametrize("target", list(Target))
+def test_models_without_sound_weights_are_refused_by_every_target(target, tmp_path):
+    folder = tiny_base(tmp_path / "model", "llama").folder
+    weights = folder / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-100])
+    with pytest.raises(MacroError, match=r"model\.safetensors cannot be read"):
+        export(str(PLAIN), target, tmp_path / "out", str(folder))
+    weights.rename(folder / "pytorch_model.bin")
+    with pytest.raises(MacroError, match="holds no weights in safetensors files"):
+        export(str(PLAIN), target, tmp_path / "out", str(folder))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_routed_checkpoint_is_no_base_model(base, tmp_path):
+    export(str(PLAIN), Target.routed, tmp_path / "routed", base.name)
+    inside = tmp_path / "routed" / "base"
+    with pytest.raises(MacroError, match=f"a routed checkpoint already; name the model inside it instead, {inside}"):
+        export(str(PLAIN), Target.hf, tmp_path / "out", str(tmp_path / "routed"))
+    (inside / "tokenizer.json").unlink()
+    with pytest.raises(MacroError, match=r"tokenizer .* are not beside the weights, or damaged"):
+        export(str(PLAIN), Target.hf, tmp_path / "out", str(inside))
+
+
+def test_a_stopped_export_says_so_and_leaves_nothing(base, tmp_path, monkeypatch, capsys):
+    def stopped(*_):
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("macro_routing.deploy.materialised._write_shards", stopped)
+    with pytest.raises(typer.Exit) as ended:
+        export(str(PLAIN), Target.hf, tmp_path / "deep" / "er" / "out", base.name)
+    assert ended.value.exit_code == 130
+    assert capsys.readouterr().err.strip() == "macro: stopped; nothing was written"
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_export_that_is_asked_to_end_leaves_nothing(base, tmp_path):
+    code = f"""
+import signal, sys
+import macro_routing.deploy.materialised as writing
+from macro_routing.cli.main import main
+
+writing._write_shards = lambda *_: signal.raise_signal(signal.SIGTERM)
+sys.argv = ["macro", "export", {str(PLAIN)!r}, "--to", "hf", "--out", "deep/er/out", "--model", {base.name!r}]
+main()
+"""
+    run(code=code, status=143, cwd=tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -1,12 +1,21 @@
 """``macro serve``: the command it prints, and what it refuses before anything is loaded."""
 
+import io
 import json
 import shlex
+import socket
 
 import pytest
 
+from macro_routing.cli import console
+from macro_routing.cli.serve import serve
+from macro_routing.deploy.address import check_address
+from macro_routing.deploy.base_model import open_base
+from macro_routing.errors import MacroError
 from macro_routing.models import load_model
+from macro_routing.routes import parse_route
 from tests.cli.runner import run
+from tests.deploy.bases import route_file
 from tests.models.tiny import tiny_model
 
 
@@ -47,3 +56,33 @@ def test_mistakes_are_named(folders):
     assert "there is no folder ./nothing" in refused("L0 RJ", "--model", "./nothing", "--print")
     arguments = ("L0 RJ", "--model", folders / "llama", "--engine", "transformers", "--", "--seed", "1")
     assert "--seed: arguments after -- go to vLLM" in refused(*arguments)
+
+
+@pytest.mark.parametrize(
+    "argument", ["--hf-overrides", "--hf_overrides={}", "--hf-over", "--hf-overrides.macro_adds", "--port=5"]
+)
+def test_nothing_after_the_dashes_replaces_what_the_command_says(argument):
+    with pytest.raises(MacroError, match=r"a second one would replace it|--port belongs before --"):
+        serve("L0 RJ", "no model is looked for", [argument, "{}"], only_print=True)
+
+
+def test_an_address_that_cannot_be_had_is_refused_before_a_model_is_loaded():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(MacroError, match=rf"port {port} on 127\.0\.0\.1 is in use.*--port"):
+            serve("L0 RJ", "no model is looked for", port=port)
+    for host in ("not a host", "192.0.2.1", "x" * 300):
+        with pytest.raises(MacroError, match="is no address of this machine"):
+            serve("L0 RJ", "no model is looked for", host=host, port=port)
+    check_address("127.0.0.1", port)
+
+
+def test_a_route_file_can_come_through_a_pipe(folders, monkeypatch, capsys):
+    text = route_file(open_base(str(folders / "llama")), parse_route("L0-L3 L2 RJ", 6)).to_json()
+    console._standard_input.cache_clear()
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    serve("-", only_print=True)
+    console._standard_input.cache_clear()
+    assert '"macro_layers":[0,1,2,3,2,3,4,5]' in capsys.readouterr().out

@@ -14,9 +14,9 @@ SHORT = parse_route("L0 L2 L1 L5", LAYERS)
 ADDS = parse_route("L0-L3 L2(+h-2) L3(-0.5h-1) RJ", LAYERS)
 
 
-def tiny_base(folder, architecture, **changes):
+def tiny_base(folder, architecture, *, shards="1GB", **changes):
     """The tokenizer of SmolLM2 beside a random model; few of its tokens have an embedding unless asked for."""
-    tiny_model(architecture, **changes).save_pretrained(folder)
+    tiny_model(architecture, **changes).save_pretrained(folder, max_shard_size=shards)
     source = locate("smollm2-135m")
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copyfile(source / name, folder / name)

@@ -2,16 +2,18 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 import macro_routing
 from macro_routing.deploy.base_model import copy_companions, open_base
 from macro_routing.deploy.checkpoint import write_checkpoint
 from macro_routing.deploy.materialised import write_materialised
+from macro_routing.deploy.stored_tensors import stored_tensors
 from macro_routing.errors import ExportError, ModelError
 from macro_routing.models import load_model
 from tests.cli.runner import run
@@ -162,6 +164,38 @@ def test_other_weights_in_the_checkpoint_are_refused(routed, tmp_path):
         AutoModelForCausalLM.from_pretrained(routed)
 
 
+def test_an_incomplete_base_is_refused_rather_than_filled_with_random_numbers(tmp_path):
+    base = tiny_base(tmp_path / "base", "llama")
+    kept = {name: value for name, value in load_file(base.folder / "model.safetensors").items() if ".5.mlp" not in name}
+    save_file(kept, base.folder / "model.safetensors", metadata={"format": "pt"})
+    macro_routing.register()
+    write_checkpoint(open_base(base.name), PLAIN, None, tmp_path / "routed")
+    with pytest.raises(ModelError, match=r"lack model\.layers\.5\.mlp"):
+        AutoModelForCausalLM.from_pretrained(tmp_path / "routed")
+
+
+@pytest.mark.parametrize("place", ["base/inner", "."])
+def test_an_index_cannot_bring_other_weights_in(tmp_path, place):
+    base = tiny_base(tmp_path / "base", "llama", shards="20KB")
+    macro_routing.register()
+    routed = tmp_path / "routed"
+    write_checkpoint(base, PLAIN, None, routed)
+    assert _same(routed, base, PLAIN)
+    tiny_base(tmp_path / "other", "llama", shards="20KB", seed=5)
+    (routed / place).mkdir(exist_ok=True)
+    for file in (tmp_path / "other").glob("*.safetensors"):
+        shutil.copyfile(file, routed / place / file.name)
+    index = routed / "base" / "model.safetensors.index.json"
+    named = json.loads(index.read_text())["weight_map"]
+    moved = {tensor: f"../{place}/{file}" for tensor, file in named.items()}
+    index.write_text(json.dumps({"metadata": {}, "weight_map": moved}))
+    with pytest.raises(ModelError, match=r"index\.json names '.*', which is no file beside it"):
+        AutoModelForCausalLM.from_pretrained(routed)
+    index.write_text("[]")
+    with pytest.raises(ModelError, match=r"index\.json is damaged"):
+        AutoModelForCausalLM.from_pretrained(routed)
+
+
 def test_a_hub_model_is_referenced_by_its_commit(base, tmp_path, monkeypatch):
     commit = "0123456789abcdef" * 2 + "01234567"
     cache = tmp_path / "hub" / "models--some--model"
@@ -212,6 +246,28 @@ def test_a_fault_half_way_leaves_nothing_behind(base, tmp_path, monkeypatch, wri
     assert files_in(tmp_path) == before
 
 
+@pytest.mark.parametrize("write", [write_materialised, write_checkpoint])
+def test_folders_above_go_again_with_what_was_to_lie_in_them(base, tmp_path, monkeypatch, write):
+    def fail(*_):
+        raise KeyboardInterrupt
+
+    (tmp_path / "kept").mkdir()
+    monkeypatch.setattr(f"{write.__module__}.copy_companions", fail)
+    with pytest.raises(KeyboardInterrupt):
+        write(base, PLAIN, None, tmp_path / "kept" / "new" / "newer" / "out")
+    assert not list((tmp_path / "kept").iterdir())
+    monkeypatch.setattr("shutil.disk_usage", lambda _: shutil._ntuple_diskusage(10, 10, 1000))
+    with pytest.raises(ExportError, match="are free"):
+        write(base, PLAIN, None, tmp_path / "new" / "out")
+    assert not (tmp_path / "new").exists()
+
+
+def test_any_name_a_file_system_takes_is_written(base, tmp_path):
+    name = "路" * 85  # as many bytes as a name may have
+    write_checkpoint(base, PLAIN, None, tmp_path / name)
+    assert (tmp_path / name / "config.json").is_file()
+
+
 def test_what_exists_is_not_written_over(base, tmp_path):
     (tmp_path / "out").mkdir()
     with pytest.raises(ExportError, match="exists already"):
@@ -224,6 +280,13 @@ def test_quantised_weights_are_refused(base, tmp_path):
     base.config.quantization_config = {"quant_method": "gptq"}
     with pytest.raises(ExportError, match="quantised weights"):
         write_materialised(base, PLAIN, None, tmp_path / "out")
+
+
+def test_a_loaded_tensor_does_not_keep_its_file_mapped(base):
+    # A route of thousands of steps would otherwise need more mappings than the system gives.
+    loaded = [tensor.load() for tensor in stored_tensors(base.folder)]
+    assert loaded
+    assert str(base.folder) not in Path("/proc/self/maps").read_text()
 
 
 def test_a_damaged_weight_file_is_named(base, tmp_path):

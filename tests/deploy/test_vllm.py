@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from macro_routing.deploy.base_model import open_base
 from macro_routing.deploy.vllm.overrides import ARCHITECTURES, route_overrides
 from macro_routing.models import apply_route, load_model
 from macro_routing.models.chat import encode_messages
+from macro_routing.models.frozen import LoadOptions, load_tokenizer
 from macro_routing.routes import parse_route
 from tests.deploy.server import ask_all, serving
 from tests.deploy.vllm_environment import vllm_python, vllm_settings
@@ -19,6 +21,8 @@ ROUTES = {"standard": "L0 RJ", "plain": "L0-L3 L2 L2 L4", "adds": "L0-L3 L2(+0.5
 EAGER = [(kind, route) for kind in ARCHITECTURES for route in ROUTES]
 # The second differs from the first in a coefficient only: compiled code must not be taken for another route's.
 COMPILED = [("llama", "adds"), ("llama", "other coefficient"), ("mixtral", "adds")]
+# A real model with few steps, since compiling takes as long as a route is: a repeat, an add, a skip.
+REAL = "L0-L4 L3(+0.25h-2) L4 L27-L29"
 NEW_TOKENS = 16
 QUESTIONS = ["The capital of France is", "Name a colour.", "What is 2 + 2?", "Say hello."]
 pytestmark = pytest.mark.engines
@@ -57,6 +61,7 @@ def answers(models, tmp_path_factory):
     place = tmp_path_factory.mktemp("vllm")
     cases = {(*case, "eager"): _case(made, folder, *case, eager=True) for case in EAGER}
     cases |= {(*case, "compiled"): _case(made, folder, *case, eager=False) for case in COMPILED}
+    cases["real"] = _real_case()
     cases |= {("refused", name): case for name, case in _refused(_case(made, folder, "llama", "plain")).items()}
     (place / "cases.json").write_text(json.dumps(list(cases.values())))
     done = subprocess.run(
@@ -81,6 +86,21 @@ def _case(made, folder, kind, route, *, eager=True):
     }
 
 
+def _real_case():
+    base = open_base("smollm2-135m")
+    return {
+        "folder": str(base.folder),
+        "overrides": route_overrides(parse_route(REAL, base.layers), base.config),
+        "prompts": _real_prompts(load_tokenizer(base.folder, base.name, LoadOptions())),
+        "new_tokens": NEW_TOKENS,
+        "eager": False,
+    }
+
+
+def _real_prompts(tokenizer):
+    return [tokenizer(question).input_ids for question in QUESTIONS[:2]]
+
+
 def _refused(sound):
     def changed(**overrides):
         return {**sound, "overrides": {**sound["overrides"], **overrides}}
@@ -103,6 +123,12 @@ def test_greedy_tokens_are_those_of_the_routed_transformers_model(case, models, 
     kind, name, _ = case
     routed = apply_route(models[0][kind], _route(name))
     assert answers[case]["tokens"] == [_write(routed, prompt) for prompt in _prompts()]
+
+
+def test_a_real_model_compiled_writes_the_same(answers):
+    frozen = load_model("smollm2-135m")
+    routed = frozen.routed(parse_route(REAL, frozen.layers))
+    assert answers["real"]["tokens"] == [_write(routed, prompt) for prompt in _real_prompts(frozen.tokenizer)]
 
 
 @pytest.mark.parametrize(("kind", "route"), EAGER)

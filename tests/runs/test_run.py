@@ -13,12 +13,14 @@ import pytest
 from macro_routing.errors import MacroError, ModelError, RunError, SettingsError
 from macro_routing.evaluation.evaluator import Evaluated
 from macro_routing.evaluation.outcome import ExampleOutcome
+from macro_routing.models import freeze
 from macro_routing.routes import parse_route
 from macro_routing.runs import Listener, RunConfig, RunFolder, RunResult, resume, search
 from macro_routing.runs import folder as files
 from macro_routing.runs.selection import Choice, choose
 from macro_routing.runs.starting import prepare
 from macro_routing.search import Candidate, Stopped
+from tests.models.tiny import tiny_model
 from tests.runs.small import small_frozen, small_task
 
 CONFIG = RunConfig(
@@ -342,6 +344,19 @@ def test_a_search_starts_from_a_route_file_of_its_model_alone(frozen, tmp_path):
     other.write_text(found.read_text().replace(frozen.weights_id, "of another model"))
     with pytest.raises(ModelError, match=r"other\.json belongs to .* \(of another model\)"):
         _run(frozen, tmp_path / "no", dataclasses.replace(CONFIG, init_from=str(other)))
+
+
+def test_a_search_starts_from_a_run_of_its_model_alone(frozen, tmp_path):
+    _run(frozen, tmp_path / "first")
+    again = dataclasses.replace(CONFIG, init_from=str(tmp_path / "first"), seed=4)
+    twin = freeze(tiny_model("llama", seed=1), frozen.tokenizer, name="twin")  # the same shape, other weights
+    with pytest.raises(ModelError, match=r"first searched on small .* not on twin .* give its route as text"):
+        _run(twin, tmp_path / "no", again)
+    assert not (tmp_path / "no").exists()
+    header = tmp_path / "first" / files.RUN
+    header.write_text(header.read_text().replace('"weights_id"', '"weights"'))
+    with pytest.raises(RunError, match="damaged"):
+        _run(frozen, tmp_path / "no", again)
 
 
 def _evaluated(route, correct):

@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,9 @@ def print_fields(fields: Sequence[tuple[str, str]]) -> None:
 def read_text_argument(argument: str) -> str:
     """The argument itself, or the contents of the file it names, a run's folder, or standard input for ``-``."""
     if argument == "-":
-        return sys.stdin.read()
+        return _standard_input()
+    if not argument.strip():
+        raise NotationError("the route is an empty text; the standard pass is 'L0 RJ'")
     try:
         path = Path(argument)
         path = path / _RUN_ROUTE if (path / _RUN_ROUTE).is_file() else path
@@ -57,17 +60,32 @@ def read_text_argument(argument: str) -> str:
     except (OSError, ValueError):  # too long or otherwise impossible as a file name
         return argument
     if is_file:
-        try:
-            return path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise NotationError(f"cannot read the route file {argument}: {error}") from None
+        return _file_text(path, argument)
     if reason := _result_without_route(path if path.is_dir() else path.parent):
         raise NotationError(f"{argument} cannot be used as a route: {reason}")
     if path.is_dir():
         raise NotationError(f"{argument} is a folder, but no finished run: it holds no {_RUN_ROUTE}")
     if path.suffix in {".json", ".yml", ".yaml", ".txt"}:
         raise NotationError(f"there is no file {argument}")
+    if path.exists():
+        raise NotationError(f"{argument} is no regular file; put the route into one")
     return argument
+
+
+@cache
+def _standard_input() -> str:
+    """What came through the pipe; kept, since a command may look at its route twice."""
+    return sys.stdin.read()
+
+
+def _file_text(path: Path, argument: str) -> str:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotationError(f"cannot read the route file {argument}: {error}") from None
+    if not text.strip():
+        raise NotationError(f"{argument} is empty; a finished run's folder holds a route.json")
+    return text
 
 
 def _result_without_route(folder: Path) -> str:

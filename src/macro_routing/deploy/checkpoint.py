@@ -106,6 +106,7 @@ def _load(name: str, config: Any, arguments: dict[str, Any]) -> Any:
     from transformers import AutoModelForCausalLM
 
     from macro_routing.models.routing import apply_route
+    from macro_routing.models.support import check_complete
 
     route = _route(config)
     base = _base_folder(name, arguments.get("revision"), config)
@@ -114,10 +115,11 @@ def _load(name: str, config: Any, arguments: dict[str, Any]) -> Any:
     if (attention := getattr(config, "_attn_implementation", None)) is not None:
         passed.setdefault("attn_implementation", attention)
     loader: Any = AutoModelForCausalLM
-    loaded = loader.from_pretrained(base, use_safetensors=True, **passed)
-    if isinstance(loaded, tuple):  # with output_loading_info
-        return apply_route(loaded[0].eval(), route), *loaded[1:]
-    return apply_route(loaded.eval(), route)
+    wants_info = passed.pop("output_loading_info", False)
+    loaded, info = loader.from_pretrained(base, use_safetensors=True, output_loading_info=True, **passed)
+    check_complete(name, info)
+    routed = apply_route(loaded.eval(), route)
+    return (routed, info) if wants_info else routed
 
 
 def _route(config: Any) -> Route:

@@ -37,15 +37,25 @@ class StoredTensor:
         return count
 
     def load(self) -> Any:
-        """The numbers, as a torch tensor of its own."""
+        """The numbers, as a torch tensor of its own: one that still lay in the file would keep it mapped, each anew."""
         from safetensors import safe_open
 
         with safe_open(self.file, framework="pt") as file:
-            return file.get_tensor(self.stored_name)
+            return file.get_tensor(self.stored_name).clone()
 
 
 def stored_tensors(folder: Path) -> list[StoredTensor]:
-    """All tensors in a folder's safetensors files."""
+    """All tensors in a folder's safetensors files, which must be of a kind that can be copied one by one."""
+    found = tensors_in(folder)
+    if odd := [tensor for tensor in found if tensor.dtype not in _BYTES]:
+        raise ExportError(
+            f"{odd[0].name} is stored as {odd[0].dtype}; only {', '.join(_BYTES)} can be written, use --to routed"
+        )
+    return found
+
+
+def tensors_in(folder: Path) -> list[StoredTensor]:
+    """All tensors in a folder's safetensors files, of whatever kind; files that are damaged or missing are refused."""
     from safetensors import SafetensorError, safe_open
 
     found: list[StoredTensor] = []
@@ -57,9 +67,10 @@ def stored_tensors(folder: Path) -> list[StoredTensor]:
                     found.append(StoredTensor(name, path, name, tuple(part.get_shape()), part.get_dtype()))
         except (SafetensorError, OSError) as error:
             raise ExportError(f"{path} cannot be read: {error}; fetch or convert the model again") from None
-    if odd := [tensor for tensor in found if tensor.dtype not in _BYTES]:
+    if not found:
         raise ExportError(
-            f"{odd[0].name} is stored as {odd[0].dtype}; only {', '.join(_BYTES)} can be written, use --to routed"
+            f"{folder} holds no weights in safetensors files; fetch the model again, or convert pickled weights:"
+            " load them with transformers where you trust them, and save_pretrained"
         )
     return found
 

@@ -6,7 +6,7 @@ import errno
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from macro_routing.errors import ExportError
@@ -20,18 +20,38 @@ def whole_output(out: Path, needed: int) -> Iterator[Path]:
     """A place to write a file or folder of about ``needed`` bytes, which becomes ``out`` if nothing goes wrong."""
     try:
         _refuse_existing(out)
-        out.parent.mkdir(parents=True, exist_ok=True)
         _check_room(out, needed + _SPARE)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{out.name[:100]}.unfinished-", dir=out.parent))
-        try:
+        with _folder_of(out), _scratch_beside(out) as scratch:
             yield scratch / out.name
             _refuse_existing(out)
             (scratch / out.name).rename(out)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
     except OSError as error:
         reason = "the disk is full" if error.errno == errno.ENOSPC else (error.strerror or str(error))
         raise ExportError(f"{str(out)[:200]} cannot be written: {reason}; name another place with --out") from None
+
+
+@contextmanager
+def _folder_of(out: Path) -> Iterator[None]:
+    """Make the folders above ``out``; those that were not there before go again if nothing comes of it."""
+    new = [folder for folder in out.parents if not folder.exists()]
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for folder in new:
+            with suppress(OSError):  # never made, or something else lies there by now
+                folder.rmdir()
+        raise
+
+
+@contextmanager
+def _scratch_beside(out: Path) -> Iterator[Path]:
+    """A folder on the same disk, gone afterwards; its name is short enough for any file system."""
+    scratch = Path(tempfile.mkdtemp(prefix=f".{out.name[:40]}.unfinished-", dir=out.parent))
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _refuse_existing(out: Path) -> None:
@@ -40,7 +60,8 @@ def _refuse_existing(out: Path) -> None:
 
 
 def _check_room(out: Path, needed: int) -> None:
-    free = shutil.disk_usage(out.parent).free
+    there = next(folder for folder in out.absolute().parents if folder.exists())
+    free = shutil.disk_usage(there).free
     if free < needed:
         raise ExportError(
             f"{out} needs {_size(needed)}, but only {_size(free)} are free there; nothing was written:"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -132,10 +133,21 @@ def read_config(folder: Path, name: str, options: LoadOptions) -> Any:
     """The configuration in a model's folder."""
     from transformers import AutoConfig
 
+    _refuse_routed(folder, name)
     try:
         return AutoConfig.from_pretrained(folder, trust_remote_code=options.trust_remote_code)
     except Exception as error:  # noqa: BLE001 a damaged file can fail anywhere in the libraries that read it
         raise ModelError(f"the configuration of {name} cannot be read: {_first_line(error)}") from None
+
+
+def _refuse_routed(folder: Path, name: str) -> None:
+    """Refuse a checkpoint that applies a route already (`macro export --to routed`), and name its base model."""
+    try:
+        base = json.loads((folder / "config.json").read_text(encoding="utf-8"))["macro_base"]
+        inside = base.get("hub") or folder / str(base["folder"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return
+    raise ModelError(f"{name} is a routed checkpoint already; name the model inside it instead, {inside}")
 
 
 def _load(folder: Path, name: str, config: Any, options: LoadOptions) -> Any:
@@ -170,7 +182,10 @@ def load_tokenizer(folder: Path, name: str, options: LoadOptions) -> Any:
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=options.trust_remote_code)
     except Exception as error:  # noqa: BLE001 a damaged file can fail anywhere in the libraries that read it
-        raise ModelError(f"the tokenizer of {name} cannot be loaded: {_first_line(error)}") from None
+        reason = _first_line(error).rstrip()
+        if reason.endswith(":"):  # a list of what was tried follows
+            reason = "its files (tokenizer.json and others) are not beside the weights, or damaged"
+        raise ModelError(f"the tokenizer of {name} cannot be loaded: {reason}") from None
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer

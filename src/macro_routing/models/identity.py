@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from macro_routing.errors import ModelError, shorten
 from macro_routing.models.catalog import cache_folder
 from macro_routing.models.digests import file_digest
 from macro_routing.models.gguf_file import SOURCE_FILE
@@ -72,11 +73,23 @@ def numerics_id(weights: str, model: Any, tokenizer: Any, quantization: str | No
 def source_digests(folder: Path) -> dict[str, Any]:
     """What a model was made from: weight files and configuration; a converted model is known by its GGUF file."""
     weights = {path.name: _known_digest(path) for path in sorted(folder.glob("*.safetensors"))}
+    _check_index(folder, weights)
     source = _conversion(folder / SOURCE_FILE)
     if source is not None and source["weights"] == weights:
         return {"gguf": source["sha256"], "stored": source["stored"]}
     configuration = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     return {"weights": weights, "configuration": _essential(configuration)}
+
+
+def _check_index(folder: Path, weights: Mapping[str, str]) -> None:
+    """Refuse an index that names files beyond those the identity covers: they would be loaded unseen."""
+    for path in sorted(folder.glob("*.safetensors.index.json")):
+        try:
+            named = set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values())
+        except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+            raise ModelError(f"{path} is damaged ({error}); fetch or convert the model again") from None
+        if beyond := sorted(str(name) for name in named - set(weights)):
+            raise ModelError(f"{path} names {shorten(beyond[0])}, which is no file beside it; fetch the model again")
 
 
 def _conversion(path: Path) -> dict[str, Any] | None:

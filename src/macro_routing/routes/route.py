@@ -13,7 +13,7 @@ from decimal import Decimal
 from functools import cached_property
 from itertools import pairwise
 
-from macro_routing.errors import RouteError
+from macro_routing.errors import RouteError, shorten
 
 # Far beyond any model; they keep a hostile or mistyped text from filling the memory.
 MOST_LAYERS = 10_000
@@ -186,4 +186,4 @@ def continues_plainly(before: Step, step: Step) -> bool:
 def check_layer_count(layers: int) -> None:
     """Refuse a number of layers no model can have."""
     if not isinstance(layers, int) or not 1 <= layers <= MOST_LAYERS:
-        raise RouteError(f"a model has from 1 to {MOST_LAYERS} layers, not {layers}")
+        raise RouteError(f"a model has from 1 to {MOST_LAYERS} layers, not {shorten(layers)}")

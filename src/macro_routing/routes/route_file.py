@@ -52,7 +52,7 @@ def is_route_file(text: str) -> bool:
 def parse_route_file(text: str) -> RouteFile:
     """Read a route file; another version or a damaged one is refused by name."""
     try:
-        values = json.loads(text)
+        values = json.loads(text.lstrip("\ufeff"))  # some editors put that sign first
         version = values.pop("format")
     except (ValueError, KeyError, AttributeError, RecursionError) as error:
         raise NotationError(f"the route file is damaged: {error}") from None

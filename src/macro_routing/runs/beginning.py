@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from macro_routing.errors import RunError
+from macro_routing.errors import ModelError, RunError
 from macro_routing.models.belonging import Identified, check_belongs
 from macro_routing.models.catalog import Report
 from macro_routing.routes.notation import parse_route
@@ -21,7 +21,7 @@ _TRUST = 0.5
 
 
 def first_state(searcher: Searcher, init_from: str | None, model: Identified, report: Report) -> SearchState:
-    """The state before the first round; a route file must belong to ``model``."""
+    """The state before the first round; an earlier run and a route file must belong to ``model``."""
     state = searcher.start()
     if init_from is None:
         return state
@@ -31,7 +31,7 @@ def first_state(searcher: Searcher, init_from: str | None, model: Identified, re
         )
     try:
         if (Path(init_from) / RUN).is_file():
-            return _from_run(searcher, state, Path(init_from))
+            return _from_run(searcher, state, Path(init_from), model)
         text = Path(init_from).read_text(encoding="utf-8") if Path(init_from).is_file() else init_from
     except UnicodeDecodeError:
         raise RunError(f"{init_from} is neither a run's folder nor a route") from None
@@ -48,11 +48,13 @@ def first_state(searcher: Searcher, init_from: str | None, model: Identified, re
 def _read(text: str, source: str, model: Identified, report: Report) -> Route:
     if not is_route_file(text):
         return parse_route(text, model.layers)
-    return check_belongs(parse_route_file(text.lstrip("\ufeff")), model, source, report=report)
+    return check_belongs(parse_route_file(text), model, source, report=report)
 
 
-def _from_run(searcher: MacroSearch, state: SearchState, path: Path) -> SearchState:
-    earlier = RunFolder.existing(path).last_state()
+def _from_run(searcher: MacroSearch, state: SearchState, path: Path, model: Identified) -> SearchState:
+    folder = RunFolder.existing(path)
+    _check_model(folder, model)
+    earlier = folder.last_state()
     if earlier is None or "policy" not in earlier.arrays:
         raise RunError(f"{path} holds no policy to start from; it was no search of MACRO's, or never began")
     mine, other = json.loads(searcher.identity)["space"], json.loads(earlier.identity)["space"]
@@ -60,3 +62,14 @@ def _from_run(searcher: MacroSearch, state: SearchState, path: Path) -> SearchSt
         raise RunError(f"{path} searched another route space ({other}); start from it with the same [space] settings")
     mixed = (1 - _TRUST) * searcher.policy(state).table + _TRUST * earlier.arrays["policy"]
     return replace(state, arrays={"policy": mixed})
+
+
+def _check_model(folder: RunFolder, model: Identified) -> None:
+    """Refuse a run on other weights: what it learned about its layers says nothing about these."""
+    with folder.understood(RUN):
+        name, weights = (folder.read(RUN)["model"][key] for key in ("name", "weights_id"))
+    if weights != model.weights_id:
+        raise ModelError(
+            f"{folder.path} searched on {name} ({weights}), not on {model.name} ({model.weights_id});"
+            " to try what it found anyway give its route as text"
+        )
