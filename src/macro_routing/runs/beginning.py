@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 from macro_routing.errors import ModelError, RunError
@@ -13,7 +12,9 @@ from macro_routing.routes.notation import parse_route
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import is_route_file, parse_route_file
 from macro_routing.runs.folder import RUN, RunFolder
+from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.macro import MacroSearch
+from macro_routing.search.policy import MarkovPolicy
 from macro_routing.search.searcher import Searcher, SearchState
 
 _TRUST = 0.5
@@ -25,9 +26,10 @@ def first_state(searcher: Searcher, init_from: str | None, model: Identified, re
     state = searcher.start()
     if init_from is None:
         return state
-    if not isinstance(searcher, MacroSearch):
+    if not isinstance(searcher, MacroSearch | GuidedSearch):
         raise RunError(
-            "only MACRO's own search can start from earlier knowledge; leave out init_from, or use method = macro"
+            "only searches with a policy can start from earlier knowledge; leave out init_from, or use method = guided"
+            " or macro"
         )
     try:
         if (Path(init_from) / RUN).is_file():
@@ -42,7 +44,7 @@ def first_state(searcher: Searcher, init_from: str | None, model: Identified, re
     prior = searcher.policy(state)
     # A pseudo-count of one for the prior and one for the route: half of each row it visits.
     taught = prior.updated([route.shortest_program()], [1.0], alpha=(1 - _TRUST) / _TRUST)
-    return replace(state, arrays={"policy": taught.table})
+    return searcher.starting_from(taught)
 
 
 def _read(text: str, source: str, model: Identified, report: Report) -> Route:
@@ -51,7 +53,7 @@ def _read(text: str, source: str, model: Identified, report: Report) -> Route:
     return check_belongs(parse_route_file(text), model, source, report=report)
 
 
-def _from_run(searcher: MacroSearch, state: SearchState, path: Path, model: Identified) -> SearchState:
+def _from_run(searcher: MacroSearch | GuidedSearch, state: SearchState, path: Path, model: Identified) -> SearchState:
     folder = RunFolder.existing(path)
     _check_model(folder, model)
     earlier = folder.last_state()
@@ -61,7 +63,7 @@ def _from_run(searcher: MacroSearch, state: SearchState, path: Path, model: Iden
     if mine != other:
         raise RunError(f"{path} searched another route space ({other}); start from it with the same [space] settings")
     mixed = (1 - _TRUST) * searcher.policy(state).table + _TRUST * earlier.arrays["policy"]
-    return replace(state, arrays={"policy": mixed})
+    return searcher.starting_from(MarkovPolicy(searcher.space, mixed))
 
 
 def _check_model(folder: RunFolder, model: Identified) -> None:

@@ -104,7 +104,12 @@ class MacroSearch(DealtRounds):
 
     def start(self) -> SearchState:
         """The state before the first round: the prior."""
-        prior = MarkovPolicy.prior(self.space, self.settings.epsilon_local, self.settings.epsilon_operator)
+        return self.starting_from(
+            MarkovPolicy.prior(self.space, self.settings.epsilon_local, self.settings.epsilon_operator)
+        )
+
+    def starting_from(self, prior: MarkovPolicy) -> SearchState:
+        """The same with another prior, which knows something already."""
         return SearchState(self.identity, arrays={"policy": prior.table})
 
     def policy(self, state: SearchState) -> MarkovPolicy:
