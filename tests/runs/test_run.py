@@ -332,7 +332,11 @@ def test_a_search_starts_from_a_route_or_an_earlier_run(frozen, tmp_path):
     other = dataclasses.replace(CONFIG, init_from=str(tmp_path / "taught"), space={"max_length": 11})
     with pytest.raises(RunError, match="another route space"):
         _run(frozen, tmp_path / "no", other)
-    with pytest.raises(RunError, match="only MACRO"):
+    _run(frozen, tmp_path / "guided", dataclasses.replace(GUIDED, init_from=route))
+    first = [d for d in RunFolder.existing(tmp_path / "guided").last_state().draws if d.round == 0]
+    assert parse_route(route, 6) in [d.proposal.route for d in first]
+    _run(frozen, tmp_path / "next2", dataclasses.replace(GUIDED, init_from=str(tmp_path / "guided"), seed=4))
+    with pytest.raises(RunError, match="only searches with a policy"):
         _run(frozen, tmp_path / "no2", dataclasses.replace(CONFIG, init_from=route, method="random", search={}))
 
 
