@@ -1,0 +1,204 @@
+"""The default search against the paper's, random search and RYS on real models, as docs/search_protocol.md says.
+
+    python -m benchmarks.search_quality MODEL --small SMALL_MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20]
+        [--only sciq,svamp]
+    python -m benchmarks.search_quality --runs FOLDER [--write docs/data/search_quality.json]
+
+The first runs what is missing, the second collects what is there. Settings, seeds, methods and the budget are the
+protocol's; runs that ``benchmarks.peers`` has left in the folder are the same runs and are not made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.peers import BUDGET, SEEDS, config
+from benchmarks.record import write_record
+
+METHODS = ("guided", "macro", "rys", "random", "macro-restarts")
+
+
+class Setting(NamedTuple):
+    """A model, a task and a way to answer."""
+
+    task: str
+    mode: str
+    small: bool = False
+    seen: bool = True
+    """Whether anybody had looked at it while the search was developed."""
+
+    @property
+    def folder(self) -> str:
+        """Where its runs are."""
+        return f"{'small-' if self.small else ''}{self.task}-{self.mode}"
+
+    @property
+    def name(self) -> str:
+        """For the table."""
+        return f"{self.task}, {self.mode}{', small model' if self.small else ''}{'' if self.seen else ' (new)'}"
+
+
+SETTINGS = (
+    Setting("arc_easy", "likelihood"),
+    Setting("openbookqa", "likelihood", seen=False),
+    Setting("counting", "direct"),
+    Setting("mawps", "direct", seen=False),
+    Setting("sciq", "likelihood", small=True),
+    Setting("openbookqa", "likelihood", small=True, seen=False),
+    Setting("sciq", "likelihood"),
+    Setting("svamp", "direct"),
+    Setting("asdiv", "direct", seen=False),
+    Setting("svamp", "reasoning"),
+)
+COLUMNS = {
+    "setting": "setting",
+    "standard": "standard (%)",
+    "guided": "guided",
+    "macro": "paper",
+    "macro-restarts": "paper, restarted",
+    "random": "random",
+    "rys": "RYS",
+    "seeds": "seeds",
+}
+SUMMARY = {
+    "against": "guided against",
+    "mean": "mean difference, points",
+    "interval": "95 % interval, settings resampled",
+    "wins": "settings better / equal / worse",
+    "p": "p (one-sided Wilcoxon)",
+    "cells": "setting × seed",
+}
+
+
+def run_missing(models: tuple[str, str | None], runs: Path, data_dir: Path | None, end: float, only: set[str]) -> None:
+    """Cell by cell while there is time: seed by seed, setting by setting; each model is loaded when it is needed."""
+    from macro_routing.models import load_model
+    from macro_routing.runs.comparing import compare_methods
+
+    loaded: dict[bool, Any] = {}
+    for seed in SEEDS:
+        for setting in SETTINGS:
+            model = models[setting.small]
+            if model is None or (only and setting.folder not in only and setting.task not in only):
+                continue
+            for method in METHODS:
+                if time.monotonic() > end:
+                    return
+                frozen = loaded.setdefault(setting.small, None) or load_model(model)
+                loaded[setting.small] = frozen
+                base = config(model, setting.task, setting.mode, data_dir, BUDGET)
+                known: dict[str, Any] = {"frozen": frozen, "store": runs / f"scores-{setting.folder}.sqlite"}
+                try:
+                    (arm,) = compare_methods(base, [method], [seed], runs / setting.folder, **known)
+                except Exception:  # noqa: BLE001 a table takes hours; one broken cell must not cost the others
+                    traceback.print_exc()
+                    continue
+                print(f"{setting.folder}, {method}, {seed}: {arm.result.verdict} ({arm.seconds:.0f} s)", flush=True)
+
+
+def differences(runs: Path) -> Iterator[tuple[Setting, int, dict[str, float]]]:
+    """By setting and seed: every method's test accuracy minus the standard pass's on the same examples."""
+    from macro_routing.runs.comparison import read_arms
+
+    for setting in SETTINGS:
+        arms = read_arms(runs / setting.folder)
+        for seed in SEEDS:
+            found = {arm.method: arm.result.comparison.difference for arm in arms if arm.seed == seed}
+            if found:
+                yield setting, seed, found
+
+
+def lines(runs: Path) -> list[dict[str, Any]]:
+    """A line per setting, each method's mean difference with its interval."""
+    from macro_routing.runs.comparison import read_arms, table_of
+    from macro_routing.runs.methods import METHODS as KNOWN
+
+    found = []
+    for setting in SETTINGS:
+        arms = [arm for arm in read_arms(runs / setting.folder) if arm.method in METHODS]
+        line: dict[str, Any] = {"setting": setting.name, **dict.fromkeys(METHODS, "not run")}
+        rows = {row.name: row for row in table_of(arms)} if arms else {}
+        for method in METHODS:
+            if row := rows.get(KNOWN[method].title):
+                interval = f"{100 * row.low:+.1f} to {100 * row.high:+.1f}"
+                line[method] = f"{100 * row.difference:+.1f} ({interval})"
+                line["seeds"] = max(row.seeds, line.get("seeds", 0))
+        if "standard" in rows:
+            line["standard"] = 100 * rows["standard"].accuracy
+        line["raw"] = {f"{arm.method}-{arm.seed}": [arm.result.route, arm.result.comparison.difference] for arm in arms}
+        found.append(line)
+    return found
+
+
+def summary(runs: Path) -> list[dict[str, Any]]:
+    """The guided search against nothing and against each other method, over the settings that both have run."""
+    from macro_routing.evaluation.statistics import significance
+
+    cells = list(differences(runs))
+    found = []
+    for other in ("", *METHODS[1:]):
+        by_setting: dict[Setting, list[float]] = {}
+        for setting, _, gains in cells:
+            if "guided" in gains and (not other or other in gains):
+                by_setting.setdefault(setting, []).append(100 * (gains["guided"] - (gains[other] if other else 0.0)))
+        line: dict[str, Any] = {"against": {"": "the standard pass", "macro": "paper"}.get(other, other)}
+        if by_setting:
+            told = significance([sum(some) / len(some) for some in by_setting.values()])
+            line |= {"mean": told.mean, "interval": f"{told.low:+.2f} to {told.high:+.2f}", "p": told.p_value}
+            line |= {"wins": f"{told.wins} / {told.ties} / {told.losses}", "cells": sum(map(len, by_setting.values()))}
+        else:
+            line["interval"] = "not run"
+        found.append(line)
+    return found
+
+
+def _print(rows: Sequence[dict[str, Any]]) -> None:
+    for row in rows:
+        print({name: value for name, value in row.items() if name != "raw"})
+
+
+def main() -> None:
+    """Run, or collect."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", nargs="?")
+    parser.add_argument("--small")
+    parser.add_argument("--runs", type=Path, required=True)
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--only", default="", help="tasks or folders, separated by commas")
+    parser.add_argument("--write", type=Path)
+    arguments = parser.parse_args()
+    if arguments.model:
+        arguments.runs.mkdir(parents=True, exist_ok=True)
+        end = time.monotonic() + 60 * arguments.minutes
+        only = set(filter(None, arguments.only.split(",")))
+        run_missing((arguments.model, arguments.small), arguments.runs, arguments.data_dir, end, only)
+    found, told = lines(arguments.runs), summary(arguments.runs)
+    _print([*found, *told])
+    headers = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(arguments.runs.glob("*/*/run.json"))]
+    if arguments.write and headers:
+        machine = headers[0]["environment"]
+        models = sorted({Path(one["model"]["name"]).name for one in headers})
+        common: dict[str, Any] = {
+            "command": "python -m benchmarks.search_quality MODEL --small SMALL_MODEL --runs FOLDER",
+            "config": {
+                "preset": "paper",
+                "budget": BUDGET,
+                "models": sorted({Path(one["model"]["name"]).name for one in headers}),
+            },
+            "seed": SEEDS[0],
+            "where": f"one {machine.get('cuda:0', machine['processor'])}; {machine['extra [models]']}",
+        }
+        write_record(arguments.write, columns=COLUMNS, results=found, **common)
+        rest = arguments.write.with_name(f"{arguments.write.stem}_summary.json")
+        write_record(rest, columns=SUMMARY, results=told, **common)
+
+
+if __name__ == "__main__":
+    main()
