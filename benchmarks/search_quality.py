@@ -187,11 +187,7 @@ def main() -> None:
         models = sorted({Path(one["model"]["name"]).name for one in headers})
         common: dict[str, Any] = {
             "command": "python -m benchmarks.search_quality MODEL --small SMALL_MODEL --runs FOLDER",
-            "config": {
-                "preset": "paper",
-                "budget": BUDGET,
-                "models": sorted({Path(one["model"]["name"]).name for one in headers}),
-            },
+            "config": {"preset": "paper", "budget": BUDGET, "models": models},
             "seed": SEEDS[0],
             "where": f"one {machine.get('cuda:0', machine['processor'])}; {machine['extra [models]']}",
         }
