@@ -197,10 +197,12 @@ def finish(folder: StudyFolder, found: Findings, settings: Mapping[str, Any], *,
     table = found.table
     shown = Table(box=None, padding=(0, 1, 0, 0))
     for column in table.columns:
-        shown.add_column(escape(column.heading), justify="right" if column.is_number else "left")
+        justify: Any = "right" if column.is_number else "left"
+        shown.add_column(escape(column.heading), justify=justify, no_wrap=True)
     for row in table.rows:
         shown.add_row(*(escape(column.show(row)) for column in table.columns))
-    Console().print(shown)
+    # Tables are wider than a terminal of eighty signs: lines that wrap are read more easily than words cut to pieces.
+    Console(width=max(Console().width, 240)).print(shown)
     for note in table.notes:
         print(note)
     files = [f"{name}.md, .tex, .csv" for name in found.tables]

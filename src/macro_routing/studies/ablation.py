@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from macro_routing.report.intervals import intervals_figure
-from macro_routing.runs.result import NO_DECODING, SELECTED, TOP_1
+from macro_routing.runs.result import LEVEL, NO_DECODING, SELECTED, TOP_1
 from macro_routing.studies.bench import Bench, TaskName
-from macro_routing.studies.comparing import comparisons_in, interval_row, with_holm
+from macro_routing.studies.comparing import comparisons_in, differences_figure, with_holm
 from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.tables import Column, Row, Table
 from macro_routing.studies.variants import Variant, run_variant, standard_row, variant_row
-from macro_routing.studies.words import comparisons_note, difference_columns, spread, text_column
+from macro_routing.studies.words import comparisons_note, difference_columns, interval, points, spread, text_column
 
 STUDY = "ablation"
 _FACTORS = {"phase": "budget phase", "displacement": "displacement", "operator": "operator context"}
@@ -44,20 +43,29 @@ def ablation(bench: Bench, tasks: Sequence[TaskName], seeds: Sequence[int]) -> F
     rows = with_holm(rows)
     reference = {**standard_row(full), **dict.fromkeys(_FACTORS)}
     count = comparisons_in(rows)
-    drops = [interval_row(row["variant"], row) for row in rows if row.get("p") is not None]
+    drops = [(row["variant"], row) for row in rows if row.get("p") is not None]
     title = "Difference to the full state on the test sets, with 95 % intervals"
-    worst = min((row for row in rows if row.get("p") is not None), key=lambda row: row["difference"])
     return Findings(
         STUDY,
-        f"Removing the most costs {-100 * worst['difference']:.1f} points ({worst['variant']});"
-        f" {sum(row['p_holm'] < 0.05 for row in rows if row['p_holm'] is not None)} of {count} differences stand out.",
+        _headline(rows),
         {
             TABLE: Table(
                 "State ablation", _columns(), [*rows, reference], (_note(tasks, seeds), comparisons_note(count))
             )
         },
-        [intervals_figure(STUDY, title, "points of accuracy", drops, 0.0)],
+        [differences_figure(STUDY, title, drops)],
         count,
+    )
+
+
+def _headline(rows: Sequence[Row]) -> str:
+    compared = [row for row in rows if row["p_holm"] is not None]
+    lost = [row["variant"] for row in compared if row["p_holm"] < LEVEL and row["difference"] < 0]
+    worst = min(compared, key=lambda row: row["difference"])
+    return (
+        f"{len(lost)} of {len(compared)} variants are worse than the full state: {', '.join(lost) or 'none'}; the"
+        f" lowest is {worst['variant']}, {points(worst['difference'])} points"
+        f" ({interval(worst['low'], worst['high'])})."
     )
 
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from macro_routing.evaluation.clustered import PairedDifference, paired_difference
 from macro_routing.evaluation.statistics import compare, holm
-from macro_routing.report.intervals import GAIN, LOSS, OPEN, IntervalRow
+from macro_routing.report.figure import Figure
+from macro_routing.report.intervals import GAIN, LOSS, OPEN, IntervalRow, intervals_figure
 from macro_routing.runs.result import LEVEL
 
+_MEANINGS = {
+    GAIN: "a gain (p < 0.05, corrected)",
+    LOSS: "a loss (p < 0.05, corrected)",
+    OPEN: "no evidence of a gain or a loss",
+}
 Right = Mapping[str, bool]
 """By example: whether the answer was right."""
 
@@ -59,8 +66,22 @@ def comparisons_in(rows: Sequence[Mapping[str, Any]]) -> int:
     return sum(row.get("p") is not None for row in rows)
 
 
-def interval_row(name: str, row: Mapping[str, Any]) -> IntervalRow:
-    """A row's difference for a picture, in points; its colour follows the corrected p-value."""
-    p = row.get("p_holm", row["p"])
-    kind = OPEN if p >= LEVEL or row["difference"] == 0 else GAIN if row["difference"] > 0 else LOSS
+def differences_figure(name: str, title: str, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Figure:
+    """Named rows' differences in points with their intervals; colours follow the corrected p-value."""
+    shown = [_interval(told, row) for told, row in rows]
+    figure = intervals_figure(name, title, "points of accuracy", shown, 0.0)
+    kinds = [kind for kind in _MEANINGS if any(row.kind == kind for row in shown)]
+    legend = tuple((shape, _MEANINGS[kind]) for (shape, _), kind in zip(figure.legend, kinds, strict=True))
+    return replace(figure, legend=legend)
+
+
+def _interval(name: str, row: Mapping[str, Any]) -> IntervalRow:
+    p = row.get("p_holm")
+    kind = OPEN if p is None or p >= LEVEL or row["difference"] == 0 else GAIN if row["difference"] > 0 else LOSS
     return IntervalRow(name, 100 * row["low"], 100 * row["difference"], 100 * row["high"], kind)
+
+
+def short_route(route: object, most: int = 56) -> str:
+    """A route for a title: its beginning where it is long."""
+    text = str(route)
+    return text if len(text) <= most else f"{text[: most - 1]}…"

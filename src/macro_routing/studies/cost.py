@@ -1,7 +1,7 @@
 """What a route costs to run: time per item and peak memory beside the standard pass, on this engine (paper, "Cost").
 
 Both arms answer the same items as the task is answered, turn by turn, so that a machine that slows down slows both. A
-route that writes less looks faster than it is: time per token stands beside time per item.
+route that writes less looks faster than it is: time per token, over texts of equal length, stands beside time per item.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.units import units_in_order
 from macro_routing.report.intervals import OPEN, IntervalRow, intervals_figure
 from macro_routing.routes.route import Route
+from macro_routing.runs.cost import measure_cost
 from macro_routing.studies.bench import Bench, Subject, TaskName, mark_of
+from macro_routing.studies.comparing import short_route
 from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.tables import Column, Table
 from macro_routing.studies.words import text_column
@@ -54,7 +56,10 @@ def cost(bench: Bench, subject: Subject, tasks: Sequence[TaskName], *, items: in
             f"Median of {turns} turns on {device}, decoder {bench.base.decoder}; overheads are ratios of turns that"
             " followed each other, with the lowest and the highest. One untimed turn goes first."
         ),
-        "Nothing is tested here: turns on one machine are no sample of machines.",
+        (
+            "Time per token is of texts of equal length, written by the plain path for a few prompts, one token at a"
+            " time for all of them. Nothing is tested here: turns on one machine are no sample of machines."
+        ),
     )
     title = f"Cost of {route}"
     shown = [
@@ -63,7 +68,11 @@ def cost(bench: Bench, subject: Subject, tasks: Sequence[TaskName], *, items: in
         if row["arm"] == "route"
     ]
     shape = intervals_figure(
-        STUDY, f"Time per item of {route}, lowest and highest turn", "percent more than the standard pass", shown, 0.0
+        STUDY,
+        f"Time per item of {short_route(route)}: median, lowest and highest turn",
+        "percent more than the standard pass",
+        shown,
+        0.0,
     )
     figure = replace(shape, legend=())  # its colours judge nothing
     return Findings(STUDY, headline, {TABLE: Table(title, _columns(), rows, notes)}, [figure], 0, {"route": str(route)})
@@ -75,11 +84,12 @@ def measure_arms(
     """Seconds, tokens and memory of every turn, past the store."""
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in routes}
     for turn in range(turns + 1):
-        for name, route in routes.items():
+        # Whoever goes first in a turn may find the machine warm or cold, so they take turns in that, too.
+        for name, route in sorted(routes.items(), reverse=bool(turn % 2)):
             measured = _one_turn(evaluator, route, examples)
             if turn:  # what is done once (compiling, capturing) is not timed
                 found[name].append(measured)
-    return dict(found)
+    return {"turns": found, "equal": measure_cost(evaluator, list(routes.values()), examples)}
 
 
 def _one_turn(evaluator: Evaluator, route: Route, examples: Sequence[Example]) -> dict[str, Any]:
@@ -105,7 +115,7 @@ def _one_turn(evaluator: Evaluator, route: Route, examples: Sequence[Example]) -
 
 def _rows(task: str, route: Route, measured: dict[str, Any], items: int) -> list[dict[str, Any]]:
     rows = []
-    for name, turns in measured.items():
+    for name, turns in measured["turns"].items():
         seconds = statistics.median(one["seconds"] for one in turns)
         tokens = turns[0]["tokens"]
         peaks = [one["peak_bytes"] for one in turns]
@@ -121,12 +131,14 @@ def _rows(task: str, route: Route, measured: dict[str, Any], items: int) -> list
                 "peak_bytes": max(peaks) if peaks[0] is not None else None,
             }
         )
-    pairs = zip(measured["standard"], measured["route"], strict=True)
+    pairs = zip(measured["turns"]["standard"], measured["turns"]["route"], strict=True)
     ratios = [routed["seconds"] / standard["seconds"] - 1 for standard, routed in pairs]
     standard, routed = rows
     routed |= {"overhead": statistics.median(ratios), "lowest": min(ratios), "highest": max(ratios)}
-    if standard["token_seconds"] and routed["token_seconds"]:
-        routed["token_overhead"] = routed["token_seconds"] / standard["token_seconds"] - 1
+    equal = [one.get("token_seconds") for one in measured["equal"]["routes"].values()]
+    if all(equal):
+        standard["equal_seconds"], routed["equal_seconds"] = equal[0], equal[-1]
+        routed["equal_overhead"] = equal[-1] / equal[0] - 1
     if standard["peak_bytes"]:
         routed["memory_overhead"] = routed["peak_bytes"] / standard["peak_bytes"] - 1
     return rows
@@ -148,8 +160,8 @@ def _columns() -> list[Column]:
         number("lowest", "lowest", "{:+.1f}", 100),
         number("highest", "highest", "{:+.1f}", 100),
         number("tokens per item", "item_tokens", "{:.1f}"),
-        number("ms per token", "token_seconds", "{:.3f}", 1000),
-        number("more per token, %", "token_overhead", "{:+.1f}", 100),
+        number("ms per token", "equal_seconds", "{:.1f}", 1000),
+        number("more per token, %", "equal_overhead", "{:+.1f}", 100),
         number("peak memory, MiB", "peak_bytes", "{:,.0f}", 2**-20),
         number("more memory, %", "memory_overhead", "{:+.1f}", 100),
     ]

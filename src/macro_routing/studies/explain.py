@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from macro_routing.report.intervals import intervals_figure
 from macro_routing.studies.bench import Bench, Subject
-from macro_routing.studies.comparing import comparisons_in, difference_row, interval_row, with_holm
+from macro_routing.studies.comparing import comparisons_in, difference_row, differences_figure, with_holm
 from macro_routing.studies.deviations import Deviation, deviations
 from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.tables import Column, Table
@@ -42,7 +41,7 @@ def explain(bench: Bench, subject: Subject) -> Findings:
         "examples": _examples_table(run.splits.test, scored),
     }
     title = f"What each deviation is worth: accuracy lost without it ({task}, n = {whole['n']})"
-    shown = [interval_row(row["deviation"], row) for row in rows if row.get("p") is not None]
+    shown = [(row["deviation"], row) for row in rows if row.get("p") is not None]
     constant = Counter(one.answer for one in run.splits.test).most_common(1)[0][1] / len(run.splits.test)
     headline = (
         f"{route} differs from the standard pass by {points(whole['difference'])} points"
@@ -50,7 +49,7 @@ def explain(bench: Bench, subject: Subject) -> Findings:
         f" {whole['broken']} broken; {points(cuts['by_cut_off'])} of it on answers that were or became cut off."
         f" Always the commonest answer would give {100 * constant:.1f} %."
     )
-    figures = [intervals_figure(STUDY, title, "points of accuracy", shown, 0.0)] if shown else []
+    figures = [differences_figure(STUDY, title, shown)] if shown else []
     return Findings(STUDY, headline, tables, figures, count, {"route": str(route), "commonest_answer": constant})
 
 

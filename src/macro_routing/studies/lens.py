@@ -25,6 +25,7 @@ from macro_routing.models.lens import hidden_states, read_out
 from macro_routing.report.lines import Axis, Line, Point, lines_figure
 from macro_routing.routes.route import Route
 from macro_routing.studies.bench import Bench, Subject, TaskName, mark_of
+from macro_routing.studies.comparing import short_route
 from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.tables import Column, Table
 from macro_routing.studies.words import column, comparisons_note, text_column
@@ -144,8 +145,9 @@ def _findings(bench: Bench, task: TaskName, routes: dict[str, Route], read: dict
         ),
         comparisons_note(1),
     )
-    lines = [_line(arm, values) for arm, values in read.items()]
-    chances = [_line(arm, np.exp(values)) for arm, values in read.items()]
+    told = {"standard": "standard pass", "route": short_route(routes["route"])}
+    lines = [_line(told[arm], values) for arm, values in read.items()]
+    chances = [_line(told[arm], np.exp(values)) for arm, values in read.items()]
     steps = Axis("layers applied so far")
     figures = [
         lines_figure("figure", title, lines, steps, Axis("log-probability of the right token")),
@@ -181,7 +183,7 @@ def _line(name: str, values: Any) -> Line:
         Point(step + 1, float(mean), float(low[step]), float(high[step]))
         for step, mean in enumerate(values.mean(axis=0))
     ]
-    return Line(f"{name if name == 'route' else 'standard pass'}: mean, band: middle half of the examples", points)
+    return Line(f"{name}: mean; band: middle half", points)
 
 
 def _steps(route: Route, values: Any) -> list[dict[str, Any]]:

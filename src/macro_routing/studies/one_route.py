@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from macro_routing.errors import SettingsError
-from macro_routing.report.intervals import intervals_figure
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as run_files
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.result import read_result
 from macro_routing.runs.starting import check_same, prepare
 from macro_routing.studies.bench import Bench, TaskName
-from macro_routing.studies.comparing import comparisons_in, difference_row, interval_row, seeds_row, with_holm
+from macro_routing.studies.comparing import comparisons_in, difference_row, differences_figure, seeds_row, with_holm
 from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.pooling import POOL, pooled, pooled_task
 from macro_routing.studies.tables import Column, Table
@@ -51,10 +50,7 @@ def one_route(bench: Bench, inside: Sequence[TaskName], outside: Sequence[TaskNa
     rows = with_holm(rows)
     count = comparisons_in(rows)
     means = ", ".join(f"{100 * row['difference']:+.1f} points {row['domain']}" for row in rows if row["task"] == "mean")
-    shown = [
-        interval_row(f"{row['domain']}: {row['task']}", {**row, "p": row["p"] or 1.0, "p_holm": row["p_holm"] or 1.0})
-        for row in rows
-    ]
+    shown = [(f"{row['domain']}: {row['task']}", row) for row in rows]
     title = f"One route for {len(inside)} tasks: difference to the standard pass, with 95 % intervals"
     notes = (
         (
@@ -64,7 +60,7 @@ def one_route(bench: Bench, inside: Sequence[TaskName], outside: Sequence[TaskNa
         comparisons_note(count),
     )
     table = Table("One model, one route", _columns(), rows, notes)
-    figure = intervals_figure(STUDY, title, "points of accuracy", shown, 0.0)
+    figure = differences_figure(STUDY, title, shown)
     return Findings(STUDY, f"{route}: {means}.", {TABLE: table}, [figure], count, {"route": str(route)})
 
 

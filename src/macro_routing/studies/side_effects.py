@@ -10,11 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.engine.batches import Tokens
-from macro_routing.report.intervals import intervals_figure
 from macro_routing.routes.route import Route
 from macro_routing.runs.result import LEVEL
 from macro_routing.studies.bench import Bench, Subject, TaskName
-from macro_routing.studies.comparing import comparisons_in, difference_row, interval_row, with_holm
+from macro_routing.studies.comparing import (
+    comparisons_in,
+    difference_row,
+    differences_figure,
+    short_route,
+    with_holm,
+)
 from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.perplexity import perplexities, surprise, text_of, windows
 from macro_routing.studies.tables import Column, Row, Table
@@ -47,15 +52,9 @@ def side_effects(
         TABLE: Table(f"{route} on other tasks", _columns(), rows, (comparisons_note(count),)),
         "perplexity": Table("Plain text", _text_columns(), [plain], (_NOTE,)),
     }
-    shown = [
-        interval_row(
-            row["task"] + (" (searched on)" if row["searched"] else ""),
-            {**row, "p": row["p"] or 1.0, "p_holm": row["p_holm"] or 1.0},
-        )
-        for row in rows
-    ]
-    title = f"Side effects of {route}: difference to the standard pass; {change}"
-    figure = intervals_figure(STUDY, title, "points of accuracy", shown, 0.0)
+    shown = [(_named(row), row) for row in rows]
+    title = f"Side effects of {short_route(route, 40)} against the standard pass; {change}"
+    figure = differences_figure(STUDY, title, shown)
     return Findings(STUDY, headline, tables, [figure], count, {"route": str(route), "text": plain["source"]})
 
 
@@ -93,7 +92,7 @@ _NOTE = (
 
 def _columns() -> list[Column]:
     return [
-        Column("task", lambda row: row["task"] + (" (searched on)" if row["searched"] else ""), is_number=False),
+        Column("task", _named, is_number=False),
         Column("standard, %", lambda row: percent(row["standard"])),
         Column("route, %", lambda row: percent(row["accuracy"])),
         *difference_columns(),
@@ -102,6 +101,10 @@ def _columns() -> list[Column]:
         column("n", "n"),
         Column("cut off, standard / route, %", _cut_off),
     ]
+
+
+def _named(row: Row) -> str:
+    return str(row["task"]) + (" (searched on)" if row["searched"] else "")
 
 
 def _cut_off(row: Row) -> str:
