@@ -43,9 +43,9 @@ def test_foreign_folders_are_left_alone(tmp_path):
 
 def test_other_data_under_the_same_name_are_refused(tmp_path):
     folder = opened(tmp_path)
-    folder.cell("one", "mark", lambda: {})
+    folder.cell("one", "mark", dict)
     with pytest.raises(RunError, match="other data"):
-        folder.cell("one", "another", lambda: {})
+        folder.cell("one", "another", dict)
 
 
 def test_a_part_that_fails_leaves_nothing(tmp_path):
@@ -61,10 +61,10 @@ def test_a_part_that_fails_leaves_nothing(tmp_path):
 
 def test_damage_says_how_to_go_on(tmp_path):
     folder = opened(tmp_path)
-    folder.cell("one", "mark", lambda: {})
+    folder.cell("one", "mark", dict)
     (tmp_path / "cells" / "one.json").write_text("{")
     with pytest.raises(RunError, match="remove it"):
-        folder.cell("one", "mark", lambda: {})
+        folder.cell("one", "mark", dict)
 
 
 def test_one_process_at_a_time(tmp_path):
@@ -75,5 +75,5 @@ def test_one_process_at_a_time(tmp_path):
 
 def test_names_cannot_leave_the_folder(tmp_path):
     folder = opened(tmp_path)
-    folder.cell("on-../../x y:z", "mark", lambda: {})
+    folder.cell("on-../../x y:z", "mark", dict)
     assert [one.name for one in (tmp_path / "cells").iterdir()] == ["on-.._.._x_y_z.json"]

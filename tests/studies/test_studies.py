@@ -56,7 +56,7 @@ def written(bench, findings):
 
 def test_ablation(tmp_path, frozen):
     bench = small_bench(tmp_path, frozen)
-    found = ablation(bench, [SMALL, OTHER], [1, 2])
+    found = ablation(bench, [OTHER, SMALL], [1])
     rows = {row["variant"]: row for row in found.table.rows}
     assert [row["phase"] for row in found.table.rows] == [True, False, True, True, True, True, None]
     assert found.comparisons == 5
@@ -66,14 +66,14 @@ def test_ablation(tmp_path, frozen):
     results = [
         json.loads((bench.folder.path / "runs" / f"no_phase-{task}-{seed}" / "result.json").read_text())
         for task in ("small", "other")
-        for seed in (1, 2)
+        for seed in (1,)
     ]
     mean = np.mean([one["variants"][0]["correct"] / one["variants"][0]["n"] for one in results])
     assert rows["no phase"]["accuracy"] == pytest.approx(mean)
     assert rows["no phase"]["difference"] == pytest.approx(mean - rows["full state"]["accuracy"])
     assert any(TOP_1.removeprefix("MACRO ").strip("()") in name for name in rows)
     written(bench, found)
-    again = ablation(small_bench(tmp_path, frozen, minutes=0), [SMALL, OTHER], [1, 2])
+    again = ablation(small_bench(tmp_path, frozen, minutes=0), [OTHER, SMALL], [1])
     assert again.table.rows == found.table.rows
 
 
@@ -105,9 +105,8 @@ def test_an_impossible_value_is_refused_before_anything_runs(tmp_path, frozen):
 
 def test_transfer(tmp_path, frozen):
     bench = small_bench(tmp_path, frozen)
-    tasks = [SMALL, OTHER, WRITTEN]
-    found = transfer(bench, tasks, 1)
-    assert len(found.table.rows) == 9
+    found = transfer(bench, [SMALL, WRITTEN], 1)
+    assert len(found.table.rows) == 4
     for row in found.table.rows:
         if row["source"] == row["target"]:  # what its own run has tested
             run = RunFolder.existing(bench.folder.path / "runs" / f"{row['source']}-1")
@@ -174,7 +173,7 @@ def test_composition(tmp_path, frozen):
         find_runs([bench.folder.path], "rys")
 
 
-def test_composition_counts_what_the_paper_counts(tmp_path):
+def test_composition_counts_what_the_paper_counts():
     from macro_routing.studies.composition import Found
 
     texts = ["L0 RJ", "L0-L2 L1-L3 RJ", "L0-L3 L4(+h-2) RJ", "L0-L3 L2(+h-1) RJ"]

@@ -15,7 +15,7 @@ Place = tuple[int, int]
 Values = Sequence[Sequence[float | None]]
 
 _CHARACTER, _LEFT_MOST = 6.6, 330.0
-_HEIGHT, _NARROWEST, _WIDEST, _FIGURE = 34.0, 30.0, 108.0, 860.0
+_HEIGHT, _NARROWEST, _WIDEST, _FIGURE, _LEAST = 34.0, 30.0, 108.0, 860.0, 640.0
 _TILT = 35
 """Degrees by which long names over narrow columns are turned."""
 _DARK = 7
@@ -64,7 +64,7 @@ class _Heatmap:
     ) -> None:
         self.rows, self.columns, self.values = rows, columns, values
         self.meanings, self.outlined, self.show = (row_meaning, column_meaning), outlined, show
-        self.left = min(_LEFT_MOST, 34 + _CHARACTER * max(map(len, rows)))
+        self.left = min(_LEFT_MOST, 14 + _CHARACTER * max(len(row_meaning) + 4, *map(len, rows)))
         room = (_FIGURE - self.left - 20) / len(columns)
         self.cell = max(_NARROWEST, min(_WIDEST, room))
         longest = max(map(len, columns)) * _CHARACTER
@@ -72,24 +72,16 @@ class _Heatmap:
         above = longest * math.sin(math.radians(_TILT)) + 14 if self.tilted else 18
         self.top = 22 + above
         overhang = longest * math.cos(math.radians(_TILT)) - self.cell / 2 if self.tilted else 0
-        self.width = max(_FIGURE, self.left + self.cell * len(columns) + max(overhang, 0) + 10)
+        self.width = max(_LEAST, self.left + self.cell * len(columns) + max(overhang, 0) + 10)
         self.height = self.top + _HEIGHT * len(rows) + 8
         sizes = [abs(value) for row in values for value in row if value is not None]
         self.limit = limit or _round_up(max([*sizes, 1.0]))
 
     def shapes(self) -> Markup:
         row_meaning, column_meaning = self.meanings
-        middle = self.left + self.cell * len(self.columns) / 2
-        down = self.top + _HEIGHT * len(self.rows) / 2
         return joined(
-            element("text", column_meaning, x=middle, y=12, text_anchor="middle", class_="strong"),
-            element(
-                "text",
-                row_meaning,
-                transform=f"translate(10 {down:.1f}) rotate(-90)",
-                text_anchor="middle",
-                class_="strong",
-            ),
+            element("text", f"{column_meaning} →", x=self.left, y=12, class_="strong"),
+            element("text", f"{row_meaning} ↓", x=self.left - 8, y=self.top - 7, text_anchor="end", class_="strong"),
             *[self._column_name(place, name) for place, name in enumerate(self.columns)],
             *[self._row_name(place, name) for place, name in enumerate(self.rows)],
             *[self._cell((row, column)) for row in range(len(self.rows)) for column in range(len(self.columns))],
@@ -102,7 +94,7 @@ class _Heatmap:
         return element("text", name, transform=f"translate({x:.1f} {y:.1f}) rotate(-{_TILT})")
 
     def _row_name(self, place: int, name: str) -> Markup:
-        most = int((self.left - 34) / _CHARACTER)
+        most = round((self.left - 14) / _CHARACTER)
         short = name if len(name) <= most else f"{name[: most - 1]}…"
         return element("text", short, x=self.left - 8, y=self.top + _HEIGHT * (place + 0.5) + 4, text_anchor="end")
 

@@ -137,7 +137,7 @@ def _figure(model: str, routes: Sequence[Route]) -> Figure:
         row_meaning="applied",
         column_meaning="layer",
         unit="% of the routes",
-        show="{:.0f}".format,
+        show=lambda share: f"{share:.0f}" if share else "",
         limit=100.0,
     )
 

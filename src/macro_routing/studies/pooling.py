@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +32,7 @@ class PooledEvaluator(Evaluator):
     @property
     def scope(self) -> dict[str, Any]:
         """What decides an outcome in any of the members."""
-        return {"pool": {name: one.scope for name, one in self.members.items()}, "task": self.task.name}
+        return {**super().scope, "pool": {name: one.scope for name, one in self.members.items()}}
 
     def run_unit(self, routes: Sequence[Route], unit: Unit) -> dict[Route, list[ExampleOutcome]]:
         """The unit's examples by their tasks, and the answers in the unit's order again."""
@@ -53,16 +54,17 @@ def member_of(example: Example) -> str:
 
 def pooled_task(runs: Mapping[str, PreparedRun]) -> Task:
     """One task of several tasks' splits, which stay what they are: no test example becomes a training one."""
-    pools = {
-        split: tuple(
-            dataclasses.replace(one, id=f"{name}{_MARK}{one.id}")
-            for name, run in runs.items()
-            for one in run.splits.named(split)
-        )
-        for split in (TRAIN, VALIDATION, TEST)
-    }
+    pools = {split: tuple(_mixed(runs, split)) for split in (TRAIN, VALIDATION, TEST)}
     # Prompts and grader are never used: every example is asked by its own task.
     return Task(POOL, TEXT, GRADERS["text"], PromptTexts(), None, pools, keeps_validation=True)
+
+
+def _mixed(runs: Mapping[str, PreparedRun], split: str) -> Iterator[Example]:
+    """One example of each task after the other, so that the first so many are of all tasks."""
+    for row in itertools.zip_longest(*(run.splits.named(split) for run in runs.values())):
+        for name, one in zip(runs, row, strict=True):
+            if one is not None:
+                yield dataclasses.replace(one, id=f"{name}{_MARK}{one.id}")
 
 
 def pooled(run: PreparedRun, members: Mapping[str, PreparedRun]) -> PreparedRun:
