@@ -21,9 +21,10 @@ from macro_routing.studies.cost import cost
 from macro_routing.studies.explain import cut_off_share, explain
 from macro_routing.studies.findings import write_findings
 from macro_routing.studies.lens import lens_items, logit_lens, readings
-from macro_routing.studies.main_table import main_table
+from macro_routing.studies.main_table import _ranked, main_table
 from macro_routing.studies.one_route import one_route
 from macro_routing.studies.perplexity import surprise, windows
+from macro_routing.studies.search_time import selection_seconds
 from macro_routing.studies.side_effects import side_effects
 from macro_routing.studies.significance import read_results
 from macro_routing.studies.sweep import default_of, place_of, read_value, sweep
@@ -56,7 +57,7 @@ def written(bench, findings):
 
 def test_ablation(tmp_path, frozen):
     bench = small_bench(tmp_path, frozen)
-    found = ablation(bench, [OTHER, SMALL], [1])
+    found = ablation(bench, [SMALL], [1])
     rows = {row["variant"]: row for row in found.table.rows}
     assert [row["phase"] for row in found.table.rows] == [True, False, True, True, True, True, None]
     assert found.comparisons == 5
@@ -65,15 +66,14 @@ def test_ablation(tmp_path, frozen):
     assert run.read("run.json")["config"]["resolved"]["searcher"]["space"]["phase"] is False
     results = [
         json.loads((bench.folder.path / "runs" / f"no_phase-{task}-{seed}" / "result.json").read_text())
-        for task in ("small", "other")
-        for seed in (1,)
+        for task, seed in [("small", 1)]
     ]
     mean = np.mean([one["variants"][0]["correct"] / one["variants"][0]["n"] for one in results])
     assert rows["no phase"]["accuracy"] == pytest.approx(mean)
     assert rows["no phase"]["difference"] == pytest.approx(mean - rows["full state"]["accuracy"])
     assert any(TOP_1.removeprefix("MACRO ").strip("()") in name for name in rows)
     written(bench, found)
-    again = ablation(small_bench(tmp_path, frozen, minutes=0), [OTHER, SMALL], [1])
+    again = ablation(small_bench(tmp_path, frozen, minutes=0), [SMALL], [1])
     assert again.table.rows == found.table.rows
 
 
@@ -185,7 +185,7 @@ def test_composition_counts_what_the_paper_counts():
 
 def test_main_table(tmp_path, frozen):
     bench = small_bench(tmp_path, frozen)
-    found = main_table(bench, ["small"], [SMALL, OTHER], [1, 2], ["macro", "random"])
+    found = main_table(bench, ["small"], [OTHER], [1, 2], ["macro", "random"])
     assert set(found.tables) == {"table", "significance", "search_time", "best_routes"}
     rows = {row["method"]: row for row in found.table.rows}
     assert {"standard pass", "MACRO", "random search"} <= set(rows)
@@ -194,16 +194,39 @@ def test_main_table(tmp_path, frozen):
     values = [arm.result.variants[0].accuracy for arm in mine]
     assert rows["random search"]["accuracy"]["other"] == pytest.approx(np.mean(values))
     assert rows["random search"]["deviation"]["other"] == pytest.approx(np.std(values, ddof=1))
-    for task in ("small", "other"):
-        best = max(found.table.rows, key=lambda row: row["accuracy"][task])
-        assert best["ranks"][task] == 1
-    assert len(found.tables["best_routes"].rows) == 2
+    best = max(found.table.rows, key=lambda row: row["accuracy"]["other"])
+    assert best["ranks"] == {"other": 1, "average": 1}
+    assert len(found.tables["best_routes"].rows) == 1
     data = written(bench, found)
     assert (bench.folder.path / "significance.tex").is_file()
     assert read_results(bench.folder.path) == data["details"]["results"]
     # Finished cells are read without the model.
     idle = dataclasses.replace(bench, given_model=None, minutes=0)
-    assert main_table(idle, ["small"], [SMALL, OTHER], [1, 2], ["macro", "random"]).table.rows == found.table.rows
+    assert main_table(idle, ["small"], [OTHER], [1, 2], ["macro", "random"]).table.rows == found.table.rows
+
+
+def test_ties_share_a_place_and_oracles_have_none():
+    values = {"a": 0.5, "b": 0.5004, "c": 0.4, "d": 0.3, "e": 0.2, "oracle": 0.9}
+    rows = [
+        {"kind": "oracle" if name == "oracle" else "route", "accuracy": {"t": value}, "average": value, "name": name}
+        for name, value in values.items()
+    ]
+    found = {row["name"]: row["ranks"]["t"] for row in _ranked(rows)}
+    assert found == {"a": 1, "b": 1, "c": 2, "d": 3, "e": 0, "oracle": 0}
+
+
+def test_selection_is_timed_from_the_last_round(tmp_path):
+    lines = [
+        "2026-01-01 10:00:00  begins or goes on: a task",
+        "2026-01-01 10:00:30  round 1/1: best 50.0",
+        "2026-01-01 10:00:31  validation: at most 5 outcomes",
+        "2026-01-01 12:00:00  begins or goes on: a task",
+        "2026-01-01 12:00:07  test: at most 5 outcomes",
+    ]
+    (tmp_path / "log.txt").write_text("\n".join(lines))
+    assert selection_seconds(tmp_path) == 7  # the pause does not count
+    (tmp_path / "log.txt").write_text("\n".join([*lines[:3], lines[4].replace("12:00:07", "10:00:50")]))
+    assert selection_seconds(tmp_path) == 20
 
 
 # --- studies of one route -----------------------------------------------------------------------------------------

@@ -21,6 +21,9 @@ def significance(
     ],
     baseline: Annotated[str, typer.Option(help="The method that is compared with.")] = "standard pass",
     method: Annotated[str, typer.Option(help="The method that is judged.")] = "MACRO",
+    models: Annotated[
+        str, typer.Option(help="Only these, with commas: p-values are corrected over them.", show_default="all")
+    ] = "",
     out: Annotated[Path | None, shared.out_option("significance")] = None,
     as_json: shared.JsonOption = False,
 ) -> None:
@@ -33,8 +36,9 @@ def significance(
     from macro_routing.studies.folder import StudyFolder
     from macro_routing.studies.significance import STUDY, read_results, significance_study
 
-    found = significance_study(read_results(results), baseline, method)
-    settings = {"results": str(results.resolve()), "baseline": baseline, "method": method}
+    wanted = shared.names_of(models)
+    found = significance_study(read_results(results), baseline, method, wanted)
+    settings = {"results": str(results.resolve()), "baseline": baseline, "method": method, "models": wanted}
     folder = StudyFolder.opened(out or Path("studies") / STUDY, STUDY, settings)
     shared.finish(folder, found, settings, as_json=as_json)
 

@@ -179,10 +179,15 @@ def _run(study: str, given: dict[str, Any], own: dict[str, Any], make: Callable[
     """Find out what the route brings with it, load its model, and run the study of it."""
     shared.begin()
     from macro_routing.studies.bench import Subject, TaskName
+    from macro_routing.tasks.prompts import MODES
 
     argument = given["route"]
     known = {"task": shared.DEFAULT_TASK, "seed": _FIRST_SEED, "preset": "quick", **shared.known_of_route(argument)}
-    task = TaskName.parse(given["task"] or known["task"])
+    # How the route's own task was answered is that task's: others are answered as the preset or the user says.
+    mode = known.get("decoding", {}).get("mode")
+    known["decoding"] = {name: value for name, value in known.get("decoding", {}).items() if name != "mode"}
+    is_own = given["task"] is None and given["mode"] is None and mode in MODES
+    task = TaskName(known["task"], mode) if is_own else TaskName.parse(given["task"] or known["task"])
     # What a run searched all its examples with must not be cut short for a study, but by the user.
     base = shared.base_config({**given, "task": task.task, "preset": None}, given["config"], known=known)
     own = {"route": argument, "task": str(task), "seed": base.seed, **own}

@@ -44,7 +44,7 @@ def ablation(bench: Bench, tasks: Sequence[TaskName], seeds: Sequence[int]) -> F
     reference = {**standard_row(full), **dict.fromkeys(_FACTORS)}
     count = comparisons_in(rows)
     drops = [(row["variant"], row) for row in rows if row.get("p") is not None]
-    title = "Difference to the full state on the test sets, with 95 % intervals"
+    title = f"State ablation ({bench.told(tasks)}): difference to the full state, 95 % intervals"
     return Findings(
         STUDY,
         _headline(rows),

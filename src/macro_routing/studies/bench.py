@@ -27,6 +27,9 @@ from macro_routing.studies.folder import StudyFolder
 from macro_routing.tasks.prompts import MODES
 from macro_routing.tasks.task import Example, Task, fingerprint
 
+_LONGEST = 36
+"""Signs that the names of a title's tasks may have."""
+
 
 class PausedError(RunError):
     """The minutes given to a study are over; what is done is kept."""
@@ -49,6 +52,11 @@ class TaskName:
         """As it was written; of a file only its name."""
         name = Path(self.task).name
         return name if self.mode is None else f"{name}:{self.mode}"
+
+
+def short_name(model: str) -> str:
+    """A model's name without the folders before it."""
+    return model.rstrip("/").rsplit("/", 1)[-1]
 
 
 def task_names(texts: Sequence[str]) -> tuple[TaskName, ...]:
@@ -94,6 +102,11 @@ class Bench:
     def standard(self) -> Route:
         """The standard pass of the model."""
         return Route.standard(self.frozen.layers)
+
+    def told(self, tasks: Sequence[TaskName]) -> str:
+        """Model and tasks for a title."""
+        names = ", ".join(map(str, tasks))
+        return f"{short_name(self.base.model)}, {names if len(names) <= _LONGEST else f'{len(tasks)} tasks'}"
 
     def config(self, task: TaskName, seed: int, **changes: Mapping[str, Any] | str) -> RunConfig:
         """A run's settings; tables among ``changes`` are laid over the study's."""

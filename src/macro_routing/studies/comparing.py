@@ -66,10 +66,13 @@ def comparisons_in(rows: Sequence[Mapping[str, Any]]) -> int:
     return sum(row.get("p") is not None for row in rows)
 
 
-def differences_figure(name: str, title: str, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Figure:
+def differences_figure(
+    name: str, title: str, rows: Sequence[tuple[str, Mapping[str, Any]]], route: object = None
+) -> Figure:
     """Named rows' differences in points with their intervals; colours follow the corrected p-value."""
     shown = [_interval(told, row) for told, row in rows]
-    figure = intervals_figure(name, title, "points of accuracy", shown, 0.0)
+    unit = "points of accuracy" if route is None else f"points of accuracy: {short_route(route, 80)}"
+    figure = intervals_figure(name, title, unit, shown, 0.0)
     kinds = [kind for kind in _MEANINGS if any(row.kind == kind for row in shown)]
     legend = tuple((shape, _MEANINGS[kind]) for (shape, _), kind in zip(figure.legend, kinds, strict=True))
     return replace(figure, legend=legend)

@@ -19,7 +19,7 @@ from macro_routing.evaluation.units import units_in_order
 from macro_routing.report.intervals import OPEN, IntervalRow, intervals_figure
 from macro_routing.routes.route import Route
 from macro_routing.runs.cost import measure_cost
-from macro_routing.studies.bench import Bench, Subject, TaskName, mark_of
+from macro_routing.studies.bench import Bench, Subject, TaskName, mark_of, short_name
 from macro_routing.studies.comparing import short_route
 from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.tables import Column, Table
@@ -69,8 +69,8 @@ def cost(bench: Bench, subject: Subject, tasks: Sequence[TaskName], *, items: in
     ]
     shape = intervals_figure(
         STUDY,
-        f"Time per item of {short_route(route)}: median, lowest and highest turn",
-        "percent more than the standard pass",
+        f"Time per item on {device} ({short_name(bench.base.model)}): median, lowest, highest turn",
+        f"percent more than the standard pass: {short_route(route, 80)}",
         shown,
         0.0,
     )

@@ -40,7 +40,7 @@ def explain(bench: Bench, subject: Subject) -> Findings:
         "cut_off": Table("How much of the gain is fewer cut-off answers", _cut_columns(), [cuts], (_CUT_NOTE,)),
         "examples": _examples_table(run.splits.test, scored),
     }
-    title = f"What each deviation is worth: accuracy lost without it ({task}, n = {whole['n']})"
+    title = f"What is lost without each deviation ({bench.told([task])}, n = {whole['n']})"
     shown = [(row["deviation"], row) for row in rows if row.get("p") is not None]
     constant = Counter(one.answer for one in run.splits.test).most_common(1)[0][1] / len(run.splits.test)
     headline = (
@@ -49,7 +49,7 @@ def explain(bench: Bench, subject: Subject) -> Findings:
         f" {whole['broken']} broken; {points(cuts['by_cut_off'])} of it on answers that were or became cut off."
         f" Always the commonest answer would give {100 * constant:.1f} %."
     )
-    figures = [differences_figure(STUDY, title, shown)] if shown else []
+    figures = [differences_figure(STUDY, title, shown, route)] if shown else []
     return Findings(STUDY, headline, tables, figures, count, {"route": str(route), "commonest_answer": constant})
 
 

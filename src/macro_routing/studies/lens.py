@@ -130,8 +130,8 @@ def _findings(bench: Bench, task: TaskName, routes: dict[str, Route], read: dict
     low, high = paired_bootstrap(ends["standard"], ends["route"])
     rows = [_row(name, routes[name], values) for name, values in read.items()]
     rows[1] |= {"difference": float((ends["route"] - ends["standard"]).mean()), "low": low, "high": high}
-    name, n = bench.frozen.name, len(ends["route"])
-    title = f"How the right answer emerges: {task}, {_short(name)}"
+    n = len(ends["route"])
+    title = f"How the right answer emerges ({bench.told([task])}, {n} examples)"
     headline = (
         f"After the last step the right token has {100 * rows[0]['end_probability']:.1f} % in the standard pass and"
         f" {100 * rows[1]['end_probability']:.1f} % on the route; difference in log-probability"
@@ -155,10 +155,6 @@ def _findings(bench: Bench, task: TaskName, routes: dict[str, Route], read: dict
     ]
     details = {"route": str(routes["route"]), "steps": {arm: _steps(routes[arm], read[arm]) for arm in read}}
     return Findings(STUDY, headline, {TABLE: Table(title, _columns(), rows, notes)}, figures, 1, details)
-
-
-def _short(model: str) -> str:
-    return model.rstrip("/").rsplit("/", 1)[-1]
 
 
 def _row(name: str, route: Route, values: Any) -> dict[str, Any]:

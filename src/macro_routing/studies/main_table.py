@@ -12,7 +12,7 @@ from macro_routing.report.heatmap import heatmap_figure
 from macro_routing.runs.comparing import compare_methods
 from macro_routing.runs.comparison import Arm, read_arms
 from macro_routing.runs.result import ORACLE, SELECTED, STANDARD
-from macro_routing.studies.bench import Bench, TaskName
+from macro_routing.studies.bench import Bench, TaskName, short_name
 from macro_routing.studies.best_routes import best_route_rows, best_routes_table
 from macro_routing.studies.comparing import comparisons_in, seeds_row, with_holm
 from macro_routing.studies.findings import TABLE, Findings
@@ -35,17 +35,13 @@ def main_table(
     for model in models:
         mine = dataclasses.replace(bench, base=dataclasses.replace(bench.base, model=model))
         for task in tasks:
-            arms[_short(model), task] = _cell(mine, task, seeds, methods)
+            arms[short_name(model), task] = _cell(mine, task, seeds, methods)
     return gather(arms, SELECTED[methods[0]])
-
-
-def _short(model: str) -> str:
-    return model.rstrip("/").rsplit("/", 1)[-1]
 
 
 def _cell(bench: Bench, task: TaskName, seeds: Sequence[int], methods: Sequence[str]) -> list[Arm]:
     """A comparison's folder; each method and seed has a score store of its own: none is faster for another's work."""
-    place = bench.folder.run_place(f"{_short(bench.base.model)}-{task}")
+    place = bench.folder.run_place(f"{short_name(bench.base.model)}-{task}")
     wanted = [(method, seed) for seed in seeds for method in methods]
     for method, seed in wanted:
         if (method, seed) in {(arm.method, arm.seed) for arm in read_arms(place)}:
@@ -98,7 +94,7 @@ def gather(arms: Arms, leading: str) -> Findings:
     shown = [row for row in rows if row["method"] != STANDARD_NAME]
     figure = heatmap_figure(
         STUDY,
-        "Points gained or lost against the standard pass",
+        f"Points against the standard pass ({models[0] if len(models) == 1 else f'{len(models)} models'})",
         [f"{row['model']} · {row['method']}" if len(models) > 1 else row["method"] for row in shown],
         [*map(str, tasks), "average"],
         [[*(100 * row["gains"][str(task)] for task in tasks), 100 * row["difference"]] for row in shown],

@@ -51,7 +51,7 @@ def one_route(bench: Bench, inside: Sequence[TaskName], outside: Sequence[TaskNa
     count = comparisons_in(rows)
     means = ", ".join(f"{100 * row['difference']:+.1f} points {row['domain']}" for row in rows if row["task"] == "mean")
     shown = [(f"{row['domain']}: {row['task']}", row) for row in rows]
-    title = f"One route for {len(inside)} tasks: difference to the standard pass, with 95 % intervals"
+    title = f"One route for {bench.told(inside)}: difference to the standard pass, 95 % intervals"
     notes = (
         (
             f"The route `{route}` was searched and chosen on the pooled training and validation examples of"
@@ -60,7 +60,7 @@ def one_route(bench: Bench, inside: Sequence[TaskName], outside: Sequence[TaskNa
         comparisons_note(count),
     )
     table = Table("One model, one route", _columns(), rows, notes)
-    figure = differences_figure(STUDY, title, shown)
+    figure = differences_figure(STUDY, title, shown, route)
     return Findings(STUDY, f"{route}: {means}.", {TABLE: table}, [figure], count, {"route": str(route)})
 
 

@@ -12,12 +12,11 @@ from typing import Any
 from macro_routing.engine.batches import Tokens
 from macro_routing.routes.route import Route
 from macro_routing.runs.result import LEVEL
-from macro_routing.studies.bench import Bench, Subject, TaskName
+from macro_routing.studies.bench import Bench, Subject, TaskName, short_name
 from macro_routing.studies.comparing import (
     comparisons_in,
     difference_row,
     differences_figure,
-    short_route,
     with_holm,
 )
 from macro_routing.studies.findings import TABLE, Findings
@@ -53,8 +52,8 @@ def side_effects(
         "perplexity": Table("Plain text", _text_columns(), [plain], (_NOTE,)),
     }
     shown = [(_named(row), row) for row in rows]
-    title = f"Side effects of {short_route(route, 40)} against the standard pass; {change}"
-    figure = differences_figure(STUDY, title, shown)
+    title = f"Side effects ({short_name(bench.base.model)}): difference to the standard pass; {change}"
+    figure = differences_figure(STUDY, title, shown, route)
     return Findings(STUDY, headline, tables, [figure], count, {"route": str(route), "text": plain["source"]})
 
 
@@ -63,7 +62,7 @@ def _task_row(bench: Bench, task: TaskName, subject: Subject) -> dict[str, Any]:
     standard, routed = scored["standard"], scored["route"]
     row = {
         "task": str(task),
-        "searched": task == subject.task,
+        "searched": task.task == subject.task.task and task.mode in {None, subject.task.mode},
         "standard": statistics.mean(standard["correct"]),
         "accuracy": statistics.mean(routed["correct"]),
         "standard_cut": statistics.mean(standard["cut"]),

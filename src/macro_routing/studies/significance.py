@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from macro_routing.errors import RunError
+from macro_routing.errors import RunError, suggestion
 from macro_routing.evaluation.statistics import holm, significance
 from macro_routing.report.figure import Figure
 from macro_routing.report.intervals import GAIN, LOSS, OPEN, IntervalRow, intervals_figure
@@ -102,9 +102,15 @@ def significance_figure(rows: Sequence[Mapping[str, Any]], method: str, baseline
     return intervals_figure(STUDY, title, "points of accuracy", shown, 0.0)
 
 
-def significance_study(results: Results, baseline: str, method: str) -> Findings:
-    """The whole study from a main table."""
-    rows = significance_rows(differences_by_model(results, baseline, method))
+def significance_study(results: Results, baseline: str, method: str, models: Sequence[str] = ()) -> Findings:
+    """The whole study from a main table; with ``models`` of these alone."""
+    known = [line["model"] for line in results]
+    for model in models:
+        if model not in known:
+            told = ", ".join(dict.fromkeys(known))
+            raise RunError(f"{model} is not in the table; it has {told}{suggestion(model, known)}")
+    kept = [line for line in results if not models or line["model"] in models]
+    rows = significance_rows(differences_by_model(kept, baseline, method))
     better = [row["model"] for row in rows if row["p_holm"] < LEVEL]
     headline = f"{method} is better than {baseline} on {len(better)} of {len(rows)} models (p < 0.05, corrected)."
     tables = {TABLE: significance_table(rows, method, baseline)}

@@ -95,7 +95,7 @@ def sweep(
         STUDY,
         headline,
         {TABLE: Table(f"Sweep of {setting}", _columns(setting), [*rows, reference], notes)},
-        [_figure(setting, rows, reference["accuracy"])],
+        [_figure(f"Accuracy by {setting} ({bench.told(tasks)})", setting, rows, reference["accuracy"])],
         count,
     )
 
@@ -127,7 +127,7 @@ def _columns(setting: str) -> list[Column]:
     ]
 
 
-def _figure(setting: str, rows: Sequence[dict[str, Any]], standard: float) -> Any:
+def _figure(title: str, setting: str, rows: Sequence[dict[str, Any]], standard: float) -> Any:
     """Accuracy by value; the bars are of the gain over the standard pass, so that they do not hold its uncertainty."""
     points, names = [], []
     for place, row in enumerate(rows):
@@ -136,7 +136,7 @@ def _figure(setting: str, rows: Sequence[dict[str, Any]], standard: float) -> An
         names.append((float(place), row["variant"] + (" (default)" if row["is_default"] else "")))
     return lines_figure(
         STUDY,
-        f"Accuracy by {setting}",
+        title,
         [Line("MACRO; bars: 95 % interval of the gain over the standard pass", points, has_bars=True)],
         Axis(setting, names=names),
         Axis("right on the test sets, %"),

@@ -8,7 +8,7 @@ from typing import Any
 from macro_routing.errors import SettingsError
 from macro_routing.report.heatmap import heatmap_figure
 from macro_routing.runs.result import LEVEL
-from macro_routing.studies.bench import Bench, TaskName
+from macro_routing.studies.bench import Bench, TaskName, short_name
 from macro_routing.studies.comparing import comparisons_in, difference_row, with_holm
 from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.tables import Column, Table
@@ -40,7 +40,7 @@ def transfer(bench: Bench, tasks: Sequence[TaskName], seed: int) -> Findings:
     labels = [f"{name} ({_is_standard(routes[name])})" for name in names]
     figure = heatmap_figure(
         STUDY,
-        "Routes on other tasks: points gained or lost against the standard pass",
+        f"Routes on other tasks ({short_name(bench.base.model)}): points against the standard pass",
         labels,
         names,
         values,
