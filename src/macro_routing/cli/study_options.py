@@ -182,7 +182,7 @@ def run_study(
 
 def finish(folder: StudyFolder, found: Findings, settings: Mapping[str, Any], *, as_json: bool) -> None:
     """Write a study's files and print its result."""
-    from macro_routing.studies.findings import write_findings
+    from macro_routing.studies.findings import FIGURE, write_findings
 
     command = shlex.join(["macro", *sys.argv[1:]])
     data = write_findings(folder, found, settings, command, options.report_progress)
@@ -206,7 +206,8 @@ def finish(folder: StudyFolder, found: Findings, settings: Mapping[str, Any], *,
     for note in table.notes:
         print(note)
     files = [f"{name}.md, .tex, .csv" for name in found.tables]
-    print_fields([("folder", str(folder.path)), ("tables", "; ".join(files)), ("figure", "figure.svg, figure.png")])
+    drawn = [("figure", f"{FIGURE}.svg, .png")] if found.figures else []
+    print_fields([("folder", str(folder.path)), ("tables", "; ".join(files)), *drawn])
 
 
 def begin() -> None:

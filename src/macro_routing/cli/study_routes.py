@@ -190,7 +190,7 @@ def _run(study: str, given: dict[str, Any], own: dict[str, Any], make: Callable[
     task = TaskName(known["task"], mode) if is_own else TaskName.parse(given["task"] or known["task"])
     # What a run searched all its examples with must not be cut short for a study, but by the user.
     base = shared.base_config({**given, "task": task.task, "preset": None}, given["config"], known=known)
-    own = {"route": argument, "task": str(task), "seed": base.seed, **own}
+    own = {"route": _named(argument), "task": str(task), "seed": base.seed, **own}
 
     def subject_of(bench: Bench) -> Findings:
         route = options.read_route(argument, bench.frozen)
@@ -206,3 +206,11 @@ def _run(study: str, given: dict[str, Any], own: dict[str, Any], make: Callable[
         minutes=given["minutes"],
         as_json=given["as_json"],
     )
+
+
+def _named(argument: str) -> str:
+    """A run or a file from the root, so that it may be named from anywhere; a route as it is."""
+    try:
+        return str(Path(argument).resolve()) if Path(argument).exists() else argument
+    except OSError:  # too long for a file's name
+        return argument

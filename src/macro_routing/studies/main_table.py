@@ -105,7 +105,7 @@ def gather(arms: Arms, leading: str) -> Findings:
     best = max((row for row in shown if row["kind"] != ORACLE), key=lambda row: row["difference"])
     headline = (
         f"Best on average: {best['method']} on {best['model']}, {100 * best['difference']:+.1f} points over the"
-        f" standard pass ({100 * best['low']:+.1f} to {100 * best['high']:+.1f})."
+        f" standard pass ({100 * best['low']:+.1f} to {100 * best['high']:+.1f}; p = {best['p_holm']:.2g}, corrected)."
     )
     return Findings(STUDY, headline, tables, [figure, search_time_figure(times)], count, {"results": results})
 

@@ -60,11 +60,12 @@ class Table:
         return "\n\n".join([f"# {self.title}", "\n".join(lines), *self.notes]) + "\n"
 
     def latex(self) -> str:
-        """The same as a floating table; it needs the package booktabs."""
+        """The same as a floating table."""
         layout = "".join("r" if column.is_number else "l" for column in self.columns)
         body = [" & ".join(_latex_cell(column, row) for column in self.columns) + r" \\" for row in self.rows]
         caption = " ".join([f"{self.title}.", *self.notes])
         lines = [
+            "% needs the packages booktabs and amssymb",
             r"\begin{table}",
             r"\centering",
             rf"\begin{{tabular}}{{{layout}}}",
