@@ -11,7 +11,7 @@ from macro_routing.models.frozen import FrozenModel
 from macro_routing.report.heatmap import heatmap_figure
 from macro_routing.runs.comparing import compare_methods
 from macro_routing.runs.comparison import Arm, read_arms
-from macro_routing.runs.result import ORACLE, SELECTED, STANDARD
+from macro_routing.runs.result import LEVEL, ORACLE, SELECTED, STANDARD
 from macro_routing.studies.bench import Bench, TaskName, short_name
 from macro_routing.studies.best_routes import best_route_rows, best_routes_table
 from macro_routing.studies.comparing import comparisons_in, seeds_row, with_holm
@@ -101,6 +101,8 @@ def gather(arms: Arms, leading: str) -> Findings:
         row_meaning="method",
         column_meaning="task",
         unit="points",
+        outlined={(place, len(tasks)) for place, row in enumerate(shown) if row["p_holm"] < LEVEL},
+        outline_meaning="average with p < 0.05 after correction",
     )
     best = max((row for row in shown if row["kind"] != ORACLE), key=lambda row: row["difference"])
     headline = (
