@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +19,7 @@ from macro_routing.routes.route_file import is_route_file, parse_route_file
 
 if TYPE_CHECKING:
     from macro_routing.runs.config import RunConfig
-    from macro_routing.studies.bench import Bench
+    from macro_routing.studies.bench import Bench, TaskName
     from macro_routing.studies.findings import Findings
     from macro_routing.studies.folder import StudyFolder
 
@@ -162,6 +162,7 @@ def run_study(
     own: Mapping[str, Any],
     make: Callable[[Bench], Findings],
     *,
+    tasks: Sequence[TaskName],
     store: Path | None,
     minutes: float | None,
     as_json: bool,
@@ -172,12 +173,28 @@ def run_study(
     from macro_routing.studies.bench import Bench
     from macro_routing.studies.folder import StudyFolder
 
+    check_tasks(base, tasks)
     settings = {**own, "runs": {name: value for name, value in base.given().items() if name not in {"task", "seed"}}}
     path = out or Path("studies") / study
     folder = StudyFolder.opened(path, study, settings)
     with folder.held(), listener_for(path, []) as listener, stopping_with("the same command goes on where it was"):
         found = make(Bench(base, folder, listener, store, minutes))
     finish(folder, found, settings, as_json=as_json)
+
+
+def check_tasks(base: RunConfig, tasks: Sequence[TaskName]) -> None:
+    """Refuse a task that there is not, or that cannot be answered as asked, before anything is loaded or searched."""
+    import dataclasses
+
+    from macro_routing.tasks.catalog import find_task
+
+    for one in tasks:
+        mode = {} if one.mode is None else {"mode": one.mode}
+        config = dataclasses.replace(base, task=one.task, decoding={**base.decoding, **mode})
+        data = config.data_settings
+        folder = Path(data.data_dir) if data.data_dir else None
+        columns: Any = {name: getattr(data, name) for name in ("question", "answer", "choices", "kind")}
+        config.decoding_for(find_task(config.task, folder, config.seed, **columns))
 
 
 def finish(folder: StudyFolder, found: Findings, settings: Mapping[str, Any], *, as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +12,7 @@ from macro_routing.cli import options
 from macro_routing.cli import study_options as shared
 
 if TYPE_CHECKING:
-    from macro_routing.studies.bench import Bench, Subject
+    from macro_routing.studies.bench import Bench, Subject, TaskName
     from macro_routing.studies.findings import Findings
 
 TaskOption = Annotated[
@@ -55,7 +55,7 @@ def logit_lens(
     from macro_routing.studies.lens import STUDY
     from macro_routing.studies.lens import logit_lens as study
 
-    _run(STUDY, given, {}, study)
+    _run(STUDY, given, {}, study, ())
 
 
 def cost(
@@ -97,7 +97,7 @@ def cost(
     def make(bench: Bench, subject: Subject) -> Findings:
         return study(bench, subject, named or (subject.task,), items=items, turns=turns)
 
-    _run(STUDY, {**given, "task": None}, {"tasks": tasks, "items": items, "turns": turns}, make)
+    _run(STUDY, {**given, "task": None}, {"tasks": tasks, "items": items, "turns": turns}, make, named or ())
 
 
 def explain(
@@ -129,7 +129,7 @@ def explain(
     from macro_routing.studies.explain import STUDY
     from macro_routing.studies.explain import explain as study
 
-    _run(STUDY, given, {}, study)
+    _run(STUDY, given, {}, study, ())
 
 
 def side_effects(
@@ -172,10 +172,16 @@ def side_effects(
         return study(bench, subject, named, text=text, most_windows=windows)
 
     own = {"tasks": list(map(str, named)), "text": text and str(text.resolve()), "windows": windows}
-    _run(STUDY, {**given, "task": None}, own, make)
+    _run(STUDY, {**given, "task": None}, own, make, named)
 
 
-def _run(study: str, given: dict[str, Any], own: dict[str, Any], make: Callable[[Bench, Subject], Findings]) -> None:
+def _run(
+    study: str,
+    given: dict[str, Any],
+    own: dict[str, Any],
+    make: Callable[[Bench, Subject], Findings],
+    tasks: Sequence[TaskName],
+) -> None:
     """Find out what the route brings with it, load its model, and run the study of it."""
     shared.begin()
     from macro_routing.studies.bench import Subject, TaskName
@@ -202,6 +208,7 @@ def _run(study: str, given: dict[str, Any], own: dict[str, Any], make: Callable[
         base,
         own,
         subject_of,
+        tasks=tasks or [task],
         store=given["store"],
         minutes=given["minutes"],
         as_json=given["as_json"],

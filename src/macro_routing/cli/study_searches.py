@@ -62,7 +62,8 @@ def main_table(
     named, numbers, chosen = task_names(shared.names_of(tasks)), shared.seeds_of(seeds), shared.names_of(methods)
     check_methods(chosen, numbers)
     which = list(dict.fromkeys(shared.names_of(models)))
-    base = shared.base_config({**given, "task": named[0].task, "model": which[0]}, config)
+    # Settings of searches are MACRO's here; every method takes those it knows.
+    base = shared.base_config({**given, "task": named[0].task, "model": which[0]}, config, method="macro")
     own = {"models": which, "tasks": list(map(str, named)), "seeds": numbers, "methods": chosen}
     shared.run_study(
         STUDY,
@@ -70,6 +71,7 @@ def main_table(
         base,
         own,
         lambda bench: study(bench, which, named, numbers, chosen),
+        tasks=named,
         store=store,
         minutes=minutes,
         as_json=as_json,
@@ -122,6 +124,7 @@ def ablation(
         base,
         own,
         lambda bench: study(bench, named, numbers),
+        tasks=named,
         store=store,
         minutes=minutes,
         as_json=as_json,
@@ -179,6 +182,7 @@ def sweep(
         base,
         own,
         lambda bench: study(bench, named, numbers, setting, wanted),
+        tasks=named,
         store=store,
         minutes=minutes,
         as_json=as_json,
@@ -226,7 +230,15 @@ def transfer(
     base = shared.base_config({**given, "task": named[0].task}, config, method=method)
     own = {"tasks": list(map(str, named)), "seed": seed}
     shared.run_study(
-        STUDY, out, base, own, lambda bench: study(bench, named, seed), store=store, minutes=minutes, as_json=as_json
+        STUDY,
+        out,
+        base,
+        own,
+        lambda bench: study(bench, named, seed),
+        tasks=named,
+        store=store,
+        minutes=minutes,
+        as_json=as_json,
     )
 
 
@@ -278,6 +290,7 @@ def one_route(
         base,
         own,
         lambda bench: study(bench, inside, outside, seed),
+        tasks=[*inside, *outside],
         store=store,
         minutes=minutes,
         as_json=as_json,
