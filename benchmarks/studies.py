@@ -50,9 +50,23 @@ class Study:
         return ROUTE in self.words
 
 
+_PUBLISHED = (
+    *("Qwen3-1.7B", "Qwen/Qwen3-4B", "Qwen/Qwen3-8B", "Qwen/Qwen3-14B (4-bit)"),
+    *("mistralai/Mixtral-8x7B-Instruct-v0.1 (4-bit)", "deepseek-ai/DeepSeek-R1-Distill-Llama-8B"),
+)
+"""The models over which the paper corrects its p-values."""
+
+
+def published() -> Study:
+    """The paper's significance table from its main table: no model is run."""
+    words = ["significance", "tests/data/published_results.json", "--baseline", "Baseline", "--method", "MACRO"]
+    return Study("significance", shlex.join([*words, "--models", ",".join(_PUBLISHED)]), searches=False)
+
+
 def studies() -> list[Study]:
     """All of them, those that others need first."""
     return [
+        published(),
         Study("transfer", f"transfer --preset paper --tasks {TASKS} --seed 1"),
         Study("logit-lens", f"logit-lens {ROUTE} --test 256"),
         Study("cost", f"cost {ROUTE} --tasks counting:direct,gsm8k:direct,gsm8k:reasoning,sciq:likelihood"),
@@ -76,6 +90,7 @@ def studies() -> list[Study]:
 def small_studies() -> list[Study]:
     """The same at a tiny size, on synthetic tasks."""
     return [
+        published(),
         Study("transfer", f"transfer --tasks {_SMALL_TASKS} {_SMALL}"),
         Study("logit-lens", f"logit-lens {_SMALL_ROUTE} --test 16"),
         Study("cost", f"cost {_SMALL_ROUTE} --tasks category:likelihood --items 8 --turns 2"),
@@ -115,8 +130,8 @@ def command_of(study: Study, model: str, runs: Path, data_dir: Path | None) -> l
         if not (runs / "transfer" / DATA).is_file() or (route := found_route(runs)) is None:
             return None
         words[words.index(ROUTE)] = str(route)
-    if study.name == "composition":
-        return [*words, str(runs)]
+    if not study.searches:
+        return [*words, str(runs)] if study.name == "composition" else words
     words += ["--models" if study.name == "main-table" else "--model", model]
     return [*words, *(["--data-dir", str(data_dir)] if data_dir else [])]
 
@@ -183,7 +198,8 @@ def _write(docs: Path, study: Study, data: dict[str, Any], name: str, table: dic
         {**{key: row.get(head, "") for key, head in columns.items()}, "raw": raw}
         for row, raw in zip(table["shown"], table["rows"], strict=True)
     ]
-    model = Path(str(settings.get("runs", {}).get("model", ""))).name if isinstance(settings.get("runs"), dict) else ""
+    runs = settings.get("runs")
+    model = Path(str(runs["model"])).name if isinstance(runs, dict) else ""
     config = {
         "study": data["study"],
         "model": model,
@@ -195,13 +211,20 @@ def _write(docs: Path, study: Study, data: dict[str, Any], name: str, table: dic
     seeds = settings.get("seeds") or [settings.get("seed", 1)]
     write_record(
         docs / "data" / f"{_stem(study.name, name)}.json",
-        command=f"macro study {study.words} --model MODEL" if study.searches else f"macro study {study.words} FOLDER",
+        command=f"macro study {study.words}{_closing(study)}",
         config=config,
         seed=seeds[0],
         columns=columns,
         results=results,
         where=f"one {machine.get('cuda:0', machine.get('processor', 'machine'))}; {machine.get('extra [models]', '')}",
     )
+
+
+def _closing(study: Study) -> str:
+    """What a command needs beside the words of the study."""
+    if study.searches:
+        return " --models MODEL" if study.name == "main-table" else " --model MODEL"
+    return " FOLDER" if study.name == "composition" else ""
 
 
 def main() -> None:

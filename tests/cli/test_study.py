@@ -119,7 +119,7 @@ def test_every_study_on_a_real_model(tmp_path):
         check=False,
     )
     names = {path.parent.name for path in runs.glob("*/data.json")}
-    expected = {*STUDIES, "sweep-elite", "sweep-beta"} - {"sweep", "significance"}
+    expected = {*STUDIES, "sweep-elite", "sweep-beta"} - {"sweep"}
     assert names == expected, done.stdout[-3000:] + done.stderr[-3000:]
     for name in names:
         files = {path.name for path in (runs / name).iterdir()}
