@@ -208,6 +208,7 @@ def _write(docs: Path, study: Study, data: dict[str, Any], name: str, table: dic
         "notes": table["notes"],
         "comparisons": data["comparisons"],
     }
+    device = f"one {machine['cuda:0']}" if "cuda:0" in machine else machine.get("processor", "a machine")
     seeds = settings.get("seeds") or [settings.get("seed", 1)]
     write_record(
         docs / "data" / f"{_stem(study.name, name)}.json",
@@ -216,7 +217,7 @@ def _write(docs: Path, study: Study, data: dict[str, Any], name: str, table: dic
         seed=seeds[0],
         columns=columns,
         results=results,
-        where=f"one {machine.get('cuda:0', machine.get('processor', 'machine'))}; {machine.get('extra [models]', '')}",
+        where=f"{device}; {machine.get('extra [models]', '')}",
     )
 
 
