@@ -306,6 +306,7 @@ def test_explaining_the_standard_pass_compares_nothing(tmp_path, frozen):
     found = explain(bench, Subject(Route.standard(frozen.layers), SMALL, 1))
     assert found.comparisons == 0
     assert not found.figures
+    assert "nothing to explain" in found.headline
     write_findings(bench.folder, found, {}, "", lambda _: None)
 
 
@@ -315,7 +316,7 @@ def test_gains_of_answers_that_are_no_longer_cut_off():
     found = cut_off_share(before, after)
     assert (found["difference"], found["fewer_cut"], found["more_cut"]) == pytest.approx((0.4, 0.2, -0.2))
     assert found["by_cut_off"] + found["rest"] == pytest.approx(found["difference"])
-    assert found["rest"] == pytest.approx(0.2)
+    assert (found["rest"], found["still_cut"]) == pytest.approx((0.2, 0.2))
 
 
 def test_side_effects(tmp_path, frozen, subject):

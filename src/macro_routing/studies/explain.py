@@ -49,6 +49,8 @@ def explain(bench: Bench, subject: Subject) -> Findings:
         f" {whole['broken']} broken; {points(cuts['by_cut_off'])} of it on answers that were or became cut off."
         f" Always the commonest answer would give {100 * constant:.1f} %."
     )
+    if route.is_standard:
+        headline = "The route is the standard pass: there is nothing to explain."
     figures = [differences_figure(STUDY, title, shown, route)] if shown else []
     return Findings(STUDY, headline, tables, figures, count, {"route": str(route), "commonest_answer": constant})
 
@@ -90,6 +92,7 @@ def cut_off_share(standard: dict[str, Any], routed: dict[str, Any]) -> dict[str,
         "difference": sum(after - before for before, after, _, _ in rows) / n,
         "fewer_cut": sum(after - before for before, after, cut, still in rows if cut and not still) / n,
         "more_cut": sum(after - before for before, after, cut, now in rows if now and not cut) / n,
+        "still_cut": sum(after - before for before, after, cut, now in rows if cut and now) / n,
         "by_cut_off": sum(after - before for before, after, cut, now in rows if cut or now) / n,
         "rest": sum(after - before for before, after, cut, now in rows if not cut and not now) / n,
         "n": n,
@@ -109,6 +112,7 @@ def _cut_columns() -> list[Column]:
         Column("difference, points", lambda row: points(row["difference"])),
         Column("was cut off, is not", lambda row: points(row["fewer_cut"])),
         Column("was not, is cut off", lambda row: points(row["more_cut"])),
+        Column("both are cut off", lambda row: points(row["still_cut"])),
         Column("neither is cut off", lambda row: points(row["rest"])),
     ]
 
