@@ -301,6 +301,13 @@ def test_explain(tmp_path, frozen, subject):
     written(bench, found)
 
 
+def test_a_single_deviation_is_compared_once(tmp_path, frozen):
+    bench = small_bench(tmp_path, frozen)
+    found = explain(bench, Subject(parse_route("L0-L2 L1 RJ", frozen.layers), SMALL, 1))
+    assert found.comparisons == 1
+    assert found.table.rows[1]["difference"] == found.table.rows[0]["difference"]
+
+
 def test_explaining_the_standard_pass_compares_nothing(tmp_path, frozen):
     bench = small_bench(tmp_path, frozen)
     found = explain(bench, Subject(Route.standard(frozen.layers), SMALL, 1))

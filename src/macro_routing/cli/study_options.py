@@ -35,7 +35,11 @@ ModelOption = Annotated[
 ]
 PresetOption = Annotated[Preset, typer.Option("--preset", help="Settings of the searches by name.")]
 ModeOption = Annotated[
-    SearchMode | None, typer.Option("--mode", help="How the model answers.", show_default="auto; the route's own")
+    SearchMode | None, typer.Option("--mode", help="How the model answers.", show_default="auto, or the preset's")
+]
+RouteModeOption = Annotated[
+    SearchMode | None,
+    typer.Option("--mode", help="How the model answers.", show_default="the route's own for its task, else auto"),
 ]
 ReasoningOption = Annotated[
     int | None, typer.Option("--reasoning-budget", help="Most tokens of reasoning.", show_default="400")
@@ -69,6 +73,12 @@ ConfigOption = Annotated[
 ]
 StoreOption = Annotated[
     Path | None, typer.Option("--store", help="Where scores are kept.", show_default="the cache folder")
+]
+OwnStoreOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--store", help="Where scores are kept.", show_default="one for each method and seed, so times are fair"
+    ),
 ]
 MinutesOption = Annotated[
     float | None, typer.Option("--minutes", help="Begin no further part after so many; the same command goes on.")

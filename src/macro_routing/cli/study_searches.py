@@ -40,7 +40,7 @@ def main_table(
     dtype: options.DtypeOption = "auto",
     device: options.DeviceOption = "auto",
     quantization: options.QuantizationOption = None,
-    store: shared.StoreOption = None,
+    store: shared.OwnStoreOption = None,
     minutes: shared.MinutesOption = None,
     out: Annotated[Path | None, shared.out_option("main-table")] = None,
     as_json: shared.JsonOption = False,

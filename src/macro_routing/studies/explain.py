@@ -65,6 +65,8 @@ def _rows(parts: Sequence[Deviation], scored: dict[str, Any]) -> list[dict[str, 
         line: dict[str, Any] = {"deviation": part.told, "remark": part.reason}
         if without is not None:
             line |= {"accuracy": _mean(without["correct"]), **_judged(scored, f"without-{number}")}
+            if without["route"] == scored["standard"]["route"]:  # the only deviation: compared above already
+                line |= {"p": None, "remark": "it is all that differs"}
         if alone is not None:
             line["alone"] = _mean(alone["correct"]) - _mean(standard)
         rows.append(line)
