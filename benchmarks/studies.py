@@ -35,6 +35,10 @@ _SMALL_ROUTE = "'L0-L4 L7(+h-2) L8-L21 L20 RJ'"
 """A tiny search may well find nothing; the demo's route on SmolLM2-135M."""
 
 
+_TOLD = ("steps", "route", "routes", "text", "commonest_answer")
+"""Details that a record keeps: what a picture was drawn from, and nothing of the machine's folders."""
+
+
 @dataclass(frozen=True)
 class Study:
     """A study by the name of its folder, and the words of its command after ``macro study``."""
@@ -207,6 +211,7 @@ def _write(docs: Path, study: Study, data: dict[str, Any], name: str, table: dic
         "title": table["title"],
         "notes": table["notes"],
         "comparisons": data["comparisons"],
+        "details": {key: value for key, value in data["details"].items() if key in _TOLD and name == "table"},
     }
     device = f"one {machine['cuda:0']}" if "cuda:0" in machine else machine.get("processor", "a machine")
     seeds = settings.get("seeds") or [settings.get("seed", 1)]

@@ -51,10 +51,13 @@ def transfer(bench: Bench, tasks: Sequence[TaskName], seed: int) -> Findings:
         outline_meaning="p < 0.05 after correction",
     )
     away = [row for row in rows if row["source"] != row["target"] and row["p"] is not None]
+    gained = sum(row["difference"] > 0 and row["p_holm"] < LEVEL for row in away)
+    lost = sum(row["difference"] < 0 and row["p_holm"] < LEVEL for row in away)
     headline = (
-        f"{sum(row['difference'] > 0 and row['p_holm'] < LEVEL for row in away)} of {len(away)} routes gain and"
-        f" {sum(row['difference'] < 0 and row['p_holm'] < LEVEL for row in away)} lose on another task"
-        " (p < 0.05, corrected); routes that are the standard pass are not counted."
+        f"Of {len(away)} routes on another task {gained} gain and {lost} lose (p < 0.05, corrected); routes that are the"
+        " standard pass are not counted."
+        if away
+        else "Every route that was found is the standard pass: there is nothing to transfer."
     )
     notes = (
         (
