@@ -366,6 +366,15 @@ def test_the_standard_pass_is_scored_by_seed(tmp_path, frozen):
     assert len(arm.right[STANDARD]) == len(small_task().pools["test"][:20])
 
 
+def test_where_a_route_was_searched(subject):
+    assert subject.was_searched_on(SMALL)
+    assert subject.was_searched_on(TaskName("small", "likelihood"))
+    assert not subject.was_searched_on(OTHER)
+    direct = dataclasses.replace(subject, task=TaskName("small", "direct"))
+    assert not direct.was_searched_on(TaskName("small", "reasoning"))
+    assert not dataclasses.replace(subject, is_known=False).was_searched_on(SMALL)
+
+
 def test_task_names():
     assert TaskName.parse("gsm8k:reasoning") == TaskName("gsm8k", "reasoning")
     assert TaskName.parse("odd:name.csv") == TaskName("odd:name.csv")

@@ -188,7 +188,8 @@ def _run(
     from macro_routing.tasks.prompts import MODES
 
     argument = given["route"]
-    known = {"task": shared.DEFAULT_TASK, "seed": _FIRST_SEED, "preset": "quick", **shared.known_of_route(argument)}
+    brought = shared.known_of_route(argument)
+    known = {"task": shared.DEFAULT_TASK, "seed": _FIRST_SEED, "preset": "quick", **brought}
     # How the route's own task was answered is that task's: others are answered as the preset or the user says.
     mode = known.get("decoding", {}).get("mode")
     known["decoding"] = {name: value for name, value in known.get("decoding", {}).items() if name != "mode"}
@@ -200,7 +201,7 @@ def _run(
 
     def subject_of(bench: Bench) -> Findings:
         route = options.read_route(argument, bench.frozen)
-        return make(bench, Subject(route, task, base.seed))
+        return make(bench, Subject(route, task, base.seed, is_known=bool(brought)))
 
     shared.run_study(
         study,

@@ -74,6 +74,13 @@ class Subject:
     route: Route
     task: TaskName
     seed: int
+    is_known: bool = True
+    """Whether task and seed come from the route's run or file; a plain route says nothing about where it is from."""
+
+    def was_searched_on(self, task: TaskName) -> bool:
+        """Whether the route is known to have been searched on a task."""
+        modes = {task.mode, self.task.mode} - {None}
+        return self.is_known and task.task == self.task.task and len(modes) <= 1
 
 
 @dataclass(frozen=True, eq=False)

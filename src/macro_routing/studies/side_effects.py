@@ -62,7 +62,7 @@ def _task_row(bench: Bench, task: TaskName, subject: Subject) -> dict[str, Any]:
     standard, routed = scored["standard"], scored["route"]
     row = {
         "task": str(task),
-        "searched": task.task == subject.task.task and task.mode in {None, subject.task.mode},
+        "searched": subject.was_searched_on(task),
         "standard": statistics.mean(standard["correct"]),
         "accuracy": statistics.mean(routed["correct"]),
         "standard_cut": statistics.mean(standard["cut"]),

@@ -54,8 +54,8 @@ def transfer(bench: Bench, tasks: Sequence[TaskName], seed: int) -> Findings:
     gained = sum(row["difference"] > 0 and row["p_holm"] < LEVEL for row in away)
     lost = sum(row["difference"] < 0 and row["p_holm"] < LEVEL for row in away)
     headline = (
-        f"Of {len(away)} routes on another task {gained} gain and {lost} lose (p < 0.05, corrected); routes that are the"
-        " standard pass are not counted."
+        f"Of {len(away)} routes on another task {gained} gain and {lost} lose (p < 0.05, corrected); routes that are"
+        " the standard pass are not counted."
         if away
         else "Every route that was found is the standard pass: there is nothing to transfer."
     )
