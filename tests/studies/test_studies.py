@@ -359,6 +359,13 @@ def test_a_study_pauses_between_parts_and_goes_on(tmp_path, frozen):
     assert math.isfinite(whole.table.rows[0]["difference"])
 
 
+def test_another_model_of_the_same_name_is_refused(tmp_path, frozen):
+    small_bench(tmp_path, frozen).search("one", small_bench(tmp_path, frozen).config(SMALL, 1))
+    other = small_bench(tmp_path, small_frozen("qwen2"))
+    with pytest.raises(RunError, match="other weights"):
+        other.search("two", other.config(SMALL, 1))
+
+
 def test_the_standard_pass_is_scored_by_seed(tmp_path, frozen):
     bench = small_bench(tmp_path, frozen)
     arm = bench.search("one", bench.config(SMALL, 2))

@@ -23,7 +23,7 @@ from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.progress import Listener
 from macro_routing.runs.run import PreparedRun
 from macro_routing.runs.starting import prepare, resume, search
-from macro_routing.studies.folder import StudyFolder
+from macro_routing.studies.folder import RUNS, StudyFolder
 from macro_routing.tasks.prompts import MODES
 from macro_routing.tasks.task import Example, Task, fingerprint
 
@@ -143,6 +143,7 @@ class Bench:
         place = self.folder.run_place(name)
         if not (place / run_files.RUN).is_file():
             self.check_time()
+            self._check_other_runs()
             self.listener.on_message(f"search {name}")
             search(config, place, **self._known(config.task))
         elif not RunFolder.existing(place).is_finished:
@@ -150,6 +151,17 @@ class Bench:
             self.listener.on_message(f"search {name}, gone on with")
             resume(place, **self._known(config.task))
         return read_arm(config.method, config.seed, place, ())
+
+    def _check_other_runs(self) -> None:
+        """Refuse to put a search beside others of another model that has come to the same name."""
+        for path in sorted((self.folder.path / RUNS).glob(f"*/{run_files.RUN}")):
+            run = RunFolder.existing(path.parent)
+            with run.understood(run_files.RUN):
+                weights = run.read(run_files.RUN)["model"]["weights_id"]
+            if weights != self.frozen.weights_id:
+                raise RunError(
+                    f"{path.parent} was run with other weights; name another folder for the study with --out"
+                )
 
     def cell(self, name: str, mark: Mapping[str, Any], make: Any) -> dict[str, Any]:
         """A measurement of the study, kept or made now."""
