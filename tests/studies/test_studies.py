@@ -133,6 +133,7 @@ def test_one_route(tmp_path, frozen):
         ("in domain", "mean"),
         ("out of domain", "mean"),
     ]
+    assert found.table.rows[4]["p"] is None  # one task's mean is that task
     inside = [row for row in found.table.rows if row["domain"] == "in domain"]
     assert inside[2]["accuracy"] == pytest.approx((inside[0]["accuracy"] + inside[1]["accuracy"]) / 2)
     written(bench, found)

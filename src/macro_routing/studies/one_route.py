@@ -94,6 +94,7 @@ def _mean_row(domain: str, rows: Sequence[dict[str, Any]], rights: dict[tuple[st
         "standard": statistics.mean(row["standard"] for row in mine),
         "accuracy": statistics.mean(row["accuracy"] for row in mine),
         **seeds_row(pairs),
+        **({"p": None} if len(mine) == 1 else {}),  # the mean of one task was compared already
     }
 
 
