@@ -52,6 +52,7 @@ def logit_lens(
     Example: `macro study logit-lens 'L0-L17 L17 RJ' --task category --test 64`
     """
     given = locals()
+    shared.begin()
     from macro_routing.studies.lens import STUDY
     from macro_routing.studies.lens import logit_lens as study
 
@@ -88,6 +89,7 @@ def cost(
     Example: `macro study cost 'L0-L17 L17 RJ' --tasks category,sequence`
     """
     given = locals()
+    shared.begin()
     from macro_routing.studies.bench import task_names
     from macro_routing.studies.cost import STUDY
     from macro_routing.studies.cost import cost as study
@@ -126,6 +128,7 @@ def explain(
     Example: `macro explain 'L0-L4 L7 L8-L21 L20 RJ' --task category --test 200`
     """
     given = locals()
+    shared.begin()
     from macro_routing.studies.explain import STUDY
     from macro_routing.studies.explain import explain as study
 
@@ -162,6 +165,7 @@ def side_effects(
     Example: `macro study side-effects 'L0-L17 L17 RJ' --tasks category,sequence --test 200`
     """
     given = locals()
+    shared.begin()
     from macro_routing.studies.bench import task_names
     from macro_routing.studies.side_effects import STUDY
     from macro_routing.studies.side_effects import side_effects as study
@@ -183,7 +187,6 @@ def _run(
     tasks: Sequence[TaskName],
 ) -> None:
     """Find out what the route brings with it, load its model, and run the study of it."""
-    shared.begin()
     from macro_routing.studies.bench import Subject, TaskName
     from macro_routing.tasks.prompts import MODES
 
