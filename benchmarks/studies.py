@@ -145,7 +145,7 @@ def run_missing(model: str, runs: Path, data_dir: Path | None, minutes: float, w
     end = time.monotonic() + 60 * minutes
     for study in wanted:
         left = (end - time.monotonic()) / 60
-        if (runs / study.name / DATA).is_file():
+        if study.searches and (runs / study.name / DATA).is_file():  # what only reads is quick, and may find more
             continue
         if left <= 0:
             return
