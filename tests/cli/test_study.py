@@ -1,13 +1,16 @@
 """The studies' commands: what a newcomer meets, a study of a run's own route, and all of them on a real model."""
 
+import dataclasses
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer.main
 import typer.testing
 
+from benchmarks import studies as recorded
 from macro_routing.cli.main import app
 from macro_routing.errors import MacroError
 from tests.cli.runner import ENVIRONMENT
@@ -103,6 +106,29 @@ def test_composition_of_that_run(searched):
     done = call("study", "composition", searched / "run", "--out", searched / "made", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads((searched / "made" / "data.json").read_text())["tables"]["table"]["rows"][0]["runs"] == 1
+
+
+@pytest.mark.parametrize("study", [*recorded.studies(), *recorded.small_studies()], ids=lambda study: study.name)
+def test_the_commands_that_are_recorded_are_understood(study, tmp_path):
+    group = typer.main.get_command(app).commands["study"]
+    named = dataclasses.replace(study, words=study.words.replace(recorded.ROUTE, "'L0 RJ'"))
+    name, *words = recorded.command_of(named, "smollm2-135m", tmp_path, tmp_path)
+    assert name in STUDIES
+    common = ["--minutes", "1", "--store", str(tmp_path / "s.sqlite")] if study.searches else []
+    group.commands[name].make_context(name, [*words, "--out", str(tmp_path / "o"), *common])  # nothing runs
+
+
+def test_the_studies_of_a_route_wait_for_one(tmp_path):
+    (study,) = [one for one in recorded.studies() if one.name == "explain"]
+    assert recorded.command_of(study, "m", tmp_path, None) is None
+    home = tmp_path / "transfer"
+    settings = {"settings": {"tasks": ["counting:direct", "sciq:likelihood"]}}
+    for task, route in (("sciq_likelihood", "L0 L0 RJ"), ("counting_direct", "L0 RJ")):
+        (home / "runs" / f"{task}-1").mkdir(parents=True)
+        (home / "runs" / f"{task}-1" / "route.json").write_text(json.dumps({"route": route}))
+    (home / "study.json").write_text(json.dumps(settings))
+    (home / "data.json").write_text("{}")
+    assert recorded.command_of(study, "m", tmp_path, None)[1] == str(home / "runs" / "sciq_likelihood-1")
 
 
 @pytest.mark.engines
