@@ -7,6 +7,10 @@ A page shows a record's table between two comments, and one value inside a sente
 
     <!-- table core_speed.json --> … <!-- end -->
     <!-- value core_speed.json results.0.median_ms --> … <!-- end -->
+
+A study has its result in a sentence, its picture and its table, and says so where it was not run yet:
+
+    <!-- study study_transfer.json --> … <!-- end -->
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from macro_routing.cli.main import app
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "docs" / "data"
 NEEDED = ("command", "config", "commit", "hardware", "seed", "n", "columns", "results")
-_BLOCK = re.compile(r"<!-- (table|value) (\S+?)((?: \S+)?) -->.*?<!-- end -->", re.DOTALL)
+_BLOCK = re.compile(r"<!-- (table|value|study) (\S+?)((?: \S+)?) -->.*?<!-- end -->", re.DOTALL)
 
 
 def pages() -> list[Path]:
@@ -67,6 +71,17 @@ def table(name: str) -> str:
     return "\n".join(["", *lines, "", origin, ""])
 
 
+def study(name: str) -> str:
+    """A study's headline, picture, table and notes; or that there are none yet."""
+    if not (DATA / name).is_file():
+        return "\n*Not run yet.*\n"
+    config = record(name)["config"]
+    picture = ROOT / "docs" / "pictures" / f"{Path(name).stem}.svg"
+    shown = [f"![{config['title']}](pictures/{picture.name})"] if picture.is_file() else []
+    parts = [f"Model: {config['model']}. {config['headline']}" if config["model"] else config["headline"], *shown]
+    return "\n" + "\n\n".join([*parts, table(name).strip(), *config["notes"]]) + "\n"
+
+
 def value(name: str, path: str) -> str:
     """One value of a record."""
     found: Any = record(name)
@@ -80,7 +95,7 @@ def render(text: str) -> str:
 
     def fill(match: re.Match[str]) -> str:
         kind, name, path = match[1], match[2], match[3].strip()
-        filled = table(name) if kind == "table" else value(name, path)
+        filled = {"table": table, "study": study}[kind](name) if kind != "value" else value(name, path)
         return f"<!-- {kind} {name}{match[3]} -->{filled}<!-- end -->"
 
     return _BLOCK.sub(fill, text)

@@ -56,3 +56,21 @@ def test_render_then_check_then_tamper(render_docs, monkeypatch):
 def test_a_record_that_cannot_be_repeated_is_refused(render_docs, monkeypatch):
     (render_docs.DATA / "speed.json").write_text(json.dumps({"results": []}))
     assert "lacks command" in _exit(render_docs, monkeypatch)
+
+
+def test_a_study_that_was_not_run_says_so(render_docs, monkeypatch):
+    page = render_docs.ROOT / "docs" / "studies.md"
+    page.write_text("<!-- study study_x.json --><!-- end -->")
+    assert not _exit(render_docs, monkeypatch)
+    assert "Not run yet" in page.read_text()
+    record = json.loads((render_docs.DATA / "speed.json").read_text())
+    config = {"title": "A study", "headline": "It gains.", "model": "m", "notes": ["one note"]}
+    (render_docs.DATA / "study_x.json").write_text(json.dumps({**record, "config": config}))
+    (render_docs.ROOT / "docs" / "pictures").mkdir()
+    (render_docs.ROOT / "docs" / "pictures" / "study_x.svg").write_text("<svg/>")
+    assert _exit(render_docs, monkeypatch, "--check")
+    assert not _exit(render_docs, monkeypatch)
+    text = page.read_text()
+    assert "Not run yet" not in text
+    for part in ("It gains.", "![A study](pictures/study_x.svg)", "| one | 12.3 |", "one note"):
+        assert part in text

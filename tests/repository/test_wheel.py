@@ -46,6 +46,19 @@ def test_commands_for_models_say_what_to_install(installed):
     assert "Traceback" not in refused.stderr
 
 
+def test_studies_that_only_read_need_no_torch(installed, tmp_path):
+    macro, published = installed.parent / "macro", ROOT / "tests" / "data" / "published_results.json"
+    done = _run(macro, "study", "significance", published, "--baseline", "Baseline", "--out", tmp_path / "s")
+    assert done.returncode == 0, done.stderr
+    assert "+12.68" in (tmp_path / "s" / "table.md").read_text()
+    assert (tmp_path / "s" / "figure.svg").is_file()
+    for words in (["explain", "L0 RJ"], ["study", "ablation"], ["study", "cost", "L0 RJ"]):
+        refused = _run(macro, *words)
+        assert refused.returncode == 2
+        assert "pip install 'macro-routing[models]'" in refused.stderr
+        assert "Traceback" not in refused.stderr
+
+
 def test_every_room_that_promises_it_imports_without_torch(installed):
     code = (
         "import importlib, pkgutil, macro_routing\n"

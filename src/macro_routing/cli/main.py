@@ -28,6 +28,8 @@ from macro_routing.cli import (
     search,
     serve,
     store,
+    study,
+    study_routes,
     tasks,
 )
 from macro_routing.cli.console import print_error
@@ -47,6 +49,8 @@ app.command("resume")(resume.resume)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("compare-answers")(compare_answers.compare_answers)
+app.add_typer(study.app, name="study")
+app.command("explain")(study_routes.explain)
 app.command("chat")(chat.chat)
 app.command("export")(export.export)
 app.command("serve")(serve.serve)

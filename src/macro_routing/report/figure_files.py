@@ -34,6 +34,11 @@ def write_figures(folders: Sequence[str | Path], output: Path, report: Callable[
     runs = [open_run(folder) for folder in folders]
     with shown_safely(runs[0].path):
         figures = run_figures(runs[0]) if len(runs) == 1 else compare_figures(runs)
+    return write_drawings(figures, output, report)
+
+
+def write_drawings(figures: Sequence[Figure], output: Path, report: Callable[[str], None]) -> list[Path]:
+    """Drawings as SVG and PNG under their own names; ``report`` hears why there is no PNG."""
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -82,6 +82,7 @@ svg text.label { fill: var(--ink); paint-order: stroke; stroke: var(--card); str
 .band { fill: var(--reference); fill-opacity: .16; }
 .reference { stroke: var(--reference); stroke-width: 2; fill: none; }
 .best { stroke: var(--blue); stroke-width: 2.4; fill: none; } .best-point { fill: var(--blue); }
+.best-band { fill: var(--blue); } .median-band { fill: var(--orange); }
 .best-interval { stroke: var(--blue); stroke-width: 1.6; fill: none; stroke-opacity: .7; }
 .median { stroke: var(--orange); stroke-width: 2; fill: none; stroke-dasharray: 6 4; }
 .median-point { fill: var(--card); stroke: var(--orange); stroke-width: 2; }

@@ -80,6 +80,8 @@ class RunFolder:
             hint = f"; runs beside it: {', '.join(sorted(str(one) for one in near)[:5])}" if near else ""
             if (path / "compare.html").is_file():
                 hint = "; it is a comparison, whose runs are the folders in it: repeat `macro compare` to go on with it"
+            if (path / "study.json").is_file():
+                hint = "; it is a study: repeat its `macro study` command to go on with it"
             raise RunError(f"{path} holds no run{hint}")
         folder = cls(path)
         header = folder.read(RUN)

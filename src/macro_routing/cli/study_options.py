@@ -1,0 +1,243 @@
+"""What the studies' commands share: their options, and how a study is opened, run, written and printed."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from macro_routing.cli import options
+from macro_routing.cli.console import print_fields, print_json, read_text_argument
+from macro_routing.cli.search import Preset, SearchMode, make_config
+from macro_routing.errors import SettingsError
+from macro_routing.routes.route_file import is_route_file, parse_route_file
+
+if TYPE_CHECKING:
+    from macro_routing.runs.config import RunConfig
+    from macro_routing.studies.bench import Bench, TaskName
+    from macro_routing.studies.findings import Findings
+    from macro_routing.studies.folder import StudyFolder
+
+DEFAULT_TASK, TWO_TASKS = "category", "category,sequence"
+TASKS_HELP = "Tasks, with commas; TASK:MODE sets how one is answered, such as gsm8k:reasoning."
+
+TasksOption = Annotated[str, typer.Option("--tasks", help=TASKS_HELP)]
+SeedsOption = Annotated[str, typer.Option("--seeds", help="Seeds, with commas.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Seed of splits and draws.")]
+ModelOption = Annotated[
+    str | None,
+    typer.Option("--model", help="A built-in name, a folder, a .gguf file or a hub id.", show_default="smollm2-135m"),
+]
+PresetOption = Annotated[Preset, typer.Option("--preset", help="Settings of the searches by name.")]
+ModeOption = Annotated[
+    SearchMode | None, typer.Option("--mode", help="How the model answers.", show_default="auto, or the preset's")
+]
+RouteModeOption = Annotated[
+    SearchMode | None,
+    typer.Option("--mode", help="How the model answers.", show_default="the route's own for its task, else auto"),
+]
+ReasoningOption = Annotated[
+    int | None, typer.Option("--reasoning-budget", help="Most tokens of reasoning.", show_default="400")
+]
+AnswerOption = Annotated[
+    int | None, typer.Option("--answer-budget", help="Most tokens of the answer.", show_default="128")
+]
+TrainingOption = Annotated[
+    int | None, typer.Option("--training", help="Training examples.", show_default="the preset's")
+]
+ValidationOption = Annotated[
+    int | None, typer.Option("--validation", help="Validation examples.", show_default="the preset's")
+]
+TestOption = Annotated[
+    int | None,
+    typer.Option("--test", help="Use only the first so many test examples.", show_default="the preset's, or all"),
+]
+IterationsOption = Annotated[
+    int | None, typer.Option("--iterations", help="Rounds of a search.", show_default="the preset's")
+]
+DrawsOption = Annotated[int | None, typer.Option("--draws", help="Draws per round.", show_default="the preset's")]
+EliteOption = Annotated[
+    int | None, typer.Option("--elite", help="How many move the policy.", show_default="the preset's")
+]
+DataOption = Annotated[
+    Path | None,
+    typer.Option("--data-dir", help="Folder with the benchmarks' files; else MACRO_DATA_DIR, else the hub."),
+]
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", help="A TOML file with settings of the runs; flags go before it.")
+]
+StoreOption = Annotated[
+    Path | None, typer.Option("--store", help="Where scores are kept.", show_default="the cache folder")
+]
+OwnStoreOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--store", help="Where scores are kept.", show_default="one for each method and seed, so times are fair"
+    ),
+]
+MinutesOption = Annotated[
+    float | None, typer.Option("--minutes", help="Begin no further part after so many; the same command goes on.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+RouteArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="ROUTE",
+        help="A finished run's folder, a route file, or a route in any notation. The first two know their model, task,"
+        " seed and way to answer.",
+    ),
+]
+
+
+def out_option(study: str) -> Any:
+    """The folder of a study."""
+    return typer.Option("--out", help="The study's folder.", show_default=f"studies/{study}")
+
+
+def names_of(text: str) -> list[str]:
+    """Names with commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def seeds_of(text: str) -> list[int]:
+    """Whole numbers with commas, each once."""
+    try:
+        found = [int(seed) for seed in names_of(text)]
+    except ValueError:
+        found = []
+    if not found or len(set(found)) < len(found):
+        raise SettingsError(f"--seeds {text} is not allowed: whole numbers with commas, each once, such as 1,2,42")
+    return found
+
+
+def base_config(
+    values: dict[str, Any], config: Path | None, *, known: Mapping[str, Any] | None = None, method: str | None = None
+) -> RunConfig:
+    """The settings of all runs of a study from a command's flags; ``known`` are those a route brings with it."""
+    tables = {
+        "decoding": ("mode", "reasoning_budget", "answer_budget"),
+        "data": ("training", "validation", "test", "data_dir"),
+        "search": ("iterations", "draws", "elite", "k"),
+        "loading": ("dtype", "device", "quantization"),
+    }
+    flags: dict[str, dict[str, Any]] = {
+        "": {name: values.get(name) for name in ("task", "model", "preset", "seed", "budget")} | {"method": method},
+        **{table: {name: values.get(name) for name in names} for table, names in tables.items()},
+    }
+    for table in flags.values():
+        for name, value in table.items():
+            table[name] = getattr(value, "value", str(value) if isinstance(value, Path) else value)
+    # What was left to choose itself must not go before what a route's own run was told.
+    flags["loading"] = {name: None if value == "auto" else value for name, value in flags["loading"].items()}
+    if config is None:
+        return make_config(flags, None, dict(known or {}))
+    from macro_routing.cli.console import read_toml
+
+    return make_config(flags, config, {**(known or {}), **read_toml(config)})
+
+
+def known_of_route(argument: str) -> dict[str, Any]:
+    """What a run's folder or a route file says about how its route was searched; nothing for a plain route."""
+    folder = Path(argument)
+    try:
+        header = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        given = dict(header["config"]["given"])
+        kept = ("task", "model", "preset", "seed", "decoder", "loading", "data", "decoding", "units")
+        return {name: given[name] for name in kept if name in given}
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    text = read_text_argument(argument)
+    if not is_route_file(text):
+        return {}
+    found = parse_route_file(text.lstrip("\ufeff"))
+    mode = found.decoding.get("mode")
+    seed = found.found_by.get("seed")
+    return {
+        "task": found.task,
+        "model": found.model,
+        **({"seed": seed} if isinstance(seed, int) else {}),
+        **({"decoding": {"mode": mode}} if isinstance(mode, str) else {}),
+    }
+
+
+def run_study(
+    study: str,
+    out: Path | None,
+    base: RunConfig,
+    own: Mapping[str, Any],
+    make: Callable[[Bench], Findings],
+    *,
+    tasks: Sequence[TaskName],
+    store: Path | None,
+    minutes: float | None,
+    as_json: bool,
+) -> None:
+    """Open the study's folder, run what is missing, write and print what came out; ``own`` are its own settings."""
+    from macro_routing.cli.progress import listener_for
+    from macro_routing.cli.stopping import stopping_with
+    from macro_routing.studies.bench import Bench
+    from macro_routing.studies.folder import StudyFolder
+
+    check_tasks(base, tasks)
+    settings = {**own, "runs": {name: value for name, value in base.given().items() if name not in {"task", "seed"}}}
+    path = out or Path("studies") / study
+    folder = StudyFolder.opened(path, study, settings)
+    with folder.held(), listener_for(path, []) as listener, stopping_with("the same command goes on where it was"):
+        found = make(Bench(base, folder, listener, store, minutes))
+    finish(folder, found, settings, as_json=as_json)
+
+
+def check_tasks(base: RunConfig, tasks: Sequence[TaskName]) -> None:
+    """Refuse a task that there is not, or that cannot be answered as asked, before anything is loaded or searched."""
+    import dataclasses
+
+    from macro_routing.tasks.catalog import find_task
+
+    for one in tasks:
+        mode = {} if one.mode is None else {"mode": one.mode}
+        config = dataclasses.replace(base, task=one.task, decoding={**base.decoding, **mode})
+        data = config.data_settings
+        folder = Path(data.data_dir) if data.data_dir else None
+        columns: Any = {name: getattr(data, name) for name in ("question", "answer", "choices", "kind")}
+        config.decoding_for(find_task(config.task, folder, config.seed, **columns))
+
+
+def finish(folder: StudyFolder, found: Findings, settings: Mapping[str, Any], *, as_json: bool) -> None:
+    """Write a study's files and print its result."""
+    from macro_routing.studies.findings import FIGURE, write_findings
+
+    command = shlex.join(["macro", *sys.argv[1:]])
+    data = write_findings(folder, found, settings, command, options.report_progress)
+    if as_json:
+        print_json(data)
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    print(found.headline)
+    table = found.table
+    shown = Table(box=None, padding=(0, 1, 0, 0))
+    for column in table.columns:
+        justify: Any = "right" if column.is_number else "left"
+        shown.add_column(escape(column.heading), justify=justify, no_wrap=True)
+    for row in table.rows:
+        shown.add_row(*(escape(column.show(row)) for column in table.columns))
+    # Tables are wider than a terminal of eighty signs: lines that wrap are read more easily than words cut to pieces.
+    Console(width=max(Console().width, 240)).print(shown)
+    for note in table.notes:
+        print(note)
+    files = [f"{name}.md, .tex, .csv" for name in found.tables]
+    drawn = [("figure", f"{FIGURE}.svg, .png")] if found.figures else []
+    print_fields([("folder", str(folder.path)), ("tables", "; ".join(files)), *drawn])
+
+
+def begin() -> None:
+    """What every study that runs a model does first."""
+    options.need_models_extra()
+    options.quiet_libraries()

@@ -1,0 +1,227 @@
+"""``macro study``: the studies of one route: logit-lens, cost, explain, side-effects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from macro_routing.cli import options
+from macro_routing.cli import study_options as shared
+
+if TYPE_CHECKING:
+    from macro_routing.studies.bench import Bench, Subject, TaskName
+    from macro_routing.studies.findings import Findings
+
+TaskOption = Annotated[
+    str | None,
+    typer.Option("--task", help="A task, or TASK:MODE.", show_default="the route's own, else category"),
+]
+SeedOption = Annotated[
+    int | None, typer.Option("--seed", help="Seed of the splits.", show_default="the route's own, else 1")
+]
+_FIRST_SEED = 1
+
+
+def logit_lens(
+    route: shared.RouteArgument,
+    task: TaskOption = None,
+    model: shared.ModelOption = None,
+    seed: SeedOption = None,
+    mode: shared.RouteModeOption = None,
+    reasoning_budget: shared.ReasoningOption = None,
+    answer_budget: shared.AnswerOption = None,
+    test: Annotated[int, typer.Option("--test", min=2, help="Test examples that are read.")] = 64,
+    data_dir: shared.DataOption = None,
+    config: shared.ConfigOption = None,
+    dtype: options.DtypeOption = "auto",
+    device: options.DeviceOption = "auto",
+    quantization: options.QuantizationOption = None,
+    store: shared.StoreOption = None,
+    minutes: shared.MinutesOption = None,
+    out: Annotated[Path | None, shared.out_option("logit-lens")] = None,
+    as_json: shared.JsonOption = False,
+) -> None:
+    """Read the right answer's first token after every executed step, in the standard pass and on the route.
+
+    The state after a step is read through the model's own norm and head; the standard pass's reasoning is held fixed in
+    the context of both.
+
+    Example: `macro study logit-lens 'L0-L17 L17 RJ' --task category --test 64`
+    """
+    given = locals()
+    shared.begin()
+    from macro_routing.studies.lens import STUDY
+    from macro_routing.studies.lens import logit_lens as study
+
+    _run(STUDY, given, {}, study, ())
+
+
+def cost(
+    route: shared.RouteArgument,
+    tasks: Annotated[
+        str | None, typer.Option("--tasks", help=shared.TASKS_HELP, show_default="the route's own, else category")
+    ] = None,
+    model: shared.ModelOption = None,
+    seed: SeedOption = None,
+    mode: shared.RouteModeOption = None,
+    reasoning_budget: shared.ReasoningOption = None,
+    answer_budget: shared.AnswerOption = None,
+    items: Annotated[int, typer.Option(min=1, help="Test items per task.")] = 64,
+    turns: Annotated[int, typer.Option(min=1, help="Timed turns of each arm, after one that is not timed.")] = 3,
+    data_dir: shared.DataOption = None,
+    config: shared.ConfigOption = None,
+    dtype: options.DtypeOption = "auto",
+    device: options.DeviceOption = "auto",
+    quantization: options.QuantizationOption = None,
+    store: shared.StoreOption = None,
+    minutes: shared.MinutesOption = None,
+    out: Annotated[Path | None, shared.out_option("cost")] = None,
+    as_json: shared.JsonOption = False,
+) -> None:
+    """Measure time per item and peak memory of a route beside the standard pass, on this engine.
+
+    Both answer the same items in turns; time per token stands beside time per item, since a route that writes less
+    looks faster than it is.
+
+    Example: `macro study cost 'L0-L17 L17 RJ' --tasks category,sequence`
+    """
+    given = locals()
+    shared.begin()
+    from macro_routing.studies.bench import task_names
+    from macro_routing.studies.cost import STUDY
+    from macro_routing.studies.cost import cost as study
+
+    named = task_names(shared.names_of(tasks)) if tasks else None
+
+    def make(bench: Bench, subject: Subject) -> Findings:
+        return study(bench, subject, named or (subject.task,), items=items, turns=turns)
+
+    _run(STUDY, {**given, "task": None}, {"tasks": tasks, "items": items, "turns": turns}, make, named or ())
+
+
+def explain(
+    route: shared.RouteArgument,
+    task: TaskOption = None,
+    model: shared.ModelOption = None,
+    seed: SeedOption = None,
+    mode: shared.RouteModeOption = None,
+    reasoning_budget: shared.ReasoningOption = None,
+    answer_budget: shared.AnswerOption = None,
+    test: shared.TestOption = None,
+    data_dir: shared.DataOption = None,
+    config: shared.ConfigOption = None,
+    dtype: options.DtypeOption = "auto",
+    device: options.DeviceOption = "auto",
+    quantization: options.QuantizationOption = None,
+    store: shared.StoreOption = None,
+    minutes: shared.MinutesOption = None,
+    out: Annotated[Path | None, shared.out_option("explain")] = None,
+    as_json: shared.JsonOption = False,
+) -> None:
+    """Drop each of a route's deviations in turn and measure what it was worth.
+
+    Says also which examples the route fixes and breaks, and how much of a gain is fewer answers cut off by a budget.
+
+    Example: `macro explain 'L0-L4 L7 L8-L21 L20 RJ' --task category --test 200`
+    """
+    given = locals()
+    shared.begin()
+    from macro_routing.studies.explain import STUDY
+    from macro_routing.studies.explain import explain as study
+
+    _run(STUDY, given, {}, study, ())
+
+
+def side_effects(
+    route: shared.RouteArgument,
+    tasks: shared.TasksOption = shared.TWO_TASKS,
+    text: Annotated[
+        Path | None, typer.Option(help="A text file for perplexity.", show_default="the tasks' own questions")
+    ] = None,
+    windows: Annotated[int, typer.Option(min=2, help="Most rows of 256 tokens that are read of it.")] = 200,
+    model: shared.ModelOption = None,
+    seed: SeedOption = None,
+    mode: shared.RouteModeOption = None,
+    reasoning_budget: shared.ReasoningOption = None,
+    answer_budget: shared.AnswerOption = None,
+    test: shared.TestOption = None,
+    data_dir: shared.DataOption = None,
+    config: shared.ConfigOption = None,
+    dtype: options.DtypeOption = "auto",
+    device: options.DeviceOption = "auto",
+    quantization: options.QuantizationOption = None,
+    store: shared.StoreOption = None,
+    minutes: shared.MinutesOption = None,
+    out: Annotated[Path | None, shared.out_option("side-effects")] = None,
+    as_json: shared.JsonOption = False,
+) -> None:
+    """Score a route on tasks it was not searched for, and on plain text, to see what got worse.
+
+    Every difference to the standard pass has an interval; perplexity is of a text file, or of the tasks' own questions.
+
+    Example: `macro study side-effects 'L0-L17 L17 RJ' --tasks category,sequence --test 200`
+    """
+    given = locals()
+    shared.begin()
+    from macro_routing.studies.bench import task_names
+    from macro_routing.studies.side_effects import STUDY
+    from macro_routing.studies.side_effects import side_effects as study
+
+    named = task_names(shared.names_of(tasks))
+
+    def make(bench: Bench, subject: Subject) -> Findings:
+        return study(bench, subject, named, text=text, most_windows=windows)
+
+    own = {"tasks": list(map(str, named)), "text": text and str(text.resolve()), "windows": windows}
+    _run(STUDY, {**given, "task": None}, own, make, named)
+
+
+def _run(
+    study: str,
+    given: dict[str, Any],
+    own: dict[str, Any],
+    make: Callable[[Bench, Subject], Findings],
+    tasks: Sequence[TaskName],
+) -> None:
+    """Find out what the route brings with it, load its model, and run the study of it."""
+    from macro_routing.studies.bench import Subject, TaskName
+    from macro_routing.tasks.prompts import MODES
+
+    argument = given["route"]
+    brought = shared.known_of_route(argument)
+    known = {"task": shared.DEFAULT_TASK, "seed": _FIRST_SEED, "preset": "quick", **brought}
+    # How the route's own task was answered is that task's: others are answered as the preset or the user says.
+    mode = known.get("decoding", {}).get("mode")
+    known["decoding"] = {name: value for name, value in known.get("decoding", {}).items() if name != "mode"}
+    is_own = given["task"] is None and given["mode"] is None and mode in MODES
+    task = TaskName(known["task"], mode) if is_own else TaskName.parse(given["task"] or known["task"])
+    # What a run searched all its examples with must not be cut short for a study, but by the user.
+    base = shared.base_config({**given, "task": task.task, "preset": None}, given["config"], known=known)
+    own = {"route": _named(argument), "task": str(task), "seed": base.seed, **own}
+
+    def subject_of(bench: Bench) -> Findings:
+        route = options.read_route(argument, bench.frozen)
+        return make(bench, Subject(route, task, base.seed, is_known=bool(brought)))
+
+    shared.run_study(
+        study,
+        given["out"],
+        base,
+        own,
+        subject_of,
+        tasks=tasks or [task],
+        store=given["store"],
+        minutes=given["minutes"],
+        as_json=given["as_json"],
+    )
+
+
+def _named(argument: str) -> str:
+    """A run or a file from the root, so that it may be named from anywhere; a route as it is."""
+    try:
+        return str(Path(argument).resolve()) if Path(argument).exists() else argument
+    except OSError:  # too long for a file's name
+        return argument

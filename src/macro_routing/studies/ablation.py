@@ -1,0 +1,93 @@
+"""What the parts of MACRO's state are worth, and what decoding and validation add (paper, "State-Space Ablation")."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from macro_routing.runs.result import LEVEL, NO_DECODING, SELECTED, TOP_1
+from macro_routing.studies.bench import Bench, TaskName
+from macro_routing.studies.comparing import comparisons_in, differences_figure, with_holm
+from macro_routing.studies.findings import TABLE, Findings
+from macro_routing.studies.tables import Column, Row, Table
+from macro_routing.studies.variants import Variant, run_variant, standard_row, variant_row
+from macro_routing.studies.words import comparisons_note, difference_columns, interval, points, spread, text_column
+
+STUDY = "ablation"
+_FACTORS = {"phase": "budget phase", "displacement": "displacement", "operator": "operator context"}
+_NAMES = {"phase": "no phase", "displacement": "no displacement", "operator": "no operator context"}
+FULL = "full state"
+_CHOICES = {TOP_1: "full state, top-1 (no validation)", NO_DECODING: "full state, best draw (no Vit.)"}
+
+
+def variants() -> list[Variant]:
+    """The whole state, then one factor removed at a time."""
+    kept = dict.fromkeys(_FACTORS, True)
+    return [
+        Variant(FULL, facts=kept),
+        *(Variant(_NAMES[name], {"space": {name: False}}, {**kept, name: False}) for name in _FACTORS),
+    ]
+
+
+def ablation(bench: Bench, tasks: Sequence[TaskName], seeds: Sequence[int]) -> Findings:
+    """Run the search with each factor removed, and compare with the whole state on the same examples."""
+    cells = {variant.name: run_variant(bench, variant, tasks, seeds) for variant in variants()}
+    chosen, full = SELECTED[bench.base.method], cells[FULL]
+    rows: list[dict[str, Any]] = []
+    for variant in variants():
+        compared = None if variant.name == FULL else full
+        rows.append({**variant_row(variant.name, cells[variant.name], chosen, compared, chosen), **variant.facts})
+    for choice, name in _CHOICES.items():
+        if all(choice in arm.right for arm in full.values()):
+            rows.append({**variant_row(name, full, choice, full, chosen), **dict.fromkeys(_FACTORS, True)})
+    rows = with_holm(rows)
+    reference = {**standard_row(full), **dict.fromkeys(_FACTORS)}
+    count = comparisons_in(rows)
+    drops = [(row["variant"], row) for row in rows if row.get("p") is not None]
+    title = f"State ablation ({bench.told(tasks)}): difference to the full state, 95 % intervals"
+    return Findings(
+        STUDY,
+        _headline(rows),
+        {
+            TABLE: Table(
+                "State ablation", _columns(), [*rows, reference], (_note(tasks, seeds), comparisons_note(count))
+            )
+        },
+        [differences_figure(STUDY, title, drops)],
+        count,
+    )
+
+
+def _headline(rows: Sequence[Row]) -> str:
+    compared = [row for row in rows if row["p_holm"] is not None]
+    lost = [row["variant"] for row in compared if row["p_holm"] < LEVEL and row["difference"] < 0]
+    worst = min(compared, key=lambda row: row["difference"])
+    return (
+        f"{len(lost)} of {len(compared)} variants are worse than the full state: {', '.join(lost) or 'none'}; the"
+        f" lowest is {worst['variant']}, {points(worst['difference'])} points"
+        f" ({interval(worst['low'], worst['high'])})."
+    )
+
+
+def _columns() -> list[Column]:
+    def has(name: str) -> Column:
+        return Column(_FACTORS[name], lambda row: {True: "✓", False: "–"}.get(row[name], ""), is_number=False)
+
+    return [
+        text_column("state", "variant"),
+        *(has(name) for name in _FACTORS),
+        Column("right, %", _accuracy),
+        *difference_columns("difference to the full state, points"),
+        Column("layers run", lambda row: f"{row['layers']:.1f}"),
+    ]
+
+
+def _accuracy(row: Row) -> str:
+    return spread(row["accuracy"], row["spread"])
+
+
+def _note(tasks: Sequence[TaskName], seeds: Sequence[int]) -> str:
+    return (
+        f"Mean over {len(tasks)} task(s) ({', '.join(map(str, tasks))}) and {len(seeds)} seed(s); ± is the sample"
+        " standard deviation over seeds. Intervals resample test examples; p is a sign-flip test over examples."
+    )

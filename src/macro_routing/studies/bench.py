@@ -1,0 +1,210 @@
+"""What every study works with: the model loaded once, tasks with their splits, searches and scores kept on disk."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from macro_routing.errors import RunError, SettingsError
+from macro_routing.evaluation.evaluator import Evaluated, Evaluator
+from macro_routing.models.frozen import FrozenModel, load_model
+from macro_routing.routes.route import Route
+from macro_routing.runs import folder as run_files
+from macro_routing.runs.comparison import Arm, read_arm
+from macro_routing.runs.config import RunConfig
+from macro_routing.runs.folder import RunFolder
+from macro_routing.runs.progress import Listener
+from macro_routing.runs.run import PreparedRun
+from macro_routing.runs.starting import prepare, resume, search
+from macro_routing.studies.folder import RUNS, StudyFolder
+from macro_routing.tasks.prompts import MODES
+from macro_routing.tasks.task import Example, Task, fingerprint
+
+_LONGEST = 36
+"""Signs that the names of a title's tasks may have."""
+
+
+class PausedError(RunError):
+    """The minutes given to a study are over; what is done is kept."""
+
+
+@dataclass(frozen=True)
+class TaskName:
+    """A task, and how it is answered where that is not left to the run's settings: ``gsm8k:reasoning``."""
+
+    task: str
+    mode: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> TaskName:
+        """Read ``TASK`` or ``TASK:MODE``."""
+        name, colon, mode = text.rpartition(":")
+        return cls(name, mode) if colon and mode in MODES else cls(text)
+
+    def __str__(self) -> str:
+        """As it was written; of a file only its name."""
+        name = Path(self.task).name
+        return name if self.mode is None else f"{name}:{self.mode}"
+
+
+def short_name(model: str) -> str:
+    """A model's name without the folders before it."""
+    return model.rstrip("/").rsplit("/", 1)[-1]
+
+
+def task_names(texts: Sequence[str]) -> tuple[TaskName, ...]:
+    """Several tasks, each once."""
+    found = tuple(TaskName.parse(text) for text in texts)
+    if not found or len(set(map(str, found))) < len(found):
+        raise SettingsError("a study needs every task once, and at least one")
+    return found
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The route a study is about, and the task and seed it was searched with, whose splits are clean for it."""
+
+    route: Route
+    task: TaskName
+    seed: int
+    is_known: bool = True
+    """Whether task and seed come from the route's run or file; a plain route says nothing about where it is from."""
+
+    def was_searched_on(self, task: TaskName) -> bool:
+        """Whether the route is known to have been searched on a task."""
+        modes = {task.mode, self.task.mode} - {None}
+        return self.is_known and task.task == self.task.task and len(modes) <= 1
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """The model and the settings of a study, and the folder that keeps its parts."""
+
+    base: RunConfig
+    """Every run's settings but task, seed and what the study varies."""
+    folder: StudyFolder
+    listener: Listener = field(default_factory=Listener)
+    store: Path | None = None
+    minutes: float | None = None
+    """No further part begins after these; None for no limit."""
+    given_model: FrozenModel | None = None
+    """Stands in for the model that the settings name."""
+    given_tasks: Mapping[str, Task] = field(default_factory=dict)
+    """Stand in for tasks of these names."""
+    _started: float = field(default_factory=time.monotonic, repr=False)
+
+    @cached_property
+    def frozen(self) -> FrozenModel:
+        """The model, loaded when it is first needed."""
+        return self.given_model or load_model(self.base.model, self.base.load_options, self.listener.on_message)
+
+    @property
+    def standard(self) -> Route:
+        """The standard pass of the model."""
+        return Route.standard(self.frozen.layers)
+
+    def told(self, tasks: Sequence[TaskName]) -> str:
+        """Model and tasks for a title."""
+        names = ", ".join(map(str, tasks))
+        return f"{short_name(self.base.model)}, {names if len(names) <= _LONGEST else f'{len(tasks)} tasks'}"
+
+    def config(self, task: TaskName, seed: int, **changes: Mapping[str, Any] | str) -> RunConfig:
+        """A run's settings; tables among ``changes`` are laid over the study's."""
+        tables = {name: value for name, value in changes.items() if isinstance(value, Mapping)}
+        if task.mode is not None:
+            tables["decoding"] = {"mode": task.mode, **tables.get("decoding", {})}
+        merged: dict[str, Any] = {name: {**getattr(self.base, name), **table} for name, table in tables.items()}
+        plain: dict[str, Any] = {name: value for name, value in changes.items() if name not in tables}
+        return dataclasses.replace(self.base, task=task.task, seed=seed, **merged, **plain)
+
+    def prepared(self, task: TaskName, seed: int) -> PreparedRun:
+        """A task's evaluator and splits."""
+        return prepare(self.config(task, seed), **self._known(task.task))
+
+    def _known(self, task: str) -> dict[str, Any]:
+        return {
+            "frozen": self.frozen,
+            "task": self.given_tasks.get(task),
+            "listener": self.listener,
+            "store": self.store,
+        }
+
+    # --- parts ----------------------------------------------------------------------------------------------------
+
+    def search(self, name: str, config: RunConfig) -> Arm:
+        """A search of the study: read where it is finished, gone on with where it was begun."""
+        place = self.folder.run_place(name)
+        if not (place / run_files.RUN).is_file():
+            self.check_time()
+            self._check_other_runs()
+            self.listener.on_message(f"search {name}")
+            search(config, place, **self._known(config.task))
+        elif not RunFolder.existing(place).is_finished:
+            self.check_time()
+            self.listener.on_message(f"search {name}, gone on with")
+            resume(place, **self._known(config.task))
+        return read_arm(config.method, config.seed, place, ())
+
+    def _check_other_runs(self) -> None:
+        """Refuse to put a search beside others of another model that has come to the same name."""
+        for path in sorted((self.folder.path / RUNS).glob(f"*/{run_files.RUN}")):
+            run = RunFolder.existing(path.parent)
+            with run.understood(run_files.RUN):
+                weights = run.read(run_files.RUN)["model"]["weights_id"]
+            if weights != self.frozen.weights_id:
+                raise RunError(
+                    f"{path.parent} was run with other weights; name another folder for the study with --out"
+                )
+
+    def cell(self, name: str, mark: Mapping[str, Any], make: Any) -> dict[str, Any]:
+        """A measurement of the study, kept or made now."""
+        if not self.folder.has_cell(name):
+            self.check_time()
+            self.listener.on_message(name)
+        text = json.dumps({"weights": self.frozen.weights_id, **mark}, sort_keys=True)
+        return self.folder.cell(name, hashlib.sha256(text.encode()).hexdigest()[:16], make)
+
+    def check_time(self) -> None:
+        """Stop before another part where the minutes are over."""
+        if self.minutes is not None and time.monotonic() - self._started > 60 * self.minutes:
+            raise PausedError(f"the {self.minutes:g} minutes are over; the same command goes on where it was")
+
+    def scored(self, name: str, task: TaskName, seed: int, routes: Mapping[str, Route]) -> dict[str, Any]:
+        """Named routes on a task's test examples; the standard pass is always among them."""
+        run = self.prepared(task, seed)
+        examples = run.splits.test
+        wanted = {"standard": self.standard, **routes}
+        marks = {**mark_of(run.evaluator, examples), "routes": {key: str(route) for key, route in wanted.items()}}
+        return self.cell(name, marks, lambda: _score(run, examples, wanted))
+
+
+def mark_of(evaluator: Evaluator, examples: Sequence[Example]) -> dict[str, Any]:
+    """What a measurement depends on beside the routes."""
+    return {"scope": evaluator.scope, "examples": fingerprint(examples)}
+
+
+def _score(run: PreparedRun, examples: Sequence[Example], routes: Mapping[str, Route]) -> dict[str, Any]:
+    evaluator = dataclasses.replace(run.evaluator, on_outcomes=run.listener.on_outcomes)
+    found = evaluator.evaluate(routes.values(), examples)
+    return {
+        "examples": [example.id for example in examples],
+        "routes": {name: arm_of(found[route]) for name, route in routes.items()},
+    }
+
+
+def arm_of(one: Evaluated) -> dict[str, Any]:
+    """A route's answers in short: right or wrong, cut off or not, example by example."""
+    return {
+        "route": str(one.route),
+        "length": one.route.length,
+        "correct": [int(value) for value in one.correct],
+        "cut": [int(outcome.reasoning_cut or outcome.answer_cut) for outcome in one.outcomes],
+        "tokens": one.tokens,
+    }

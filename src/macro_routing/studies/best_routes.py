@@ -1,0 +1,63 @@
+"""The best route of each model and task, as the paper lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from macro_routing.runs import folder as files
+from macro_routing.runs.comparison import Arm
+from macro_routing.runs.folder import RunFolder
+from macro_routing.runs.result import ROUTE, SELECTED
+from macro_routing.studies.tables import Column, Table
+from macro_routing.studies.words import percent, points, text_column
+
+
+def best_route_rows(arms: Mapping[Any, Sequence[Arm]], name: str) -> list[dict[str, Any]]:
+    """A line per model and task: of all seeds the route that validation liked best, never the one that tests best."""
+    rows = []
+    for (model, task), found in arms.items():
+        mine = [arm for arm in found if SELECTED[arm.method] == name and arm.result.kind == ROUTE]
+        if not mine:
+            continue
+        best = max(mine, key=lambda arm: (_validation(arm), -arm.seed))
+        comparison, route = best.result.comparison, best.result.best_route
+        rows.append(
+            {
+                "model": model,
+                "task": str(task),
+                "seed": best.seed,
+                "standard": comparison.baseline,
+                "accuracy": comparison.routed,
+                "difference": comparison.difference,
+                "base_layers": route.layers,
+                "layers": route.length,
+                "route": "standard pass" if route.is_standard else str(route),
+            }
+        )
+    return rows
+
+
+def _validation(arm: Arm) -> float:
+    run = RunFolder.existing(Path(arm.result.folder))
+    with run.understood(files.CANDIDATES):
+        choice = run.read(files.CANDIDATES)
+        chosen = [one for one in choice["candidates"] if one["route"] == choice["chosen"]]
+        return float(chosen[0]["correct"] / chosen[0]["n"]) if chosen else 0.0
+
+
+def best_routes_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Task, standard pass, route, difference, layers, route."""
+    columns = [
+        text_column("model", "model"),
+        text_column("task", "task"),
+        Column("standard, %", lambda row: percent(row["standard"])),
+        Column("route, %", lambda row: percent(row["accuracy"])),
+        Column("difference, points", lambda row: points(row["difference"])),
+        Column("layers", lambda row: f"{row['base_layers']} → {row['layers']}"),
+        text_column("route", "route", is_code=True),
+        Column("seed", lambda row: str(row["seed"])),
+    ]
+    notes = ("Of all seeds the route with the best validation accuracy; accuracies are of its own test set.",)
+    return Table("Best routes", columns, rows, notes)

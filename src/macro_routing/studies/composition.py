@@ -1,0 +1,159 @@
+"""What found routes are made of: how often they add and move, how long they are, which rank was chosen."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from macro_routing.errors import RunError
+from macro_routing.report.figure import Figure
+from macro_routing.report.heatmap import heatmap_figure
+from macro_routing.routes.composition import displacements
+from macro_routing.routes.route import Route
+from macro_routing.runs import folder as files
+from macro_routing.runs.folder import RunFolder
+from macro_routing.runs.result import ROUTE, read_result
+from macro_routing.studies.findings import TABLE, Findings
+from macro_routing.studies.tables import Column, Table
+from macro_routing.studies.words import column, comparisons_note, percent, text_column
+
+STUDY = "composition"
+_MOST_TIMES = 4
+"""Layers applied more often share the last row."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A run's chosen route."""
+
+    model: str
+    run: str
+    route: Route
+    raw_rank: int | None
+    """Its place among the policy's programs; None for the standard pass where it was only the floor."""
+
+
+def find_runs(folders: Sequence[Path], method: str | None) -> list[Found]:
+    """All finished runs in or under some folders; those of other methods are left out."""
+    places: list[Path] = []
+    for folder in folders:
+        found = sorted({path.parent for path in folder.rglob(files.RESULT)})
+        if not found:
+            raise RunError(f"{folder} holds no finished run; name runs' folders, or folders that hold some")
+        places += [place for place in found if place not in places]
+    kept = [one for place in places if (one := _read(place, method)) is not None]
+    if not kept:
+        raise RunError(f"none of the {len(places)} runs was made by the method {method}; name another with --method")
+    return kept
+
+
+def _read(place: Path, method: str | None) -> Found | None:
+    run = RunFolder.existing(place)
+    result = read_result(run)
+    with run.understood(files.RUN):
+        header = run.read(files.RUN)
+        if result.kind != ROUTE or (method is not None and header["config"]["given"]["method"] != method):
+            return None
+        model = str(header["model"]["name"]).rstrip("/").rsplit("/", 1)[-1]
+    with run.understood(files.CANDIDATES):
+        choice = run.read(files.CANDIDATES)
+        ranks = [one.get("raw_rank") for one in choice["candidates"] if one["route"] == choice["chosen"]]
+    return Found(model, str(place), result.best_route, ranks[0] if ranks else None)
+
+
+def composition(found: Sequence[Found]) -> Findings:
+    """Count what the routes of every model are made of."""
+    models = {name: [one for one in found if one.model == name] for name in dict.fromkeys(one.model for one in found)}
+    rows = [_row(name, ones) for name, ones in models.items()]
+    figures = [figure for name, ones in models.items() for figure in _figures(name, ones)]
+    notes = (
+        (
+            "Adds: routes that add an earlier state at least once (subtractions counted apart); moves: routes with"
+            " at least one step that does not go to the next layer; both: routes with an add and a move. Length"
+            " change is of the mean length. The rank is that of the chosen program in the policy's raw order, over"
+            " runs where it has one."
+        ),
+        comparisons_note(0),
+    )
+    whole = ", ".join(f"{row['model']}: {100 * row['moves']:.0f} % move, {100 * row['adds']:.0f} % add" for row in rows)
+    details = {"runs": [{"model": one.model, "run": one.run, "route": str(one.route)} for one in found]}
+    table = Table("What found routes are made of", _columns(), rows, notes)
+    return Findings(STUDY, f"{len(found)} routes; {whole}.", {TABLE: table}, figures, 0, details)
+
+
+def _row(model: str, found: Sequence[Found]) -> dict[str, Any]:
+    adds = [any(step.add and step.add.coefficient > 0 for step in one.route.steps) for one in found]
+    subtractions = [any(step.add and step.add.coefficient < 0 for step in one.route.steps) for one in found]
+    moves = [any(delta != 1 for delta in displacements(one.route)) for one in found]
+    ranks = [one.raw_rank for one in found if one.raw_rank is not None]
+    layers = found[0].route.layers
+    return {
+        "model": model,
+        "runs": len(found),
+        "standard": statistics.mean(one.route.is_standard for one in found),
+        "adds": statistics.mean(adds),
+        "subtractions": statistics.mean(subtractions),
+        "moves": statistics.mean(moves),
+        "both": statistics.mean(add and move for add, move in zip(adds, moves, strict=True)),
+        "length_change": statistics.mean(one.route.length for one in found) / layers - 1,
+        "rank": statistics.mean(ranks) if ranks else None,
+        "layers": layers,
+    }
+
+
+def times_applied(routes: Sequence[Route]) -> list[list[float]]:
+    """By number of applications (0, 1 … and more) and layer: the share of the routes."""
+    counts = [Counter(step.layer for step in route.steps) for route in routes]
+    return [
+        [
+            sum(min(one[layer], _MOST_TIMES) == times for one in counts) / len(routes)
+            for layer in range(routes[0].layers)
+        ]
+        for times in range(_MOST_TIMES + 1)
+    ]
+
+
+def _figures(model: str, found: Sequence[Found]) -> list[Figure]:
+    """One for each depth: models of one name may come in several."""
+    depths = sorted({one.route.layers for one in found})
+    return [_figure(model, [one.route for one in found if one.route.layers == depth]) for depth in depths]
+
+
+def _figure(model: str, routes: Sequence[Route]) -> Figure:
+    shares = times_applied(routes)
+    last = max(times for times, row in enumerate(shares) if any(row))
+    order = list(range(max(last, 2), -1, -1))
+    names = {0: "never", 1: "once", 2: "twice", _MOST_TIMES: f"{_MOST_TIMES} times or more"}
+    return heatmap_figure(
+        f"layers_{model}",
+        f"How often each layer is applied: {len(routes)} routes of {model}",
+        [names.get(times, f"{times} times") for times in order],
+        [str(layer) for layer in range(routes[0].layers)],
+        [[100 * share for share in shares[times]] for times in order],
+        row_meaning="applied",
+        column_meaning="layer",
+        unit="% of the routes",
+        show=lambda share: f"{share:.0f}" if share else "",
+        limit=100.0,
+    )
+
+
+def _columns() -> list[Column]:
+    def share(heading: str, key: str) -> Column:
+        return Column(heading, lambda row: percent(row[key]))
+
+    return [
+        text_column("model", "model"),
+        column("routes", "runs"),
+        share("standard pass, %", "standard"),
+        share("adds, %", "adds"),
+        share("subtractions, %", "subtractions"),
+        share("moves, %", "moves"),
+        share("both, %", "both"),
+        Column("length change, %", lambda row: f"{100 * row['length_change']:+.1f}".replace("-", "−")),
+        Column("mean rank", lambda row: "" if row["rank"] is None else f"{row['rank']:.2f}"),
+    ]

@@ -1,0 +1,167 @@
+"""What a route costs to run: time per item and peak memory beside the standard pass, on this engine (paper, "Cost").
+
+Both arms answer the same items as the task is answered, turn by turn, so that a machine that slows down slows both. A
+route that writes less looks faster than it is: time per token, over texts of equal length, stands beside time per item.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from macro_routing.evaluation.evaluator import Evaluator
+from macro_routing.evaluation.units import units_in_order
+from macro_routing.report.intervals import OPEN, IntervalRow, intervals_figure
+from macro_routing.routes.route import Route
+from macro_routing.runs.cost import measure_cost
+from macro_routing.studies.bench import Bench, Subject, TaskName, mark_of, short_name
+from macro_routing.studies.comparing import short_route
+from macro_routing.studies.findings import TABLE, Findings
+from macro_routing.studies.tables import Column, Table
+from macro_routing.studies.words import text_column
+from macro_routing.tasks.task import Example
+
+STUDY = "cost"
+
+
+def cost(bench: Bench, subject: Subject, tasks: Sequence[TaskName], *, items: int, turns: int) -> Findings:
+    """Time both arms on every task's first test items."""
+    route = subject.route
+    routes = {"standard": bench.standard, "route": route}
+    rows = []
+    for task in tasks:
+        run = bench.prepared(task, subject.seed)
+        examples = run.splits.test[:items]
+        mark = {**mark_of(run.evaluator, examples), "route": str(route), "turns": turns}
+
+        def measure(evaluator: Evaluator = run.evaluator, some: Sequence[Example] = examples) -> dict[str, Any]:
+            return measure_arms(evaluator, routes, some, turns)
+
+        rows += _rows(str(task), route, bench.cell(f"on-{task}", mark, measure), len(examples))
+    mean = statistics.mean(row["overhead"] for row in rows if row["arm"] == "route")
+    memory = [row["memory_overhead"] for row in rows if row.get("memory_overhead") is not None]
+    told = f"{100 * statistics.mean(memory):+.1f} % memory" if memory else "memory is counted on a GPU only"
+    headline = (
+        f"{route.length} layers instead of {route.layers} ({100 * (route.length / route.layers - 1):+.1f} %) take"
+        f" {100 * mean:+.1f} % time per item on average; {told}."
+    )
+    device = bench.frozen.model.device
+    notes = (
+        (
+            f"Median of {turns} turns on {device}, decoder {bench.base.decoder}; overheads are ratios of turns that"
+            " followed each other, with the lowest and the highest. One untimed turn goes first."
+        ),
+        (
+            "Time per token is of texts of equal length, written by the plain path for a few prompts, one token at a"
+            " time for all of them. Nothing is tested here: turns on one machine are no sample of machines."
+        ),
+    )
+    title = f"Cost of {route}"
+    shown = [
+        IntervalRow(row["task"], 100 * row["lowest"], 100 * row["overhead"], 100 * row["highest"], OPEN)
+        for row in rows
+        if row["arm"] == "route"
+    ]
+    shape = intervals_figure(
+        STUDY,
+        f"Time per item on {device} ({short_name(bench.base.model)}): median, lowest, highest turn",
+        f"percent more than the standard pass: {short_route(route, 80)}",
+        shown,
+        0.0,
+    )
+    figure = replace(shape, legend=())  # its colours judge nothing
+    return Findings(STUDY, headline, {TABLE: Table(title, _columns(), rows, notes)}, [figure], 0, {"route": str(route)})
+
+
+def measure_arms(
+    evaluator: Evaluator, routes: dict[str, Route], examples: Sequence[Example], turns: int
+) -> dict[str, Any]:
+    """Seconds, tokens and memory of every turn, past the store."""
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in routes}
+    for turn in range(turns + 1):
+        # Whoever goes first in a turn may find the machine warm or cold, so they take turns in that, too.
+        for name, route in sorted(routes.items(), reverse=bool(turn % 2)):
+            measured = _one_turn(evaluator, route, examples)
+            if turn:  # what is done once (compiling, capturing) is not timed
+                found[name].append(measured)
+    return {"turns": found, "equal": measure_cost(evaluator, list(routes.values()), examples)}
+
+
+def _one_turn(evaluator: Evaluator, route: Route, examples: Sequence[Example]) -> dict[str, Any]:
+    device = evaluator.frozen.model.device
+    on_gpu = device.type == "cuda"
+    if on_gpu:
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+    started = time.perf_counter()
+    outcomes = [
+        outcome
+        for unit in units_in_order(examples, evaluator.unit_sizes.whole)
+        for outcome in evaluator.run_unit([route], unit)[route]
+    ]
+    if on_gpu:
+        torch.cuda.synchronize(device)
+    return {
+        "seconds": time.perf_counter() - started,
+        "tokens": sum(one.reasoning_tokens + one.answer_tokens for one in outcomes),
+        "peak_bytes": int(torch.cuda.max_memory_allocated(device)) if on_gpu else None,
+    }
+
+
+def _rows(task: str, route: Route, measured: dict[str, Any], items: int) -> list[dict[str, Any]]:
+    rows = []
+    for name, turns in measured["turns"].items():
+        seconds = statistics.median(one["seconds"] for one in turns)
+        tokens = turns[0]["tokens"]
+        peaks = [one["peak_bytes"] for one in turns]
+        rows.append(
+            {
+                "task": task,
+                "arm": name,
+                "layers": route.layers if name == "standard" else route.length,
+                "items": items,
+                "item_seconds": seconds / items,
+                "item_tokens": tokens / items,
+                "token_seconds": seconds / tokens if tokens else None,
+                "peak_bytes": max(peaks) if peaks[0] is not None else None,
+            }
+        )
+    pairs = zip(measured["turns"]["standard"], measured["turns"]["route"], strict=True)
+    ratios = [routed["seconds"] / standard["seconds"] - 1 for standard, routed in pairs]
+    standard, routed = rows
+    routed |= {"overhead": statistics.median(ratios), "lowest": min(ratios), "highest": max(ratios)}
+    equal = [one.get("token_seconds") for one in measured["equal"]["routes"].values()]
+    if all(equal):
+        standard["equal_seconds"], routed["equal_seconds"] = equal[0], equal[-1]
+        routed["equal_overhead"] = equal[-1] / equal[0] - 1
+    if standard["peak_bytes"]:
+        routed["memory_overhead"] = routed["peak_bytes"] / standard["peak_bytes"] - 1
+    return rows
+
+
+def _columns() -> list[Column]:
+    def number(heading: str, key: str, form: str, scale: float = 1.0) -> Column:
+        return Column(
+            heading, lambda row: "" if row.get(key) is None else form.format(scale * row[key]).replace("-", "−")
+        )
+
+    return [
+        text_column("task", "task"),
+        text_column("", "arm"),
+        number("layers", "layers", "{:.0f}"),
+        number("items", "items", "{:.0f}"),
+        number("ms per item", "item_seconds", "{:.1f}", 1000),
+        number("more time, %", "overhead", "{:+.1f}", 100),
+        number("lowest", "lowest", "{:+.1f}", 100),
+        number("highest", "highest", "{:+.1f}", 100),
+        number("tokens per item", "item_tokens", "{:.1f}"),
+        number("ms per token", "equal_seconds", "{:.1f}", 1000),
+        number("more per token, %", "equal_overhead", "{:+.1f}", 100),
+        number("peak memory, MiB", "peak_bytes", "{:,.0f}", 2**-20),
+        number("more memory, %", "memory_overhead", "{:+.1f}", 100),
+    ]

@@ -1,0 +1,66 @@
+"""A route's deviations from the standard pass, each of which can be dropped."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+from macro_routing.errors import RouteError
+from macro_routing.routes.differences import Edit, compare_routes
+from macro_routing.routes.route import Route, Step
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """One thing that a route does differently, and the route without it."""
+
+    told: str
+    """In words, such as ``repeats L3-L7``."""
+    without: Route | None
+    """None where what is left cannot be executed."""
+    alone: Route | None
+    """The standard pass with this deviation only."""
+    reason: str = ""
+    """Why it cannot be dropped or stand alone."""
+
+
+def deviations(route: Route) -> list[Deviation]:
+    """All deviations in the order of the route; none for the standard pass."""
+    standard = Route.standard(route.layers)
+    return [_deviation(route, standard, edit) for edit in compare_routes(standard, route)]
+
+
+def _deviation(route: Route, standard: Route, edit: Edit) -> Deviation:
+    start = edit.new_place - 1
+    kept = (*route.steps[:start], *edit.old, *route.steps[start + len(edit.new) :])
+    first = edit.old_place - 1
+    alone = (*standard.steps[:first], *edit.new, *standard.steps[first + len(edit.old) :])
+    reasons: list[str] = []
+    return Deviation(
+        told(edit), _made(kept, route.layers, reasons), _made(alone, route.layers, reasons), "; ".join(reasons)
+    )
+
+
+def _made(steps: tuple[Step, ...], layers: int, reasons: list[str]) -> Route | None:
+    try:
+        return Route(steps, layers)
+    except RouteError as error:  # an add that looks back further than what is left, or nothing is left
+        reasons.append(str(error))
+        return None
+
+
+def told(edit: Edit) -> str:
+    """What the edit does, with the layers in the paper's notation."""
+    if edit.kind == "removed":
+        return f"skips {_names(edit.old)} (after step {edit.new_place - 1})"
+    if edit.kind == "added":
+        return f"inserts {_names(edit.new)} (step {edit.new_place})"
+    return f"{_names(edit.new)} instead of {_names(edit.old)} (step {edit.new_place})"
+
+
+def _names(steps: tuple[Step, ...]) -> str:
+    plain = all(step.add is None for step in steps)
+    runs_up = all(b.layer == a.layer + 1 for a, b in itertools.pairwise(steps))
+    if len(steps) >= 3 and plain and runs_up:
+        return f"{steps[0]}-{steps[-1]}"
+    return " ".join(map(str, steps))

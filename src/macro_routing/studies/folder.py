@@ -1,0 +1,138 @@
+"""A study on disk: what it is, its parts, each kept whole, and what was made of them.
+
+study.json        which study with which settings; another one is refused
+cells/NAME.json   one part's measurement, with the mark of the model and the data it belongs to
+runs/…            searches, each an ordinary run's folder
+data.json, table.*, figure.*   what the study came to; made again whenever it ends
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from macro_routing.errors import RunError
+from macro_routing.report.document import write_file
+from macro_routing.runs import folder as run_files
+
+FORMAT = "macro-study/1"
+STUDY, CELLS, RUNS, LOCK = "study.json", "cells", "runs", "lock"
+
+
+class StudyFolder:
+    """One study's folder."""
+
+    def __init__(self, path: Path) -> None:
+        """Nothing is read or written yet."""
+        self.path = path
+
+    @classmethod
+    def opened(cls, path: Path, study: str, settings: Mapping[str, Any]) -> StudyFolder:
+        """The folder of this study, begun now or earlier with the same settings."""
+        wanted = {"format": FORMAT, "study": study, "settings": json.loads(json.dumps(settings))}
+        folder = cls(path)
+        try:
+            if (path / STUDY).is_file():
+                folder._check(wanted)
+            else:
+                folder._begin(wanted)
+        except OSError as error:
+            raise RunError(f"{str(path)[:200]} cannot be used: {error.strerror}; name another with --out") from None
+        return folder
+
+    def _begin(self, wanted: Mapping[str, Any]) -> None:
+        if (self.path / run_files.RUN).is_file():
+            raise RunError(f"{self.path} is a run's own folder; name another one for the study with --out")
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise RunError(f"{self.path} is not an empty folder and holds no study; name another one with --out")
+        (self.path / CELLS).mkdir(parents=True, exist_ok=True)
+        _write(self.path / STUDY, wanted)
+
+    def _check(self, wanted: Mapping[str, Any]) -> None:
+        before = _read(self.path / STUDY)
+        if before.get("format") != FORMAT:
+            raise RunError(f"{self.path} has the format {before.get('format')!r}; this version reads {FORMAT}")
+        if before.get("study") != wanted["study"]:
+            raise RunError(f"{self.path} holds the study {before.get('study')}; name another folder with --out")
+        changed = sorted(_differing(before.get("settings", {}), wanted["settings"]))
+        if changed:
+            raise RunError(
+                f"{self.path} was begun with other settings ({', '.join(changed)});"
+                " name another folder with --out, or give the settings it was begun with"
+            )
+        (self.path / CELLS).mkdir(exist_ok=True)
+
+    def run_place(self, name: str) -> Path:
+        """Where a search of this study is."""
+        return self.path / RUNS / file_name(name)
+
+    def cell(self, name: str, mark: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """A part as it was measured, or measured now; ``mark`` names the model and the data it belongs to."""
+        path = self._cell_path(name)
+        if path.is_file():
+            kept = _read(path)
+            if kept.get("mark") != mark:
+                raise RunError(
+                    f"{path} was measured on another model, other data or other prompts; name another folder with --out"
+                )
+            found: dict[str, Any] = kept["found"]
+            return found
+        found = json.loads(json.dumps(make()))  # as it will be read the next time
+        (self.path / CELLS).mkdir(exist_ok=True)
+        _write(path, {"mark": mark, "found": found})
+        return found
+
+    def has_cell(self, name: str) -> bool:
+        """Whether a part was measured already."""
+        return self._cell_path(name).is_file()
+
+    def _cell_path(self, name: str) -> Path:
+        return self.path / CELLS / f"{file_name(name)}.json"
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes out; the lock goes with the process, however it ends."""
+        with (self.path / LOCK).open("a+", encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                file.seek(0)
+                raise RunError(f"{self.path} is in use by process {file.read().strip() or 'unknown'}") from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
+
+
+def file_name(name: str) -> str:
+    """A part's name as one folder or file can be called."""
+    return re.sub(r"[^\w.+-]+", "_", name)[:150]
+
+
+def _differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    for name in {*before, *now}:
+        first, second = before.get(name), now.get(name)
+        if isinstance(first, dict) and isinstance(second, dict):
+            yield from (f"{name}.{inner}" for inner in _differing(first, second))
+        elif first != second:
+            yield name
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} is damaged ({error}); remove it and the same command makes it again") from None
+    if not isinstance(found, dict):
+        raise RunError(f"{path} is damaged (it is no object); remove it and the same command makes it again")
+    return found
+
+
+def _write(path: Path, value: Mapping[str, Any]) -> None:
+    write_file(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")

@@ -1,0 +1,205 @@
+"""Models × tasks × seeds × methods: accuracy with ranks, significance, search time, best routes (paper, main table)."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from macro_routing.models.frozen import FrozenModel
+from macro_routing.report.heatmap import heatmap_figure
+from macro_routing.runs.comparing import compare_methods
+from macro_routing.runs.comparison import Arm, read_arms
+from macro_routing.runs.result import LEVEL, ORACLE, SELECTED, STANDARD
+from macro_routing.studies.bench import Bench, TaskName, short_name
+from macro_routing.studies.best_routes import best_route_rows, best_routes_table
+from macro_routing.studies.comparing import comparisons_in, seeds_row, with_holm
+from macro_routing.studies.findings import TABLE, Findings
+from macro_routing.studies.search_time import search_time_figure, search_time_rows, search_time_table
+from macro_routing.studies.significance import significance_rows, significance_table
+from macro_routing.studies.tables import MARKS, Column, Row, Table
+from macro_routing.studies.words import comparisons_note, difference_columns, percent, spread, text_column
+
+STUDY = "main-table"
+STANDARD_NAME = "standard pass"
+Arms = dict[tuple[str, TaskName], list[Arm]]
+"""By model and task: all methods with all seeds."""
+
+
+def main_table(
+    bench: Bench, models: Sequence[str], tasks: Sequence[TaskName], seeds: Sequence[int], methods: Sequence[str]
+) -> Findings:
+    """Run what is missing of every cell, and gather the table."""
+    arms: Arms = {}
+    for model in models:
+        mine = dataclasses.replace(bench, base=dataclasses.replace(bench.base, model=model))
+        for task in tasks:
+            arms[short_name(model), task] = _cell(mine, task, seeds, methods)
+    return gather(arms, SELECTED[methods[0]])
+
+
+def _cell(bench: Bench, task: TaskName, seeds: Sequence[int], methods: Sequence[str]) -> list[Arm]:
+    """A comparison's folder; each method and seed has a score store of its own: none is faster for another's work."""
+    place = bench.folder.run_place(f"{short_name(bench.base.model)}-{task}")
+    wanted = [(method, seed) for seed in seeds for method in methods]
+    for method, seed in wanted:
+        if (method, seed) in {(arm.method, arm.seed) for arm in read_arms(place)}:
+            continue
+        bench.check_time()
+        bench.listener.on_message(f"{bench.base.model}, {task}, {method}, seed {seed}")
+        frozen: FrozenModel = bench.frozen
+        compare_methods(
+            bench.config(task, seed),
+            [method],
+            [seed],
+            place,
+            frozen=frozen,
+            task=bench.given_tasks.get(task.task),
+            listener=bench.listener,
+            store=bench.store or place.with_name(f"{place.name}-scores") / f"{method}-{seed}.sqlite",
+        )
+    return [arm for arm in read_arms(place) if (arm.method, arm.seed) in set(wanted)]
+
+
+# --- what is shown ------------------------------------------------------------------------------------------------
+
+
+def gather(arms: Arms, leading: str) -> Findings:
+    """All tables of finished cells; ``leading`` is the method whose significance and routes are shown."""
+    rows = table_rows(arms)
+    models, tasks = list(dict.fromkeys(model for model, _ in arms)), list(dict.fromkeys(task for _, task in arms))
+    count = comparisons_in(rows)
+    notes = (
+        (
+            "Mean ± sample standard deviation over seeds, in percent of the test examples; every seed's standard"
+            " pass is scored on that seed's own test examples. The average is unweighted over tasks, and so is its"
+            " difference to the standard pass."
+        ),
+        MARKS + " An oracle knows the answers and is not ranked.",
+        comparisons_note(count),
+    )
+    results = _results(rows)
+    differences = {
+        model: [100 * (_of(rows, model, leading)[str(t)] - _of(rows, model, STANDARD_NAME)[str(t)]) for t in tasks]
+        for model in models
+    }
+    times = search_time_rows(dict(arms.items()))
+    tables = {
+        TABLE: Table("Accuracy by model, method and task", _columns(list(map(str, tasks))), rows, notes),
+        "significance": significance_table(significance_rows(differences), leading, STANDARD_NAME),
+        "search_time": search_time_table(times),
+        "best_routes": best_routes_table(best_route_rows(arms, leading)),
+    }
+    shown = [row for row in rows if row["method"] != STANDARD_NAME]
+    figure = heatmap_figure(
+        STUDY,
+        f"Points against the standard pass ({models[0] if len(models) == 1 else f'{len(models)} models'})",
+        [f"{row['model']} · {row['method']}" if len(models) > 1 else row["method"] for row in shown],
+        [*map(str, tasks), "average"],
+        [[*(100 * row["gains"][str(task)] for task in tasks), 100 * row["difference"]] for row in shown],
+        row_meaning="method",
+        column_meaning="task",
+        unit="points",
+        outlined={(place, len(tasks)) for place, row in enumerate(shown) if row["p_holm"] < LEVEL},
+        outline_meaning="average with p < 0.05 after correction",
+    )
+    best = max((row for row in shown if row["kind"] != ORACLE), key=lambda row: row["difference"])
+    headline = (
+        f"Best on average: {best['method']} on {best['model']}, {100 * best['difference']:+.1f} points over the"
+        f" standard pass ({100 * best['low']:+.1f} to {100 * best['high']:+.1f}; p = {best['p_holm']:.2g}, corrected)."
+    )
+    return Findings(STUDY, headline, tables, [figure, search_time_figure(times)], count, {"results": results})
+
+
+def _of(rows: Sequence[Row], model: str, method: str) -> Mapping[str, float]:
+    found: Mapping[str, float] = next(
+        row["accuracy"] for row in rows if row["model"] == model and row["method"] == method
+    )
+    return found
+
+
+def table_rows(arms: Arms) -> list[dict[str, Any]]:
+    """A line per model and way to choose a route, ranked within the model."""
+    rows: list[dict[str, Any]] = []
+    for model in dict.fromkeys(model for model, _ in arms):
+        mine = {task: found for (one, task), found in arms.items() if one == model}
+        everything = [arm for found in mine.values() for arm in found]
+        names = list(dict.fromkeys(one.name for arm in everything for one in arm.result.variants))
+        ordered = [STANDARD, *(name for name in names if name not in {STANDARD, SELECTED["standard"]})]
+        rows += _ranked([_row(model, name, mine) for name in ordered])
+    return with_holm(rows)
+
+
+def _row(model: str, name: str, tasks: Mapping[TaskName, Sequence[Arm]]) -> dict[str, Any]:
+    accuracy, deviation, gains, pairs, kinds = {}, {}, {}, [], set()
+    for task, arms in tasks.items():
+        mine = list({arm.seed: arm for arm in arms if name in arm.right}.values())
+        values = [statistics.mean(map(float, arm.right[name].values())) for arm in mine]
+        standard = [statistics.mean(map(float, arm.right[STANDARD].values())) for arm in mine]
+        accuracy[str(task)] = statistics.mean(values)
+        deviation[str(task)] = statistics.stdev(values) if len(values) > 1 else None
+        gains[str(task)] = statistics.mean(values) - statistics.mean(standard)
+        pairs.append([(arm.right[STANDARD], arm.right[name]) for arm in mine])
+        kinds |= {arm.result.kind for arm in mine if name != STANDARD}
+    row = {
+        "model": model,
+        "method": STANDARD_NAME if name == STANDARD else name,
+        "kind": next(iter(kinds), "route"),
+        "accuracy": accuracy,
+        "deviation": deviation,
+        "gains": gains,
+        "average": statistics.mean(accuracy.values()),
+    }
+    return row if name == STANDARD else {**row, **seeds_row(pairs)}
+
+
+def _ranked(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Places 1 to 3 by task and on average; equal values share a place, as they are shown."""
+    judged = [row for row in rows if row["kind"] != ORACLE]
+
+    def place(value: float, values: Sequence[float]) -> int:
+        shown = sorted({percent(one) for one in values}, key=float, reverse=True)
+        rank = shown.index(percent(value)) + 1
+        return rank if rank <= 3 else 0
+
+    ranked = []
+    for row in rows:
+        ranks = dict.fromkeys([*row["accuracy"], "average"], 0)
+        if row["kind"] != ORACLE:
+            for task, value in row["accuracy"].items():
+                ranks[task] = place(value, [one["accuracy"][task] for one in judged])
+            ranks["average"] = place(row["average"], [one["average"] for one in judged])
+        ranked.append({**row, "ranks": ranks})
+    return ranked
+
+
+def _columns(tasks: Sequence[str]) -> list[Column]:
+    def of(task: str) -> Column:
+        return Column(
+            task, lambda row: spread(row["accuracy"][task], row["deviation"][task]), rank=lambda row: row["ranks"][task]
+        )
+
+    average = Column("average", lambda row: percent(row["average"]), rank=lambda row: row["ranks"]["average"])
+    return [
+        text_column("model", "model"),
+        text_column("method", "method"),
+        *map(of, tasks),
+        average,
+        *difference_columns(),
+    ]
+
+
+def _results(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The lines as ``macro study significance`` reads them, in percent."""
+    return [
+        {
+            "model": row["model"],
+            "method": row["method"],
+            "accuracy": {
+                task: [100 * value, None if row["deviation"][task] is None else 100 * row["deviation"][task]]
+                for task, value in row["accuracy"].items()
+            },
+        }
+        for row in rows
+    ]

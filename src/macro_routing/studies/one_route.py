@@ -1,0 +1,109 @@
+"""One route for a model: one policy searched on a pooled task list, tested in and out of domain (paper)."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from macro_routing.errors import SettingsError
+from macro_routing.routes.route import Route
+from macro_routing.runs import folder as run_files
+from macro_routing.runs.folder import RunFolder
+from macro_routing.runs.result import read_result
+from macro_routing.runs.starting import check_same, prepare
+from macro_routing.studies.bench import Bench, TaskName
+from macro_routing.studies.comparing import comparisons_in, difference_row, differences_figure, seeds_row, with_holm
+from macro_routing.studies.findings import TABLE, Findings
+from macro_routing.studies.pooling import POOL, pooled, pooled_task
+from macro_routing.studies.tables import Column, Table
+from macro_routing.studies.words import column, comparisons_note, difference_columns, percent, text_column
+from macro_routing.tasks.prompts import DIRECT
+
+STUDY = "one-route"
+INSIDE, OUTSIDE = "in domain", "out of domain"
+
+
+def one_route(bench: Bench, inside: Sequence[TaskName], outside: Sequence[TaskName], seed: int) -> Findings:
+    """Search one route on the pooled training examples, then test it on every task by itself."""
+    if shared := {str(task) for task in inside} & {str(task) for task in outside}:
+        raise SettingsError(f"{', '.join(sorted(shared))} cannot be in domain and out of domain at once")
+    route = _search(bench, inside, seed)
+    rows, rights = [], {}
+    for domain, tasks in ((INSIDE, inside), (OUTSIDE, outside)):
+        for task in tasks:
+            scored = bench.scored(f"on-{task}", task, seed, {"route": route})
+            standard, routed = (scored["routes"][name]["correct"] for name in ("standard", "route"))
+            rights[domain, str(task)] = [dict(zip(scored["examples"], row, strict=True)) for row in (standard, routed)]
+            rows.append(
+                {
+                    "domain": domain,
+                    "task": str(task),
+                    "standard": statistics.mean(standard),
+                    "accuracy": statistics.mean(routed),
+                    **difference_row(standard, routed),
+                }
+            )
+    rows += [_mean_row(domain, rows, rights) for domain in (INSIDE, OUTSIDE) if any(key[0] == domain for key in rights)]
+    if route.is_standard:  # it cannot differ from itself: nothing is compared
+        rows = [{**row, "p": None} for row in rows]
+    rows = with_holm(rows)
+    count = comparisons_in(rows)
+    means = ", ".join(f"{100 * row['difference']:+.1f} points {row['domain']}" for row in rows if row["task"] == "mean")
+    shown = [(f"{row['domain']}: {row['task']}", row) for row in rows]
+    title = f"One route for {bench.told(inside)}: difference to the standard pass, 95 % intervals"
+    notes = (
+        (
+            f"The route `{route}` was searched and chosen on the pooled training and validation examples of"
+            f" {', '.join(map(str, inside))}, seed {seed}. Means over tasks are unweighted."
+        ),
+        comparisons_note(count),
+    )
+    table = Table("One model, one route", _columns(), rows, notes)
+    figure = differences_figure(STUDY, title, shown, route)
+    return Findings(STUDY, f"{route}: {means}.", {TABLE: table}, [figure], count, {"route": str(route)})
+
+
+def _search(bench: Bench, tasks: Sequence[TaskName], seed: int) -> Route:
+    """The pool's search in an ordinary run's folder."""
+    place = bench.folder.run_place(f"{POOL}-{seed}")
+    if (place / run_files.RUN).is_file() and RunFolder.existing(place).is_finished:
+        return read_result(RunFolder.existing(place)).best_route
+    bench.check_time()
+    members = {str(task): bench.prepared(task, seed) for task in tasks}
+    # The pool's own way to answer only counts tokens; every example has its task's.
+    config = bench.config(TaskName(POOL, DIRECT), seed)
+    known: dict[str, Any] = {"frozen": bench.frozen, "listener": bench.listener, "store": bench.store}
+    run = pooled(prepare(config, task=pooled_task(members), **known), members)
+    is_begun = (place / run_files.RUN).is_file()
+    folder = RunFolder.existing(place) if is_begun else RunFolder.new(place)
+    with folder.held():
+        if is_begun:
+            check_same(folder.read(run_files.RUN), run.header(), place)
+        else:
+            folder.write(run_files.RUN, run.header())
+        return run.to_the_end(folder).best_route
+
+
+def _mean_row(domain: str, rows: Sequence[dict[str, Any]], rights: dict[tuple[str, str], Any]) -> dict[str, Any]:
+    mine = [row for row in rows if row["domain"] == domain]
+    pairs = [[(standard, routed)] for (one, _), (standard, routed) in rights.items() if one == domain]
+    return {
+        "domain": domain,
+        "task": "mean",
+        "standard": statistics.mean(row["standard"] for row in mine),
+        "accuracy": statistics.mean(row["accuracy"] for row in mine),
+        **seeds_row(pairs),
+        **({"p": None} if len(mine) == 1 else {}),  # the mean of one task was compared already
+    }
+
+
+def _columns() -> list[Column]:
+    return [
+        text_column("", "domain"),
+        text_column("task", "task"),
+        Column("standard, %", lambda row: percent(row["standard"])),
+        Column("one route, %", lambda row: percent(row["accuracy"])),
+        *difference_columns(),
+        column("n", "n"),
+    ]

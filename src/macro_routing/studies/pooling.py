@@ -1,0 +1,74 @@
+"""Several tasks as one: every example is asked and graded by its own task's rules."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from macro_routing.evaluation.evaluator import Evaluator
+from macro_routing.evaluation.outcome import ExampleOutcome
+from macro_routing.evaluation.units import Unit
+from macro_routing.routes.route import Route
+from macro_routing.runs.run import PreparedRun
+from macro_routing.tasks.grading import GRADERS
+from macro_routing.tasks.prompts import PromptTexts
+from macro_routing.tasks.splits import TEST, TRAIN, VALIDATION
+from macro_routing.tasks.task import TEXT, Example, Task
+
+_MARK = "::"
+"""Between a member's name and its own example's name."""
+POOL = "pool"
+
+
+@dataclass(frozen=True, eq=False)
+class PooledEvaluator(Evaluator):
+    """Scores routes on examples of several tasks; each is answered by its own task's evaluator."""
+
+    members: Mapping[str, Evaluator] = field(default_factory=dict)
+
+    @property
+    def scope(self) -> dict[str, Any]:
+        """What decides an outcome in any of the members."""
+        return {**super().scope, "pool": {name: one.scope for name, one in self.members.items()}}
+
+    def run_unit(self, routes: Sequence[Route], unit: Unit) -> dict[Route, list[ExampleOutcome]]:
+        """The unit's examples by their tasks, and the answers in the unit's order again."""
+        places: dict[str, list[int]] = {}
+        for place, example in enumerate(unit):
+            places.setdefault(member_of(example), []).append(place)
+        found: dict[Route, dict[int, ExampleOutcome]] = {route: {} for route in routes}
+        for name, where in places.items():
+            answered = self.members[name].run_unit(routes, tuple(unit[place] for place in where))
+            for route, outcomes in answered.items():
+                found[route].update(zip(where, outcomes, strict=True))
+        return {route: [rows[place] for place in range(len(unit))] for route, rows in found.items()}
+
+
+def member_of(example: Example) -> str:
+    """The task that an example of a pool came from."""
+    return example.id.split(_MARK, 1)[0]
+
+
+def pooled_task(runs: Mapping[str, PreparedRun]) -> Task:
+    """One task of several tasks' splits, which stay what they are: no test example becomes a training one."""
+    pools = {split: tuple(_mixed(runs, split)) for split in (TRAIN, VALIDATION, TEST)}
+    # Prompts and grader are never used: every example is asked by its own task.
+    return Task(POOL, TEXT, GRADERS["text"], PromptTexts(), None, pools, keeps_validation=True)
+
+
+def _mixed(runs: Mapping[str, PreparedRun], split: str) -> Iterator[Example]:
+    """One example of each task after the other, so that the first so many are of all tasks."""
+    for row in itertools.zip_longest(*(run.splits.named(split) for run in runs.values())):
+        for name, one in zip(runs, row, strict=True):
+            if one is not None:
+                yield dataclasses.replace(one, id=f"{name}{_MARK}{one.id}")
+
+
+def pooled(run: PreparedRun, members: Mapping[str, PreparedRun]) -> PreparedRun:
+    """The same run, its examples answered by their own tasks' rules."""
+    plain = {item.name: getattr(run.evaluator, item.name) for item in dataclasses.fields(Evaluator)}
+    evaluators = {name: member.evaluator for name, member in members.items()}
+    return dataclasses.replace(run, evaluator=PooledEvaluator(**plain, members=evaluators))

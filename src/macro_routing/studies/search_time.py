@@ -1,0 +1,100 @@
+"""How long each method searches and selects, beside what that is worth (the paper's headline)."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from macro_routing.report.figure import Figure
+from macro_routing.report.intervals import OPEN, IntervalRow, intervals_figure
+from macro_routing.runs.comparison import Arm
+from macro_routing.runs.methods import METHODS
+from macro_routing.runs.methods import STANDARD as STANDARD_METHOD
+from macro_routing.studies.tables import Column, Table
+from macro_routing.studies.words import percent, points, text_column
+
+
+def selection_seconds(run: Path) -> float:
+    """From the last round, or where the run was gone on with after it, to the test: validation, or training routers."""
+    since, found = None, 0.0
+    try:
+        lines = (run / "log.txt").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return 0.0
+    for line in lines:
+        if not line[:4].isdigit():
+            continue
+        when, what = datetime.fromisoformat(line[:19]), line[21:]
+        if what.startswith(("round ", "begins or goes on")):
+            since = when
+        elif what.startswith("test:") and since is not None:
+            found = (when - since).total_seconds()
+    return found
+
+
+def search_time_rows(arms: Mapping[Any, Sequence[Arm]]) -> list[dict[str, Any]]:
+    """A line per model and method: mean seconds per task and seed, and the accuracy they bought."""
+    rows = []
+    models = dict.fromkeys(model for model, _ in arms)
+    for model in models:
+        mine = [arm for (one, _), found in arms.items() if one == model for arm in found]
+        for method in dict.fromkeys(arm.method for arm in mine):
+            if method == STANDARD_METHOD:
+                continue  # it searches nothing
+            chosen = [arm for arm in mine if arm.method == method]
+            search = [arm.seconds for arm in chosen]
+            selection = [selection_seconds(Path(arm.result.folder)) for arm in chosen]
+            rows.append(
+                {
+                    "model": model,
+                    "method": METHODS[method].title,
+                    "runs": len(chosen),
+                    "search_seconds": statistics.mean(search),
+                    "selection_seconds": statistics.mean(selection),
+                    "hours": sum(search + selection) / len(chosen) / 3600,
+                    "accuracy": statistics.mean(arm.result.variants[0].accuracy for arm in chosen),
+                    "difference": statistics.mean(arm.result.comparison.difference for arm in chosen),
+                    "asked": statistics.mean(arm.asked for arm in chosen),
+                }
+            )
+    return rows
+
+
+def search_time_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Hours beside accuracy."""
+    columns = [
+        text_column("model", "model"),
+        text_column("method", "method"),
+        Column("search, s", lambda row: f"{row['search_seconds']:.0f}"),
+        Column("selection or training, s", lambda row: f"{row['selection_seconds']:.0f}"),
+        Column("hours", lambda row: f"{row['hours']:.3g}"),
+        Column("outcomes asked", lambda row: f"{row['asked']:,.0f}"),
+        Column("right, %", lambda row: percent(row["accuracy"])),
+        Column("difference, points", lambda row: points(row["difference"])),
+    ]
+    notes = (
+        (
+            "Means over tasks and seeds. Every method and seed keeps its scores apart, so none is faster for what"
+            " another has worked out, unless the study was given a store."
+        ),
+    )
+    return Table("Search time beside accuracy", columns, rows, notes)
+
+
+def search_time_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Minutes of every method as one row, its accuracy in its name."""
+    several = len({row["model"] for row in rows}) > 1
+
+    def named(row: Mapping[str, Any]) -> str:
+        name = f"{row['model']} · {row['method']}" if several else str(row["method"])
+        return f"{name}: {percent(row['accuracy'])} % right ({points(row['difference'])} points)"
+
+    shown = [IntervalRow(named(row), 0.0, 60 * row["hours"], 60 * row["hours"], OPEN) for row in rows]
+    figure = intervals_figure(
+        "search_time", "Minutes of search and selection per task and seed", "minutes", shown, 1e-9
+    )
+    return replace(figure, legend=())

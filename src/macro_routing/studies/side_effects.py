@@ -1,0 +1,121 @@
+"""What a route does to everything it was not searched for: other tasks, and plain text."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from macro_routing.engine.batches import Tokens
+from macro_routing.routes.route import Route
+from macro_routing.runs.result import LEVEL
+from macro_routing.studies.bench import Bench, Subject, TaskName, short_name
+from macro_routing.studies.comparing import (
+    comparisons_in,
+    difference_row,
+    differences_figure,
+    with_holm,
+)
+from macro_routing.studies.findings import TABLE, Findings
+from macro_routing.studies.perplexity import perplexities, surprise, text_of, windows
+from macro_routing.studies.tables import Column, Row, Table
+from macro_routing.studies.words import column, comparisons_note, difference_columns, percent, text_column
+
+STUDY = "side-effects"
+QUESTIONS = "the tasks' own questions"
+
+
+def side_effects(
+    bench: Bench, subject: Subject, tasks: Sequence[TaskName], *, text: Path | None, most_windows: int
+) -> Findings:
+    """Score the route on all tasks, and on plain text."""
+    route = subject.route
+    rows = with_holm([_task_row(bench, task, subject) for task in tasks])
+    if text is not None:
+        texts, source = [text_of(text)], text.name
+    else:
+        texts = [one.question for task in tasks for one in bench.prepared(task, subject.seed).splits.test]
+        source = QUESTIONS
+    plain = {"source": source, **_perplexity(bench, route, windows(bench.frozen, texts, most_windows))}
+    count = comparisons_in(rows) + 1
+    worse = [row["task"] for row in rows if row["difference"] < 0 and (row["p_holm"] or 1) < LEVEL]
+    change = f"perplexity {plain['standard']:.2f} → {plain['route']:.2f} ({100 * (plain['ratio'] - 1):+.1f} %)"
+    headline = (
+        f"Worse on {len(worse)} of {len(rows)} tasks ({', '.join(worse) or 'none'}; p < 0.05, corrected);"
+        f" {change} on {plain['source']}."
+    )
+    tables = {
+        TABLE: Table(f"{route} on other tasks", _columns(), rows, (comparisons_note(count),)),
+        "perplexity": Table("Plain text", _text_columns(), [plain], (_NOTE,)),
+    }
+    shown = [(_named(row), row) for row in rows]
+    title = f"Side effects ({short_name(bench.base.model)}): difference to the standard pass; {change}"
+    figure = differences_figure(STUDY, title, shown, route)
+    return Findings(STUDY, headline, tables, [figure], count, {"route": str(route), "text": plain["source"]})
+
+
+def _task_row(bench: Bench, task: TaskName, subject: Subject) -> dict[str, Any]:
+    scored = bench.scored(f"on-{task}", task, subject.seed, {"route": subject.route})["routes"]
+    standard, routed = scored["standard"], scored["route"]
+    row = {
+        "task": str(task),
+        "searched": subject.was_searched_on(task),
+        "standard": statistics.mean(standard["correct"]),
+        "accuracy": statistics.mean(routed["correct"]),
+        "standard_cut": statistics.mean(standard["cut"]),
+        "route_cut": statistics.mean(routed["cut"]),
+        **difference_row(standard["correct"], routed["correct"]),
+    }
+    return {**row, "p": None} if subject.route.is_standard else row
+
+
+def _perplexity(bench: Bench, route: Route, rows: Sequence[Tokens]) -> dict[str, Any]:
+    digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+    mark = {"text": digest, "route": str(route), "numerics": bench.frozen.numerics_id}
+    routes = {"standard": bench.standard, "route": route}
+
+    def measure() -> dict[str, Any]:
+        return {name: surprise(bench.frozen, one, rows) for name, one in routes.items()}
+
+    return perplexities(rows, bench.cell("plain-text", mark, measure))
+
+
+_NOTE = (
+    "Perplexity over rows of up to 256 tokens; the interval resamples rows. Questions of the tasks are short and of one"
+    " kind; name a text of your own with --text."
+)
+
+
+def _columns() -> list[Column]:
+    return [
+        Column("task", _named, is_number=False),
+        Column("standard, %", lambda row: percent(row["standard"])),
+        Column("route, %", lambda row: percent(row["accuracy"])),
+        *difference_columns(),
+        column("fixed", "fixed"),
+        column("broken", "broken"),
+        column("n", "n"),
+        Column("cut off, standard / route, %", _cut_off),
+    ]
+
+
+def _named(row: Row) -> str:
+    return str(row["task"]) + (" (searched on)" if row["searched"] else "")
+
+
+def _cut_off(row: Row) -> str:
+    return f"{percent(row['standard_cut'])} / {percent(row['route_cut'])}"
+
+
+def _text_columns() -> list[Column]:
+    return [
+        text_column("text", "source"),
+        Column("perplexity, standard", lambda row: f"{row['standard']:.3g}"),
+        Column("route", lambda row: f"{row['route']:.3g}"),
+        Column("ratio (95 % interval)", lambda row: f"{row['ratio']:.3f} ({row['low']:.3f} to {row['high']:.3f})"),
+        column("rows", "windows"),
+        column("tokens", "tokens"),
+    ]

@@ -1,0 +1,117 @@
+"""Whether a method beats the baseline over benchmarks, model by model (paper, significance table; specification §6)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from macro_routing.errors import RunError, suggestion
+from macro_routing.evaluation.statistics import holm, significance
+from macro_routing.report.figure import Figure
+from macro_routing.report.intervals import GAIN, LOSS, OPEN, IntervalRow, intervals_figure
+from macro_routing.runs.result import LEVEL
+from macro_routing.studies.findings import DATA, TABLE, Findings
+from macro_routing.studies.tables import Column, Table
+from macro_routing.studies.words import p_value, text_column
+
+STUDY = "significance"
+AVERAGE = "Avg"
+"""A column that is no benchmark."""
+Results = Sequence[Mapping[str, Any]]
+"""Lines of a main table: model, method, and (mean, deviation) in percent by benchmark."""
+
+
+def read_results(path: Path) -> Results:
+    """A main table's lines: a study's folder or data.json, or a JSON list of such lines."""
+    file = path / DATA if path.is_dir() else path
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        lines = found["details"]["results"] if isinstance(found, dict) else found
+        for line in lines:
+            _ = line["model"], line["method"], {name: value[0] + 0.0 for name, value in line["accuracy"].items()}
+    except OSError as error:
+        raise RunError(f"{file} cannot be read: {error.strerror}; name a main-table study or a JSON file") from None
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise RunError(
+            f"{file} holds no main table ({type(error).__name__}: {error}); it takes the folder of `macro study"
+            ' main-table`, or a list of {"model", "method", "accuracy": {benchmark: [mean, deviation]}}'
+        ) from None
+    return list(lines)
+
+
+def differences_by_model(results: Results, baseline: str, method: str) -> dict[str, list[float]]:
+    """By model that has both: one difference in points per benchmark that has both."""
+    found: dict[str, list[float]] = {}
+    for model in dict.fromkeys(line["model"] for line in results):
+        arms = {line["method"]: line["accuracy"] for line in results if line["model"] == model}
+        if baseline in arms and method in arms:
+            names = [name for name in arms[baseline] if name in arms[method] and name != AVERAGE]
+            found[model] = [arms[method][name][0] - arms[baseline][name][0] for name in names]
+    if not found:
+        methods = ", ".join(dict.fromkeys(line["method"] for line in results))
+        raise RunError(f"no model has both {baseline} and {method}; there are {methods}")
+    return found
+
+
+def significance_rows(differences: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:
+    """A line per model; p-values are corrected over the models."""
+    found = {model: significance(values) for model, values in differences.items()}
+    corrected = holm([one.p_value for one in found.values()])
+    return [
+        {"model": model, **dataclasses.asdict(one), "p_holm": p, "benchmarks": len(differences[model])}
+        for (model, one), p in zip(found.items(), corrected, strict=True)
+    ]
+
+
+def significance_table(rows: Sequence[Mapping[str, Any]], method: str, baseline: str) -> Table:
+    """The paper's columns: mean difference, interval, wins/ties/losses, corrected p-value."""
+
+    def signed(value: float) -> str:
+        return f"{value:+.2f}".replace("-", "−")
+
+    notes = (
+        (
+            f"Differences of {method} to {baseline}, one per benchmark, averaged over seeds. The interval resamples"
+            " benchmarks (cluster bootstrap, 95 % percentiles, 10^5 resamples); p is a one-sided exact Wilcoxon"
+            f" signed-rank test, corrected by Holm over {len(rows)} model(s). With fewer than five benchmarks no p"
+            " can fall below 0.05."
+        ),
+    )
+    columns = [
+        text_column("model", "model"),
+        Column("mean difference, points", lambda row: signed(row["mean"])),
+        Column("95 % interval", lambda row: f"{signed(row['low'])} to {signed(row['high'])}"),
+        Column("W/T/L", lambda row: f"{row['wins']}/{row['ties']}/{row['losses']}"),
+        Column("p, Holm", lambda row: p_value(row["p_holm"])),
+        Column("benchmarks", lambda row: str(row["benchmarks"])),
+    ]
+    return Table(f"{method} against {baseline} over benchmarks", columns, rows, notes)
+
+
+def significance_figure(rows: Sequence[Mapping[str, Any]], method: str, baseline: str) -> Figure:
+    """Every model's mean difference with its interval."""
+
+    def kind(row: Mapping[str, Any]) -> str:
+        return OPEN if row["p_holm"] >= LEVEL else GAIN if row["mean"] > 0 else LOSS
+
+    shown = [IntervalRow(row["model"], row["low"], row["mean"], row["high"], kind(row)) for row in rows]
+    title = f"{method} minus {baseline}, mean over benchmarks with 95 % intervals"
+    return intervals_figure(STUDY, title, "points of accuracy", shown, 0.0)
+
+
+def significance_study(results: Results, baseline: str, method: str, models: Sequence[str] = ()) -> Findings:
+    """The whole study from a main table; with ``models`` of these alone."""
+    known = [line["model"] for line in results]
+    for model in models:
+        if model not in known:
+            told = ", ".join(dict.fromkeys(known))
+            raise RunError(f"{model} is not in the table; it has {told}{suggestion(model, known)}")
+    kept = [line for line in results if not models or line["model"] in models]
+    rows = significance_rows(differences_by_model(kept, baseline, method))
+    better = [row["model"] for row in rows if row["p_holm"] < LEVEL]
+    headline = f"{method} is better than {baseline} on {len(better)} of {len(rows)} models (p < 0.05, corrected)."
+    tables = {TABLE: significance_table(rows, method, baseline)}
+    return Findings(STUDY, headline, tables, [significance_figure(rows, method, baseline)], len(rows))

@@ -1,0 +1,144 @@
+"""One hyper-parameter at a time around the study's settings (paper, "Hyperparameter Analysis": β and the elite)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from macro_routing.errors import SettingsError, suggestion
+from macro_routing.report.lines import Axis, Line, Point, lines_figure
+from macro_routing.routes.space import RouteSpace
+from macro_routing.runs.config import PRESETS, DataSettings, RunConfig
+from macro_routing.runs.methods import METHODS, settings_of
+from macro_routing.runs.result import SELECTED, STANDARD
+from macro_routing.studies.bench import Bench, TaskName
+from macro_routing.studies.comparing import comparisons_in, over_seeds, with_holm
+from macro_routing.studies.findings import TABLE, Findings
+from macro_routing.studies.tables import Column, Table
+from macro_routing.studies.variants import Cells, Variant, run_variant, standard_row, variant_row
+from macro_routing.studies.words import comparisons_note, difference_columns, spread, text_column
+
+STUDY = "sweep"
+Value = float | int | str | bool
+
+
+def place_of(setting: str, config: RunConfig) -> str:
+    """The table of a run's settings that a hyper-parameter is in."""
+    tables = {
+        "search": METHODS[config.method].settings,
+        "space": RouteSpace,
+        "data": DataSettings,
+    }
+    known = {field.name: table for table, kind in reversed(tables.items()) for field in dataclasses.fields(kind)}
+    if setting not in known or setting == "layers":
+        names = sorted(name for name in known if name != "layers")
+        raise SettingsError(f"{setting} is no setting; known: {', '.join(names)}{suggestion(setting, names)}")
+    return known[setting]
+
+
+def read_value(text: str) -> Value:
+    """A value as it was typed: a whole number, a number, yes or no, else a word."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return {"true": True, "false": False}.get(text, text)
+
+
+def default_of(setting: str, config: RunConfig) -> Value:
+    """What the study's own settings say."""
+    table = place_of(setting, config)
+    given: dict[str, Any] = dict(getattr(config, table))
+    if setting in given:
+        return given[setting]  # type: ignore[no-any-return]
+    if table == "search":
+        preset = PRESETS[config.preset].get("search", {})
+        return getattr(settings_of(config.method, preset, config.search), setting)  # type: ignore[no-any-return]
+    kind = config.data_settings if table == "data" else RouteSpace(1)
+    return getattr(kind, setting)  # type: ignore[no-any-return]
+
+
+def sweep(
+    bench: Bench, tasks: Sequence[TaskName], seeds: Sequence[int], setting: str, values: Sequence[Value]
+) -> Findings:
+    """Search with every value, and compare with the default on the same examples."""
+    table, default = place_of(setting, bench.base), default_of(setting, bench.base)
+    ordered = _ordered([*values, default])
+    for value in ordered:  # all before the first is run: what one would refuse at the end is refused now
+        bench.config(tasks[0], seeds[0], **{table: {setting: value}})
+    found = {
+        value: run_variant(bench, Variant(f"{setting}={value}", {table: {setting: value}}), tasks, seeds)
+        for value in ordered
+    }
+    chosen = SELECTED[bench.base.method]
+    rows: list[dict[str, Any]] = []
+    for value, cells in found.items():
+        compared = None if value == default else found[default]
+        row = variant_row(str(value), cells, chosen, compared, chosen)
+        rows.append({**row, "value": value, "is_default": value == default, "gain": _gain(cells, chosen)})
+    rows = with_holm(rows)
+    reference = standard_row(found[default])
+    count = comparisons_in(rows)
+    different = [row["variant"] for row in rows if row["p_holm"] is not None and row["p_holm"] < 0.05]
+    named = ", ".join(different) or "none"
+    headline = f"{len(different)} of {count} values of {setting} differ from the default {default}: {named}."
+    notes = (
+        (
+            f"Mean over {len(tasks)} task(s) ({', '.join(map(str, tasks))}) and {len(seeds)} seed(s); ± is the sample"
+            " standard deviation over seeds; p is a sign-flip test over examples."
+        ),
+        comparisons_note(count),
+    )
+    return Findings(
+        STUDY,
+        headline,
+        {TABLE: Table(f"Sweep of {setting}", _columns(setting), [*rows, reference], notes)},
+        [_figure(f"Accuracy by {setting} ({bench.told(tasks)})", setting, rows, reference["accuracy"])],
+        count,
+    )
+
+
+def _ordered(values: Sequence[Value]) -> list[Value]:
+    different = list(dict.fromkeys(values))
+    if all(isinstance(value, int | float) for value in different):
+        return sorted(different)
+    return different
+
+
+def _gain(cells: Cells, chosen: str) -> dict[str, float]:
+    """Against the standard pass on the same examples, for the picture's bars."""
+    tasks = list(dict.fromkeys(task for task, _ in cells))
+    pairs = [
+        [(arm.right[STANDARD], arm.right[chosen]) for (one, _), arm in cells.items() if one == task] for task in tasks
+    ]
+    found = over_seeds(pairs)
+    return {"mean": found.mean, "low": found.low, "high": found.high}
+
+
+def _columns(setting: str) -> list[Column]:
+    return [
+        text_column(setting, "variant"),
+        Column("right, %", lambda row: spread(row["accuracy"], row["spread"])),
+        *difference_columns("difference to the default, points"),
+        Column("layers run", lambda row: f"{row['layers']:.1f}"),
+        Column("", lambda row: "default" if row.get("is_default") else "", is_number=False),
+    ]
+
+
+def _figure(title: str, setting: str, rows: Sequence[dict[str, Any]], standard: float) -> Any:
+    """Accuracy by value; the bars are of the gain over the standard pass, so that they do not hold its uncertainty."""
+    points, names = [], []
+    for place, row in enumerate(rows):
+        low, high = (100 * (standard + row["gain"][end]) for end in ("low", "high"))
+        points.append(Point(place, 100 * row["accuracy"], low, high))
+        names.append((float(place), row["variant"] + (" (default)" if row["is_default"] else "")))
+    return lines_figure(
+        STUDY,
+        title,
+        [Line("MACRO; bars: 95 % interval of the gain over the standard pass", points, has_bars=True)],
+        Axis(setting, names=names),
+        Axis("right on the test sets, %"),
+        level=(100 * standard, "standard pass"),
+    )

@@ -1,0 +1,158 @@
+"""One table, three files: CSV with the plain numbers, Markdown and LaTeX as people print them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Row = Mapping[str, Any]
+_MEDALS = ("", "①", "②", "③")
+MARKS = "① ② ③ mark the three best of a column within a model (bold, underlined, italic in LaTeX); ties share the mark."
+
+
+def _no_rank(_row: Row) -> int:
+    return 0
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading, and what a row shows under it."""
+
+    heading: str
+    show: Callable[[Row], str]
+    is_number: bool = True
+    """Set to the right."""
+    is_code: bool = False
+    """A route: set in a fixed width."""
+    rank: Callable[[Row], int] = _no_rank
+    """1 to 3 for the best three, 0 for the others."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of plain values, and how they are shown."""
+
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    notes: Sequence[str] = ()
+
+    def csv(self) -> str:
+        """All plain values of the rows, for programs; nested ones as ``accuracy.category``."""
+        rows = [flattened(row) for row in self.rows]
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        text = io.StringIO()
+        writer = csv.DictWriter(text, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return text.getvalue()
+
+    def markdown(self) -> str:
+        """The table with its title and notes."""
+        heads = [markdown_text(column.heading) for column in self.columns]
+        rules = ["---:" if column.is_number else "---" for column in self.columns]
+        body = [[_markdown_cell(column, row) for column in self.columns] for row in self.rows]
+        lines = ["| " + " | ".join(cells) + " |" for cells in (heads, rules, *body)]
+        return "\n\n".join([f"# {self.title}", "\n".join(lines), *self.notes]) + "\n"
+
+    def latex(self) -> str:
+        """The same as a floating table."""
+        layout = "".join("r" if column.is_number else "l" for column in self.columns)
+        body = [" & ".join(_latex_cell(column, row) for column in self.columns) + r" \\" for row in self.rows]
+        caption = " ".join([f"{self.title}.", *self.notes])
+        lines = [
+            "% needs the packages booktabs and amssymb",
+            r"\begin{table}",
+            r"\centering",
+            rf"\begin{{tabular}}{{{layout}}}",
+            r"\toprule",
+            " & ".join(latex_text(column.heading) for column in self.columns) + r" \\",
+            r"\midrule",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}",
+            rf"\caption{{{latex_text(caption)}}}",
+            r"\end{table}",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def shown(self) -> list[dict[str, str]]:
+        """What is shown, by heading: for pages that are rendered from records."""
+        return [
+            {column.heading: _markdown_cell(column, row, escape=False) for column in self.columns} for row in self.rows
+        ]
+
+
+def flattened(row: Row, before: str = "") -> dict[str, Any]:
+    """Nested values one level deep, lists as text."""
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            found.update(flattened(value, f"{before}{name}."))
+        elif isinstance(value, list | tuple):
+            found[before + name] = " ".join(map(str, value))
+        else:
+            found[before + name] = value
+    return found
+
+
+def _markdown_cell(column: Column, row: Row, *, escape: bool = True) -> str:
+    text, rank = column.show(row), column.rank(row)
+    if column.is_code and text:
+        text = f"`{text}`"
+    elif escape:
+        text = markdown_text(text)
+    if rank == 1:
+        text = f"**{text}**"
+    return f"{text} {_MEDALS[rank]}".strip()
+
+
+def markdown_text(text: str) -> str:
+    """Text that no table of Markdown breaks at; nothing in it is emphasis."""
+    return re.sub(r"([|*_`<\\])", r"\\\1", text.replace("\n", " "))
+
+
+_LATEX_RANKS = ("{}", r"\textbf{{{}}}", r"\underline{{{}}}", r"\textit{{{}}}")
+
+
+def _latex_cell(column: Column, row: Row) -> str:
+    text = latex_text(column.show(row))
+    if column.is_code and text:
+        text = rf"\texttt{{{text}}}"
+    return _LATEX_RANKS[column.rank(row)].format(text)
+
+
+_LATEX_SIGNS = {
+    "\\": r"\textbackslash{}",
+    **{sign: rf"\{sign}" for sign in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "−": "$-$",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "→": r"$\to$",
+    "≥": r"$\geq$",
+    "✓": r"\checkmark{}",
+    "–": "--",
+    "…": r"\ldots{}",
+    "①": "(1)",
+    "②": "(2)",
+    "③": "(3)",
+    "β": r"$\beta$",
+    "α": r"$\alpha$",
+    "Δ": r"$\Delta$",
+    "\u00a0": "~",
+    "\u202f": r"\,",
+}
+
+
+def latex_text(text: str) -> str:
+    """Text that LaTeX sets as it is."""
+    return "".join(_LATEX_SIGNS.get(sign, sign) for sign in text.replace("\n", " "))

@@ -1,0 +1,78 @@
+"""A search with something changed: over tasks and seeds, each variant beside the unchanged one on the same examples."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from macro_routing.runs.comparison import Arm
+from macro_routing.runs.result import STANDARD
+from macro_routing.studies.bench import Bench, TaskName
+from macro_routing.studies.comparing import seeds_row
+
+Cells = dict[tuple[TaskName, int], Arm]
+"""By task and seed."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A search by its name in the table."""
+
+    name: str
+    changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Settings by table (space, search, data) that differ from the study's."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """More values for its row."""
+
+
+def run_variant(bench: Bench, variant: Variant, tasks: Sequence[TaskName], seeds: Sequence[int]) -> Cells:
+    """The searches of a variant, those that are missing run now."""
+    return {
+        (task, seed): bench.search(f"{variant.name}-{task}-{seed}", bench.config(task, seed, **variant.changes))
+        for seed in seeds
+        for task in tasks
+    }
+
+
+def variant_row(name: str, cells: Cells, choice: str, compared: Cells | None, against: str) -> dict[str, Any]:
+    """Accuracy over tasks and seeds of the route chosen by ``choice``, and its difference to another's ``against``.
+
+    ``compared`` None leaves the difference out: it would be one to itself.
+    """
+    tasks = list(dict.fromkeys(task for task, _ in cells))
+    seeds = list(dict.fromkeys(seed for _, seed in cells))
+    accuracy = {cell: _accuracy(arm, choice) for cell, arm in cells.items()}
+    by_seed = [statistics.mean(accuracy[task, seed] for task in tasks) for seed in seeds]
+    row: dict[str, Any] = {
+        "variant": name,
+        "accuracy": statistics.mean(by_seed),
+        "spread": statistics.stdev(by_seed) if len(seeds) > 1 else None,
+        "by_task": {str(task): statistics.mean(accuracy[task, seed] for seed in seeds) for task in tasks},
+        "layers": statistics.mean(_length(arm, choice) for arm in cells.values()),
+        "rounds_seconds": statistics.mean(arm.seconds for arm in cells.values()),
+        "seeds": len(seeds),
+        "tasks": len(tasks),
+    }
+    if compared is not None:
+        row |= seeds_row(
+            [
+                [(compared[task, seed].right[against], cells[task, seed].right[choice]) for seed in seeds]
+                for task in tasks
+            ]
+        )
+    return row
+
+
+def standard_row(cells: Cells) -> dict[str, Any]:
+    """The standard pass on the same examples."""
+    return {**variant_row("standard pass", cells, STANDARD, None, ""), "rounds_seconds": 0.0}
+
+
+def _accuracy(arm: Arm, choice: str) -> float:
+    return statistics.mean(map(float, arm.right[choice].values()))
+
+
+def _length(arm: Arm, choice: str) -> float:
+    return next(one.length for one in arm.result.variants if one.name == choice)

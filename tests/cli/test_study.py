@@ -1,0 +1,156 @@
+"""The studies' commands: what a newcomer meets, a study of a run's own route, and all of them on a real model."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+import typer.testing
+
+from benchmarks import studies as recorded
+from macro_routing.cli.main import app
+from macro_routing.errors import MacroError
+from tests.cli.runner import ENVIRONMENT
+from tests.runs.small import small_folder, write_task_file
+
+ROOT = Path(__file__).parents[2]
+STUDIES = (
+    *("main-table", "significance", "ablation", "sweep", "logit-lens", "transfer"),
+    *("one-route", "composition", "cost", "explain", "side-effects"),
+)
+TINY = ("--iterations", "2", "--draws", "4", "--elite", "2", "--training", "16", "--validation", "8", "--test", "20")
+PUBLISHED = ROOT / "tests" / "data" / "published_results.json"
+
+
+def call(*arguments):
+    """In this process: the libraries below are loaded once."""
+    return typer.testing.CliRunner().invoke(app, [str(one) for one in arguments])
+
+
+def refusal(*arguments):
+    result = call(*arguments)
+    assert isinstance(result.exception, MacroError), result.output
+    return str(result.exception)
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_help_says_what_is_measured(study):
+    result = call("study", study, "--help")
+    assert result.exit_code == 0
+    assert "--out" in result.output
+
+
+def test_the_papers_significance_by_the_command(tmp_path):
+    done = call(
+        *("study", "significance", PUBLISHED, "--baseline", "Baseline", "--method", "MACRO"), "--out", tmp_path / "s"
+    )
+    assert done.exit_code == 0, done.output
+    text = (tmp_path / "s" / "table.md").read_text()
+    assert "+12.68" in text
+    assert (tmp_path / "s" / "figure.svg").read_text().startswith("<svg")
+
+
+def test_mistakes_are_one_line(tmp_path):
+    assert "cannot be read" in refusal("study", "significance", tmp_path / "none.json")
+    assert "holds no finished run" in refusal("study", "composition", tmp_path)
+    assert "each once" in refusal("study", "ablation", "--seeds", "1,1", "--out", tmp_path / "a")
+    assert "every task once" in refusal("study", "transfer", "--tasks", "a,a", "--out", tmp_path / "a")
+    sweep = refusal("study", "sweep", "--setting", "elit", "--values", "1", "--out", tmp_path / "a")
+    assert "did you mean 'elite'" in sweep
+    assert "no file" in refusal("explain", tmp_path / "route.json", "--out", tmp_path / "a")
+    assert "method" in refusal("study", "main-table", "--methods", "macor", "--out", tmp_path / "a")
+    assert "is no task" in refusal("study", "transfer", "--tasks", "category,catgory", "--out", tmp_path / "a")
+    assert "has no choices" in refusal("study", "ablation", "--tasks", "counting:likelihood", "--out", tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_folder_of_other_settings_is_refused(tmp_path):
+    call("study", "significance", PUBLISHED, "--baseline", "Baseline", "--out", tmp_path / "s")
+    told = refusal("study", "significance", PUBLISHED, "--baseline", "Dr.LLM", "--out", tmp_path / "s")
+    assert "other settings (baseline)" in told
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory):
+    """A run on a user's own data with a tiny model."""
+    home = tmp_path_factory.mktemp("own")
+    model, data = small_folder(home / "model"), write_task_file(home / "mine.jsonl")
+    columns = ("--question", "q", "--answer", "a", "--choices", "c")
+    done = call(
+        *("search", "--task", data, *columns, "--model", model, "--preset", "quick", *TINY),
+        *("--out", home / "run", "--store", home / "s.sqlite", "--seed", "4"),
+    )
+    assert done.exit_code == 0, done.output
+    return home
+
+
+def test_a_study_of_a_run_knows_model_task_seed_and_columns(searched):
+    out = searched / "explained"
+    done = call("explain", searched / "run", "--out", out, "--store", searched / "s.sqlite", "--json")
+    data = json.loads(done.stdout)
+    assert data["settings"]["seed"] == 4
+    assert data["settings"]["runs"]["data"]["question"] == "q"
+    result = json.loads((searched / "run" / "result.json").read_text())
+    whole = data["tables"]["table"]["rows"][0]
+    assert whole["difference"] == pytest.approx(result["difference"])
+    assert whole["n"] == result["comparison"]["n"]
+    again = call("explain", searched / "run", "--out", out, "--store", searched / "s.sqlite", "--json")
+    assert json.loads(again.stdout)["tables"] == data["tables"]
+    assert "other settings (runs.data.test)" in refusal("explain", searched / "run", "--out", out, "--test", "10")
+
+
+def test_composition_of_that_run(searched):
+    done = call("study", "composition", searched / "run", "--out", searched / "made", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads((searched / "made" / "data.json").read_text())["tables"]["table"]["rows"][0]["runs"] == 1
+
+
+@pytest.mark.parametrize("study", [*recorded.studies(), *recorded.small_studies()], ids=lambda study: study.name)
+def test_the_commands_that_are_recorded_are_understood(study, tmp_path):
+    group = typer.main.get_command(app).commands["study"]
+    named = dataclasses.replace(study, words=study.words.replace(recorded.ROUTE, "'L0 RJ'"))
+    name, *words = recorded.command_of(named, "smollm2-135m", tmp_path, tmp_path)
+    assert name in STUDIES
+    common = ["--minutes", "1", "--store", str(tmp_path / "s.sqlite")] if study.searches else []
+    group.commands[name].make_context(name, [*words, "--out", str(tmp_path / "o"), *common])  # nothing runs
+
+
+def test_the_studies_of_a_route_wait_for_one(tmp_path):
+    (study,) = [one for one in recorded.studies() if one.name == "explain"]
+    assert recorded.command_of(study, "m", tmp_path, None) is None
+    home = tmp_path / "transfer"
+    settings = {"settings": {"tasks": ["counting:direct", "sciq:likelihood"]}}
+    for task, route in (("sciq_likelihood", "L0 L0 RJ"), ("counting_direct", "L0 RJ")):
+        (home / "runs" / f"{task}-1").mkdir(parents=True)
+        (home / "runs" / f"{task}-1" / "route.json").write_text(json.dumps({"route": route}))
+    (home / "study.json").write_text(json.dumps(settings))
+    (home / "data.json").write_text("{}")
+    assert recorded.command_of(study, "m", tmp_path, None)[1] == str(home / "runs" / "sciq_likelihood-1")
+
+
+@pytest.mark.engines
+def test_every_study_on_a_real_model(tmp_path):
+    """By the script that records them, at its tiny size: SmolLM2-135M, synthetic tasks."""
+    command = [sys.executable, "-m", "benchmarks.studies", "smollm2-135m", "--small", "--minutes", "60"]
+    runs, docs = tmp_path / "runs", tmp_path / "docs"
+    done = subprocess.run(
+        [*command, "--runs", str(runs), "--write", str(docs)],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    names = {path.parent.name for path in runs.glob("*/data.json")}
+    expected = {*STUDIES, "sweep-elite", "sweep-beta"} - {"sweep"}
+    assert names == expected, done.stdout[-3000:] + done.stderr[-3000:]
+    for name in names:
+        files = {path.name for path in (runs / name).iterdir()}
+        assert {"table.csv", "table.md", "table.tex", "figure.svg", "figure.png"} <= files, name
+        record = json.loads((docs / "data" / f"study_{name.replace('-', '_')}.json").read_text())
+        assert record["results"]
+        assert (docs / "pictures" / f"study_{name.replace('-', '_')}.svg").is_file()
+        assert str(tmp_path) not in json.dumps({**record, "command": ""}), name

@@ -1,0 +1,39 @@
+"""A bench with a tiny model and tiny tasks: whole studies in a second or two."""
+
+from macro_routing.runs import RunConfig
+from macro_routing.studies.bench import Bench, TaskName
+from macro_routing.studies.folder import StudyFolder
+from macro_routing.tasks import GRADERS, Example, PromptTexts, Task
+from tests.runs.small import WORDS, small_frozen, small_task
+
+BASE = RunConfig(
+    task="small",
+    model="small",
+    preset="quick",
+    search={"iterations": 2, "draws": 6, "elite": 2, "k": 3, "epsilon_local": 0.4, "alpha": 0.5},
+    data={"training": 16, "validation": 8, "test": 20},
+    space={"max_length": 10},
+    decoding={"answer_budget": 3, "reasoning_budget": 4},
+    units={"race": 4, "whole": 16},
+)
+SMALL, OTHER, WRITTEN = TaskName("small"), TaskName("other"), TaskName("written")
+
+
+def written_task():
+    """Questions whose answer is a word that the model has to write."""
+
+    def examples(numbers):
+        return tuple(
+            Example(f"t{n}", f"{WORDS[n % 40]} {WORDS[(3 * n) % 37]} {WORDS[n // 40]}", WORDS[n % 7]) for n in numbers
+        )
+
+    pools = {"train": examples(range(230)), "test": examples(range(300, 340))}
+    return Task("written", "text", GRADERS["text"], PromptTexts(), None, pools)
+
+
+def small_bench(path, frozen=None, study="any", settings=None, **changes):
+    folder = StudyFolder.opened(path / "study", study, settings or {})
+    tasks = {"small": small_task(), "other": small_task("other", offset=31), "written": written_task()}
+    return Bench(
+        BASE, folder, store=path / "scores.sqlite", given_model=frozen or small_frozen(), given_tasks=tasks, **changes
+    )

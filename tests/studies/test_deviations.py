@@ -1,0 +1,61 @@
+"""Deviations can be dropped one by one, and dropping all leaves the standard pass."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from macro_routing.routes import Route, parse_route
+from macro_routing.studies.deviations import deviations
+from tests.strategies import programs
+
+PUBLISHED = json.loads((Path(__file__).parents[1] / "data" / "published_routes.json").read_text())["routes"]
+
+
+def test_what_a_route_does_in_words():
+    route = parse_route("L0-L7 L3-L9 RJ", 12)
+    (only,) = deviations(route)
+    assert only.told == "inserts L3-L7 (step 9)"
+    assert only.without == Route.standard(12)
+    assert only.alone == route
+    skipped, added = deviations(parse_route("L0 L3-L6 L5(+h-2) RJ", 8))
+    assert skipped.told == "skips L1 L2 (after step 1)"
+    assert added.told == "inserts L5(+h-2) L6 (step 6)"
+    assert str(skipped.without) == "L0-L6 L5(+h-2) RJ"
+    assert str(added.alone) == "L0-L6 L5(+h-2) RJ"
+
+
+def test_the_standard_pass_has_none():
+    assert deviations(Route.standard(5)) == []
+
+
+def test_an_add_that_cannot_stand_alone_says_so():
+    route = parse_route("L0 L0 L0 L1(+h-2) RJ", 3)
+    found = deviations(route)
+    assert any(one.alone is None or one.without is None for one in found)
+    assert all(one.reason for one in found if one.alone is None or one.without is None)
+
+
+@pytest.mark.parametrize("row", [row for row in PUBLISHED if row["route"]], ids=lambda row: row["route"][:40])
+def test_dropping_one_after_the_other_ends_at_the_standard_pass(row):
+    route = parse_route(row["route"], row["layers"])
+    for _ in range(100):
+        found = [one for one in deviations(route) if one.without is not None]
+        if not found:
+            break
+        assert len(deviations(found[-1].without)) < len(deviations(route))
+        route = found[-1].without
+    assert route.is_standard
+
+
+@given(programs().map(lambda program: program.expand(12)))
+def test_every_route_differs_by_what_is_listed(route):
+    found = deviations(route)
+    assert (not found) == route.is_standard
+    for one in found:
+        assert one.without != route
+        assert one.alone is None or not one.alone.is_standard
+    if len(found) == 1:
+        assert found[0].alone in {None, route}
+        assert found[0].without is None or found[0].without.is_standard

@@ -1,0 +1,79 @@
+"""A study's folder: resumed with the same settings, refused with others, whole after any stop."""
+
+import pytest
+
+from macro_routing.errors import RunError
+from macro_routing.studies.folder import StudyFolder
+
+SETTINGS = {"tasks": ["a"], "runs": {"model": "m", "search": {"draws": 4}}}
+
+
+def opened(path, study="ablation", **changes):
+    return StudyFolder.opened(path, study, {**SETTINGS, **changes})
+
+
+def test_the_same_settings_go_on(tmp_path):
+    opened(tmp_path / "s").cell("one", "mark", lambda: {"value": 1})
+    kept = opened(tmp_path / "s").cell("one", "mark", lambda: pytest.fail("it was measured already"))
+    assert kept == {"value": 1}
+
+
+def test_other_settings_are_named(tmp_path):
+    opened(tmp_path)
+    with pytest.raises(RunError, match=r"other settings \(runs.search.draws, tasks\)"):
+        opened(tmp_path, tasks=["b"], runs={"model": "m", "search": {"draws": 5}})
+
+
+def test_another_study_is_refused(tmp_path):
+    opened(tmp_path)
+    with pytest.raises(RunError, match="holds the study ablation"):
+        opened(tmp_path, "sweep")
+
+
+def test_foreign_folders_are_left_alone(tmp_path):
+    (tmp_path / "mine.txt").write_text("precious")
+    with pytest.raises(RunError, match="not an empty folder"):
+        opened(tmp_path)
+    (tmp_path / "mine.txt").rename(tmp_path / "run.json")
+    with pytest.raises(RunError, match="a run's own folder"):
+        opened(tmp_path)
+    with pytest.raises(RunError, match="cannot be used"):
+        opened(tmp_path / "run.json" / "below")
+
+
+def test_other_data_under_the_same_name_are_refused(tmp_path):
+    folder = opened(tmp_path)
+    folder.cell("one", "mark", dict)
+    with pytest.raises(RunError, match="other data"):
+        folder.cell("one", "another", dict)
+
+
+def test_a_part_that_fails_leaves_nothing(tmp_path):
+    folder = opened(tmp_path)
+
+    def stop():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        folder.cell("one", "mark", stop)
+    assert not folder.has_cell("one")
+
+
+def test_damage_says_how_to_go_on(tmp_path):
+    folder = opened(tmp_path)
+    folder.cell("one", "mark", dict)
+    (tmp_path / "cells" / "one.json").write_text("{")
+    with pytest.raises(RunError, match="remove it"):
+        folder.cell("one", "mark", dict)
+
+
+def test_one_process_at_a_time(tmp_path):
+    folder = opened(tmp_path)
+    with folder.held(), pytest.raises(RunError, match="in use"), opened(tmp_path).held():
+        pass
+
+
+def test_names_cannot_leave_the_folder(tmp_path):
+    folder = opened(tmp_path)
+    folder.cell("on-../../x y:z", "mark", dict)
+    assert [one.name for one in (tmp_path / "cells").iterdir()] == ["on-.._.._x_y_z.json"]

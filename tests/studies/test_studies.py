@@ -1,0 +1,390 @@
+"""Every study end to end on a tiny model: what it writes, that it agrees with plain measurements, that it goes on."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from macro_routing.errors import RunError, SettingsError
+from macro_routing.evaluation.statistics import compare
+from macro_routing.routes import Route, parse_route
+from macro_routing.runs import RunFolder
+from macro_routing.runs.comparison import read_arms
+from macro_routing.runs.result import SELECTED, STANDARD, TOP_1
+from macro_routing.studies.ablation import ablation
+from macro_routing.studies.bench import PausedError, Subject, TaskName, task_names
+from macro_routing.studies.composition import composition, find_runs, times_applied
+from macro_routing.studies.cost import cost
+from macro_routing.studies.explain import cut_off_share, explain
+from macro_routing.studies.findings import write_findings
+from macro_routing.studies.lens import lens_items, logit_lens, readings
+from macro_routing.studies.main_table import _ranked, main_table
+from macro_routing.studies.one_route import one_route
+from macro_routing.studies.perplexity import surprise, windows
+from macro_routing.studies.search_time import selection_seconds
+from macro_routing.studies.side_effects import side_effects
+from macro_routing.studies.significance import read_results
+from macro_routing.studies.sweep import default_of, place_of, read_value, sweep
+from macro_routing.studies.transfer import transfer
+from tests.runs.small import small_frozen, small_task
+from tests.studies.benches import BASE, OTHER, SMALL, WRITTEN, small_bench
+
+ROUTE = "L0-L2 L1-L3 L4(+h-2) RJ"
+
+
+@pytest.fixture(scope="module")
+def frozen():
+    return small_frozen()
+
+
+@pytest.fixture
+def subject(frozen):
+    return Subject(parse_route(ROUTE, frozen.layers), SMALL, 1)
+
+
+def written(bench, findings):
+    """The study's files, read back."""
+    data = write_findings(bench.folder, findings, {}, "macro study …", lambda _: None)
+    names = {path.name for path in bench.folder.path.iterdir()}
+    assert {"data.json", "table.csv", "table.md", "table.tex", "figure.svg", "figure.png"} <= names
+    assert json.loads((bench.folder.path / "data.json").read_text()) == data
+    assert len((bench.folder.path / "table.csv").read_text().splitlines()) == len(findings.table.rows) + 1
+    return data
+
+
+def test_ablation(tmp_path, frozen):
+    bench = small_bench(tmp_path, frozen)
+    found = ablation(bench, [SMALL], [1])
+    rows = {row["variant"]: row for row in found.table.rows}
+    assert [row["phase"] for row in found.table.rows] == [True, False, True, True, True, True, None]
+    assert found.comparisons == 5
+    # The numbers are those of the runs.
+    run = RunFolder.existing(bench.folder.path / "runs" / "no_phase-small-1")
+    assert run.read("run.json")["config"]["resolved"]["searcher"]["space"]["phase"] is False
+    results = [
+        json.loads((bench.folder.path / "runs" / f"no_phase-{task}-{seed}" / "result.json").read_text())
+        for task, seed in [("small", 1)]
+    ]
+    mean = np.mean([one["variants"][0]["correct"] / one["variants"][0]["n"] for one in results])
+    assert rows["no phase"]["accuracy"] == pytest.approx(mean)
+    assert rows["no phase"]["difference"] == pytest.approx(mean - rows["full state"]["accuracy"])
+    assert any(TOP_1.removeprefix("MACRO ").strip("()") in name for name in rows)
+    written(bench, found)
+    again = ablation(small_bench(tmp_path, frozen, minutes=0), [SMALL], [1])
+    assert again.table.rows == found.table.rows
+
+
+def test_sweep(tmp_path, frozen):
+    bench = small_bench(tmp_path, frozen)
+    found = sweep(bench, [SMALL], [1], "elite", [1, 4])
+    assert [row["value"] for row in found.table.rows[:-1]] == [1, 2, 4]  # the default is among them
+    assert [row["is_default"] for row in found.table.rows[:-1]] == [False, True, False]
+    assert found.table.rows[1].get("p") is None
+    written(bench, found)
+
+
+def test_settings_that_can_be_swept():
+    assert place_of("beta", BASE) == "search"
+    assert place_of("radius", BASE) == "space"
+    assert place_of("training", BASE) == "data"
+    assert (default_of("elite", BASE), default_of("radius", BASE), default_of("training", BASE)) == (2, 5, 16)
+    with pytest.raises(SettingsError, match="did you mean 'beta'"):
+        place_of("bete", BASE)
+    assert [read_value(text) for text in ("1", "1.5", "true", "raw")] == [1, 1.5, True, "raw"]
+
+
+def test_an_impossible_value_is_refused_before_anything_runs(tmp_path, frozen):
+    bench = small_bench(tmp_path, frozen)
+    with pytest.raises(SettingsError, match="elite"):
+        sweep(bench, [SMALL], [1], "elite", [1, 400])
+    assert not (bench.folder.path / "runs").exists()
+
+
+def test_transfer(tmp_path, frozen):
+    bench = small_bench(tmp_path, frozen)
+    found = transfer(bench, [SMALL, WRITTEN], 1)
+    assert len(found.table.rows) == 4
+    for row in found.table.rows:
+        if row["source"] == row["target"]:  # what its own run has tested
+            run = RunFolder.existing(bench.folder.path / "runs" / f"{row['source']}-1")
+            assert row["accuracy"] == pytest.approx(run.read("result.json")["comparison"]["routed"])
+            assert row["difference"] == pytest.approx(run.read("result.json")["difference"])
+        else:
+            task = TaskName(row["target"])
+            prepared = bench.prepared(task, 1)
+            route = parse_route(row["route"], frozen.layers)
+            plain = dataclasses.replace(prepared.evaluator, store=None).evaluate([route], prepared.splits.test)
+            assert row["accuracy"] == pytest.approx(plain[route].score.accuracy)
+    written(bench, found)
+    with pytest.raises(SettingsError, match="two tasks"):
+        transfer(bench, [SMALL], 1)
+
+
+def test_one_route(tmp_path, frozen):
+    bench = small_bench(tmp_path, frozen)
+    found = one_route(bench, [SMALL, WRITTEN], [OTHER], 1)
+    assert [(row["domain"], row["task"]) for row in found.table.rows] == [
+        ("in domain", "small"),
+        ("in domain", "written"),
+        ("out of domain", "other"),
+        ("in domain", "mean"),
+        ("out of domain", "mean"),
+    ]
+    assert found.table.rows[4]["p"] is None  # one task's mean is that task
+    inside = [row for row in found.table.rows if row["domain"] == "in domain"]
+    assert inside[2]["accuracy"] == pytest.approx((inside[0]["accuracy"] + inside[1]["accuracy"]) / 2)
+    written(bench, found)
+    again = one_route(small_bench(tmp_path, frozen, minutes=0), [SMALL, WRITTEN], [OTHER], 1)
+    assert again.table.rows == found.table.rows
+    with pytest.raises(SettingsError, match="at once"):
+        one_route(bench, [SMALL], [SMALL], 1)
+
+
+def test_a_pooled_search_goes_on_where_it_was(tmp_path, frozen):
+    bench = small_bench(tmp_path, frozen)
+    found = one_route(bench, [SMALL, WRITTEN], [], 1)
+    place = bench.folder.path / "runs" / "pool-1"
+    for name in ("manifest.json", "result.json", "candidates.json", "states/002.npz", "rounds/002.json"):
+        (place / name).unlink()
+    again = one_route(small_bench(tmp_path, frozen), [SMALL, WRITTEN], [], 1)
+    assert again.details["route"] == found.details["route"]
+    assert RunFolder.existing(place).is_finished
+
+
+def test_composition(tmp_path, frozen):
+    bench = small_bench(tmp_path, frozen)
+    for seed in (1, 2, 3):
+        bench.search(f"small-{seed}", bench.config(SMALL, seed))
+    found = find_runs([bench.folder.path], "macro")
+    assert len(found) == 3
+    study = composition(found)
+    (row,) = study.table.rows
+    routes = [one.route for one in found]
+    assert row["adds"] == pytest.approx(np.mean([route.has_adds for route in routes]))
+    assert row["length_change"] == pytest.approx(np.mean([route.length for route in routes]) / frozen.layers - 1)
+    shares = np.array(times_applied(routes))
+    assert shares.sum(axis=0) == pytest.approx(np.ones(frozen.layers))  # every layer is applied some number of times
+    written(bench, study)
+    with pytest.raises(RunError, match="holds no finished run"):
+        find_runs([tmp_path / "nowhere"], None)
+    with pytest.raises(RunError, match="none of the 3 runs"):
+        find_runs([bench.folder.path], "rys")
+
+
+def test_composition_counts_what_the_paper_counts():
+    from macro_routing.studies.composition import Found
+
+    texts = ["L0 RJ", "L0-L2 L1-L3 RJ", "L0-L3 L4(+h-2) RJ", "L0-L3 L2(+h-1) RJ"]
+    routes = [Found("m", str(place), parse_route(text, 6), place + 1) for place, text in enumerate(texts)]
+    (row,) = composition(routes).table.rows
+    assert (row["adds"], row["moves"], row["both"], row["rank"]) == (0.5, 0.5, 0.25, 2.5)
+    assert row["length_change"] == pytest.approx((6 + 8 + 6 + 8) / 4 / 6 - 1)
+
+
+def test_main_table(tmp_path, frozen):
+    bench = small_bench(tmp_path, frozen)
+    found = main_table(bench, ["small"], [OTHER], [1, 2], ["macro", "random"])
+    assert set(found.tables) == {"table", "significance", "search_time", "best_routes"}
+    rows = {row["method"]: row for row in found.table.rows}
+    assert {"standard pass", "MACRO", "random search"} <= set(rows)
+    arms = read_arms(bench.folder.path / "runs" / "small-other")
+    mine = [arm for arm in arms if arm.method == "random"]
+    values = [arm.result.variants[0].accuracy for arm in mine]
+    assert rows["random search"]["accuracy"]["other"] == pytest.approx(np.mean(values))
+    assert rows["random search"]["deviation"]["other"] == pytest.approx(np.std(values, ddof=1))
+    best = max(found.table.rows, key=lambda row: row["accuracy"]["other"])
+    assert best["ranks"] == {"other": 1, "average": 1}
+    assert len(found.tables["best_routes"].rows) == 1
+    data = written(bench, found)
+    assert (bench.folder.path / "significance.tex").is_file()
+    assert read_results(bench.folder.path) == data["details"]["results"]
+    # Finished cells are read without the model.
+    idle = dataclasses.replace(bench, given_model=None, minutes=0)
+    assert main_table(idle, ["small"], [OTHER], [1, 2], ["macro", "random"]).table.rows == found.table.rows
+
+
+def test_ties_share_a_place_and_oracles_have_none():
+    values = {"a": 0.5, "b": 0.5004, "c": 0.4, "d": 0.3, "e": 0.2, "oracle": 0.9}
+    rows = [
+        {"kind": "oracle" if name == "oracle" else "route", "accuracy": {"t": value}, "average": value, "name": name}
+        for name, value in values.items()
+    ]
+    found = {row["name"]: row["ranks"]["t"] for row in _ranked(rows)}
+    assert found == {"a": 1, "b": 1, "c": 2, "d": 3, "e": 0, "oracle": 0}
+
+
+def test_selection_is_timed_from_the_last_round(tmp_path):
+    lines = [
+        "2026-01-01 10:00:00  begins or goes on: a task",
+        "2026-01-01 10:00:30  round 1/1: best 50.0",
+        "2026-01-01 10:00:31  validation: at most 5 outcomes",
+        "2026-01-01 12:00:00  begins or goes on: a task",
+        "2026-01-01 12:00:07  test: at most 5 outcomes",
+    ]
+    (tmp_path / "log.txt").write_text("\n".join(lines))
+    assert selection_seconds(tmp_path) == 7  # the pause does not count
+    (tmp_path / "log.txt").write_text("\n".join([*lines[:3], lines[4].replace("12:00:07", "10:00:50")]))
+    assert selection_seconds(tmp_path) == 20
+
+
+# --- studies of one route -----------------------------------------------------------------------------------------
+
+
+def test_the_lens_ends_with_what_the_model_says(tmp_path, frozen, subject):
+    bench = small_bench(tmp_path, frozen)
+    for task in (SMALL, WRITTEN, TaskName("written", "reasoning")):
+        prepared = bench.prepared(task, 1)
+        items = lens_items(prepared.evaluator, prepared.splits.test[:5])
+        for route in (Route.standard(frozen.layers), subject.route):
+            read = readings(frozen, route, items)
+            assert {len(one) for one in read} == {route.length}
+            for item, values in zip(items, read, strict=True):
+                logits = frozen.routed(route)(torch.tensor([item.context])).logits[0, -1]
+                assert values[-1] == pytest.approx(torch.log_softmax(logits, -1)[item.gold].item(), abs=1e-4)
+
+
+def test_the_lens_reads_the_right_token(tmp_path, frozen):
+    bench = small_bench(tmp_path, frozen)
+    prepared = bench.prepared(SMALL, 1)
+    examples = prepared.splits.test[:5]
+    for item, example in zip(lens_items(prepared.evaluator, examples), examples, strict=True):
+        assert frozen.tokenizer.decode([item.gold]).strip() == example.choices[example.right_choice]
+        assert frozen.tokenizer.decode(item.context).endswith("Answer:")
+    reasoned = bench.prepared(TaskName("written", "reasoning"), 1)
+    item = lens_items(reasoned.evaluator, reasoned.splits.test[:1])[0]
+    standard = Route.standard(frozen.layers)
+    outcome = reasoned.evaluator.evaluate([standard], reasoned.splits.test[:1])[standard].outcomes[0]
+    assert outcome.reasoning.strip()
+    assert outcome.reasoning.strip() in frozen.tokenizer.decode(item.context)  # the standard pass's, held fixed
+
+
+def test_logit_lens(tmp_path, frozen, subject):
+    bench = small_bench(tmp_path, frozen)
+    found = logit_lens(bench, subject)
+    assert [row["steps"] for row in found.table.rows] == [frozen.layers, subject.route.length]
+    assert found.table.rows[1]["low"] <= found.table.rows[1]["difference"] <= found.table.rows[1]["high"]
+    assert len(found.details["steps"]["route"]) == subject.route.length
+    written(bench, found)
+    again = logit_lens(small_bench(tmp_path, frozen, minutes=0), subject)
+    assert again.table.rows == found.table.rows
+    with pytest.raises(RunError, match="another model, other data"):
+        logit_lens(small_bench(tmp_path, frozen), dataclasses.replace(subject, seed=1, route=Route.standard(6)))
+
+
+def test_cost(tmp_path, frozen, subject):
+    bench = small_bench(tmp_path, frozen)
+    found = cost(bench, subject, [SMALL, WRITTEN], items=6, turns=2)
+    assert [row["arm"] for row in found.table.rows] == ["standard", "route"] * 2
+    assert all(row["item_seconds"] > 0 for row in found.table.rows)
+    routed = found.table.rows[3]
+    assert routed["lowest"] <= routed["overhead"] <= routed["highest"]
+    assert routed["equal_seconds"] > 0
+    written(bench, found)
+
+
+def test_explain(tmp_path, frozen, subject):
+    bench = small_bench(tmp_path, frozen)
+    found = explain(bench, subject)
+    whole, *parts = found.table.rows
+    prepared = bench.prepared(SMALL, 1)
+    plain = dataclasses.replace(prepared.evaluator, store=None)
+    standard = Route.standard(frozen.layers)
+    scored = plain.evaluate([standard, subject.route], prepared.splits.test)
+    expected = compare(scored[standard].correct, scored[subject.route].correct)
+    assert (whole["difference"], whole["fixed"], whole["broken"]) == pytest.approx(
+        (expected.difference, expected.fixed, expected.broken)
+    )
+    assert len(parts) == 2
+    assert len(found.tables["examples"].rows) == expected.fixed + expected.broken
+    written(bench, found)
+
+
+def test_a_single_deviation_is_compared_once(tmp_path, frozen):
+    bench = small_bench(tmp_path, frozen)
+    found = explain(bench, Subject(parse_route("L0-L2 L1 RJ", frozen.layers), SMALL, 1))
+    assert found.comparisons == 1
+    assert found.table.rows[1]["difference"] == found.table.rows[0]["difference"]
+
+
+def test_explaining_the_standard_pass_compares_nothing(tmp_path, frozen):
+    bench = small_bench(tmp_path, frozen)
+    found = explain(bench, Subject(Route.standard(frozen.layers), SMALL, 1))
+    assert found.comparisons == 0
+    assert not found.figures
+    assert "nothing to explain" in found.headline
+    write_findings(bench.folder, found, {}, "", lambda _: None)
+
+
+def test_gains_of_answers_that_are_no_longer_cut_off():
+    before = {"correct": [0, 0, 1, 0, 1], "cut": [1, 1, 0, 0, 0]}
+    after = {"correct": [1, 1, 1, 1, 0], "cut": [0, 1, 0, 0, 1]}
+    found = cut_off_share(before, after)
+    assert (found["difference"], found["fewer_cut"], found["more_cut"]) == pytest.approx((0.4, 0.2, -0.2))
+    assert found["by_cut_off"] + found["rest"] == pytest.approx(found["difference"])
+    assert (found["rest"], found["still_cut"]) == pytest.approx((0.2, 0.2))
+
+
+def test_side_effects(tmp_path, frozen, subject):
+    bench = small_bench(tmp_path, frozen)
+    text = tmp_path / "plain.txt"
+    text.write_text("w1 w2 w3 w4 w5 " * 200)
+    found = side_effects(bench, subject, [SMALL, OTHER], text=text, most_windows=5)
+    assert [row["searched"] for row in found.table.rows] == [True, False]
+    assert found.details["text"] == "plain.txt"
+    plain = found.tables["perplexity"].rows[0]
+    assert plain["windows"] == 4
+    assert plain["low"] <= plain["ratio"] <= plain["high"]
+    written(bench, found)
+
+
+def test_perplexity_is_that_of_plain_passes(frozen, subject):
+    rows = windows(frozen, ["w1 w2 w3 w4", "w9", "w5 w6 w7 w8 w9 w10 w11"], 10)
+    for route in (Route.standard(frozen.layers), subject.route):
+        for row, value in zip(rows, surprise(frozen, route, rows), strict=True):
+            logits = frozen.routed(route)(torch.tensor([row])).logits[0, :-1]
+            expected = torch.nn.functional.cross_entropy(logits, torch.tensor(row[1:]), reduction="sum")
+            assert value == pytest.approx(expected.item(), rel=1e-4)
+    assert all(len(row) > 1 for row in rows)
+
+
+# --- stopping and names -------------------------------------------------------------------------------------------
+
+
+def test_a_study_pauses_between_parts_and_goes_on(tmp_path, frozen):
+    with pytest.raises(PausedError, match="goes on where it was"):
+        transfer(small_bench(tmp_path, frozen, minutes=0), [SMALL, OTHER], 1)
+    whole = transfer(small_bench(tmp_path, frozen), [SMALL, OTHER], 1)
+    assert math.isfinite(whole.table.rows[0]["difference"])
+
+
+def test_another_model_of_the_same_name_is_refused(tmp_path, frozen):
+    small_bench(tmp_path, frozen).search("one", small_bench(tmp_path, frozen).config(SMALL, 1))
+    other = small_bench(tmp_path, small_frozen("qwen2"))
+    with pytest.raises(RunError, match="other weights"):
+        other.search("two", other.config(SMALL, 1))
+
+
+def test_the_standard_pass_is_scored_by_seed(tmp_path, frozen):
+    bench = small_bench(tmp_path, frozen)
+    arm = bench.search("one", bench.config(SMALL, 2))
+    assert set(arm.right) >= {STANDARD, SELECTED["macro"]}
+    assert len(arm.right[STANDARD]) == len(small_task().pools["test"][:20])
+
+
+def test_where_a_route_was_searched(subject):
+    assert subject.was_searched_on(SMALL)
+    assert subject.was_searched_on(TaskName("small", "likelihood"))
+    assert not subject.was_searched_on(OTHER)
+    direct = dataclasses.replace(subject, task=TaskName("small", "direct"))
+    assert not direct.was_searched_on(TaskName("small", "reasoning"))
+    assert not dataclasses.replace(subject, is_known=False).was_searched_on(SMALL)
+
+
+def test_task_names():
+    assert TaskName.parse("gsm8k:reasoning") == TaskName("gsm8k", "reasoning")
+    assert TaskName.parse("odd:name.csv") == TaskName("odd:name.csv")
+    with pytest.raises(SettingsError, match="every task once"):
+        task_names(["a", "a"])

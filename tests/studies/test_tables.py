@@ -1,0 +1,61 @@
+"""Tables as files: whatever a task or model is called, no table breaks."""
+
+import csv
+import io
+
+from macro_routing.studies.tables import Column, Table, latex_text, markdown_text
+from macro_routing.studies.words import comparisons_note, text_column
+
+HOSTILE = r"a|b & 50% of $x_1 {#} ~^\ <i>*"
+
+
+def small_table():
+    rows = [
+        {"name": HOSTILE, "value": 0.5, "by_task": {"one": 1, "two": [1, 2]}, "rank": 1},
+        {"name": "plain", "value": None, "rank": 2},
+    ]
+    columns = [
+        text_column("name", "name"),
+        Column("value, %", lambda row: "" if row["value"] is None else "50.0", rank=lambda row: row["rank"]),
+        text_column("route", "route", is_code=True),
+    ]
+    return Table("A title", columns, rows, ("a note",))
+
+
+def test_markdown_has_as_many_cells_as_columns():
+    lines = small_table().markdown().splitlines()
+    body = [line for line in lines if line.startswith("|")]
+    assert len(body) == 4
+    for line in body:
+        assert line.replace(r"\|", "").count("|") == 4
+    assert "**50.0** ①" in lines[4]
+    assert lines[0] == "# A title"
+    assert lines[-1] == "a note"
+
+
+def test_latex_escapes_everything_that_it_would_obey():
+    text = small_table().latex()
+    row = next(line for line in text.splitlines() if "50" in line and r"\textbf" in line)
+    assert row.count(" & ") == 2  # the cell's own sign is escaped
+    assert r"\&" in row
+    assert latex_text(HOSTILE).count("\\") >= 9
+    for sign in "%$#_{}":
+        assert f"\\{sign}" in latex_text(sign)
+    assert latex_text("−1 ± 2 → β") == r"$-$1 $\pm$ 2 $\to$ $\beta$"
+
+
+def test_csv_keeps_plain_values():
+    rows = list(csv.DictReader(io.StringIO(small_table().csv())))
+    assert rows[0]["name"] == HOSTILE
+    assert rows[0]["by_task.one"] == "1"
+    assert rows[0]["by_task.two"] == "1 2"
+    assert rows[1]["value"] == ""
+
+
+def test_markdown_text_is_no_emphasis():
+    assert markdown_text("a_b*c\nd") == r"a\_b\*c d"
+
+
+def test_the_number_of_comparisons_is_told():
+    assert "12 comparisons" in comparisons_note(12)
+    assert "One comparison" in comparisons_note(1)
