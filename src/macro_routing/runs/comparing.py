@@ -25,10 +25,11 @@ from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS, known_settings
 from macro_routing.runs.progress import Listener
 from macro_routing.runs.result import ORACLE, ROUTE, read_result
-from macro_routing.runs.starting import check_same, prepare, resume
+from macro_routing.runs.starting import check_same, executor_for, prepare, resume
 from macro_routing.runs.starting import search as run_search
 from macro_routing.search.searcher import Searcher
 from macro_routing.tasks.task import Task
+from macro_routing.workers.settings import WorkerSettings
 
 POINTS = 8
 """Places on the curve of a search, at most."""
@@ -45,6 +46,7 @@ def compare_methods(  # noqa: PLR0913
     task: Task | None = None,
     listener: Listener | None = None,
     store: Path | None = None,
+    workers: WorkerSettings | None = None,
 ) -> list[Arm]:
     """Run what is missing of every method with every seed; ``search`` are settings for those that know them."""
     check_methods(names, seeds)
@@ -63,15 +65,22 @@ def compare_methods(  # noqa: PLR0913
     _check_neighbours(folder, configs[0][2])
     _make(folder)
     known["listener"] = listener
-    arms = []
-    for method, seed, config in configs:
-        place = folder / f"{method}-{seed}"
-        if (place / files.RUN).is_file():
-            resume(place, **known)
-        else:
-            run_search(config, place, **known)
-        arms.append(read_arm(method, seed, place, _with_curve(config, place, known)))
-    return arms
+    # The same workers for all: what they know of a task, its prompts and its grader, depends on no seed.
+    with executor_for(configs[0][2], workers, listener) as pool:
+        return [
+            read_arm(method, seed, place, _with_curve(config, place, {**known, "executor": pool}))
+            for method, seed, config in configs
+            for place in [_run(config, folder / f"{method}-{seed}", {**known, "workers": pool})]
+        ]
+
+
+def _run(config: RunConfig, place: Path, known: dict[str, Any]) -> Path:
+    """Run, or go on with, what belongs in a folder."""
+    if (place / files.RUN).is_file():
+        resume(place, **known)
+    else:
+        run_search(config, place, **known)
+    return place
 
 
 _COMMON = ("task", "model", "preset", "budget", "racing", "decoder", "loading", "data", "decoding", "space", "units")
