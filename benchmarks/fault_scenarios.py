@@ -6,6 +6,7 @@ end, and compares: what was decided, what the store holds, and how many outcomes
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import random
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.fault_ground import WORKERS, Ground, decided, environment, lost, rows, store_beside
 from macro_routing.errors import MacroError
@@ -302,6 +304,28 @@ def ray_worker_hangs(ground: Ground, place: Path, rng: random.Random) -> Observe
     return worker_hangs(ground, place, rng, RAY)
 
 
+def ray_machine_lost(ground: Ground, place: Path, rng: random.Random) -> Observed:
+    """Two Ray nodes on this machine, a worker on each; one node goes, and later another comes."""
+    from ray.cluster_utils import Cluster
+
+    size: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 100_000_000}
+    cluster: Any = Cluster(initialize_head=True, head_node_args={**size, "include_dashboard": False})
+    nodes = [cluster.add_node(**size)]
+    moments = sorted(rng.sample(range(3, 25), 2))
+
+    def change(_pool: WorkerPool) -> None:
+        if nodes:
+            cluster.remove_node(nodes.pop(), allow_graceful=False)
+        else:
+            cluster.add_node(**size)
+
+    settings = dataclasses.replace(_settings(RAY), address=cluster.address, unit_minutes=1)
+    try:
+        return _disturbed(ground, place, settings, Saboteur(set(moments), change))
+    finally:
+        cluster.shutdown()
+
+
 Scenario = Callable[[Ground, Path, random.Random], Observed]
 LOCAL_FAULTS: dict[str, Scenario] = {
     "a worker killed": worker_killed,
@@ -317,4 +341,5 @@ RAY_FAULTS: dict[str, Scenario] = {
     "Ray: a worker killed": ray_worker_killed,
     "Ray: all workers killed": ray_all_workers_killed,
     "Ray: a worker hangs": ray_worker_hangs,
+    "Ray: one of two machines lost": ray_machine_lost,
 }

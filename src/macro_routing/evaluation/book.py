@@ -53,7 +53,8 @@ class Book:
     def work_out_all(self, wanted: Iterable[tuple[Unit, Sequence[Route]]]) -> None:
         """Know all outcomes of these routes on these units; where one is missing the whole unit is run."""
         if self._evaluator.executor is not None:
-            self._run([ask for unit, routes in wanted for ask in self._lacking(unit, routes)])
+            asks = [ask for unit, routes in wanted for ask in self._lacking(unit, routes)]
+            self._run(cut_for(self._plenty, asks))
             return
         for unit, routes in wanted:
             self._run(self._lacking(unit, routes))
@@ -99,9 +100,14 @@ class Book:
     def _workers(self) -> int:
         return 1 if self._evaluator.executor is None else self._evaluator.executor.workers
 
+    @property
+    def _plenty(self) -> int:
+        """Enough parts that no worker waits long for the last; one is never split, so that its batches stay."""
+        return 1 if self._workers == 1 else 2 * self._workers
+
     def _run(self, asks: Sequence[Ask]) -> None:
         # Closed at once when keeping fails: an executor must not be left in the middle of its work.
-        with closing(self._evaluator.answered(cut_for(self._workers, asks))) as answered:
+        with closing(self._evaluator.answered(asks)) as answered:
             for ask, answers in answered:
                 if isinstance(answers, Failure):
                     self._failed.update(dict.fromkeys(ask.routes, answers.reason))

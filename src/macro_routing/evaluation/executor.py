@@ -54,11 +54,11 @@ class Executor(Protocol):
         ...
 
 
-def cut_for(workers: int, asks: Sequence[Ask]) -> list[Ask]:
-    """The same work in enough parts for all workers, where there are routes enough; a part's routes stay neighbours."""
-    if not asks or len(asks) >= workers:
+def cut_for(wanted: int, asks: Sequence[Ask]) -> list[Ask]:
+    """The same work in as many parts as wanted, where there are routes enough; a part's routes stay neighbours."""
+    if not asks or len(asks) >= wanted:
         return list(asks)
-    parts = -(-workers // len(asks))
+    parts = -(-wanted // len(asks))
     return [part for ask in asks for part in _cut(ask, parts)]
 
 
