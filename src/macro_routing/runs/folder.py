@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from macro_routing.errors import MacroError, RunError
+from macro_routing.errors import MacroError, RunError, without_secrets
 from macro_routing.search.searcher import SearchState
 from macro_routing.search.state_file import load_state, save_state
 
@@ -144,7 +144,7 @@ class RunFolder:
         unfinished = self.path / f"{name}.unfinished"
         with self.reported():
             with unfinished.open("w", encoding="utf-8") as file:
-                file.write(text)
+                file.write(without_secrets(text))
                 file.flush()
                 os.fsync(file.fileno())
             unfinished.replace(self.path / name)
@@ -152,7 +152,7 @@ class RunFolder:
     def log(self, text: str) -> None:
         """A line in the run's log."""
         with self.reported(), (self.path / "log.txt").open("a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n")
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {without_secrets(text)}\n")
 
     # --- the search's state ---------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from macro_routing import errors
-from macro_routing.errors import MacroError
+from macro_routing.errors import MacroError, without_secrets
 from macro_routing.evaluation.executor import Answers, Ask
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Failure
@@ -182,6 +182,7 @@ class Dispatcher:
 
     def _gone(self, event: Gone) -> Iterator[tuple[Ask, Answers | Failure]]:
         slot = self._slots[event.slot]
+        event = replace(event, reason=without_secrets(event.reason))  # it is kept with the route, and shown
         if event.slot in self._idle:
             self._idle.remove(event.slot)
         self.counts.deaths += 1
