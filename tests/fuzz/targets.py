@@ -107,13 +107,7 @@ test_size = 2
 [prompts]
 direct = "{question}?"
 """
-_ROWS = (
-    b"""{"q": "one?", "a": "A", "c": ["x", "y"]}
-{"q": "two?", "a": "B", "c": ["u", "v"]}
-{"q": "3", "a": "A", "c": ["1", "2"]}
-"""
-    * 3
-)
+_ROWS = b"".join(b'{"q": "what is %d?", "a": "%c", "c": ["x%d", "y"]}\n' % (n, b"AB"[n % 2], n) for n in range(12))
 _CSV = b'q,a,b\nwhat is it?,1,2\n"a, b",3,4\nlast,5,6\n'
 
 

@@ -16,3 +16,4 @@ def test_only_results_or_our_own_errors(name, count, tmp_path):
     counts = drive(name, tmp_path, count, number=int(os.environ.get("MACRO_FUZZ_SEED", "0")))
     assert counts.total() >= count * 0.9
     assert counts["refused"] > 0
+    assert counts["read"] > 0 or name == "model names"  # no name but the built-in ones leads to a folder here

@@ -77,7 +77,7 @@ class ScoreStore:
             self._connection.execute("PRAGMA synchronous = NORMAL")
             self._check_version()
             self._connection.executescript(_TABLES)
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, ValueError) as error:  # damaged texts cannot even be decoded
             raise StoreError(f"the score store {path} cannot be used: {error}; name another with --store") from None
 
     def _check_version(self) -> None:
@@ -187,7 +187,7 @@ class ScoreStore:
         """Turn what the database raises into this project's own error."""
         try:
             yield
-        except (sqlite3.Error, ValueError) as error:  # a description that is no JSON is damage, too
+        except (sqlite3.Error, ValueError, TypeError) as error:  # a description that is no JSON is damage, too
             raise StoreError(
                 f"the score store {self.path} cannot be used: {error}; name another with --store"
             ) from None

@@ -108,7 +108,7 @@ class RunFolder:
         """Turn contents of the wrong shape into an error that says how to go on."""
         try:
             yield
-        except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError, OSError) as error:
             raise RunError(self._damaged(name, error)) from None
 
     def _damaged(self, name: str, error: Exception) -> str:
@@ -129,7 +129,7 @@ class RunFolder:
             found = json.loads((self.path / name).read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise RunError(f"{self.path / name} is missing; `macro resume {self.path}` makes it again") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise RunError(self._damaged(name, error)) from None
         if not isinstance(found, dict):
             raise RunError(self._damaged(name, TypeError("it is no object")))
@@ -209,7 +209,10 @@ class RunFolder:
     @property
     def is_finished(self) -> bool:
         """Whether the run is complete: it has a manifest, and all that it names."""
-        return self.has(MANIFEST) and all(self.has(name) for name in self.read(MANIFEST).get("files", {}))
+        if not self.has(MANIFEST):
+            return False
+        with self.understood(MANIFEST):
+            return all(self.has(name) for name in self.read(MANIFEST).get("files", {}))
 
     # --- one process at a time ------------------------------------------------------------------------------------
 
