@@ -1,5 +1,7 @@
 """Faults done for real, once each; ``make faults`` does them many times for docs/reliability.md."""
 
+import dataclasses
+import json
 import os
 import random
 import subprocess
@@ -27,6 +29,22 @@ def test_three_workers_decide_what_one_process_decides(ground, tmp_path):
     assert decided(place) == decided(ground.quiet)
     found, known = rows(store_beside(place)), rows(store_beside(ground.quiet))
     assert known.items() <= found.items()  # workers that would be idle work ahead
+
+
+@pytest.mark.engines
+def test_a_driver_without_weights_decides_the_same(ground, tmp_path):
+    """As where workers are on GPUs; only what the route costs is not measured then."""
+    place = tmp_path / "run"
+    light = WorkerSettings(workers=2, light_driver=True)
+    search(ground.config, place, store=store_beside(place), workers=light)
+    assert decided(place) == decided(ground.quiet)
+    headers = [json.loads((run / "run.json").read_text()) for run in (place, ground.quiet)]
+    assert headers[0]["scope"] == headers[1]["scope"]
+    assert headers[0]["model"] == headers[1]["model"]
+    assert "loaded by the workers alone" in json.loads((place / "cost.json").read_text())["not_measured"]
+    own = dataclasses.replace(ground.config, method="shortgpt", search={})
+    with pytest.raises(ModelError, match="--workers 0"):
+        search(own, tmp_path / "own", store=store_beside(place), workers=light)
 
 
 @pytest.mark.engines

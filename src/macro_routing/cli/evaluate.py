@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -100,25 +101,26 @@ def evaluate(
     loading = LoadOptions(
         dtype, device, device_map, quantization, attention, revision, trust_remote_code, allow_untested
     )
-    frozen = load_model(model, loading, options.report_progress)
-    parsed = options.read_route(route, frozen)
-    kept = None if no_store else ScoreStore(store or default_store())
-    standard = Route.standard(frozen.layers)
-    evaluator = Evaluator(frozen, chosen, decoding, kept, decoder=decoder.value)
-    if shared := contaminators(chosen.name):
-        options.report_progress(
-            f"warning: {chosen.name} shares questions with {', '.join(shared)};"
-            " a route that was searched on those cannot be judged here"
-        )
-    options.report_progress(f"{len(examples)} {split.value} examples of {chosen.name}, {mode.value}")
-    if crew.in_process:
+    source = TaskSource(task, str(data_dir) if data_dir else None, seed, question, answer, choices, kind)
+    with (
+        nullcontext()
+        if crew.in_process
+        else make_pool(crew, Setup(model, loading, (source,)), options.report_progress) as pool
+    ):
+        frozen = (pool.model if pool else load_model)(model, loading, options.report_progress)
+        parsed = options.read_route(route, frozen)
+        kept = None if no_store else ScoreStore(store or default_store())
+        standard = Route.standard(frozen.layers)
+        evaluator = Evaluator(frozen, chosen, decoding, kept, decoder=decoder.value, executor=pool)
+        if shared := contaminators(chosen.name):
+            options.report_progress(
+                f"warning: {chosen.name} shares questions with {', '.join(shared)};"
+                " a route that was searched on those cannot be judged here"
+            )
+        options.report_progress(f"{len(examples)} {split.value} examples of {chosen.name}, {mode.value}")
         scores = evaluator.evaluate([standard, parsed], examples)
-    else:
-        source = TaskSource(task, str(data_dir) if data_dir else None, seed, question, answer, choices, kind)
-        with make_pool(crew, Setup(model, loading, (source,)), options.report_progress) as pool:
-            scores = dataclasses.replace(evaluator, executor=pool).evaluate([standard, parsed], examples)
-        if reason := scores[parsed].failure:
-            raise WorkerError(f"the route {parsed} cannot be run: it {reason}")
+    if reason := scores[parsed].failure:
+        raise WorkerError(f"the route {parsed} cannot be run: it {reason}")
     comparison = compare(scores[standard].correct, scores[parsed].correct, seed=seed)
     if as_json:
         facts = {"task": chosen.name, "split": split.value, "seed": seed, "scope": evaluator.scope}

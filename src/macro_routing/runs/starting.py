@@ -12,7 +12,6 @@ from macro_routing.engine.batches import pad_left
 from macro_routing.errors import RunError, SettingsError
 from macro_routing.evaluation.answering import prompts_of
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.executor import Executor
 from macro_routing.evaluation.score_store import ScoreStore, default_store
 from macro_routing.models.frozen import FrozenModel, load_model
 from macro_routing.models.influence import block_influence
@@ -110,7 +109,7 @@ def prepare(  # noqa: PLR0913
     task: Task | None = None,
     listener: Listener | None = None,
     store: str | Path | None = None,
-    executor: Executor | None = None,
+    executor: WorkerPool | None = None,
 ) -> PreparedRun:
     """Everything loaded and checked, nothing searched and nothing written yet."""
     listener = listener or Listener()
@@ -123,7 +122,7 @@ def prepare(  # noqa: PLR0913
     }
     data_dir = Path(data.data_dir) if data.data_dir else None
     task = task or find_task(config.task, data_dir, config.seed, **columns)
-    frozen = frozen or load_model(config.model, config.load_options, listener.on_message)
+    frozen = frozen or model_for(config, executor, listener)
     sizes = config.data_for(frozen)
     splits = make_splits(task, seed=config.seed, training=sizes.training, validation=sizes.validation)
     splits = dataclasses.replace(splits, test=splits.test[: sizes.test])
@@ -152,6 +151,12 @@ def prepare(  # noqa: PLR0913
     found: Any = searcher
     beginning = first_state(found, config.init_from, frozen, listener.on_message)
     return PreparedRun(config, evaluator, splits, found, guards, listener, beginning)
+
+
+def model_for(config: RunConfig, workers: WorkerPool | None, listener: Listener) -> FrozenModel:
+    """The model as this process needs it: loaded, or only known where workers have it on their GPUs."""
+    load = load_model if workers is None else workers.model
+    return load(config.model, config.load_options, listener.on_message)
 
 
 def _tree_run(

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from macro_routing import errors
 from macro_routing.errors import MacroError, without_secrets
 from macro_routing.evaluation.executor import Answers, Ask
+from macro_routing.models.elsewhere import ModelFacts
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Failure
 from macro_routing.workers.crew import Crew, Gone, Said
@@ -90,6 +91,7 @@ class Dispatcher:
         self._quarantine: dict[tuple[str, Route], str] = {}
         self._assignment: Assignment | None = None
         self._has_started = False
+        self._facts: ModelFacts | None = None
         self.counts = Counts()
 
     @property
@@ -113,6 +115,15 @@ class Dispatcher:
             self._queue.clear()
             for slot in self._slots:
                 slot.work = None
+
+    def facts(self) -> ModelFacts:
+        """What the first worker that is ready says of its model."""
+        self._start_all()
+        while self._facts is None:
+            for event in self._crew.wait(self._patience()):
+                list(self._said(event) if isinstance(event, Said) else self._gone(event))
+            list(self._overdue())
+        return self._facts
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
@@ -168,6 +179,8 @@ class Dispatcher:
         if "error" in message and (work is not None or not slot.is_ready):
             raise _users(message)
         slot.process = message.get("ready", slot.process)
+        if "facts" in message:
+            self._facts = ModelFacts(**message["facts"])
         slot.is_ready, slot.is_busy, slot.failed_starts = True, False, 0
         self._idle.append(event.slot)
         for note in message.get("notes", ()):

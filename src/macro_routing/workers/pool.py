@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Self
 
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.executor import Answers, Ask
+from macro_routing.models.elsewhere import distant_model
+from macro_routing.models.frozen import FrozenModel, LoadOptions, load_model
 from macro_routing.search.searcher import Failure
 from macro_routing.workers.crew import Crew
 from macro_routing.workers.dispatch import Counts, Dispatcher, Limits
@@ -27,6 +29,7 @@ class WorkerPool:
     def __init__(self, crew: Crew, settings: WorkerSettings, report: Report = lambda _message: None) -> None:
         """Nothing is started yet."""
         self._crew = crew
+        self._is_light = settings.light_driver
         self.workers = settings.workers
         limits = Limits(60 * settings.unit_minutes, 60 * settings.start_minutes, settings.attempts)
         self._dispatcher = Dispatcher(crew, settings.workers, limits, report)
@@ -40,6 +43,15 @@ class WorkerPool:
     def processes(self) -> list[int]:
         """Process numbers of the workers that are ready, each on its machine."""
         return self._dispatcher.processes
+
+    def model(self, name: str, options: LoadOptions, report: Report) -> FrozenModel:
+        """The model as the process that drives the workers needs it; on GPUs that is without its weights."""
+        if self._is_light is False:
+            return load_model(name, options, report)
+        facts = self._dispatcher.facts()
+        if self._is_light or facts.device != "cpu":
+            return distant_model(name, options, facts, report)
+        return load_model(name, options, report)
 
     def run(self, evaluator: Evaluator, asks: Sequence[Ask]) -> Iterator[tuple[Ask, Answers | Failure]]:
         """Answers as they come."""

@@ -105,11 +105,12 @@ def _joined(settings: WorkerSettings) -> Any:
     except ImportError:
         raise WorkerError("backend = ray needs Ray: pip install 'macro-routing[ray]'") from None
     here: dict[str, Any] = {
+        "address": "local",  # or a cluster that somebody left running would be joined
         "num_cpus": max(settings.workers, os.cpu_count() or 1),
         "object_store_memory": _STORE_BYTES,
         "include_dashboard": False,
     }
-    there = {} if settings.address is None else {"address": settings.address}
+    there = None if settings.address is None else {"address": settings.address}
     try:
         ray.init(**(there or here), log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as error:

@@ -34,6 +34,9 @@ class WorkerSettings:
     attempts: int = 3
     """How often a route may take its worker down before it is given up."""
 
+    light_driver: bool | None = None
+    """Whether the search's own process does without the weights; None: where the workers are on GPUs."""
+
     def __post_init__(self) -> None:
         """Refuse what cannot be had."""
         check_choice("backend", self.backend, BACKENDS)

@@ -9,6 +9,7 @@ whatever the libraries print.
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import json
 import os
 import signal
@@ -17,8 +18,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from macro_routing.engine.decoders import flight_refusal
 from macro_routing.errors import MacroError
 from macro_routing.evaluation.evaluator import Evaluator
+from macro_routing.models.elsewhere import ModelFacts
 from macro_routing.models.frozen import load_model
 from macro_routing.tasks.task import Task
 from macro_routing.workers.messages import (
@@ -43,6 +46,14 @@ class Worker:
         self._sources = list(setup.tasks)
         self._tasks: dict[str, Task] = {}
         self._evaluators: dict[str, Evaluator] = {}
+
+    @property
+    def facts(self) -> ModelFacts:
+        """What a driver without weights has to know."""
+        model = self._frozen.model
+        dtype = str(model.dtype).removeprefix("torch.")
+        ids = self._frozen.weights_id, self._frozen.numerics_id
+        return ModelFacts(*ids, model.device.type, dtype, flight_refusal(model))
 
     def answer(self, text: str) -> str:
         """A job's text → its answer's text; mistakes of a user come back as such, anything else is raised."""
@@ -79,7 +90,8 @@ class Worker:
 def begin(setup: str, make: Callable[[Setup], Worker] = Worker) -> tuple[Worker | None, str]:
     """A worker and its first message: that it is ready, or what a user has to mend."""
     try:
-        return make(Setup.from_text(setup)), json.dumps({"ready": os.getpid()})
+        worker = make(Setup.from_text(setup))
+        return worker, json.dumps({"ready": os.getpid(), "facts": dataclasses.asdict(worker.facts)})
     except MacroError as error:
         return None, json.dumps({"error": str(error), "class": type(error).__name__})
 
