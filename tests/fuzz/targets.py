@@ -282,7 +282,7 @@ def drive(name, folder, count, number=0):
         try:
             read(one, place)
         except MacroError as error:
-            str(error).encode("utf-8", errors="surrogateescape")
+            str(error).encode("utf-8", errors="replace")  # as it is printed
             counts["refused"] += 1
         else:
             counts["read"] += 1
