@@ -1,6 +1,6 @@
 """Every fault, many times, at other moments each time; what the small search came to after each.
 
-    python -m benchmarks.faults [--times 5] [--only TEXT] [--write docs/data/faults.json]
+    python -m benchmarks.faults [--backend local] [--times 5] [--only TEXT] [--write docs/data/faults.json]
 
 Exits with 1 when a run was not sound: when something was lost, counted twice, or decided otherwise.
 """
@@ -19,6 +19,7 @@ from benchmarks.fault_ground import Ground
 from benchmarks.fault_scenarios import LOCAL_FAULTS, RAY_FAULTS, Observed
 from benchmarks.record import write_record
 
+FAULTS = {"local": LOCAL_FAULTS, "ray": RAY_FAULTS}
 COLUMNS = {
     "fault": "fault",
     "times": "times",
@@ -37,6 +38,7 @@ def main() -> None:
 
     advice.disable_progress_bar()  # type: ignore[no-untyped-call]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backend", choices=tuple(FAULTS), default="local")
     parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--only", default="", help="faults whose name holds this")
     parser.add_argument("--write", type=Path)
@@ -45,7 +47,7 @@ def main() -> None:
     sound = True
     with tempfile.TemporaryDirectory() as folder:
         ground = Ground.make(Path(folder) / "ground")
-        for number, (fault, scenario) in enumerate({**LOCAL_FAULTS, **RAY_FAULTS}.items()):
+        for number, (fault, scenario) in enumerate(FAULTS[arguments.backend].items()):
             if arguments.only not in fault:
                 continue
             seen: list[Observed] = []
@@ -71,7 +73,8 @@ def main() -> None:
             if arguments.write:  # as far as it came
                 write_record(
                     arguments.write,
-                    command=f"python -m benchmarks.faults --times {arguments.times} --write docs/data/faults.json",
+                    command=f"python -m benchmarks.faults --backend {arguments.backend} --times {arguments.times}"
+                    f" --write docs/data/{arguments.write.name}",
                     config={"model": "6 layers, random weights", "workers": 2},
                     seed=0,
                     columns=COLUMNS,

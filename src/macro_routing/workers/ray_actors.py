@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import socket
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +19,7 @@ from macro_routing.workers.worker import Worker, begin
 
 _STORE_BYTES = 100_000_000
 """Messages are small; Ray would set aside a third of the memory for its object store."""
+_REACH_SECONDS = 20.0
 
 
 class RayWorker:
@@ -110,15 +113,30 @@ def _joined(settings: WorkerSettings) -> Any:
         "object_store_memory": _STORE_BYTES,
         "include_dashboard": False,
     }
+    _check_reachable(settings.address)
     there = None if settings.address is None else {"address": settings.address}
     try:
         ray.init(**(there or here), log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        raise WorkerError(
-            f"the Ray cluster {settings.address or 'of this machine'} cannot be used: {_first_line(error)};"
-            " start one with `ray start --head` and name its address"
-        ) from None
+        raise _unusable(settings.address, error) from None
     return ray
+
+
+def _check_reachable(address: str | None) -> None:
+    """Ray itself would try for many minutes."""
+    if address is None or (place := re.fullmatch(r"(?:ray://)?(.+):([0-9]+)", address)) is None:
+        return
+    try:
+        socket.create_connection((place[1], int(place[2])), timeout=_REACH_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise _unusable(address, error) from None
+
+
+def _unusable(address: str | None, error: Exception) -> WorkerError:
+    return WorkerError(
+        f"the Ray cluster {address or 'of this machine'} cannot be used: {_first_line(error)};"
+        " start one with `ray start --head` and name its address"
+    )
 
 
 def _check_room(has: dict[str, float], workers: int, needs: dict[str, float]) -> None:
