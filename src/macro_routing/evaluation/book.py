@@ -68,7 +68,8 @@ class Book:
         cut = cut_for(workers, asks)
         if not cut:
             return
-        size = max(len(ask.routes) for ask in cut)
+        # Not larger than what is waited for, as a rule.
+        size = max(1, sum(len(ask.routes) for ask in cut) // len(cut))
         more = (
             Ask(part, ask.unit)
             for unit, routes in likely
