@@ -11,6 +11,11 @@ import pytest
 from benchmarks.fault_ground import Ground, decided, environment, rows, store_beside
 from benchmarks.fault_scenarios import LOCAL_FAULTS, RAY_FAULTS
 from macro_routing.errors import MacroError, ModelError
+from macro_routing.evaluation.answering import Decoding
+from macro_routing.evaluation.evaluator import Evaluator
+from macro_routing.evaluation.units import UnitSizes
+from macro_routing.models import load_model
+from macro_routing.routes import Route, parse_route
 from macro_routing.runs import search
 from macro_routing.workers.messages import Setup
 from macro_routing.workers.pool import environments, make_pool
@@ -29,6 +34,18 @@ def test_three_workers_decide_what_one_process_decides(ground, tmp_path):
     assert decided(place) == decided(ground.quiet)
     found, known = rows(store_beside(place)), rows(store_beside(ground.quiet))
     assert known.items() <= found.items()  # workers that would be idle work ahead
+
+
+@pytest.mark.engines
+def test_pairs_of_route_and_example_are_dealt_out_too(ground):
+    """What routers and oracles ask: every example on a route of its own."""
+    task, frozen = ground.setup.tasks[0].find(), load_model(ground.config.model)
+    routes = [parse_route(text, 6) for text in ("L0 RJ", "L0 L2 RJ", "L0-L3 L3 RJ")]
+    pairs = [(routes[number % 3], one) for number, one in enumerate(task.pools["all"][:20])]
+    alone = Evaluator(frozen, task, Decoding("likelihood"), None, UnitSizes(whole=8))
+    with ground.pool(WorkerSettings(workers=2), ground.folder / "pairs") as pool:
+        spread = dataclasses.replace(alone, executor=pool).evaluate_pairs(pairs)
+    assert spread == alone.evaluate_pairs(pairs)
 
 
 @pytest.mark.engines
@@ -70,10 +87,6 @@ def test_a_worker_with_another_model_than_the_driver_is_refused(ground, tmp_path
 
 def test_a_model_that_no_worker_can_load_is_the_models_error(ground, tmp_path):
     setup = Setup(str(tmp_path / "nowhere"), ground.setup.loading, ground.setup.tasks)
-    from macro_routing.evaluation.answering import Decoding
-    from macro_routing.evaluation.evaluator import Evaluator
-    from macro_routing.routes import Route
-
     task = small_task()
     with make_pool(WorkerSettings(workers=1), setup) as pool, pytest.raises(ModelError, match="there is no folder"):
         Evaluator(small_frozen(), task, Decoding("likelihood"), executor=pool).evaluate(

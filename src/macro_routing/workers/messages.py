@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,9 +89,10 @@ class Assignment:
             scope_digest(evaluator.scope),
         )
 
-    def evaluator(self, frozen: FrozenModel, task: Task) -> Evaluator:
+    def evaluator(self, frozen: FrozenModel, task: Task, report: Callable[[str], None]) -> Evaluator:
         """The worker's own evaluator, which keeps nothing."""
-        return Evaluator(frozen, task, Decoding(**self.decoding), None, UnitSizes(**self.sizes), self.decoder)
+        decoding, sizes = Decoding(**self.decoding), UnitSizes(**self.sizes)
+        return Evaluator(frozen, task, decoding, None, sizes, self.decoder, report)
 
 
 # By hand: dataclasses.asdict copies every value deeply, which took half of the driver's time.

@@ -62,19 +62,19 @@ class Worker:
             found = {"answers": answers_to_json(self._evaluator(assignment).run_ask(ask))}
         except MacroError as error:
             return json.dumps({"error": str(error), "class": type(error).__name__})
-        notes, self._notes = self._notes, []
-        return json.dumps({**found, "notes": notes})
+        text = json.dumps({**found, "notes": self._notes})
+        self._notes.clear()
+        return text
 
     def _evaluator(self, assignment: Assignment) -> Evaluator:
         if assignment.scope not in self._evaluators:
-            made = assignment.evaluator(self._frozen, self._task(assignment.task))
+            made = assignment.evaluator(self._frozen, self._task(assignment.task), self._notes.append)
             if scope_digest(made.scope) != assignment.scope:
                 raise MacroError(
                     "a worker has other numerics, prompts or grading than the search that asks it;"
                     " workers need the same model, data files, device and versions of torch and transformers:"
                     f" {json.dumps(made.scope, sort_keys=True)}"
                 )
-            object.__setattr__(made, "report", self._notes.append)
             self._evaluators[assignment.scope] = made
         return self._evaluators[assignment.scope]
 
