@@ -53,15 +53,15 @@ def main() -> None:
                 }
             )
             print(results[-1], flush=True)
-    if arguments.write:
-        write_record(
-            arguments.write,
-            command=f"python -m benchmarks.fuzz --inputs {arguments.inputs} --write docs/data/fuzz.json",
-            config={"inputs": arguments.inputs},
-            seed=arguments.seed,
-            columns=COLUMNS,
-            results=results,
-        )
+            if arguments.write:  # as far as it came
+                write_record(
+                    arguments.write,
+                    command=f"python -m benchmarks.fuzz --inputs {arguments.inputs} --write docs/data/fuzz.json",
+                    config={"inputs": arguments.inputs},
+                    seed=arguments.seed,
+                    columns=COLUMNS,
+                    results=results,
+                )
 
 
 if __name__ == "__main__":
