@@ -38,17 +38,17 @@ class Observed:
 
     same: bool
     """Whether everything it decided is what the undisturbed run decided."""
-    lost: int
-    """Outcomes of the undisturbed run that its store lacks."""
-    twice: int
+    lost: int | None
+    """Outcomes of the undisturbed run that its store lacks; None where that cannot be told."""
+    twice: int | None
     """Routes on a unit that were answered and counted though they were known."""
-    workers_lost: int = 0
+    workers_lost: int | None = None
     note: str = ""
 
     @property
     def sound(self) -> bool:
         """Nothing lost, nothing twice, the same end."""
-        return self.same and self.lost == 0 and self.twice == 0
+        return self.same and not self.lost and not self.twice
 
 
 class Saboteur(Listener):
@@ -180,7 +180,7 @@ def driver_killed(ground: Ground, place: Path, rng: random.Random, kills: int = 
     before = len(rows(store_beside(place)))
     same, twice = _finish(ground, place)
     note = f"{before} outcomes stored when it was resumed" + (", workers were left behind" if left_behind else "")
-    return Observed(same and not left_behind, lost(ground, store_beside(place)), twice, 0, note)
+    return Observed(same and not left_behind, lost(ground, store_beside(place)), twice, None, note)
 
 
 def _stored(place: Path) -> int:
@@ -215,7 +215,7 @@ def full_disk(ground: Ground, place: Path, rng: random.Random) -> Observed:
     before = len(rows(store_beside(place)))
     same, twice = _finish(ground, place) if (place / "run.json").is_file() else (True, 0)
     note = f"{size} kB, {before} outcomes stored; {said}"
-    return Observed(same and clear, lost(ground, store_beside(place)), twice, 0, note)
+    return Observed(same and clear, lost(ground, store_beside(place)), twice, None, note)
 
 
 def _quoted(text: str) -> str:
@@ -240,7 +240,7 @@ def corrupted_store(ground: Ground, place: Path, rng: random.Random) -> Observed
         resume(place, workers=_settings(), store=store)
     same = decided(place) == decided(ground.quiet)
     # What was damaged cannot be told from what was lost; what counts is that nothing wrong was believed.
-    return Observed(same, 0, 0, 0, said)
+    return Observed(same, None, None, None, said)
 
 
 def _interrupt(_pool: WorkerPool) -> None:
@@ -283,10 +283,10 @@ def clock_jumps(ground: Ground, place: Path, rng: random.Random) -> Observed:
     assert driver.stderr is not None
     said = driver.stderr.read().strip()
     if driver.returncode != 0:
-        return Observed(same=False, lost=0, twice=0, note=said[-300:])
+        return Observed(same=False, lost=None, twice=None, note=said[-300:])
     dates = {line[:4] for line in (place / "log.txt").read_text(encoding="utf-8").splitlines()}
     note = f"{jumps} jumps; years in the run's log: {', '.join(sorted(dates))}"
-    return Observed(decided(place) == decided(ground.quiet), lost(ground, store_beside(place)), 0, 0, note)
+    return Observed(decided(place) == decided(ground.quiet), lost(ground, store_beside(place)), None, None, note)
 
 
 def ray_worker_killed(ground: Ground, place: Path, rng: random.Random) -> Observed:

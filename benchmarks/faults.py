@@ -12,6 +12,7 @@ import random
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,12 @@ COLUMNS = {
     "seconds": "seconds a run",
     "what": "what was done",
 }
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    """Nothing where one is not known."""
+    found = list(values)
+    return None if None in found else sum(one for one in found if one is not None)
 
 
 def main() -> None:
@@ -61,10 +68,10 @@ def main() -> None:
                 {
                     "fault": fault,
                     "times": len(seen),
-                    "workers_lost": sum(one.workers_lost for one in seen),
+                    "workers_lost": _sum(one.workers_lost for one in seen),
                     "same": sum(one.same for one in seen),
-                    "lost": sum(one.lost for one in seen),
-                    "twice": sum(one.twice for one in seen),
+                    "lost": _sum(one.lost for one in seen),
+                    "twice": _sum(one.twice for one in seen),
                     "seconds": (time.perf_counter() - start) / max(1, len(seen)),
                     "what": (scenario.__doc__ or "").strip().splitlines()[0],
                     "notes": [one.note for one in seen],
