@@ -181,7 +181,7 @@ DRIVER_COLUMNS = {
     "units": "units",
     "rate": "units a second",
     "milliseconds": "ms a unit",
-    "megabytes": "MB more",
+    "megabytes": "MB more than the row above",
 }
 GPU_COLUMNS = {
     "mode": "round",
