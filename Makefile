@@ -9,7 +9,7 @@ VLLM_READY := $(if $(MACRO_VLLM_ENV),,.venv-vllm/.ready)
 # lm-evaluation-harness needs an older python-dateutil than constraints.txt has; MACRO_LM_EVAL_ENV names an environment that exists.
 LM_EVAL_READY := $(if $(MACRO_LM_EVAL_ENV),,.venv-lm-eval/.ready)
 
-.PHONY: demo test test-engines vllm-env lm-eval-env test-large check bench docs format clean help
+.PHONY: demo test test-engines vllm-env lm-eval-env test-large check bench faults audit docs format clean help
 
 help:
 	@echo "make demo    search a small task on a small model, print the result, write the report"
@@ -20,6 +20,8 @@ help:
 	@echo "make test-large  the tests that fetch larger models"
 	@echo "make check   format, lint, types, import contracts, figures in the pages"
 	@echo "make bench   speed of the core and cost of routing, with their targets"
+	@echo "make faults  every fault many times, and 100,000 fuzzed inputs; writes the figures of docs/reliability.md"
+	@echo "make audit   known vulnerabilities of the fixed versions (needs a network)"
 	@echo "make docs    put the recorded figures into the pages"
 	@echo "make format  let the formatter and the linter mend what they can"
 
@@ -75,6 +77,21 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.scoring
 	$(BIN)/python -m benchmarks.engine
 
+faults: $(READY)
+	$(BIN)/python -m benchmarks.faults --backend local --times 5 --write docs/data/faults.json
+	$(BIN)/python -m benchmarks.faults --backend ray --times 5 --write docs/data/faults_ray.json
+	$(BIN)/python -m benchmarks.fuzz --inputs 104000 --write docs/data/fuzz.json
+	$(BIN)/python tools/render_docs.py
+
+.venv-audit/.ready:
+	$(PYTHON) -m venv .venv-audit
+	.venv-audit/bin/python -m pip install --quiet --disable-pip-version-check 'pip-audit>=2.9,<3'
+	touch $@
+
+# --strict: a dependency that could not be audited is a failure, too.
+audit: .venv-audit/.ready
+	.venv-audit/bin/pip-audit --strict --disable-pip --no-deps --requirement constraints.txt
+
 docs: $(READY)
 	$(BIN)/python tools/render_docs.py
 
@@ -83,4 +100,4 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) .venv-vllm .venv-lm-eval dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-vllm .venv-lm-eval .venv-audit dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -7,6 +7,8 @@ Anything else that escapes is a defect of this project.
 from __future__ import annotations
 
 import difflib
+import os
+import re
 from collections.abc import Iterable
 
 
@@ -60,3 +62,19 @@ def suggestion(name: str, allowed: Iterable[str]) -> str:
     """A closing hint such as "; did you mean 'draws'?", or nothing when no name is close."""
     close = difflib.get_close_matches(name, list(allowed), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY|CREDENTIAL", re.IGNORECASE)
+_SHORTEST_SECRET = 8
+"""Shorter values would be found in innocent texts."""
+
+
+def without_secrets(text: str) -> str:
+    """A text without the values of environment variables that are named like secrets; their names stand instead.
+
+    Libraries put tokens into their messages now and then; what is kept in a run's folder is often shared.
+    """
+    for name, value in os.environ.items():
+        if len(value) >= _SHORTEST_SECRET and _SECRET.search(name) and value in text:
+            text = text.replace(value, f"[{name}]")
+    return text

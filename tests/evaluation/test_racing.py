@@ -9,7 +9,7 @@ from macro_routing.errors import SettingsError
 from macro_routing.evaluation.planted import PlantedProblem, solve
 from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL, Standing, race, still_racing
 from macro_routing.routes import RouteSpace, parse_route
-from macro_routing.search import MacroSearch, MacroSettings, MarkovPolicy, Score, Stopped
+from macro_routing.search import Failure, MacroSearch, MacroSettings, MarkovPolicy, Score, Stopped
 from macro_routing.search.macro import elite_of
 from macro_routing.search.searcher import Draw, Proposal, best_draws
 
@@ -116,6 +116,33 @@ def test_partial_credits_keep_the_elite_too(seed, keep):
     table = {route: [int(rng.integers(0, 3 * size + 1)) / 3 for size in sizes] for route in draws}
     full = _raced(draws, sizes, keep, table, NEVER)
     assert elite_of(_raced(draws, sizes, keep, table, EXACT), keep) == elite_of(full, keep)
+
+
+@given(seed=st.integers(0, 10**6), keep=st.integers(1, 6), mode=st.sampled_from([EXACT, NEVER, STATISTICAL]))
+def test_draws_that_fail_are_told_and_the_others_race_on(seed, keep, mode):
+    rng = np.random.default_rng(seed)
+    draws = list(dict.fromkeys(_draws(10, seed)))
+    sizes = [3, 4, 2]
+    table = _table(draws, sizes, seed)
+    doomed = {route: int(rng.integers(0, 3)) for route in draws if rng.random() < 0.4}
+    asked = []
+
+    def score(number, routes):
+        asked.extend((number, route) for route in routes)
+        return {r: Failure("died") if doomed.get(r) == number else table[r][number] for r in routes}
+
+    standings = race(draws, sizes, min(keep, len(draws)), mode, score)
+    outcomes = [standings[route].outcome for route in draws]
+    assert len(asked) == len(set(asked))
+    for route, outcome in zip(draws, outcomes, strict=True):
+        if isinstance(outcome, Failure):
+            assert (doomed[route], route) in asked
+            assert not any((number, route) in asked for number in range(doomed[route] + 1, 3))
+    if mode != STATISTICAL:
+        sound = [r for r in draws if r not in doomed]
+        full = {route: sum(table[route]) for route in sound}
+        best = sorted(sound, key=lambda r: (-full[r], draws.index(r)))[:keep]
+        assert [draws[place] for place in elite_of(outcomes, keep)] == best
 
 
 def test_an_unknown_mode_is_refused():

@@ -47,6 +47,44 @@ def test_what_is_known_stays(store):
     assert store.find(SCOPE, STANDARD, ["a"]) == {"a": RIGHT}
 
 
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("correct", 0),
+        ("prediction", "8"),
+        ("text", b"\xff\xfe"),
+        ("answer_tokens", None),
+        ("correct", 1.0),
+        ("seal", b""),
+    ],
+)
+def test_bytes_that_a_disk_has_changed_are_forgotten_and_kept_anew(store, column, value):
+    store.add(SCOPE, STANDARD, {"a": RIGHT, "b": RIGHT})
+    # The way past the store's own checks that a failing disk takes.
+    store._connection.execute("PRAGMA ignore_check_constraints = ON")
+    where = "WHERE example = (SELECT min(example) FROM outcomes)"
+    if value is None:
+        store._connection.execute(f"UPDATE outcomes SET {column} = 99 {where}")  # noqa: S608
+    else:
+        store._connection.execute(f"UPDATE outcomes SET {column} = ? {where}", [value])  # noqa: S608
+    found = store.find(SCOPE, STANDARD, ["a", "b"])
+    if value == 1.0:  # an integer column gives it back as it was
+        assert len(found) == 2
+        return
+    assert list(found.values()) == [RIGHT]
+    store.add(SCOPE, STANDARD, {"a": RIGHT, "b": RIGHT})
+    assert store.find(SCOPE, STANDARD, ["a", "b"]) == {"a": RIGHT, "b": RIGHT}
+
+
+def test_an_outcome_under_another_key_is_not_believed(store):
+    store.add(SCOPE, STANDARD, {"a": RIGHT})
+    store._connection.execute("UPDATE routes SET text = 'L0 L0 RJ'")
+    assert store.find(SCOPE, parse_route("L0 L0 RJ", 4), ["a"]) == {}
+    store._connection.execute("UPDATE scopes SET description = 'noise'")
+    with pytest.raises(StoreError, match="cannot be used"):
+        store.scopes()
+
+
 def test_scopes_and_pruning(store):
     other = {**SCOPE, "task": "u"}
     store.add(SCOPE, STANDARD, {"a": RIGHT, "b": RIGHT})

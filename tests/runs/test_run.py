@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from macro_routing.errors import MacroError, ModelError, RunError, SettingsError
-from macro_routing.evaluation.evaluator import Evaluated
 from macro_routing.evaluation.outcome import ExampleOutcome
+from macro_routing.evaluation.scored import Evaluated
 from macro_routing.models import freeze
 from macro_routing.routes import parse_route
 from macro_routing.runs import Listener, RunConfig, RunFolder, RunResult, resume, search

@@ -66,6 +66,11 @@ def compare(
         Path | None, typer.Option(help="A TOML file with settings of the runs; flags go before it.")
     ] = None,
     store: Annotated[Path | None, typer.Option(help="Where scores are kept.", show_default="the cache folder")] = None,
+    backend: options.BackendOption = options.Backend.local,
+    workers: options.WorkersOption = 0,
+    address: options.AddressOption = None,
+    gpus_per_worker: options.GpusOption = None,
+    unit_minutes: options.UnitMinutesOption = 30.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Give several methods the same data and the same budget, over several seeds, and show what each finds.
@@ -91,6 +96,7 @@ def compare(
     }
     options.need_models_extra()
     options.quiet_libraries()
+    crew = options.worker_settings(backend, workers, address, gpus_per_worker, unit_minutes)
     from macro_routing.cli.progress import listener_for
     from macro_routing.cli.stopping import stopping_with
     from macro_routing.report import write_methods_page, write_report
@@ -105,7 +111,7 @@ def compare(
     search = {**_search_table(values.pop("search", {}), names, config), **given}
     base = make_config(flags, config, values)
     with listener_for(out, []) as listener, stopping_with("the same command goes on where it was"):
-        arms = compare_methods(base, names, numbers, out, search=search, listener=listener, store=store)
+        arms = compare_methods(base, names, numbers, out, search=search, listener=listener, store=store, workers=crew)
     for arm in arms:
         write_report(out / f"{arm.method}-{arm.seed}")
     page = write_methods_page(read_arms(out), out / "compare.html")  # earlier methods stay on it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +15,7 @@ from macro_routing.cli.console import print_fields, print_json
 from macro_routing.models.catalog import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from macro_routing.evaluation.evaluator import Evaluated
+    from macro_routing.evaluation.scored import Evaluated
     from macro_routing.evaluation.statistics import Comparison
 
 
@@ -67,6 +68,11 @@ def evaluate(
     revision: options.RevisionOption = None,
     trust_remote_code: options.TrustOption = False,
     allow_untested: options.UntestedOption = False,
+    backend: options.BackendOption = options.Backend.local,
+    workers: options.WorkersOption = 0,
+    address: options.AddressOption = None,
+    gpus_per_worker: options.GpusOption = None,
+    unit_minutes: options.UnitMinutesOption = 30.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Score a route and the standard pass on the same examples, and say whether the difference is real.
@@ -84,25 +90,37 @@ def evaluate(
     from macro_routing.tasks.benchmarks import contaminators
     from macro_routing.tasks.catalog import find_task
     from macro_routing.tasks.splits import make_splits
+    from macro_routing.workers.messages import Setup, TaskSource
+    from macro_routing.workers.pool import make_pool
+    from macro_routing.workers.settings import WorkerError
 
+    crew = options.worker_settings(backend, workers, address, gpus_per_worker, unit_minutes)
     decoding = Decoding(mode.value, reasoning_budget, answer_budget, by_letter)
     chosen = find_task(task, data_dir, seed, question=question, answer=answer, choices=choices, kind=kind)
     examples = make_splits(chosen, seed=seed).named(split.value)[:limit]
     loading = LoadOptions(
         dtype, device, device_map, quantization, attention, revision, trust_remote_code, allow_untested
     )
-    frozen = load_model(model, loading, options.report_progress)
-    parsed = options.read_route(route, frozen)
-    kept = None if no_store else ScoreStore(store or default_store())
-    standard = Route.standard(frozen.layers)
-    evaluator = Evaluator(frozen, chosen, decoding, kept, decoder=decoder.value)
-    if shared := contaminators(chosen.name):
-        options.report_progress(
-            f"warning: {chosen.name} shares questions with {', '.join(shared)};"
-            " a route that was searched on those cannot be judged here"
-        )
-    options.report_progress(f"{len(examples)} {split.value} examples of {chosen.name}, {mode.value}")
-    scores = evaluator.evaluate([standard, parsed], examples)
+    source = TaskSource(task, str(data_dir) if data_dir else None, seed, question, answer, choices, kind)
+    with (
+        nullcontext()
+        if crew.in_process
+        else make_pool(crew, Setup(model, loading, (source,)), options.report_progress) as pool
+    ):
+        frozen = (pool.model if pool else load_model)(model, loading, options.report_progress)
+        parsed = options.read_route(route, frozen)
+        kept = None if no_store else ScoreStore(store or default_store())
+        standard = Route.standard(frozen.layers)
+        evaluator = Evaluator(frozen, chosen, decoding, kept, decoder=decoder.value, executor=pool)
+        if shared := contaminators(chosen.name):
+            options.report_progress(
+                f"warning: {chosen.name} shares questions with {', '.join(shared)};"
+                " a route that was searched on those cannot be judged here"
+            )
+        options.report_progress(f"{len(examples)} {split.value} examples of {chosen.name}, {mode.value}")
+        scores = evaluator.evaluate([standard, parsed], examples)
+    if reason := scores[parsed].failure:
+        raise WorkerError(f"the route {parsed} cannot be run: it {reason}")
     comparison = compare(scores[standard].correct, scores[parsed].correct, seed=seed)
     if as_json:
         facts = {"task": chosen.name, "split": split.value, "seed": seed, "scope": evaluator.scope}

@@ -17,6 +17,7 @@ from macro_routing.routes.route_file import RouteFile, is_route_file, parse_rout
 if TYPE_CHECKING:
     from macro_routing.models.frozen import FrozenModel
     from macro_routing.models.unloaded import UnloadedModel
+    from macro_routing.workers.settings import WorkerSettings
 
 DtypeOption = Annotated[
     str,
@@ -37,6 +38,43 @@ TrustOption = Annotated[bool, typer.Option("--trust-remote-code", help="Let code
 UntestedOption = Annotated[
     bool, typer.Option("--allow-untested", help="Try an architecture that the tests do not cover.")
 ]
+
+
+class Backend(StrEnum):
+    """Where workers run."""
+
+    local = "local"
+    ray = "ray"
+
+
+BackendOption = Annotated[
+    Backend, typer.Option("--backend", help="Where workers run: processes here, or a Ray cluster (extra [ray]).")
+]
+WorkersOption = Annotated[
+    int,
+    typer.Option(
+        "--workers", help="Workers, each with the model loaded; 0 works in this process. Results are the same."
+    ),
+]
+AddressOption = Annotated[
+    str | None, typer.Option("--address", help="The Ray cluster to join.", show_default="one is started here")
+]
+GpusOption = Annotated[
+    float | None,
+    typer.Option("--gpus-per-worker", help="GPUs, or a share of one, for each worker.", show_default="1, if any"),
+]
+UnitMinutesOption = Annotated[
+    float, typer.Option("--unit-minutes", help="A worker that takes longer over one work unit is replaced.")
+]
+
+
+def worker_settings(
+    backend: Backend, workers: int, address: str | None, gpus_per_worker: float | None, unit_minutes: float
+) -> WorkerSettings:
+    """The five flags as settings."""
+    from macro_routing.workers.settings import WorkerSettings
+
+    return WorkerSettings(backend.value, workers, address, gpus_per_worker, unit_minutes)
 
 
 class Racing(StrEnum):

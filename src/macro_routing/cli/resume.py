@@ -15,6 +15,11 @@ def resume(
     run: Annotated[Path, typer.Argument(help="The run's folder.")],
     store: Annotated[Path | None, typer.Option(help="Where scores are kept.", show_default="as it began")] = None,
     log_to: Annotated[list[str] | None, typer.Option(help="Also log to tensorboard, wandb or trackio.")] = None,
+    backend: options.BackendOption = options.Backend.local,
+    workers: options.WorkersOption = 0,
+    address: options.AddressOption = None,
+    gpus_per_worker: options.GpusOption = None,
+    unit_minutes: options.UnitMinutesOption = 30.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Go on with a run that was stopped; it ends as if it had never been. A finished run is only printed.
@@ -23,6 +28,7 @@ def resume(
     """
     options.need_models_extra()
     options.quiet_libraries()
+    crew = options.worker_settings(backend, workers, address, gpus_per_worker, unit_minutes)
     from macro_routing.cli.progress import listener_for
     from macro_routing.cli.stopping import stoppable
     from macro_routing.report import write_report
@@ -32,5 +38,5 @@ def resume(
     # A finished run is only read, so it may lie where nothing can be written.
     is_finished = RunFolder.existing(run).is_finished and (run / "report.html").is_file()
     with listener_for(run, log_to or []) as listener, stoppable(run):
-        result = go_on(run, listener=listener, store=store)
+        result = go_on(run, listener=listener, store=store, workers=crew)
     print_result(result, run / "report.html" if is_finished else write_report(run), as_json=as_json)

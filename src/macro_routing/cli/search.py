@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from macro_routing.runs.config import RunConfig
     from macro_routing.runs.result import RunResult
     from macro_routing.runs.run import PreparedRun
+    from macro_routing.workers.settings import WorkerSettings
 
 
 class Preset(StrEnum):
@@ -130,6 +131,11 @@ def search(
     allow_untested: Annotated[
         bool | None, typer.Option("--allow-untested", help="Try an architecture that the tests do not cover.")
     ] = None,
+    backend: options.BackendOption = options.Backend.local,
+    workers: options.WorkersOption = 0,
+    address: options.AddressOption = None,
+    gpus_per_worker: options.GpusOption = None,
+    unit_minutes: options.UnitMinutesOption = 30.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Search a better order of a model's layers for a task, choose one on held-out data, test it once.
@@ -186,11 +192,12 @@ def search(
     }
     options.need_models_extra()
     options.quiet_libraries()
+    crew = options.worker_settings(backend, workers, address, gpus_per_worker, unit_minutes)
     run_config = make_config(flags, config)
     if dry_run:
         _print_plan(run_config, store, as_json=as_json)
         return
-    finish(run_config, out, store, log_to or [], as_json=as_json)
+    finish(run_config, out, store, log_to or [], as_json=as_json, workers=crew)
 
 
 def make_config(flags: dict[str, dict[str, Any]], file: Path | None, values: dict[str, Any] | None = None) -> RunConfig:
@@ -211,7 +218,13 @@ def make_config(flags: dict[str, dict[str, Any]], file: Path | None, values: dic
 
 
 def finish(
-    run_config: RunConfig, out: Path | None, store: Path | None, log_to: list[str], *, as_json: bool
+    run_config: RunConfig,
+    out: Path | None,
+    store: Path | None,
+    log_to: list[str],
+    *,
+    as_json: bool,
+    workers: WorkerSettings | None = None,
 ) -> RunResult:
     """Run a search in its folder, write the report, print the result."""
     from macro_routing.cli.progress import listener_for
@@ -221,7 +234,7 @@ def finish(
 
     folder = out or _new_folder(run_config)
     with listener_for(folder, log_to) as listener, stoppable(folder):
-        result = run_search(run_config, folder, listener=listener, store=store)
+        result = run_search(run_config, folder, listener=listener, store=store, workers=workers)
     page = write_report(folder)
     print_result(result, page, as_json=as_json)
     return result

@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 
 from macro_routing.engine.flight.support import refusal
 from macro_routing.errors import ModelError
+from macro_routing.models.elsewhere import ModelElsewhere
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.settings import check_choice
 
@@ -26,7 +27,7 @@ def flight_refusal(model: Any, choice: str = AUTO) -> str | None:
     check_choice("decoder", choice, DECODERS)
     if choice == EAGER:
         return "it was asked for"
-    reason = refusal(model)
+    reason = model.flight_refusal if isinstance(model, ModelElsewhere) else refusal(model)
     if reason is not None and choice == FLIGHT:
         raise ModelError(f"decoder = flight cannot be used: {reason}; use auto or eager")
     return reason

@@ -9,11 +9,11 @@ in a few more that will almost surely be needed, so that routes can share their 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from macro_routing.routes.route import Route
-from macro_routing.search.searcher import Outcome, Score, Stopped
+from macro_routing.search.searcher import Failure, Outcome, Score, Stopped
 from macro_routing.settings import check_choice
 
 NEVER, EXACT, STATISTICAL = "never", "exact", "statistical"
@@ -38,39 +38,64 @@ class Standing:
     scored: int = 0
     """Examples scored so far."""
     credit: float = 0.0
+    failure: str = ""
+    """Why it cannot be scored any further, where it cannot."""
 
     @property
     def losses(self) -> float:
-        """Credit that is lost for good."""
-        return self.scored - self.credit
+        """Credit that is lost for good; all of it by a draw that failed."""
+        return math.inf if self.failure else self.scored - self.credit
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing is left to be scored."""
-        return self.scored == self.total
+        """Whether it was scored to the end."""
+        return self.scored == self.total and not self.failure
 
     @property
     def outcome(self) -> Outcome:
         """What the search is told."""
+        if self.failure:
+            return Failure(self.failure)
         if self.is_complete:
             return Score(self.credit, self.total)
         return Stopped(self.credit, self.scored, self.total)
 
-    def after(self, size: int, credit: float) -> Standing:
+    def after(self, size: int, credit: float | Failure) -> Standing:
         """The standing one unit later."""
+        if isinstance(credit, Failure):
+            return replace(self, failure=credit.reason)
         return replace(self, units=self.units + 1, scored=self.scored + size, credit=self.credit + credit)
 
 
-ScoreUnit = Callable[[int, Sequence[Route]], Mapping[Route, float]]
-"""(number of a unit, routes) → each route's credit on the unit's examples."""
+ScoreUnit = Callable[[int, Sequence[Route]], Mapping[Route, float | Failure]]
+"""(number of a unit, routes) → each route's credit on the unit's examples, or why it has none."""
+Place = tuple[int, Route]
+"""A unit's number and a route to be scored on it."""
+Foresee = Callable[[Sequence[Place], Iterator[Place]], None]
+"""(what is scored next, what probably comes after it, likeliest first): for those who can work on much at once."""
 
 
-def race(draws: Sequence[Route], sizes: Sequence[int], keep: int, mode: str, score: ScoreUnit) -> dict[Route, Standing]:
-    """Score draws on units of ``sizes`` examples until the ``keep`` best are certain; one standing per route."""
+def race(  # noqa: PLR0913
+    draws: Sequence[Route],
+    sizes: Sequence[int],
+    keep: int,
+    mode: str,
+    score: ScoreUnit,
+    foresee: Foresee = lambda _sure, _likely: None,
+) -> dict[Route, Standing]:
+    """Score draws on units of ``sizes`` examples until the ``keep`` best are certain; one standing per route.
+
+    ``foresee`` is told of every wave before it is scored. What it works out beforehand decides nothing: waves follow
+    from the standings alone, so any number of workers sees the same race.
+    """
     standings = {route: Standing(route.length, sum(sizes)) for route in draws}
     while wave := next_wave([standings[route] for route in draws], keep, mode):
         # Draws of one route race together; routes that have come equally far are scored together.
         racing = list(dict.fromkeys(draws[place] for place in wave))
+        foresee(
+            [(standings[route].units, route) for route in racing],
+            _likely(draws, standings, racing, len(sizes), (keep, mode)),
+        )
         for number in sorted({standings[route].units for route in racing}):
             group = [route for route in racing if standings[route].units == number]
             found = score(number, group)
@@ -80,10 +105,26 @@ def race(draws: Sequence[Route], sizes: Sequence[int], keep: int, mode: str, sco
     return standings
 
 
+def _likely(
+    draws: Sequence[Route],
+    standings: Mapping[Route, Standing],
+    wave: Sequence[Route],
+    units: int,
+    rule: tuple[int, str],
+) -> Iterator[Place]:
+    """What the waves after this one may ask for: nearest units first, draws with the fewest losses first."""
+    ordered = [standings[route] for route in draws]
+    going = sorted(still_racing(ordered, *rule), key=lambda place: (ordered[place].losses, place))
+    routes = list(dict.fromkeys(draws[place] for place in going))
+    first = {route: standings[route].units + (route in wave) for route in routes}
+    for ahead in range(units):
+        yield from ((first[route] + ahead, route) for route in routes if first[route] + ahead < units)
+
+
 def still_racing(standings: Sequence[Standing], keep: int, mode: str = EXACT) -> list[int]:
     """Places of draws that are incomplete and not out yet."""
     check_choice("racing", mode, RACING)
-    going = [place for place, one in enumerate(standings) if not one.is_complete]
+    going = [place for place, one in enumerate(standings) if not one.is_complete and not one.failure]
     if mode == NEVER or keep >= len(standings):
         return going
     finished = sorted((one.losses, place) for place, one in enumerate(standings) if one.is_complete)
@@ -141,6 +182,8 @@ def _is_likely(standings: Sequence[Standing], place: int, keep: int) -> bool:
 def _final(one: Standing, deviations: float) -> float:
     """The credit a draw will end with, so many standard deviations off."""
     left = one.total - one.scored
+    if one.failure:
+        return -math.inf
     if left == 0:
         return one.credit
     if one.scored == 0:

@@ -3,6 +3,7 @@
 SQLite in write-ahead mode because it survives a kill at any moment, lets several processes write, answers from an
 index however large it grows, and needs no server. A scope names everything but route and example that decides a
 score (model numerics, task, prompts, grader, decoding); what changes it starts a new scope, so nothing stale is found.
+Every outcome carries a seal over its key and contents: bytes that a disk has changed are forgotten, never believed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.models.catalog import cache_folder
 from macro_routing.routes.route import Route
 
-_VERSION = 2
+_VERSION = 3
 _TABLES = """
 CREATE TABLE IF NOT EXISTS scopes (
     id INTEGER PRIMARY KEY AUTOINCREMENT, description TEXT NOT NULL UNIQUE, made TEXT DEFAULT CURRENT_TIMESTAMP
@@ -34,11 +35,11 @@ CREATE TABLE IF NOT EXISTS outcomes (
     correct INTEGER NOT NULL, prediction TEXT NOT NULL,
     reasoning_tokens INTEGER NOT NULL, answer_tokens INTEGER NOT NULL,
     reasoning_cut INTEGER NOT NULL, answer_cut INTEGER NOT NULL,
-    reasoning TEXT NOT NULL, text TEXT NOT NULL,
+    reasoning TEXT NOT NULL, text TEXT NOT NULL, seal BLOB NOT NULL,
     PRIMARY KEY (scope, route, example)
 ) WITHOUT ROWID;
 """
-_FIELDS = "correct, prediction, reasoning_tokens, answer_tokens, reasoning_cut, answer_cut, reasoning, text"
+_FIELDS = "correct, prediction, reasoning_tokens, answer_tokens, reasoning_cut, answer_cut, reasoning, text, seal"
 _AT_ONCE = 500
 """SQLite limits the parameters of one statement."""
 
@@ -71,11 +72,12 @@ class ScoreStore:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(path, timeout=60, isolation_level=None)
+            self._connection.text_factory = lambda text: text.decode(errors="replace")  # damage shows by the seal
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = NORMAL")
             self._check_version()
             self._connection.executescript(_TABLES)
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, ValueError) as error:  # damaged texts cannot even be decoded
             raise StoreError(f"the score store {path} cannot be used: {error}; name another with --store") from None
 
     def _check_version(self) -> None:
@@ -95,22 +97,42 @@ class ScoreStore:
     def find(self, scope: Mapping[str, Any], route: Route, examples: Sequence[str]) -> dict[str, ExampleOutcome]:
         """What is known of these examples (by key) under a scope and route."""
         with self._reported():
-            return self._found(scope, route, examples)
+            found, damaged = self._found(scope, route, examples)
+        if damaged:
+            self._forget(scope, route, damaged)
+        return found
 
-    def _found(self, scope: Mapping[str, Any], route: Route, examples: Sequence[str]) -> dict[str, ExampleOutcome]:
+    def _forget(self, scope: Mapping[str, Any], route: Route, damaged: Sequence[bytes]) -> None:
+        """Remove outcomes whose seal is broken, so that they are worked out and kept again."""
+        with self._transaction() as cursor:
+            keys = self._keys(scope, route)
+            cursor.executemany(
+                "DELETE FROM outcomes WHERE scope = ? AND route = ? AND example = ?",
+                ((*(keys or (0, 0)), example) for example in damaged),
+            )
+
+    def _found(
+        self, scope: Mapping[str, Any], route: Route, examples: Sequence[str]
+    ) -> tuple[dict[str, ExampleOutcome], list[bytes]]:
+        """What is known, and which of it is damaged."""
         keys = self._keys(scope, route)
         if keys is None:
-            return {}
+            return {}, []
         found: dict[str, ExampleOutcome] = {}
+        damaged: list[bytes] = []
+        sealed = _Seal(scope, route)
         names = {_digest(example): example for example in examples}
         digests = list(names)
         for start in range(0, len(digests), _AT_ONCE):
             part = digests[start : start + _AT_ONCE]
             marks = ",".join("?" * len(part))
             query = f"SELECT example, {_FIELDS} FROM outcomes WHERE scope = ? AND route = ? AND example IN ({marks})"  # noqa: S608
-            for example, *values in self._connection.execute(query, (*keys, *part)):
-                found[names[example]] = _outcome(values)
-        return found
+            for example, *values, seal in self._connection.execute(query, (*keys, *part)):
+                if seal == sealed.of(example, values):
+                    found[names[example]] = _outcome(values)
+                else:
+                    damaged.append(example)
+        return found, damaged
 
     def add(self, scope: Mapping[str, Any], route: Route, outcomes: Mapping[str, ExampleOutcome]) -> None:
         """Keep outcomes by example key, all of them or none; those that are known already stay as they are."""
@@ -120,10 +142,10 @@ class ScoreStore:
         """Keep the outcomes of several routes, all of them or none."""
         with self._transaction() as cursor:
             for route, by_example in outcomes.items():
-                scope_id, route_id = self._made_keys(cursor, scope, route)
+                keys, sealed = self._made_keys(cursor, scope, route), _Seal(scope, route)
                 cursor.executemany(
-                    "INSERT OR IGNORE INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (_row(scope_id, route_id, example, outcome) for example, outcome in by_example.items()),
+                    "INSERT OR IGNORE INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (_row(keys, sealed, example, outcome) for example, outcome in by_example.items()),
                 )
 
     def _keys(self, scope: Mapping[str, Any], route: Route) -> tuple[int, int] | None:
@@ -165,7 +187,7 @@ class ScoreStore:
         """Turn what the database raises into this project's own error."""
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, ValueError, TypeError) as error:  # a description that is no JSON is damage, too
             raise StoreError(
                 f"the score store {self.path} cannot be used: {error}; name another with --store"
             ) from None
@@ -205,11 +227,22 @@ def _outcome(values: Sequence[Any]) -> ExampleOutcome:
     )
 
 
-def _row(scope: int, route: int, example: str, outcome: ExampleOutcome) -> tuple[Any, ...]:
-    return (
-        scope,
-        route,
-        _digest(example),
+class _Seal:
+    """A digest of an outcome with everything that it belongs to."""
+
+    def __init__(self, scope: Mapping[str, Any], route: Route) -> None:
+        self._begun = hashlib.sha256(f"{_canonical(scope)}\0{route.layers}\0{route}\0".encode())
+
+    def of(self, example: bytes, values: Sequence[Any]) -> bytes:
+        """Values as they are kept: texts, and numbers for yes and no."""
+        digest = self._begun.copy()
+        digest.update(example)
+        digest.update(repr([int(value) if isinstance(value, bool) else value for value in values]).encode())
+        return digest.digest()[:8]
+
+
+def _row(keys: tuple[int, int], sealed: _Seal, example: str, outcome: ExampleOutcome) -> tuple[Any, ...]:
+    values = (
         outcome.correct,
         outcome.prediction,
         outcome.reasoning_tokens,
@@ -219,3 +252,5 @@ def _row(scope: int, route: int, example: str, outcome: ExampleOutcome) -> tuple
         outcome.reasoning,
         outcome.text,
     )
+    digest = _digest(example)
+    return (*keys, digest, *values, sealed.of(digest, values))

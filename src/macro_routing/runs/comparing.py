@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from macro_routing.errors import RunError, SettingsError, suggestion
-from macro_routing.models.frozen import FrozenModel, load_model
+from macro_routing.models.frozen import FrozenModel
 from macro_routing.runs import folder as files
 from macro_routing.runs import methods
 from macro_routing.runs.comparison import Arm, CurvePoint, read_arm, read_curve, write_curve
@@ -25,10 +25,11 @@ from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS, known_settings
 from macro_routing.runs.progress import Listener
 from macro_routing.runs.result import ORACLE, ROUTE, read_result
-from macro_routing.runs.starting import check_same, prepare, resume
+from macro_routing.runs.starting import check_same, executor_for, model_for, prepare, resume
 from macro_routing.runs.starting import search as run_search
 from macro_routing.search.searcher import Searcher
 from macro_routing.tasks.task import Task
+from macro_routing.workers.settings import WorkerSettings
 
 POINTS = 8
 """Places on the curve of a search, at most."""
@@ -45,33 +46,41 @@ def compare_methods(  # noqa: PLR0913
     task: Task | None = None,
     listener: Listener | None = None,
     store: Path | None = None,
+    workers: WorkerSettings | None = None,
 ) -> list[Arm]:
     """Run what is missing of every method with every seed; ``search`` are settings for those that know them."""
     check_methods(names, seeds)
     given = {**base.search, **(search or {})}
     configs = [(method, seed, config_for(base, method, seed, given)) for seed in seeds for method in names]
     listener = listener or Listener()
-    frozen = frozen or load_model(base.model, base.load_options, listener.on_message)
-    if base.budget is None:  # one budget for all: what MACRO asks for
-        literal = prepare(config_for(base, methods.MACRO, seeds[0], given), frozen=frozen, task=task, store=store)
-        budget = literal.searcher.most_outcomes()
-        configs = [(method, seed, dataclasses.replace(config, budget=budget)) for method, seed, config in configs]
-    known: dict[str, Any] = {"frozen": frozen, "task": task, "store": store}
-    # All of them before the first is run: what one would refuse at the end is refused now.
-    for method, seed, config in configs:
-        _check_goes_together(folder / f"{method}-{seed}", config, prepare(config, **known).header())
-    _check_neighbours(folder, configs[0][2])
-    _make(folder)
-    known["listener"] = listener
-    arms = []
-    for method, seed, config in configs:
-        place = folder / f"{method}-{seed}"
-        if (place / files.RUN).is_file():
-            resume(place, **known)
-        else:
-            run_search(config, place, **known)
-        arms.append(read_arm(method, seed, place, _with_curve(config, place, known)))
-    return arms
+    # The same workers for all: what they know of a task, its prompts and its grader, depends on no seed.
+    with executor_for(base, workers, listener) as pool:
+        frozen = frozen or model_for(base, pool, listener)
+        known: dict[str, Any] = {"frozen": frozen, "task": task, "store": store}
+        if base.budget is None:  # one budget for all: what MACRO asks for
+            literal = prepare(config_for(base, methods.MACRO, seeds[0], given), **known)
+            budget = literal.searcher.most_outcomes()
+            configs = [(method, seed, dataclasses.replace(config, budget=budget)) for method, seed, config in configs]
+        # All of them before the first is run: what one would refuse at the end is refused now.
+        for method, seed, config in configs:
+            _check_goes_together(folder / f"{method}-{seed}", config, prepare(config, **known).header())
+        _check_neighbours(folder, configs[0][2])
+        _make(folder)
+        known["listener"] = listener
+        return [
+            read_arm(method, seed, place, _with_curve(config, place, {**known, "executor": pool}))
+            for method, seed, config in configs
+            for place in [_run(config, folder / f"{method}-{seed}", {**known, "workers": pool})]
+        ]
+
+
+def _run(config: RunConfig, place: Path, known: dict[str, Any]) -> Path:
+    """Run, or go on with, what belongs in a folder."""
+    if (place / files.RUN).is_file():
+        resume(place, **known)
+    else:
+        run_search(config, place, **known)
+    return place
 
 
 _COMMON = ("task", "model", "preset", "budget", "racing", "decoder", "loading", "data", "decoding", "space", "units")

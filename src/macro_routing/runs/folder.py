@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from macro_routing.errors import MacroError, RunError
+from macro_routing.errors import MacroError, RunError, without_secrets
 from macro_routing.search.searcher import SearchState
 from macro_routing.search.state_file import load_state, save_state
 
@@ -110,7 +110,7 @@ class RunFolder:
         """Turn contents of the wrong shape into an error that says how to go on."""
         try:
             yield
-        except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError, OSError) as error:
             raise RunError(self._damaged(name, error)) from None
 
     def _damaged(self, name: str, error: Exception) -> str:
@@ -131,7 +131,7 @@ class RunFolder:
             found = json.loads((self.path / name).read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise RunError(f"{self.path / name} is missing; `macro resume {self.path}` makes it again") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise RunError(self._damaged(name, error)) from None
         if not isinstance(found, dict):
             raise RunError(self._damaged(name, TypeError("it is no object")))
@@ -146,7 +146,7 @@ class RunFolder:
         unfinished = self.path / f"{name}.unfinished"
         with self.reported():
             with unfinished.open("w", encoding="utf-8") as file:
-                file.write(text)
+                file.write(without_secrets(text))
                 file.flush()
                 os.fsync(file.fileno())
             unfinished.replace(self.path / name)
@@ -154,7 +154,7 @@ class RunFolder:
     def log(self, text: str) -> None:
         """A line in the run's log."""
         with self.reported(), (self.path / "log.txt").open("a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n")
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {without_secrets(text)}\n")
 
     # --- the search's state ---------------------------------------------------------------------------------------
 
@@ -211,7 +211,10 @@ class RunFolder:
     @property
     def is_finished(self) -> bool:
         """Whether the run is complete: it has a manifest, and all that it names."""
-        return self.has(MANIFEST) and all(self.has(name) for name in self.read(MANIFEST).get("files", {}))
+        if not self.has(MANIFEST):
+            return False
+        with self.understood(MANIFEST):
+            return all(self.has(name) for name in self.read(MANIFEST).get("files", {}))
 
     # --- one process at a time ------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from macro_routing.runs.progress import RoundReport
 from macro_routing.search.searcher import Round, Score, Stopped
 
 if TYPE_CHECKING:
-    from macro_routing.evaluation.evaluator import Raced
+    from macro_routing.evaluation.scored import Raced
 
 
 def report_round(  # noqa: PLR0913

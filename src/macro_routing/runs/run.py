@@ -15,8 +15,9 @@ from functools import cached_property
 from typing import Any
 
 from macro_routing.evaluation.answering import mean_tokens_read
-from macro_routing.evaluation.evaluator import Evaluated, Evaluator, Raced
+from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.racing import NEVER
+from macro_routing.evaluation.scored import Evaluated, Raced
 from macro_routing.models.environment import describe_environment
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as files

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macro_routing.evaluation.confirming import chance_of_lead, confirmed
-from macro_routing.evaluation.evaluator import Evaluated
+from macro_routing.evaluation.scored import Evaluated
 from macro_routing.routes.route import Route
 from macro_routing.routes.text import parse_program
 from macro_routing.search.searcher import Candidate, Outcome
@@ -67,7 +67,7 @@ def choose(
     left = list(candidates)
     while left:
         best = select(left, [validated[candidate.route].score for candidate in left], score_on_training)
-        reason = "" if best.route.is_standard else objection(best.route)
+        reason = "" if best.route.is_standard else validated[best.route].failure or objection(best.route)
         if not reason:
             return Choice(best.route, _listed(candidates, validated, turned_down))
         turned_down[best.route] = reason

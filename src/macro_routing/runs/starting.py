@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,11 @@ from macro_routing.search.searcher import SearchState
 from macro_routing.tasks.catalog import find_task
 from macro_routing.tasks.splits import Splits, make_splits
 from macro_routing.tasks.task import Example, Task
+from macro_routing.workers.messages import Setup, TaskSource
+from macro_routing.workers.pool import WorkerPool, make_pool
+from macro_routing.workers.settings import WorkerSettings
+
+Workers = WorkerSettings | WorkerPool | None
 
 
 def search(  # noqa: PLR0913
@@ -40,22 +46,48 @@ def search(  # noqa: PLR0913
     task: Task | None = None,
     listener: Listener | None = None,
     store: str | Path | None = None,
+    workers: Workers = None,
 ) -> RunResult:
-    """Search, select and test in a new folder; ``frozen`` and ``task`` stand in for those the configuration names."""
-    run = prepare(config, frozen=frozen, task=task, listener=listener, store=store)
-    place = RunFolder.new(Path(folder))
-    with place.held():
-        place.write(files.RUN, run.header())
-        return run.to_the_end(place)
+    """Search, select and test in a new folder; ``frozen`` and ``task`` stand in for those the configuration names.
+
+    ``workers`` load both by the names in the configuration.
+    """
+    with executor_for(config, workers, listener) as executor:
+        run = prepare(config, frozen=frozen, task=task, listener=listener, store=store, executor=executor)
+        place = RunFolder.new(Path(folder))
+        with place.held():
+            place.write(files.RUN, run.header())
+            return run.to_the_end(place)
 
 
-def resume(
+def executor_for(
+    config: RunConfig, workers: Workers, listener: Listener | None = None
+) -> AbstractContextManager[WorkerPool | None]:
+    """The workers that a run's outcomes are worked out by; None for the process itself.
+
+    A pool that is there already outlasts the run.
+    """
+    if workers is None or isinstance(workers, WorkerPool):
+        return nullcontext(workers)
+    if workers.in_process:
+        return nullcontext()
+    data = config.data_settings
+    sources = [
+        TaskSource(config.task, data.data_dir, config.seed, data.question, data.answer, data.choices, data.kind),
+        *(TaskSource(name, data.data_dir, config.seed) for name in config.guard_settings.tasks),
+    ]
+    setup = Setup(config.model, config.load_options, tuple(sources))
+    return make_pool(workers, setup, (listener or Listener()).on_message)
+
+
+def resume(  # noqa: PLR0913
     folder: str | Path,
     *,
     frozen: FrozenModel | None = None,
     task: Task | None = None,
     listener: Listener | None = None,
     store: str | Path | None = None,
+    workers: Workers = None,
 ) -> RunResult:
     """Go on with a run; one that is finished is only read."""
     place = RunFolder.existing(Path(folder))
@@ -63,19 +95,21 @@ def resume(
         return read_result(place)
     header = place.read(files.RUN)
     config = RunConfig.from_tables(header["config"]["given"], str(place.path / files.RUN))
-    with place.held():
-        run = prepare(config, frozen=frozen, task=task, listener=listener, store=store or header["store"])
+    with place.held(), executor_for(config, workers, listener) as executor:
+        store = store or header["store"]
+        run = prepare(config, frozen=frozen, task=task, listener=listener, store=store, executor=executor)
         check_same(header, run.header(), place.path)
         return run.to_the_end(place)
 
 
-def prepare(
+def prepare(  # noqa: PLR0913
     config: RunConfig,
     *,
     frozen: FrozenModel | None = None,
     task: Task | None = None,
     listener: Listener | None = None,
     store: str | Path | None = None,
+    executor: WorkerPool | None = None,
 ) -> PreparedRun:
     """Everything loaded and checked, nothing searched and nothing written yet."""
     listener = listener or Listener()
@@ -88,7 +122,7 @@ def prepare(
     }
     data_dir = Path(data.data_dir) if data.data_dir else None
     task = task or find_task(config.task, data_dir, config.seed, **columns)
-    frozen = frozen or load_model(config.model, config.load_options, listener.on_message)
+    frozen = frozen or model_for(config, executor, listener)
     sizes = config.data_for(frozen)
     splits = make_splits(task, seed=config.seed, training=sizes.training, validation=sizes.validation)
     splits = dataclasses.replace(splits, test=splits.test[: sizes.test])
@@ -105,6 +139,7 @@ def prepare(
         config.sizes_for(frozen),
         config.decoder,
         report=listener.on_message,
+        executor=executor,
     )
     searcher = config.searcher_for(
         frozen, len(splits.train), lambda: influence_on(evaluator, splits.train), len(splits.test)
@@ -116,6 +151,12 @@ def prepare(
     found: Any = searcher
     beginning = first_state(found, config.init_from, frozen, listener.on_message)
     return PreparedRun(config, evaluator, splits, found, guards, listener, beginning)
+
+
+def model_for(config: RunConfig, workers: WorkerPool | None, listener: Listener) -> FrozenModel:
+    """The model as this process needs it: loaded, or only known where workers have it on their GPUs."""
+    load = load_model if workers is None else workers.model
+    return load(config.model, config.load_options, listener.on_message)
 
 
 def _tree_run(

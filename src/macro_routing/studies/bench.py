@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import RunError, SettingsError
-from macro_routing.evaluation.evaluator import Evaluated, Evaluator
+from macro_routing.evaluation.evaluator import Evaluator
+from macro_routing.evaluation.scored import Evaluated
 from macro_routing.models.frozen import FrozenModel, load_model
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as run_files

@@ -79,7 +79,7 @@ def read_task_file(path: Path) -> Task:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise TaskError(f"there is no file {path}") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise TaskError(f"{path} cannot be read: {error}") from None
     if isinstance(values.get("choices"), list):
         values["choices"] = tuple(values["choices"])

@@ -1,0 +1,94 @@
+"""Every fault, many times, at other moments each time; what the small search came to after each.
+
+    python -m benchmarks.faults [--backend local] [--times 5] [--only TEXT] [--write docs/data/faults.json]
+
+Exits with 1 when a run was not sound: when something was lost, counted twice, or decided otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.fault_ground import Ground
+from benchmarks.fault_scenarios import LOCAL_FAULTS, RAY_FAULTS, Observed
+from benchmarks.record import write_record
+
+FAULTS = {"local": LOCAL_FAULTS, "ray": RAY_FAULTS}
+COLUMNS = {
+    "fault": "fault",
+    "times": "times",
+    "workers_lost": "workers lost",
+    "same": "ended the same",
+    "lost": "scores lost",
+    "twice": "counted twice",
+    "seconds": "seconds a run",
+    "what": "what was done",
+}
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    """Nothing where one is not known."""
+    found = list(values)
+    return None if None in found else sum(one for one in found if one is not None)
+
+
+def main() -> None:
+    """Do them, print, write on request."""
+    from transformers.utils import logging as advice
+
+    advice.disable_progress_bar()  # type: ignore[no-untyped-call]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backend", choices=tuple(FAULTS), default="local")
+    parser.add_argument("--times", type=int, default=5)
+    parser.add_argument("--only", default="", help="faults whose name holds this")
+    parser.add_argument("--write", type=Path)
+    arguments = parser.parse_args()
+    results: list[dict[str, Any]] = []
+    sound = True
+    with tempfile.TemporaryDirectory() as folder:
+        ground = Ground.make(Path(folder) / "ground")
+        for number, (fault, scenario) in enumerate(FAULTS[arguments.backend].items()):
+            if arguments.only not in fault:
+                continue
+            seen: list[Observed] = []
+            start = time.perf_counter()
+            for turn in range(arguments.times):
+                place = Path(folder) / f"{number}-{turn}" / "run"
+                seen.append(scenario(ground, place, random.Random(f"{fault}/{turn}")))  # noqa: S311
+                print(f"{fault}, {turn + 1}: {seen[-1]}", flush=True)
+            sound &= all(one.sound for one in seen)
+            results.append(
+                {
+                    "fault": fault,
+                    "times": len(seen),
+                    "workers_lost": _sum(one.workers_lost for one in seen),
+                    "same": sum(one.same for one in seen),
+                    "lost": _sum(one.lost for one in seen),
+                    "twice": _sum(one.twice for one in seen),
+                    "seconds": (time.perf_counter() - start) / max(1, len(seen)),
+                    "what": (scenario.__doc__ or "").strip().splitlines()[0],
+                    "notes": [one.note for one in seen],
+                }
+            )
+            if arguments.write:  # as far as it came
+                write_record(
+                    arguments.write,
+                    command=f"python -m benchmarks.faults --backend {arguments.backend} --times {arguments.times}"
+                    f" --write docs/data/{arguments.write.name}",
+                    config={"model": "6 layers, random weights", "workers": 2},
+                    seed=0,
+                    columns=COLUMNS,
+                    results=results,
+                )
+    sys.exit(not sound)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,241 @@
+"""How a search grows with workers: real processes on this machine, the driver's own cost, and played GPUs.
+
+    python -m benchmarks.scale --write docs/data
+
+writes scale_cpu.json (real workers on CPU cores), scale_driver.json (a thousand workers that answer at once) and
+scale_gpus.json (a round of the paper's size on 8 and 64 workers, by a played clock).
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import resource
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.record import write_record
+from benchmarks.simulated_crew import SimulatedCrew
+from macro_routing.evaluation.answering import Decoding
+from macro_routing.evaluation.evaluator import Evaluator
+from macro_routing.evaluation.executor import Ask
+from macro_routing.evaluation.racing import EXACT, NEVER
+from macro_routing.evaluation.score_store import ScoreStore
+from macro_routing.evaluation.units import UnitSizes
+from macro_routing.models import load_model
+from macro_routing.models.frozen import FrozenModel, LoadOptions
+from macro_routing.routes import Route, RouteSpace
+from macro_routing.search.policy import MarkovPolicy
+from macro_routing.tasks import Task, load_task
+from macro_routing.workers.messages import Setup, TaskSource
+from macro_routing.workers.pool import WorkerPool, make_pool
+from macro_routing.workers.settings import WorkerSettings
+
+SEED = 0
+LAYERS = 28
+"""Of the played models."""
+LIKELIHOOD = Decoding("likelihood")
+
+
+def some_routes(layers: int, count: int) -> list[Route]:
+    """Different routes as a first round draws them."""
+    rng = np.random.default_rng(SEED)
+    policy = MarkovPolicy.prior(RouteSpace(layers, max_length=layers + 12))
+    found: dict[Route, None] = {}
+    while len(found) < count:
+        found[policy.sample(rng).expand(layers)] = None
+    return list(found)
+
+
+# --- real workers on this machine ----------------------------------------------------------------------------------
+
+
+def on_cpu(model: str, counts: Sequence[int], examples: int, routes: int) -> list[dict[str, Any]]:
+    """The same evaluation by 1, 2, 4 workers of one thread each, after all of them are loaded."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    frozen, task = load_model(model), load_task("category", seed=SEED)
+    asked, unit = some_routes(frozen.layers, routes), UnitSizes(whole=8)
+    setup = Setup(model, LoadOptions(), (TaskSource("category", seed=SEED),))
+    rows: list[dict[str, Any]] = []
+    answers = []
+    for workers in counts:
+        with make_pool(WorkerSettings(workers=workers), setup) as pool:
+            evaluator = Evaluator(frozen, task, LIKELIHOOD, None, unit, executor=pool)
+            # Workers start together; a few units each, and all are warm.
+            evaluator.evaluate([Route.standard(frozen.layers)], task.pools["train"][: 16 * workers])
+            start = time.perf_counter()
+            found = evaluator.evaluate(asked, task.pools["test"][:examples])
+            seconds = time.perf_counter() - start
+        answers.append({route: one.outcomes for route, one in found.items()})
+        rate = routes * examples / seconds
+        first = rows[0]["rate"] if rows else rate
+        cores = min(workers, os.cpu_count() or 1)
+        rows.append(
+            {
+                "workers": workers,
+                "seconds": seconds,
+                "rate": rate,
+                "times": rate / first,
+                "per_core": 100 * rate / first / cores,
+                "same": answers[-1] == answers[0],
+                "load": os.getloadavg()[0],
+            }
+        )
+        print(rows[-1], flush=True)
+    return rows
+
+
+# --- the driver alone ----------------------------------------------------------------------------------------------
+
+
+def driver(frozen: FrozenModel, task: Task, counts: Sequence[int], units: int) -> list[dict[str, Any]]:
+    """Units a second through driver, messages and store, when workers answer at once; and the memory it takes."""
+    rows = []
+    pool_of_examples = [
+        dataclasses.replace(one, id=f"{copy}/{one.id}", question=f"{one.question} {copy}")
+        for copy in range(1 + 8 * units // len(task.pools["train"]) // 4)
+        for one in task.pools["train"]
+    ]
+    routes = some_routes(frozen.layers, 4)
+    for workers in counts:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with tempfile.TemporaryDirectory() as folder:
+            store = ScoreStore(Path(folder) / "s.sqlite")
+            crew = SimulatedCrew()
+            with WorkerPool(crew, WorkerSettings(workers=workers)) as pool:
+                evaluator = Evaluator(frozen, task, LIKELIHOOD, store, UnitSizes(whole=8), executor=pool)
+                done, start = 0, time.perf_counter()
+                for route in routes:  # a route at a time, so that an ask is a route on a unit
+                    evaluator.evaluate([route], pool_of_examples[: 2 * units])
+                    done += 2 * units // 8
+                seconds = time.perf_counter() - start - crew.playing
+            store.close()
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        rows.append(
+            {
+                "workers": workers,
+                "units": done,
+                "rate": done / seconds,
+                "milliseconds": 1000 * seconds / done,
+                "megabytes": grown / 1024,
+            }
+        )
+        print(rows[-1], flush=True)
+    return rows
+
+
+# --- played GPUs ---------------------------------------------------------------------------------------------------
+
+
+def _work(ask: Ask) -> int:
+    """Layer applications of an ask: beginnings that its routes share are run once."""
+    return len({route.steps[:length] for route in ask.routes for length in range(1, route.length + 1)})
+
+
+def gpus(frozen: FrozenModel, task: Task, counts: Sequence[int], sizes: UnitSizes) -> list[dict[str, Any]]:
+    """A round of 30 draws on 100 examples, by racing and to the end; the standard pass on an example takes a second."""
+    draws = some_routes(LAYERS, 30)
+    examples = task.pools["train"][:100]
+    rows: list[dict[str, Any]] = []
+    for mode in (NEVER, EXACT):
+        for workers in counts:
+            crew = SimulatedCrew(lambda ask: len(ask.unit) * _work(ask) / LAYERS)
+            with WorkerPool(crew, WorkerSettings(workers=workers, unit_minutes=1e6)) as pool:
+                evaluator = Evaluator(frozen, task, LIKELIHOOD, None, sizes, executor=pool)
+                raced = evaluator.race(draws, examples, 5, mode)
+            alone = crew.clock if workers == 1 else rows[-1]["alone"]
+            rows.append(
+                {
+                    "mode": "to the end" if mode == NEVER else "racing",
+                    "workers": workers,
+                    "seconds": crew.clock,
+                    "alone": alone,
+                    "times": alone / crew.clock,
+                    "efficiency": 100 * alone / crew.clock / workers,
+                    "needed": raced.run,
+                    "work": crew.busy,
+                    "unit": f"{sizes.race} and {sizes.fine}",
+                }
+            )
+            print(rows[-1], flush=True)
+    return rows
+
+
+CPU_COLUMNS = {
+    "workers": "workers",
+    "seconds": "seconds",
+    "rate": "outcomes a second",
+    "times": "times one worker",
+    "per_core": "% of linear, by cores in use",
+    "same": "the same outcomes",
+    "load": "load of the machine",
+}
+DRIVER_COLUMNS = {
+    "workers": "workers",
+    "units": "units",
+    "rate": "units a second",
+    "milliseconds": "ms a unit",
+    "megabytes": "MB more than the row above",
+}
+GPU_COLUMNS = {
+    "mode": "round",
+    "unit": "examples per unit",
+    "workers": "workers",
+    "seconds": "played seconds",
+    "times": "times one worker",
+    "efficiency": "% of linear",
+    "needed": "outcomes needed",
+    "work": "seconds of all workers",
+}
+
+
+def main() -> None:
+    """Measure, print, write on request."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", type=Path, help="folder of the three records")
+    parser.add_argument("--only", choices=("cpu", "driver", "gpus"))
+    parser.add_argument("--model", default="smollm2-135m")
+    arguments = parser.parse_args()
+    from tests.runs.small import small_frozen, small_task
+
+    frozen, task = small_frozen(), small_task()
+    parts: dict[str, tuple[Any, dict[str, str], dict[str, Any]]] = {
+        "cpu": (
+            lambda: on_cpu(arguments.model, (1, 2, 4), 64, 6),
+            CPU_COLUMNS,
+            {"model": arguments.model, "task": "category", "routes": 6, "examples": 64, "unit": 8},
+        ),
+        "driver": (lambda: driver(frozen, task, (1, 10, 100, 1000), 4000), DRIVER_COLUMNS, {"examples per unit": 8}),
+        "gpus": (
+            lambda: [
+                row
+                for sizes in (UnitSizes(race=80, fine=80), UnitSizes(race=10, fine=10))
+                for row in gpus(frozen, task, (1, 8, 64), sizes)
+            ],
+            GPU_COLUMNS,
+            {"draws": 30, "examples": 100, "elite": 5, "seconds of a standard pass on an example": 1},
+        ),
+    }
+    for name, (measure, columns, config) in parts.items():
+        if arguments.only not in (None, name):
+            continue
+        results = measure()
+        if arguments.write:
+            write_record(
+                arguments.write / f"scale_{name}.json",
+                command=f"python -m benchmarks.scale --only {name} --write docs/data",
+                config=config,
+                seed=SEED,
+                columns=columns,
+                results=results,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Workers that are played: they answer by a table, at once or after a time that a played clock counts.
+
+The driver, the racing, the store and the messages are the real ones; only the model is not there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import json
+import time
+from collections.abc import Callable, Sequence
+
+from macro_routing.evaluation.executor import Ask
+from macro_routing.evaluation.outcome import ExampleOutcome
+from macro_routing.routes import Route
+from macro_routing.tasks import Example
+from macro_routing.workers.crew import Event, Said
+from macro_routing.workers.messages import answers_to_json, ask_from_text
+
+
+def by_table(route: Route, example: Example) -> ExampleOutcome:
+    """Right or wrong by a digest: every route has a rate of its own, every example is another throw."""
+    rate = hashlib.sha256(str(route).encode()).digest()[0] / 255
+    throw = hashlib.sha256(f"{route}/{example.id}".encode()).digest()[0] / 255
+    return ExampleOutcome(correct=throw < rate, prediction="A")
+
+
+class SimulatedCrew:
+    """Workers without a process each."""
+
+    def __init__(self, seconds: Callable[[Ask], float] = lambda _ask: 0.0) -> None:
+        """``seconds`` is how long a worker takes over an ask, by the played clock."""
+        self._seconds = seconds
+        self._events: list[tuple[float, int, int, str]] = []
+        self._number = 0
+        self.clock = 0.0
+        self.busy = 0.0
+        """Seconds of all workers together."""
+        self.playing = 0.0
+        """Real seconds that were spent on playing them."""
+
+    def _later(self, slot: int, seconds: float, text: str) -> None:
+        self._number += 1
+        heapq.heappush(self._events, (self.clock + seconds, self._number, slot, text))
+
+    def start(self, slot: int) -> None:
+        """Ready at once."""
+        self._later(slot, 0.0, json.dumps({"ready": 0}))
+
+    def give(self, slot: int, text: str) -> None:
+        """Answered by the table."""
+        begun = time.perf_counter()
+        _, ask = ask_from_text(text)
+        answers = tuple(tuple(by_table(route, one) for one in ask.unit) for route in ask.routes)
+        seconds = self._seconds(ask)
+        self.busy += seconds
+        self._later(slot, seconds, json.dumps({"answers": answers_to_json(answers), "notes": []}))
+        self.playing += time.perf_counter() - begun
+
+    def wait(self, seconds: float) -> Sequence[Event]:  # noqa: ARG002
+        """All that happens at the next moment at which something does."""
+        if not self._events:
+            return []
+        self.clock = max(self.clock, self._events[0][0])
+        found: list[Event] = []
+        while self._events and self._events[0][0] <= self.clock:
+            _, _, slot, text = heapq.heappop(self._events)
+            found.append(Said(slot, text))
+        return found
+
+    def kill(self, slot: int) -> None:
+        """Nothing runs."""
+        self._events = [event for event in self._events if event[2] != slot]
+        heapq.heapify(self._events)
+
+    def close(self) -> None:
+        """Nothing runs."""

@@ -1,0 +1,105 @@
+"""Where outcomes are worked out: the protocol of workers, and how work is cut for them.
+
+An ask is a group of routes on one work unit. Asks are idempotent: who answers one, how often it was tried before, and
+which other routes are in it changes no outcome, since the examples of a unit are run together whoever runs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from macro_routing.evaluation.outcome import ExampleOutcome
+from macro_routing.evaluation.units import Unit
+from macro_routing.routes.route import Route
+from macro_routing.search.searcher import Failure
+
+if TYPE_CHECKING:
+    from macro_routing.evaluation.evaluator import Evaluator
+
+Answers = tuple[tuple[ExampleOutcome, ...], ...]
+"""Outcomes by route, in the order of the ask; of a paired ask each route has one."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Routes on the examples of a unit."""
+
+    routes: tuple[Route, ...]
+    unit: Unit
+    paired: bool = False
+    """Whether each route meets the example in its place alone, instead of all meeting all."""
+
+    def one_by_one(self) -> list[Ask]:
+        """The same work, a route at a time."""
+        if self.paired:
+            return [Ask((route,), (one,), paired=True) for route, one in zip(self.routes, self.unit, strict=True)]
+        return [Ask((route,), self.unit) for route in self.routes]
+
+
+class Executor(Protocol):
+    """Workers that answer asks."""
+
+    @property
+    def workers(self) -> int:
+        """How many asks are worked on at once."""
+        ...
+
+    def run(self, evaluator: Evaluator, asks: Sequence[Ask]) -> Iterator[tuple[Ask, Answers | Failure]]:
+        """Answers as they come, in any order; together they cover every ask once.
+
+        An ask may come back in parts; a part that no worker survives comes back as the reason, and has one route.
+        """
+        ...
+
+
+def cut_for(wanted: int, asks: Sequence[Ask]) -> list[Ask]:
+    """The same work in as many parts as wanted, where there are routes enough; a part's routes stay neighbours."""
+    if not asks or len(asks) >= wanted:
+        return list(asks)
+    parts = -(-wanted // len(asks))
+    return [part for ask in asks for part in _cut(ask, parts)]
+
+
+def _cut(ask: Ask, parts: int) -> list[Ask]:
+    if ask.paired:
+        size = -(-len(ask.routes) // parts)
+        return [
+            Ask(ask.routes[start : start + size], ask.unit[start : start + size], paired=True)
+            for start in range(0, len(ask.routes), size)
+        ]
+    return [Ask(tuple(part), ask.unit) for part in neighbours(ask.routes, parts)]
+
+
+def neighbours(routes: Sequence[Route], parts: int) -> list[list[Route]]:
+    """Routes in at most so many groups of about equal work; those that begin alike stay together.
+
+    In the order of their steps, what a route adds to the prefix tree is what it does not share with the one before.
+    """
+    ordered = sorted(routes, key=_order)
+    added = [route.length - (_shared(ordered[place - 1], route) if place else 0) for place, route in enumerate(ordered)]
+    share = sum(added) / min(parts, len(ordered))
+    groups: list[list[Route]] = [[]]
+    done = 0.0
+    for route, work in zip(ordered, added, strict=True):
+        if groups[-1] and done + work / 2 > share * len(groups):
+            groups.append([])
+        groups[-1].append(route)
+        done += work
+    return groups
+
+
+def _order(route: Route) -> list[tuple[int, int, float]]:
+    return [
+        (step.layer, step.add.back if step.add else 0, step.add.coefficient if step.add else 0.0)
+        for step in route.steps
+    ]
+
+
+def _shared(first: Route, second: Route) -> int:
+    """Steps that both begin with."""
+    for place, (one, other) in enumerate(zip(first.steps, second.steps, strict=False)):
+        if one != other:
+            return place
+    return min(first.length, second.length)

@@ -1,0 +1,84 @@
+"""A model that others have loaded: what a search must know of it, without its weights.
+
+With workers on GPUs, perhaps on other machines, the process that drives them needs the tokenizer, the shape and the
+identity of the model; the weights would only take the room of a worker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from macro_routing.errors import ModelError
+from macro_routing.models.catalog import Report, locate, say_nothing
+from macro_routing.models.frozen import FrozenModel, LoadOptions, load_tokenizer, read_config
+from macro_routing.models.support import text_config
+from macro_routing.routes.route import Route
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What a worker says of the model it has loaded."""
+
+    weights_id: str
+    numerics_id: str
+    device: str
+    """Its kind: cpu or cuda."""
+    dtype: str
+    flight_refusal: str | None
+    """Why it does not decode in flight; None where it does."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelElsewhere:
+    """Stands where a loaded model would; whoever wants to run it is told why that is not possible here."""
+
+    config: Any
+    generation_config: Any
+    device: Any
+    dtype: Any
+    flight_refusal: str | None
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else belongs to a model with weights."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise _not_here()
+
+
+@dataclass(frozen=True, eq=False)
+class DistantModel(FrozenModel):
+    """A frozen model whose weights are elsewhere."""
+
+    @property
+    def layers(self) -> int:
+        """Number of layers, by the configuration."""
+        return int(text_config(self.model.config).num_hidden_layers)
+
+    def routed(self, route: Route) -> Any:  # noqa: ARG002
+        """There is nothing to route here."""
+        raise _not_here()
+
+
+def _not_here() -> ModelError:
+    return ModelError(
+        "the model is loaded by the workers alone, but this needs it in the search's own process;"
+        " run it without workers (--workers 0)"
+    )
+
+
+def distant_model(name: str, options: LoadOptions, facts: ModelFacts, report: Report = say_nothing) -> DistantModel:
+    """The model ``name`` as workers have loaded it."""
+    import torch
+    from transformers import GenerationConfig
+
+    folder = locate(name, revision=options.revision, report=report)
+    config = read_config(folder, name, options)
+    try:
+        generation = GenerationConfig.from_pretrained(folder)
+    except OSError:  # without a file of its own the configuration has what there is
+        generation = GenerationConfig.from_model_config(config)
+    model = ModelElsewhere(
+        config, generation, torch.device(facts.device), getattr(torch, facts.dtype), facts.flight_refusal
+    )
+    return DistantModel(name, model, load_tokenizer(folder, name, options), facts.weights_id, facts.numerics_id)

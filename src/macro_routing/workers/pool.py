@@ -1,0 +1,120 @@
+"""Workers as evaluators see them: started when first needed, ended with the run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Self
+
+from macro_routing.evaluation.evaluator import Evaluator
+from macro_routing.evaluation.executor import Answers, Ask
+from macro_routing.models.elsewhere import distant_model
+from macro_routing.models.frozen import FrozenModel, LoadOptions, load_model
+from macro_routing.search.searcher import Failure
+from macro_routing.workers.crew import Crew
+from macro_routing.workers.dispatch import Counts, Dispatcher, Limits
+from macro_routing.workers.messages import Assignment, Setup
+from macro_routing.workers.processes import ProcessCrew
+from macro_routing.workers.settings import RAY, WorkerError, WorkerSettings
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+Report = Callable[[str], None]
+
+
+class WorkerPool:
+    """An executor whose workers are those of a crew."""
+
+    def __init__(self, crew: Crew, settings: WorkerSettings, report: Report = lambda _message: None) -> None:
+        """Nothing is started yet."""
+        self._crew = crew
+        self._is_light = settings.light_driver
+        self.workers = settings.workers
+        limits = Limits(60 * settings.unit_minutes, 60 * settings.start_minutes, settings.attempts)
+        self._dispatcher = Dispatcher(crew, settings.workers, limits, report)
+
+    @property
+    def counts(self) -> Counts:
+        """What happened to the workers so far."""
+        return self._dispatcher.counts
+
+    @property
+    def processes(self) -> list[int]:
+        """Process numbers of the workers that are ready, each on its machine."""
+        return self._dispatcher.processes
+
+    def model(self, name: str, options: LoadOptions, report: Report) -> FrozenModel:
+        """The model as the process that drives the workers needs it; on GPUs that is without its weights."""
+        if self._is_light is False:
+            return load_model(name, options, report)
+        facts = self._dispatcher.facts()
+        if self._is_light or facts.device != "cpu":
+            return distant_model(name, options, facts, report)
+        return load_model(name, options, report)
+
+    def run(self, evaluator: Evaluator, asks: Sequence[Ask]) -> Iterator[tuple[Ask, Answers | Failure]]:
+        """Answers as they come."""
+        if asks:
+            yield from self._dispatcher.run(Assignment.of(evaluator), asks)
+
+    def close(self) -> None:
+        """End the workers."""
+        self._crew.close()
+
+    def __enter__(self) -> Self:
+        """Nothing is started yet."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the workers, whatever happened."""
+        self.close()
+
+
+def make_pool(settings: WorkerSettings, setup: Setup, report: Report = lambda _message: None) -> WorkerPool:
+    """The pool that settings ask for; workers are started at the first ask."""
+    if setup.loading.device.startswith("cuda:"):
+        raise WorkerError(
+            f"device = {setup.loading.device} is one GPU, but workers have one each; use cuda or auto,"
+            " and CUDA_VISIBLE_DEVICES to choose among the GPUs"
+        )
+    crew: Crew
+    if settings.backend == RAY:
+        from macro_routing.workers.ray_actors import RayCrew
+
+        crew = RayCrew(setup.to_text(), settings)
+    else:
+        crew = ProcessCrew(setup.to_text(), environments(settings, _visible_gpus(setup), os.cpu_count() or 1))
+    return WorkerPool(crew, settings, report)
+
+
+def _visible_gpus(setup: Setup) -> list[str]:
+    """The GPUs that may be used, by the names that CUDA_VISIBLE_DEVICES takes."""
+    if setup.loading.device == "cpu":
+        return []
+    import torch
+
+    if not torch.cuda.is_available():
+        return []
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return named.split(",") if named else [str(number) for number in range(torch.cuda.device_count())]
+
+
+def environments(settings: WorkerSettings, gpus: Sequence[str], cores: int) -> list[dict[str, str]]:
+    """What differs for each local worker: its GPUs, or its share of the cores."""
+    workers = settings.workers
+    if not gpus or settings.gpus_per_worker == 0:
+        threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores // workers))
+        return [{"OMP_NUM_THREADS": threads} for _ in range(workers)]
+    each = settings.gpus_per_worker or 1
+    if workers * each > len(gpus):
+        raise WorkerError(
+            f"{workers} workers with {each:g} GPUs each need {workers * each:g}, but {len(gpus)} are visible;"
+            " use fewer workers, or a share of a GPU with gpus_per_worker = 0.5"
+        )
+    if each < 1:
+        return [{"CUDA_VISIBLE_DEVICES": gpus[int(number * each)]} for number in range(workers)]
+    size = int(each)
+    return [{"CUDA_VISIBLE_DEVICES": ",".join(gpus[size * n : size * (n + 1)])} for n in range(workers)]

@@ -1,0 +1,63 @@
+"""How many workers there are, where they run, and how patient their driver is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from macro_routing.errors import MacroError, SettingsError
+from macro_routing.settings import check_choice, check_integer, check_number
+
+LOCAL, RAY = "local", "ray"
+BACKENDS = (LOCAL, RAY)
+
+
+class WorkerError(MacroError):
+    """Workers cannot be started or do not survive; names the reason and how to go on."""
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """Who works outcomes out. Nothing here changes a result, so nothing of it is part of a run's configuration."""
+
+    backend: str = LOCAL
+    """``local``: processes on this machine; ``ray``: actors of a Ray cluster."""
+    workers: int = 0
+    """0 works in the process of the search itself, as long as the backend is local."""
+    address: str | None = None
+    """Where the Ray cluster is; None starts one on this machine, ``auto`` takes the one that runs here."""
+    gpus_per_worker: float | None = None
+    """Whole GPUs for a model that is larger than one, or a share of one; None: one each where there are GPUs."""
+    unit_minutes: float = 30.0
+    """A worker that has not answered a work unit after these is taken to hang and replaced."""
+    start_minutes: float = 30.0
+    """The same for loading the model."""
+    attempts: int = 3
+    """How often a route may take its worker down before it is given up."""
+
+    light_driver: bool | None = None
+    """Whether the search's own process does without the weights; None: where the workers are on GPUs."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be had."""
+        check_choice("backend", self.backend, BACKENDS)
+        check_integer("workers", self.workers, least=0, most=10_000)
+        if self.address is not None and not isinstance(self.address, str):
+            raise SettingsError(f"address = {self.address!r} is not allowed: it must be a text")
+        if self.address is not None and self.backend != RAY:
+            raise SettingsError("address is for backend = ray alone; local workers are on this machine")
+        if self.gpus_per_worker is not None:
+            check_number("gpus_per_worker", self.gpus_per_worker, least=0)
+            if self.gpus_per_worker > 1 and self.gpus_per_worker != int(self.gpus_per_worker):
+                raise SettingsError(
+                    f"gpus_per_worker = {self.gpus_per_worker:g} is not allowed: it must be whole, or a share below 1"
+                )
+        check_number("unit_minutes", self.unit_minutes, least=0, above=True)
+        check_number("start_minutes", self.start_minutes, least=0, above=True)
+        check_integer("attempts", self.attempts, least=1)
+        if self.backend == RAY and self.workers == 0:
+            object.__setattr__(self, "workers", 1)
+
+    @property
+    def in_process(self) -> bool:
+        """Whether the search does the work itself."""
+        return self.workers == 0

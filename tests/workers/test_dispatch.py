@@ -1,0 +1,221 @@
+"""The driver's decisions, with workers that are played: what a real one does when it dies is in test_faults.py."""
+
+import json
+from collections import deque
+
+import pytest
+
+from macro_routing.errors import MacroError, TaskError
+from macro_routing.evaluation.executor import Ask, cut_for, neighbours
+from macro_routing.evaluation.outcome import ExampleOutcome
+from macro_routing.routes import parse_route
+from macro_routing.search import Failure
+from macro_routing.tasks import Example
+from macro_routing.workers.crew import Gone, Said
+from macro_routing.workers.dispatch import Dispatcher, Limits
+from macro_routing.workers.messages import Assignment, answers_to_json, ask_from_text, ask_to_text
+from macro_routing.workers.settings import WorkerError
+
+ROUTES = [parse_route(text, 6) for text in ("L0 RJ", "L0 L2 RJ", "L0-L3 L3 RJ")]
+UNIT = tuple(Example(f"e{number}", f"what is {number}?", "A", ("x", "y")) for number in range(3))
+ASSIGNMENT = Assignment("t", {"mode": "likelihood"}, "auto", {"whole": 3}, "scope")
+DIE, HANG = "die", "hang"
+
+
+class PlayedCrew:
+    """Answers at once, unless ``fate`` of a slot and ask says otherwise."""
+
+    def __init__(self, fate=lambda _slot, _ask: None, starts=None):
+        self.fate = fate
+        self.starts = starts or {}
+        self.events = deque()
+        self.given = []
+        self.killed = []
+
+    def start(self, slot):
+        self.events = deque(event for event in self.events if event.slot != slot)
+        outcomes = self.starts.get(slot)
+        outcome = outcomes.pop(0) if outcomes else "ready"
+        if outcome == "ready":
+            self.events.append(Said(slot, json.dumps({"ready": 1})))
+        elif outcome != HANG:
+            self.events.append(outcome if isinstance(outcome, Said) else Gone(slot, outcome))
+
+    def give(self, slot, text):
+        _, ask = ask_from_text(text)
+        self.given.append(ask)
+        fate = self.fate(slot, ask)
+        if fate == DIE:
+            self.events.append(Gone(slot, "killed by SIGKILL"))
+        elif isinstance(fate, dict):
+            self.events.append(Said(slot, json.dumps(fate)))
+        elif fate != HANG:
+            answers = tuple(tuple(outcome(route, one) for one in ask.unit) for route in ask.routes)
+            self.events.append(Said(slot, json.dumps({"answers": answers_to_json(answers), "notes": []})))
+
+    def wait(self, seconds):
+        if not self.events and seconds > 1:
+            raise AssertionError("the driver waits for something that will not happen")
+        events, self.events = list(self.events), deque()
+        return events
+
+    def kill(self, slot):
+        self.killed.append(slot)
+        self.events = deque(event for event in self.events if event.slot != slot)
+
+    def close(self):
+        pass
+
+
+def outcome(route, example):
+    return ExampleOutcome(route.length % 2 == 0, f"{route} on {example.id}")
+
+
+def asks(count=4):
+    units = [
+        tuple(Example(f"u{number}/{one.id}", one.question, "A", one.choices) for one in UNIT) for number in range(count)
+    ]
+    return [Ask(tuple(ROUTES[:3]), unit) for unit in units]
+
+
+def played(crew, workers=2, asked=None, limits=None, said=None):
+    driver = Dispatcher(crew, workers, limits or Limits(), (said if said is not None else []).append)
+    found = list(driver.run(ASSIGNMENT, asked or asks()))
+    return driver, found
+
+
+def complete(found, asked):
+    """Every route on every unit once, right, or failed."""
+    seen = [(route, ask.unit) for ask, _ in found for route in ask.routes]
+    assert len(seen) == len(set(seen))
+    assert set(seen) == {(route, ask.unit) for ask in asked for route in ask.routes}
+    for ask, answers in found:
+        if not isinstance(answers, Failure):
+            assert answers == tuple(tuple(outcome(route, one) for one in ask.unit) for route in ask.routes)
+    return True
+
+
+def test_asks_survive_the_wire():
+    ask = Ask((ROUTES[1], ROUTES[0]), UNIT)
+    assert ask_from_text(ask_to_text(ASSIGNMENT, ask)) == (ASSIGNMENT, ask)
+
+
+@pytest.mark.parametrize("workers", [1, 3, 50])
+def test_every_ask_is_answered_once(workers):
+    crew = PlayedCrew()
+    driver, found = played(crew, workers)
+    assert complete(found, asks())
+    assert len(crew.given) == driver.counts.answered == 4
+
+
+def test_a_lost_worker_is_replaced_and_its_ask_repeated():
+    lives = iter([DIE, None, None, DIE])
+    said = []
+    driver, found = played(PlayedCrew(lambda *_: next(lives, None)), said=said)
+    assert complete(found, asks())
+    assert driver.counts.deaths == 2
+    assert "killed by SIGKILL" in said[0]
+
+
+def test_a_hanging_worker_is_killed_at_its_deadline_and_a_late_answer_is_nobodys():
+    hangs = iter([HANG])
+    crew = PlayedCrew(lambda *_: next(hangs, None))
+    driver, found = played(crew, limits=Limits(unit_seconds=0.05))
+    assert complete(found, asks())
+    assert driver.counts.hangs == 1
+    assert len(crew.killed) == 1
+
+
+def test_a_route_that_kills_every_time_is_given_up_and_the_others_are_not():
+    cursed = ROUTES[1]
+    said = []
+    crew = PlayedCrew(lambda _slot, ask: DIE if cursed in ask.routes else None)
+    driver, found = played(crew, said=said)
+    assert complete(found, asks())
+    failed = [(ask.routes, answers.reason) for ask, answers in found if isinstance(answers, Failure)]
+    assert failed == [((cursed,), "took down its worker 3 times: killed by SIGKILL")] * 4
+    # Two together, three alone, on one unit; what was under way on the other worker may have met it, too.
+    assert driver.counts.deaths <= 2 * (2 + 3)
+    assert [line for line in said if "is given up" in line]
+    # Known now: nobody is sent to die of it again.
+    deaths = driver.counts.deaths
+    again = list(driver.run(ASSIGNMENT, [Ask(tuple(ROUTES[:3]), UNIT)]))
+    assert complete(again, [Ask(tuple(ROUTES[:3]), UNIT)])
+    assert driver.counts.deaths == deaths
+
+
+def test_a_route_is_not_blamed_where_the_standard_pass_dies_as_well():
+    crew = PlayedCrew(lambda _slot, ask: DIE if ask.unit[0].id.startswith("u0") else None)
+    with pytest.raises(WorkerError, match="the standard pass takes its workers down: killed by SIGKILL"):
+        played(crew, asked=[Ask((ROUTES[1],), one.unit) for one in asks()])
+
+
+def test_pairs_are_split_as_pairs():
+    asked = [Ask(tuple(ROUTES[:3]), UNIT, paired=True)]
+
+    class Pairs(PlayedCrew):
+        def give(self, slot, text):
+            _, ask = ask_from_text(text)
+            if ROUTES[1] in ask.routes:
+                self.events.append(Gone(slot, "gone"))
+                return
+            answers = tuple((outcome(route, one),) for route, one in zip(ask.routes, ask.unit, strict=True))
+            self.events.append(Said(slot, json.dumps({"answers": answers_to_json(answers)})))
+
+    crew = Pairs()
+    driver = Dispatcher(crew, 2, Limits())
+    found = list(driver.run(ASSIGNMENT, asked))
+    assert sorted((ask.routes[0].length, ask.unit[0].id) for ask, _ in found) == sorted(
+        (route.length, one.id) for route, one in zip(ROUTES[:3], UNIT, strict=True)
+    )
+
+
+def test_the_users_mistake_ends_the_run_with_the_users_error():
+    mistake = {"error": "the grader g failed", "class": "TaskError"}
+    with pytest.raises(TaskError, match="the grader g failed"):
+        played(PlayedCrew(lambda *_: mistake))
+    with pytest.raises(MacroError, match="no such model"):
+        played(PlayedCrew(starts={0: [Said(0, json.dumps({"error": "no such model", "class": "ModelError"}))]}))
+
+
+def test_workers_that_cannot_start_are_done_without_until_none_is_left():
+    said = []
+    crew = PlayedCrew(starts={0: ["no room"] * 3})
+    _, found = played(crew, said=said)
+    assert complete(found, asks())
+    assert any("going on with 1" in line for line in said)
+    with pytest.raises(WorkerError, match="no worker can be started: no room"):
+        played(PlayedCrew(starts={0: ["no room"] * 3, 1: ["no room"] * 3}))
+
+
+def test_a_worker_that_never_gets_ready_is_replaced():
+    crew = PlayedCrew(starts={0: [HANG], 1: [HANG]})
+    driver, found = played(crew, limits=Limits(start_seconds=0.05))
+    assert complete(found, asks())
+    assert driver.counts.hangs == 2
+
+
+def test_whoever_stops_listening_gets_nothing_old_later():
+    crew = PlayedCrew()
+    driver = Dispatcher(crew, 2, Limits())
+    first = driver.run(ASSIGNMENT, asks())
+    next(first)
+    first.close()
+    other = [Ask((ROUTES[2],), UNIT)]
+    assert complete(list(driver.run(ASSIGNMENT, other)), other)
+
+
+def test_work_is_cut_along_common_beginnings():
+    routes = [parse_route(text, 30) for text in ("L0-L20 L20 RJ", "L0 L3 RJ", "L0-L20 L19 RJ", "L0 L3 L3 RJ")]
+    groups = neighbours(routes, 2)
+    assert sorted(map(set, groups), key=len) == sorted([{routes[0], routes[2]}, {routes[1], routes[3]}], key=len)
+    assert neighbours(routes[:1], 8) == [routes[:1]]
+    asked = asks(2)
+    assert cut_for(2, asked) == asked
+    parts = cut_for(6, asked)
+    assert len(parts) == 6
+    assert {(route, part.unit) for part in parts for route in part.routes} == {
+        (route, ask.unit) for ask in asked for route in ask.routes
+    }
+    pairs = cut_for(3, [Ask(tuple(ROUTES[:3]), UNIT, paired=True)])
+    assert [(part.routes[0], part.unit[0]) for part in pairs] == list(zip(ROUTES[:3], UNIT, strict=True))

@@ -1,0 +1,198 @@
+"""Faults done for real, once each; ``make faults`` does them many times for docs/reliability.md."""
+
+import dataclasses
+import json
+import os
+import random
+import subprocess
+
+import pytest
+
+from benchmarks.fault_ground import Ground, decided, environment, rows, store_beside
+from benchmarks.fault_scenarios import LOCAL_FAULTS, RAY_FAULTS
+from macro_routing.errors import MacroError, ModelError
+from macro_routing.evaluation.answering import Decoding
+from macro_routing.evaluation.evaluator import Evaluator
+from macro_routing.evaluation.units import UnitSizes
+from macro_routing.models import load_model
+from macro_routing.routes import Route, parse_route
+from macro_routing.runs import search
+from macro_routing.workers.messages import Setup
+from macro_routing.workers.pool import environments, make_pool
+from macro_routing.workers.settings import WorkerError, WorkerSettings
+from tests.runs.small import small_frozen, small_task
+
+
+@pytest.fixture(scope="session")
+def ground(tmp_path_factory):
+    return Ground.make(tmp_path_factory.mktemp("ground"))
+
+
+def test_three_workers_decide_what_one_process_decides(ground, tmp_path):
+    place = tmp_path / "run"
+    search(ground.config, place, store=store_beside(place), workers=WorkerSettings(workers=3))
+    assert decided(place) == decided(ground.quiet)
+    found, known = rows(store_beside(place)), rows(store_beside(ground.quiet))
+    assert known.items() <= found.items()  # workers that would be idle work ahead
+
+
+@pytest.mark.engines
+def test_pairs_of_route_and_example_are_dealt_out_too(ground):
+    """What routers and oracles ask: every example on a route of its own."""
+    task, frozen = ground.setup.tasks[0].find(), load_model(ground.config.model)
+    routes = [parse_route(text, 6) for text in ("L0 RJ", "L0 L2 RJ", "L0-L3 L3 RJ")]
+    pairs = [(routes[number % 3], one) for number, one in enumerate(task.pools["all"][:20])]
+    alone = Evaluator(frozen, task, Decoding("likelihood"), None, UnitSizes(whole=8))
+    with ground.pool(WorkerSettings(workers=2), ground.folder / "pairs") as pool:
+        spread = dataclasses.replace(alone, executor=pool).evaluate_pairs(pairs)
+    assert spread == alone.evaluate_pairs(pairs)
+
+
+@pytest.mark.engines
+def test_a_driver_without_weights_decides_the_same(ground, tmp_path):
+    """As where workers are on GPUs; only what the route costs is not measured then."""
+    place = tmp_path / "run"
+    light = WorkerSettings(workers=2, light_driver=True)
+    search(ground.config, place, store=store_beside(place), workers=light)
+    assert decided(place) == decided(ground.quiet)
+    headers = [json.loads((run / "run.json").read_text()) for run in (place, ground.quiet)]
+    assert headers[0]["scope"] == headers[1]["scope"]
+    assert headers[0]["model"] == headers[1]["model"]
+    assert "loaded by the workers alone" in json.loads((place / "cost.json").read_text())["not_measured"]
+    own = dataclasses.replace(ground.config, method="shortgpt", search={})
+    with pytest.raises(ModelError, match="--workers 0"):
+        search(own, tmp_path / "own", store=store_beside(place), workers=light)
+
+
+@pytest.mark.engines
+def test_a_worker_with_another_model_than_the_driver_is_refused(ground, tmp_path):
+    """The configuration names one model, the driver was handed another."""
+    with pytest.raises(MacroError, match="other numerics"):
+        search(
+            ground.config,
+            tmp_path / "run",
+            frozen=small_frozen("qwen3"),
+            store=tmp_path / "s.sqlite",
+            workers=WorkerSettings(workers=1),
+        )
+    with pytest.raises(MacroError, match="does not know the task other"):
+        search(
+            ground.config,
+            tmp_path / "again",
+            task=small_task("other"),
+            store=tmp_path / "s.sqlite",
+            workers=WorkerSettings(workers=1),
+        )
+
+
+def test_a_model_that_no_worker_can_load_is_the_models_error(ground, tmp_path):
+    setup = Setup(str(tmp_path / "nowhere"), ground.setup.loading, ground.setup.tasks)
+    task = small_task()
+    with make_pool(WorkerSettings(workers=1), setup) as pool, pytest.raises(ModelError, match="there is no folder"):
+        Evaluator(small_frozen(), task, Decoding("likelihood"), executor=pool).evaluate(
+            [Route.standard(6)], task.pools["test"][:2]
+        )
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"backend": "slurm"}, "backend"),
+        ({"workers": -1}, "workers"),
+        ({"address": "auto"}, "backend = ray alone"),
+        ({"gpus_per_worker": 1.5}, "gpus_per_worker"),
+        ({"unit_minutes": 0}, "unit_minutes"),
+        ({"attempts": 0}, "attempts"),
+        ({"backend": "ray", "address": 5}, "address"),
+    ],
+)
+def test_impossible_settings_are_refused(given, says):
+    with pytest.raises(MacroError, match=says):
+        WorkerSettings(**given)
+
+
+def test_gpus_and_cores_are_dealt(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert environments(WorkerSettings(workers=2), [], 8) == [{"OMP_NUM_THREADS": "4"}] * 2
+    gpus = ["0", "1", "2", "3"]
+
+    def seen(workers, each):
+        found = environments(WorkerSettings(workers=workers, gpus_per_worker=each), gpus, 8)
+        return [one["CUDA_VISIBLE_DEVICES"] for one in found]
+
+    assert seen(4, None) == gpus
+    assert seen(2, 2) == ["0,1", "2,3"]
+    assert seen(8, 0.5) == ["0", "0", "1", "1", "2", "2", "3", "3"]
+    with pytest.raises(WorkerError, match="4 are visible"):
+        seen(5, None)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert environments(WorkerSettings(workers=3, gpus_per_worker=0), gpus, 8) == [{"OMP_NUM_THREADS": "1"}] * 3
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("fault", LOCAL_FAULTS)
+def test_a_run_survives(ground, tmp_path, fault):
+    observed = LOCAL_FAULTS[fault](ground, tmp_path / "run", random.Random(5))  # noqa: S311
+    assert observed.sound, observed
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("fault", RAY_FAULTS)
+def test_a_run_on_ray_survives(ground, tmp_path, fault):
+    observed = RAY_FAULTS[fault](ground, tmp_path / "run", random.Random(5))  # noqa: S311
+    assert observed.sound, observed
+
+
+@pytest.mark.engines
+def test_the_commands_take_workers(ground, tmp_path):
+    def macro(*arguments):
+        return subprocess.run(
+            [*ground.command(tmp_path / "x")[:3], *map(str, arguments)],
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    columns = ["--question", "q", "--answer", "a", "--choices", "c"]
+    what = ["--task", ground.config.task, "--model", ground.config.model, "--mode", "likelihood", *columns]
+    asked = ["evaluate", *what, "--route", "L0 L3 RJ", "--limit", 20, "--json", "--no-store"]
+    plain = macro(*asked)
+    assert plain.returncode == 0, plain.stderr
+    for more in (["--workers", 2], ["--backend", "ray", "--workers", 2]):
+        done = macro(*asked, *more)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == plain.stdout
+    refused = macro(*asked, "--backend", "ray", "--address", "127.0.0.1:1", "--workers", 2)
+    assert refused.returncode == 2
+    assert "cannot be used" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    crowded = macro(*asked, "--backend", "ray", "--workers", 2, "--gpus-per-worker", 2)
+    assert crowded.returncode == 2
+    assert "the Ray cluster has 0" in crowded.stderr
+
+
+@pytest.mark.engines
+def test_ctrl_c_ends_the_workers_and_says_how_to_go_on(ground, tmp_path):
+    import signal
+    import time
+
+    place = tmp_path / "run"
+    driver = subprocess.Popen(
+        ground.command(place), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    children = f"/proc/{driver.pid}/task/{driver.pid}/children"
+    end = time.monotonic() + 60
+    while not (place / "run.json").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    while len(open(children).read().split()) < 2 and time.monotonic() < end:  # noqa: PTH123, SIM115
+        time.sleep(0.05)
+    workers = [int(one) for one in open(children).read().split()]  # noqa: PTH123, SIM115
+    driver.send_signal(signal.SIGINT)
+    _, said = driver.communicate(timeout=60)
+    assert driver.returncode == 130
+    assert f"macro resume {place}" in said
+    assert len(workers) == 2
+    for worker in workers:
+        with pytest.raises(ProcessLookupError):
+            os.kill(worker, 0)

@@ -1,0 +1,78 @@
+"""Races and evaluations over any number of workers, whose answers come from a table: what one process decides."""
+
+import pytest
+
+from benchmarks.simulated_crew import SimulatedCrew, by_table
+from macro_routing.evaluation.answering import Decoding
+from macro_routing.evaluation.evaluator import Evaluator
+from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL
+from macro_routing.evaluation.score_store import ScoreStore
+from macro_routing.evaluation.units import UnitSizes
+from macro_routing.routes import RouteSpace
+from macro_routing.search import MarkovPolicy, Stopped
+from macro_routing.workers.pool import WorkerPool
+from macro_routing.workers.settings import WorkerSettings
+from tests.runs.small import small_frozen, small_task
+
+
+@pytest.fixture(scope="module")
+def frozen():
+    return small_frozen()
+
+
+class Table:
+    """The same answers in this process: an executor with one worker and no driver."""
+
+    workers = 1
+
+    def run(self, _evaluator, asks):
+        for ask in asks:
+            yield ask, tuple(tuple(by_table(route, one) for one in ask.unit) for route in ask.routes)
+
+
+def _draws(count):
+    import numpy as np
+
+    rng = np.random.default_rng(4)
+    policy = MarkovPolicy.prior(RouteSpace(6, max_length=10), 0.4, 0.2)
+    return [policy.sample(rng).expand(6) for _ in range(count)]
+
+
+def _evaluator(frozen, executor, store=None):
+    return Evaluator(
+        frozen, small_task(), Decoding("likelihood"), store, UnitSizes(race=6, fine=3, whole=8), executor=executor
+    )
+
+
+@pytest.mark.parametrize("workers", [1, 2, 7, 64])
+@pytest.mark.parametrize("mode", [EXACT, NEVER, STATISTICAL])
+def test_a_race_is_the_same_to_the_last_stopped_draw(frozen, tmp_path, workers, mode):
+    draws, examples = _draws(20), small_task().pools["train"][:60]
+    alone = _evaluator(frozen, Table()).race(draws, examples, 4, mode)
+    crew = SimulatedCrew(lambda ask: len(ask.routes) * len(ask.unit) * 0.5)
+    counted = []
+    with WorkerPool(crew, WorkerSettings(workers=workers)) as pool:
+        store = ScoreStore(tmp_path / "s.sqlite")
+        evaluator = _evaluator(frozen, pool, store)
+        object.__setattr__(evaluator, "on_outcomes", counted.append)
+        spread = evaluator.race(draws, examples, 4, mode)
+        again = evaluator.race(draws, examples, 4, mode)
+    assert spread == alone
+    assert again.outcomes == alone.outcomes
+    assert again.run == 0
+    assert sum(counted) == sum(scope.outcomes for scope in store.scopes())  # nothing twice
+    if mode == EXACT:
+        assert any(isinstance(outcome, Stopped) for outcome in alone.outcomes)
+
+
+def test_more_workers_take_less_time(frozen):
+    draws, examples = list(dict.fromkeys(_draws(40)))[:16], small_task().pools["train"][:48]
+    clocks = []
+    for workers in (1, 2, 4):
+        crew = SimulatedCrew(lambda ask: float(len(ask.routes) * len(ask.unit)))
+        with WorkerPool(crew, WorkerSettings(workers=workers)) as pool:
+            _evaluator(frozen, pool).evaluate(draws, examples)
+        clocks.append(crew.clock)
+    assert clocks[0] == len(draws) * 48
+    assert clocks[0] / clocks[1] > 1.7
+    assert clocks[0] / clocks[2] > 3.0
