@@ -178,7 +178,7 @@ def test_composition_counts_what_the_paper_counts():
     from macro_routing.studies.composition import Found
 
     texts = ["L0 RJ", "L0-L2 L1-L3 RJ", "L0-L3 L4(+h-2) RJ", "L0-L3 L2(+h-1) RJ"]
-    routes = [Found("m", str(place), parse_route(text, 6), place + 1) for place, text in enumerate(texts)]
+    routes = [Found("m", "MACRO", str(place), parse_route(text, 6), place + 1) for place, text in enumerate(texts)]
     (row,) = composition(routes).table.rows
     assert (row["adds"], row["moves"], row["both"], row["rank"]) == (0.5, 0.5, 0.25, 2.5)
     assert row["length_change"] == pytest.approx((6 + 8 + 6 + 8) / 4 / 6 - 1)

@@ -45,9 +45,7 @@ def significance(
 
 def composition(
     runs: Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="Runs, or folders that hold some.")],
-    method: Annotated[
-        str, typer.Option(help="Only runs of this method; all where it is empty.", show_default="macro")
-    ] = "macro",
+    method: Annotated[str, typer.Option(help="Only runs of this method.", show_default="all that find routes")] = "",
     out: Annotated[Path | None, shared.out_option("composition")] = None,
     as_json: shared.JsonOption = False,
 ) -> None:

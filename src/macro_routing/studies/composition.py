@@ -16,8 +16,10 @@ from macro_routing.routes.composition import displacements
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as files
 from macro_routing.runs.folder import RunFolder
+from macro_routing.runs.methods import METHODS
 from macro_routing.runs.result import ROUTE, read_result
 from macro_routing.studies.findings import TABLE, Findings
+from macro_routing.studies.folder import file_name
 from macro_routing.studies.tables import Column, Table
 from macro_routing.studies.words import column, comparisons_note, percent, text_column
 
@@ -31,6 +33,8 @@ class Found:
     """A run's chosen route."""
 
     model: str
+    method: str
+    """How it was searched, as tables call it."""
     run: str
     route: Route
     raw_rank: int | None
@@ -59,17 +63,19 @@ def _read(place: Path, method: str | None) -> Found | None:
         if result.kind != ROUTE or (method is not None and header["config"]["given"]["method"] != method):
             return None
         model = str(header["model"]["name"]).rstrip("/").rsplit("/", 1)[-1]
+        title = METHODS[header["config"]["given"]["method"]].title
     with run.understood(files.CANDIDATES):
         choice = run.read(files.CANDIDATES)
         ranks = [one.get("raw_rank") for one in choice["candidates"] if one["route"] == choice["chosen"]]
-    return Found(model, str(place), result.best_route, ranks[0] if ranks else None)
+    return Found(model, title, str(place), result.best_route, ranks[0] if ranks else None)
 
 
 def composition(found: Sequence[Found]) -> Findings:
-    """Count what the routes of every model are made of."""
-    models = {name: [one for one in found if one.model == name] for name in dict.fromkeys(one.model for one in found)}
-    rows = [_row(name, ones) for name, ones in models.items()]
-    figures = [figure for name, ones in models.items() for figure in _figures(name, ones)]
+    """Count what the routes of every model and method are made of."""
+    names = dict.fromkeys((one.model, one.method) for one in found)
+    groups = {name: [one for one in found if (one.model, one.method) == name] for name in names}
+    rows = [_row(*name, ones) for name, ones in groups.items()]
+    figures = [figure for name, ones in groups.items() for figure in _figures(", ".join(name), ones)]
     notes = (
         (
             "Adds: routes that add an earlier state at least once (subtractions counted apart); moves: routes with"
@@ -79,13 +85,16 @@ def composition(found: Sequence[Found]) -> Findings:
         ),
         comparisons_note(0),
     )
-    whole = ", ".join(f"{row['model']}: {100 * row['moves']:.0f} % move, {100 * row['adds']:.0f} % add" for row in rows)
+    whole = ", ".join(
+        f"{row['model']}, {row['method']}: {100 * row['moves']:.0f} % move, {100 * row['adds']:.0f} % add"
+        for row in rows
+    )
     details = {"runs": [{"model": one.model, "run": one.run, "route": str(one.route)} for one in found]}
     table = Table("What found routes are made of", _columns(), rows, notes)
     return Findings(STUDY, f"{len(found)} routes; {whole}.", {TABLE: table}, figures, 0, details)
 
 
-def _row(model: str, found: Sequence[Found]) -> dict[str, Any]:
+def _row(model: str, method: str, found: Sequence[Found]) -> dict[str, Any]:
     adds = [any(step.add and step.add.coefficient > 0 for step in one.route.steps) for one in found]
     subtractions = [any(step.add and step.add.coefficient < 0 for step in one.route.steps) for one in found]
     moves = [any(delta != 1 for delta in displacements(one.route)) for one in found]
@@ -93,6 +102,7 @@ def _row(model: str, found: Sequence[Found]) -> dict[str, Any]:
     layers = found[0].route.layers
     return {
         "model": model,
+        "method": method,
         "runs": len(found),
         "standard": statistics.mean(one.route.is_standard for one in found),
         "adds": statistics.mean(adds),
@@ -117,20 +127,20 @@ def times_applied(routes: Sequence[Route]) -> list[list[float]]:
     ]
 
 
-def _figures(model: str, found: Sequence[Found]) -> list[Figure]:
+def _figures(name: str, found: Sequence[Found]) -> list[Figure]:
     """One for each depth: models of one name may come in several."""
     depths = sorted({one.route.layers for one in found})
-    return [_figure(model, [one.route for one in found if one.route.layers == depth]) for depth in depths]
+    return [_figure(name, [one.route for one in found if one.route.layers == depth]) for depth in depths]
 
 
-def _figure(model: str, routes: Sequence[Route]) -> Figure:
+def _figure(name: str, routes: Sequence[Route]) -> Figure:
     shares = times_applied(routes)
     last = max(times for times, row in enumerate(shares) if any(row))
     order = list(range(max(last, 2), -1, -1))
     names = {0: "never", 1: "once", 2: "twice", _MOST_TIMES: f"{_MOST_TIMES} times or more"}
     return heatmap_figure(
-        f"layers_{model}",
-        f"How often each layer is applied: {len(routes)} routes of {model}",
+        file_name(f"layers_{name}"),
+        f"How often each layer is applied: {len(routes)} routes of {name}",
         [names.get(times, f"{times} times") for times in order],
         [str(layer) for layer in range(routes[0].layers)],
         [[100 * share for share in shares[times]] for times in order],
@@ -148,6 +158,7 @@ def _columns() -> list[Column]:
 
     return [
         text_column("model", "model"),
+        text_column("method", "method"),
         column("routes", "runs"),
         share("standard pass, %", "standard"),
         share("adds, %", "adds"),
