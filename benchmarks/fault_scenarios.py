@@ -272,16 +272,16 @@ def clock_jumps(ground: Ground, place: Path, rng: random.Random) -> Observed:
         DONT_FAKE_MONOTONIC="1",
         FAKETIME_DONT_FAKE_MONOTONIC="1",
     )
-    driver = subprocess.Popen(  # noqa: S603
-        ground.command(place), env=faked, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
     jumps = 0
-    while driver.poll() is None:
-        time.sleep(rng.uniform(0.2, 0.5))
-        clock.write_text(rng.choice(["+4000d\n", "-4000d\n", "+1h\n", "-1h\n", "+0d\n"]))
-        jumps += 1
-    assert driver.stderr is not None
-    said = driver.stderr.read().strip()
+    with subprocess.Popen(  # noqa: S603
+        ground.command(place), env=faked, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as driver:
+        while driver.poll() is None:
+            time.sleep(rng.uniform(0.2, 0.5))
+            clock.write_text(rng.choice(["+4000d\n", "-4000d\n", "+1h\n", "-1h\n", "+0d\n"]))
+            jumps += 1
+        assert driver.stderr is not None
+        said = driver.stderr.read().strip()
     if driver.returncode != 0:
         return Observed(same=False, lost=None, twice=None, note=said[-300:])
     dates = {line[:4] for line in (place / "log.txt").read_text(encoding="utf-8").splitlines()}

@@ -4,7 +4,10 @@ import dataclasses
 import json
 import os
 import random
+import signal
 import subprocess
+import time
+from pathlib import Path
 
 import pytest
 
@@ -137,6 +140,7 @@ def test_a_run_survives(ground, tmp_path, fault):
 
 
 @pytest.mark.engines
+@pytest.mark.filterwarnings("ignore")  # Ray leaves sockets and processes to be collected
 @pytest.mark.parametrize("fault", RAY_FAULTS)
 def test_a_run_on_ray_survives(ground, tmp_path, fault):
     observed = RAY_FAULTS[fault](ground, tmp_path / "run", random.Random(5))  # noqa: S311
@@ -174,20 +178,17 @@ def test_the_commands_take_workers(ground, tmp_path):
 
 @pytest.mark.engines
 def test_ctrl_c_ends_the_workers_and_says_how_to_go_on(ground, tmp_path):
-    import signal
-    import time
-
     place = tmp_path / "run"
     driver = subprocess.Popen(
         ground.command(place), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
-    children = f"/proc/{driver.pid}/task/{driver.pid}/children"
-    end = time.monotonic() + 60
+    children = Path(f"/proc/{driver.pid}/task/{driver.pid}/children")
+    end = time.monotonic() + 120
     while not (place / "run.json").exists() and time.monotonic() < end:
         time.sleep(0.05)
-    while len(open(children).read().split()) < 2 and time.monotonic() < end:  # noqa: PTH123, SIM115
+    while len(children.read_text().split()) < 2 and time.monotonic() < end:
         time.sleep(0.05)
-    workers = [int(one) for one in open(children).read().split()]  # noqa: PTH123, SIM115
+    workers = [int(one) for one in children.read_text().split()]
     driver.send_signal(signal.SIGINT)
     _, said = driver.communicate(timeout=60)
     assert driver.returncode == 130
