@@ -174,7 +174,7 @@ def test_folders_that_cannot_hold_a_comparison(small, tmp_path):
 def test_gains_are_differences_of_the_accuracies_shown(compared):
     """Also where seeds share only some of their examples."""
     _, _, arms = compared
-    macro = arms[0]
+    macro = arms[METHOD_NAMES.index("macro")]
     half = dict(list(macro.right["MACRO"].items())[:10])
     renamed = {name: {f"other {key}": value for key, value in rows.items()} for name, rows in macro.right.items()}
     mixed = {
