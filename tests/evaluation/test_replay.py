@@ -1,0 +1,74 @@
+import numpy as np
+import pytest
+
+from macro_routing.errors import MacroError
+from macro_routing.evaluation.landscape import Landscape, routes_to_record
+from macro_routing.evaluation.replay import replay
+from macro_routing.routes import RouteSpace, parse_route
+from macro_routing.search import GuidedSearch, GuidedSettings, RandomSearch, RandomSettings
+from macro_routing.search.rys_sweep import BlockSweep, SweepSettings
+
+SPACE = RouteSpace(6)
+TARGET = parse_route("L0-L3 L2 RJ", 6)
+
+
+@pytest.fixture(scope="module")
+def landscape():
+    """The target is right on nine of ten examples, what applies its layers on some more than others."""
+    routes = routes_to_record(SPACE, 20, seed=1)
+    rng = np.random.default_rng(0)
+    share = {route: 0.9 if route == TARGET else 0.3 for route in routes}
+    return Landscape(tuple(routes), np.stack([rng.random(400) < share[route] for route in routes]))
+
+
+def guided(landscape):
+    inside = frozenset(route for route in landscape.routes if route.length <= SPACE.max_length and _fits(route))
+    return lambda examples, budget, seed: GuidedSearch(
+        SPACE, examples, budget, GuidedSettings(rounds=5, draws=20), seed, inside
+    )
+
+
+def _fits(route):
+    try:
+        SPACE.check(route)
+    except MacroError:
+        return False
+    return True
+
+
+def test_a_search_finds_the_best_recorded_route_and_asks_for_no_other(landscape):
+    found = replay(guided(landscape), landscape, budget=4000, seed=3)
+    assert found.route == TARGET
+    assert found.gain == pytest.approx(0.6, abs=0.15)
+    assert found.missing == 0
+    assert found.asked <= 4000
+
+
+def test_sweeps_are_replayed_and_chosen_by_validation(landscape):
+    def make(examples, budget, seed):
+        return BlockSweep(6, examples, budget, SweepSettings(anchored=True), seed)
+
+    found = replay(make, landscape, budget=4000, seed=1)
+    assert found.route == TARGET
+    assert found.missing == 0
+
+
+def test_routes_that_were_not_recorded_are_counted_as_such(landscape):
+    def make(examples, _budget, seed):
+        return RandomSearch(SPACE, examples, RandomSettings(iterations=3, draws=30, anchored=True), seed)
+
+    found = replay(make, landscape, budget=0, seed=1)
+    assert 0 < found.missing < found.asked
+
+
+def test_the_seed_decides_and_judging_examples_are_not_shown(landscape):
+    one, again = (replay(guided(landscape), landscape, budget=3000, seed=5) for _ in range(2))
+    assert one == again
+    shown = []
+
+    def spying(examples, budget, seed):
+        shown.append(examples)
+        return guided(landscape)(examples, budget, seed)
+
+    replay(spying, landscape, budget=3000, seed=5)
+    assert shown == [200]  # of 400: two fifths judge, a tenth validates
