@@ -180,7 +180,13 @@ def test_the_commands_take_workers(ground, tmp_path):
 def test_ctrl_c_ends_the_workers_and_says_how_to_go_on(ground, tmp_path):
     place = tmp_path / "run"
     driver = subprocess.Popen(
-        ground.command(place), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        ground.command(place),
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A suite that runs in the background ignores Ctrl-C, and its children would, too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     children = Path(f"/proc/{driver.pid}/task/{driver.pid}/children")
     end = time.monotonic() + 120
