@@ -175,6 +175,7 @@ def test_batches_of_one_and_of_many_score_alike_on_a_real_model(smollm2, categor
         )
 
 
+@pytest.mark.engines
 def test_racing_on_a_real_model_keeps_the_elite_of_full_scoring(smollm2, category, tmp_path):
     rng = np.random.default_rng(5)
     policy = MarkovPolicy.prior(RouteSpace(30, max_length=42))
