@@ -17,7 +17,7 @@ from macro_routing.models import freeze
 from macro_routing.routes import parse_route
 from macro_routing.runs import Listener, RunConfig, RunFolder, RunResult, resume, search
 from macro_routing.runs import folder as files
-from macro_routing.runs.selection import Choice, choose
+from macro_routing.runs.selection import Choice, choose, choose_confirmed
 from macro_routing.runs.starting import prepare
 from macro_routing.search import Candidate, Stopped
 from tests.models.tiny import tiny_model
@@ -109,6 +109,25 @@ def test_without_doubt_the_finalist_is_deployed(frozen, tmp_path):
         str(result.best_route)
         == json.loads((tmp_path / "run" / files.CANDIDATES).read_text())["candidates"][1]["route"]
     )
+
+
+def test_a_finalist_that_could_not_be_run_somewhere_is_not_deployed():
+    standard, finalist = (Candidate(parse_route(text, 6)) for text in ("L0 RJ", "L0-L3 L3 RJ"))
+
+    def evaluated(right, failure=""):
+        answers = tuple(ExampleOutcome(bool(one), "A") for one in right)
+        return lambda route: Evaluated(route, answers, 0, failure)
+
+    control, better = evaluated([0] * 30), evaluated([1] * 30)
+    held_back = {standard.route: control(standard.route), finalist.route: better(finalist.route)}
+    for failure in ("", "it takes its workers down"):
+        validated = {
+            standard.route: control(standard.route),
+            finalist.route: evaluated([0] * 30, failure)(finalist.route),
+        }
+        choice = choose_confirmed([standard, finalist], validated, held_back, 0.1, lambda _route: "")
+        assert choice.route == (standard if failure else finalist).route
+        assert failure in choice.refused
 
 
 def test_presets_search_in_their_own_way():

@@ -188,8 +188,9 @@ class PreparedRun:
                 return Choice.from_json(place.read(files.CANDIDATES), self.evaluator.frozen.layers)
         candidates = self.searcher.candidates(state) or (Candidate(self._standard),)
         self.listener.on_stage("validation", len(candidates) * len(self.splits.validation))
-        routes = list(dict.fromkeys([self._standard, *(candidate.route for candidate in candidates)]))
+        routes = [candidate.route for candidate in candidates]
         if isinstance(self.searcher, Confirming):
+            routes = list(dict.fromkeys([self._standard, *routes]))
             held_back = [self.splits.train[number] for number in self.searcher.held_back]
             choice = choose_confirmed(
                 candidates,
@@ -201,7 +202,7 @@ class PreparedRun:
         else:
             choice = choose(
                 candidates,
-                self._evaluated([candidate.route for candidate in candidates], self.splits.validation),
+                self._evaluated(routes, self.splits.validation),
                 lambda tied: self._evaluated(tied, self.splits.train),
                 self._costs_too_much,
             )

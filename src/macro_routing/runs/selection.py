@@ -67,7 +67,7 @@ def choose(
     left = list(candidates)
     while left:
         best = select(left, [validated[candidate.route].score for candidate in left], score_on_training)
-        reason = "" if best.route.is_standard else validated[best.route].failure or objection(best.route)
+        reason = "" if best.route.is_standard else _failure(best.route, validated) or objection(best.route)
         if not reason:
             return Choice(best.route, _listed(candidates, validated, turned_down))
         turned_down[best.route] = reason
@@ -94,7 +94,7 @@ def choose_confirmed(
     left = list(candidates)
     while True:
         best = confirmed(left, verdicts, doubt, finalists=sum(not one.route.is_standard for one in candidates))
-        reason = "" if best.route.is_standard else objection(best.route)
+        reason = "" if best.route.is_standard else _failure(best.route, validated, held_back) or objection(best.route)
         if not reason:
             break
         turned_down[best.route] = reason
@@ -109,6 +109,11 @@ def choose_confirmed(
         for line, one in zip(_listed(candidates, validated, turned_down), candidates, strict=True)
     )
     return Choice(best.route, listed, f"since {refused}" if refused else "")
+
+
+def _failure(route: Route, *evaluations: Mapping[Route, Evaluated]) -> str:
+    """Why a route could not be run somewhere; what it got right elsewhere does not make up for that."""
+    return next((found[route].failure for found in evaluations if found[route].failure), "")
 
 
 def _listed(

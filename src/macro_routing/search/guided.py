@@ -302,7 +302,11 @@ class GuidedSearch:
             return told
         told = replace(told, arrays={**told.arrays, "sizes": np.array(dataclasses.astuple(evidence.model.sizes))})
         programs = {draw.proposal.route: draw.proposal.program for draw in told.draws}
-        best = [place for place in np.argsort(-evidence.mean)[:_PROMISING] if programs[evidence.routes[place]]]
+        best = [
+            place
+            for place in np.argsort(-evidence.mean, kind="stable")[:_PROMISING]
+            if programs[evidence.routes[place]]
+        ]
         weights = np.exp((evidence.mean[best] - evidence.mean.max()) / self.settings.sharpness)
         prior = MarkovPolicy(self.space, state.arrays["prior"])
         policy = prior.updated(
