@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PACKAGES := 'import sysconfig; print(sysconfig.get_path("purelib"))'
 # vLLM fixes the versions of torch and transformers, so it lives apart; MACRO_VLLM_ENV names an environment that exists.
 VLLM_READY := $(if $(MACRO_VLLM_ENV),,.venv-vllm/.ready)
 # lm-evaluation-harness needs an older python-dateutil than constraints.txt has; MACRO_LM_EVAL_ENV names an environment that exists.
@@ -50,9 +51,10 @@ test: $(READY)
 
 vllm-env: $(VLLM_READY)
 
-.venv-lm-eval/.ready: pyproject.toml constraints.txt
+# All that fits is read from .venv, so that torch lies on the disk once less.
+.venv-lm-eval/.ready: $(READY)
 	$(PYTHON) -m venv .venv-lm-eval
-	.venv-lm-eval/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	$(BIN)/python -c $(PACKAGES) > "$$(.venv-lm-eval/bin/python -c $(PACKAGES))/shared.pth"
 	.venv-lm-eval/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[lm-eval]'
 	touch $@
 

@@ -25,6 +25,8 @@ from typing import Any
 from benchmarks.record import write_record
 
 DATA, ROUTE = "data.json", "ROUTE"
+RUN = "{run}"
+"""Stands for a finished run: of the route that the transfer study has found, or of its first task."""
 _QUESTIONS = "examples"
 """A table that quotes questions of a dataset, which are not ours to publish."""
 TASKS = "counting:direct,gsm8k:direct,arithmetic:direct,category:likelihood,sequence:likelihood,sciq:likelihood"
@@ -76,6 +78,7 @@ def studies() -> list[Study]:
         Study("cost", f"cost {ROUTE} --tasks counting:direct,gsm8k:direct,gsm8k:reasoning,sciq:likelihood"),
         Study("explain", f"explain {ROUTE}"),
         Study("side-effects", f"side-effects {ROUTE} --tasks {TASKS} --text LICENSE"),
+        Study("front", f"front {RUN}", searches=False),
         Study("ablation", "ablation --preset paper --tasks counting:direct,category:likelihood --seeds 1,2"),
         Study("one-route", f"one-route --preset paper --tasks {POOL} --out-of-domain {OUTSIDE} --seed 1"),
         Study(
@@ -102,6 +105,7 @@ def small_studies() -> list[Study]:
         Study(
             "side-effects", f"side-effects {_SMALL_ROUTE} --tasks {_SMALL_TASKS} --test 30 --text LICENSE --windows 4"
         ),
+        Study("front", f"front {RUN} --test 30", searches=False),
         Study("ablation", f"ablation --tasks category:likelihood --seeds 1 {_SMALL}"),
         Study("one-route", f"one-route --tasks {_SMALL_TASKS} --out-of-domain arithmetic --answer-budget 8 {_SMALL}"),
         Study("sweep-elite", f"sweep --setting elite --values 1 --tasks category:likelihood --seeds 1 {_SMALL}"),
@@ -130,6 +134,11 @@ def _place(folder: str, order: Sequence[str]) -> int:
 def command_of(study: Study, model: str, runs: Path, data_dir: Path | None) -> list[str] | None:
     """The words after ``macro study``; None where a route is needed and none was found."""
     words = shlex.split(study.words)
+    if RUN in words:
+        found = sorted((runs / "transfer" / "runs").glob("*/result.json"))
+        if not found:
+            return None
+        words[words.index(RUN)] = str(found_route(runs) or found[0].parent)
     if study.needs_route:
         if not (runs / "transfer" / DATA).is_file() or (route := found_route(runs)) is None:
             return None

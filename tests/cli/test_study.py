@@ -19,7 +19,7 @@ from tests.runs.small import small_folder, write_task_file
 ROOT = Path(__file__).parents[2]
 STUDIES = (
     *("main-table", "significance", "ablation", "sweep", "logit-lens", "transfer"),
-    *("one-route", "composition", "cost", "explain", "side-effects"),
+    *("one-route", "composition", "cost", "explain", "side-effects", "front"),
 )
 TINY = ("--iterations", "2", "--draws", "4", "--elite", "2", "--training", "16", "--validation", "8", "--test", "20")
 PUBLISHED = ROOT / "tests" / "data" / "published_results.json"
@@ -111,7 +111,9 @@ def test_composition_of_that_run(searched):
 @pytest.mark.parametrize("study", [*recorded.studies(), *recorded.small_studies()], ids=lambda study: study.name)
 def test_the_commands_that_are_recorded_are_understood(study, tmp_path):
     group = typer.main.get_command(app).commands["study"]
-    named = dataclasses.replace(study, words=study.words.replace(recorded.ROUTE, "'L0 RJ'"))
+    named = dataclasses.replace(
+        study, words=study.words.replace(recorded.ROUTE, "'L0 RJ'").replace(recorded.RUN, "run")
+    )
     name, *words = recorded.command_of(named, "smollm2-135m", tmp_path, tmp_path)
     assert name in STUDIES
     common = ["--minutes", "1", "--store", str(tmp_path / "s.sqlite")] if study.searches else []

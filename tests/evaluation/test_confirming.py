@@ -1,10 +1,13 @@
+import dataclasses
+import math
+
 import numpy as np
 import pytest
 
-from macro_routing.evaluation.confirming import chance_of_lead, confirmed
-from macro_routing.evaluation.statistics import exact_mcnemar
+from macro_routing.evaluation.confirming import certainty, confirmed, with_fresh
 from macro_routing.routes import Route, parse_route
 from macro_routing.search import Candidate
+from macro_routing.search.searcher import Expectation
 
 STANDARD = Candidate(Route.standard(8))
 GOOD, BETTER = (Candidate(parse_route(text, 8)) for text in ("L0-L3 L3 RJ", "L0-L4 L4 RJ"))
@@ -18,23 +21,49 @@ def verdicts(**fixed):
     return lambda route: rows[route]
 
 
-def test_the_chance_is_half_the_two_sided_one():
-    control, route = np.array([True] * 3 + [False] * 12), np.array([False] * 3 + [True] * 12)
-    assert chance_of_lead(control, route) == pytest.approx(exact_mcnemar(12, 3) / 2)
-    assert chance_of_lead(route, control) == 1.0
-    assert chance_of_lead(control, control) == 1.0
+def expecting(candidate, mean, deviation):
+    return dataclasses.replace(candidate, expected=Expectation(mean, deviation**2))
 
 
-def test_only_a_lead_that_is_hardly_chance_is_chosen():
-    assert confirmed([STANDARD, GOOD], verdicts(good=4), 0.07) is GOOD  # one half to the fourth: 0.0625
-    assert confirmed([STANDARD, GOOD], verdicts(good=4), 0.06) is STANDARD
+def test_two_opinions_are_weighed_by_how_sure_they_are():
+    control, route = np.array([True] * 3 + [False] * 97), np.array([False] * 3 + [True] * 12 + [False] * 85)
+    fresh = with_fresh(None, control, route)
+    assert (fresh.mean, fresh.variance) == pytest.approx((0.09, 17 / 100**2))
+    both = with_fresh(Expectation(0.03, 17 / 100**2), control, route)
+    assert (both.mean, both.variance) == pytest.approx((0.06, fresh.variance / 2))
+    sure = with_fresh(Expectation(0.03, 1e-9), control, route)
+    assert sure.mean == pytest.approx(0.03, abs=1e-4)
+    assert with_fresh(Expectation(0.03, 0.01), control[:0], route[:0]) == Expectation(0.03, 0.01)
+    assert with_fresh(None, control[:0], route[:0]) is None
+
+
+def test_certainty_is_the_probability_of_a_gain():
+    assert certainty(None) == 0.5
+    assert certainty(Expectation(0.0, 0.01)) == pytest.approx(0.5)
+    assert certainty(Expectation(0.1645, 0.01)) == pytest.approx(0.95, abs=1e-3)
+    assert certainty(Expectation(-0.1645, 0.01)) == pytest.approx(0.05, abs=1e-3)
+    assert certainty(Expectation(0.1, 0.0)) == pytest.approx(1.0)
+
+
+def test_only_what_is_almost_certainly_better_is_chosen():
+    # Four fixed and none broken of a hundred: 0.04 with a deviation of the root of six, in hundredths.
+    doubt = 0.5 * (1 - math.erf(4 / math.sqrt(12)))
+    assert confirmed([STANDARD, GOOD], verdicts(good=4), doubt + 0.01) is GOOD
+    assert confirmed([STANDARD, GOOD], verdicts(good=4), doubt - 0.01) is STANDARD
     assert confirmed([STANDARD, GOOD], verdicts(good=0), 1.0) is GOOD  # whoever doubts nothing gets what was found
 
 
-def test_several_finalists_share_the_doubt():
-    assert confirmed([STANDARD, GOOD, BETTER], verdicts(good=3, better=4), 0.13) is BETTER
-    assert confirmed([STANDARD, GOOD, BETTER], verdicts(good=3, better=4), 0.12) is STANDARD
-    assert confirmed([STANDARD, GOOD], verdicts(good=4), 0.12, finalists=2) is STANDARD
+def test_what_the_search_expects_counts():
+    hopeful, doubtful = expecting(GOOD, 0.05, 0.02), expecting(GOOD, -0.05, 0.02)
+    assert confirmed([STANDARD, hopeful], verdicts(good=2), 0.05) is hopeful
+    assert confirmed([STANDARD, doubtful], verdicts(good=4), 0.05) is STANDARD
+    assert confirmed([STANDARD, GOOD], verdicts(good=2), 0.05) is STANDARD
+
+
+def test_of_several_the_one_of_which_most_is_expected():
+    assert confirmed([STANDARD, GOOD, BETTER], verdicts(good=6, better=9), 0.05) is BETTER
+    hopeful = expecting(GOOD, 0.2, 0.01)
+    assert confirmed([STANDARD, hopeful, BETTER], verdicts(good=6, better=9), 0.05) is hopeful
 
 
 def test_the_standard_pass_need_not_be_among_them():

@@ -95,7 +95,9 @@ def test_a_guided_run_confirms_on_examples_it_held_back(frozen, tmp_path):
     held_back = prepare(GUIDED, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite").searcher.held_back
     assert finalist["held_back_n"] == len(held_back) == rounds[-1]["examples"]
     if result.best_route.is_standard:
-        assert "could be chance" in finalist["turned_down"]
+        assert "better than the standard pass with probability" in finalist["turned_down"]
+    assert 0 <= finalist["certainty"] <= 1
+    assert first["certainty"] is None
     again = _run(frozen, tmp_path / "again", GUIDED)
     assert (again.route, again.verdict) == (result.route, result.verdict)
     assert _final(tmp_path / "again")[1:] == _final(tmp_path / "run")[1:]

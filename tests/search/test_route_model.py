@@ -1,5 +1,6 @@
 """The Gaussian process against its textbook form, entry by entry."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -8,7 +9,7 @@ import pytest
 
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MarkovPolicy
-from macro_routing.search.route_model import Features, RouteModel, Sizes, draw_best
+from macro_routing.search.route_model import Features, RouteModel, Scores, Sizes, _evidence, draw_best
 
 SPACE = RouteSpace(8, max_length=12)
 STANDARD = Route.standard(8)
@@ -25,20 +26,22 @@ def some_routes(count, seed=0):
 
 
 def plain_distance(one, other):
-    """Layers applied more or less often, and adds that differ."""
+    """Layers applied more or less often, adds that differ, and jumps that differ."""
 
     def read(route):
-        times = [sum(step.layer == layer for step in route.steps) for layer in range(8)]
+        times = [min(4, sum(step.layer == layer for step in route.steps)) for layer in range(8)]
         adds = {(step.layer, step.add.back) for step in route.steps if step.add}
-        return times, adds
+        places = [-1, *(step.layer for step in route.steps)]
+        jumps = {(max(before, 0), after - before - 1) for before, after in itertools.pairwise(places)}
+        return times, adds, {(layer, width) for layer, width in jumps if width}
 
-    (times, adds), (others, other_adds) = read(one), read(other)
-    cut = [min(4, a) for a in times], [min(4, b) for b in others]
+    (times, adds, jumps), (others, other_adds, other_jumps) = read(one), read(other)
     having = {layer for layer, _ in adds} ^ {layer for layer, _ in other_adds}
-    return sum(abs(a - b) for a, b in zip(*cut, strict=True)) + 0.5 * len(adds ^ other_adds) + 0.5 * len(having)
+    more = sum(abs(a - b) for a, b in zip(times, others, strict=True))
+    return more + 0.5 * len(adds ^ other_adds) + 0.5 * len(having) + 0.5 * len(jumps ^ other_jumps)
 
 
-def test_distance_counts_layers_and_adds():
+def test_distance_counts_layers_jumps_and_adds():
     routes = [STANDARD, *some_routes(40)]
     features = Features.of(routes)
     found = features.distance(features)
@@ -48,40 +51,94 @@ def test_distance_counts_layers_and_adds():
     assert features.changed == pytest.approx(found[0])
 
 
-def plain_posterior(known, gains, variances, wanted, sizes):
-    """The textbook: k (K + V)^-1 y, with every covariance worked out by hand."""
+def test_the_same_layers_in_another_order_are_another_route():
+    block, each = (parse_route(text, 8) for text in ("L0-L4 L3 L4 RJ", "L0-L3 L3 L4 L4 RJ"))
+    features = Features.of([block, each])
+    assert (features.times[0] == features.times[1]).all()
+    assert features.distance(features)[0, 1] == pytest.approx(1.5)  # one jump against two
+    assert features.turning(features)[0, 0] == pytest.approx(1, abs=1e-6)
+    assert 0 < features.turning(features)[0, 1] < 1
 
-    def covariance(one, other):
-        features = Features.of([one, other])
-        like = features.likeness(features)[0, 1]
-        to_one, to_other = plain_distance(STANDARD, one), plain_distance(STANDARD, other)
-        between = math.exp(-plain_distance(one, other) / sizes.reach)
-        whole = between - math.exp(-to_one / sizes.reach) - math.exp(-to_other / sizes.reach) + 1
-        return sizes.layer**2 * like + sizes.whole**2 * whole + sizes.damage**2 * to_one * to_other
 
-    matrix = np.array([[covariance(a, b) for b in known] for a in known]) + np.diag(variances)
-    across = np.array([[covariance(a, b) for b in wanted] for a in known])
-    own = np.array([[covariance(a, b) for b in wanted] for a in wanted])
-    solved = np.linalg.solve(matrix, across)
-    return solved.T @ gains, own - across.T @ solved
+def some_scores(routes, seed=1, rows=60):
+    """Routes scored in several rounds, some often, each at least once."""
+    rng = np.random.default_rng(seed)
+    where = np.concatenate([np.arange(len(routes)), rng.integers(0, len(routes), rows - len(routes))])
+    when, examples = rng.integers(0, 4, rows), rng.integers(10, 50, rows).astype(float)
+    return Scores(Features.of(routes), where, when, rng.uniform(0.2, 0.8, rows), examples)
+
+
+def plain_covariance(one, other, sizes):
+    """Every part worked out by hand."""
+    features = Features.of([one, other])
+    like, turning = features.likeness(features)[0, 1], features.turning(features)[0, 1]
+    to_one, to_other = plain_distance(STANDARD, one), plain_distance(STANDARD, other)
+    between = math.exp(-plain_distance(one, other) / sizes.reach)
+    whole = between - math.exp(-to_one / sizes.reach) - math.exp(-to_other / sizes.reach) + 1
+    linear = sizes.layer**2 * like + sizes.turn**2 * turning + sizes.damage**2 * to_one * to_other
+    return linear + sizes.whole**2 * whole
+
+
+def plain_rows(routes, scores, sizes):
+    """Covariance of the rows, one by one: the routes' gains, a common level, the rounds' own, coin flips."""
+    gains = np.array([[plain_covariance(a, b, sizes) for b in routes] for a in routes])
+    found = gains[scores.where[:, None], scores.where] + 0.25
+    found += sizes.round**2 * (scores.when[:, None] == scores.when)
+    return found + np.diag(sizes.noise * scores.flips)
+
+
+SIZES = Sizes(0.03, 0.02, 0.04, 3.0, 0.015, 0.03, 0.8)
 
 
 def test_the_posterior_is_the_textbooks():
-    routes = some_routes(30)
-    rng = np.random.default_rng(1)
-    gains, variances = rng.normal(0, 0.05, 20), rng.uniform(0.001, 0.01, 20)
-    sizes = Sizes(0.03, 0.02, 3.0, 0.015)
-    model = RouteModel.fit(Features.of(routes[:20]), gains, variances, begin=sizes, sweeps=0)
-    mean, covariance = model.joint(Features.of(routes[20:]))
-    expected, expected_covariance = plain_posterior(routes[:20], gains, variances, routes[20:], sizes)
-    assert mean == pytest.approx(expected, abs=1e-9)
-    assert covariance == pytest.approx(expected_covariance, abs=1e-9)
-    assert model.mean(Features.of(routes[20:])) == pytest.approx(expected, abs=1e-9)
+    routes = [STANDARD, *some_routes(30)]
+    known, wanted = routes[:20], routes[20:]
+    scores = some_scores(known)
+    matrix = plain_rows(known, scores, SIZES)
+    across = np.array([[plain_covariance(a, b, SIZES) for b in wanted] for a in known])[scores.where]
+    own = np.array([[plain_covariance(a, b, SIZES) for b in wanted] for a in wanted])
+    centred = scores.accuracy - np.average(scores.accuracy, weights=scores.examples)
+    solved = np.linalg.solve(matrix, across)
+    model = RouteModel.fit(scores, begin=SIZES, sweeps=0)
+    mean, covariance = model.joint(Features.of(wanted))
+    assert mean == pytest.approx(solved.T @ centred, abs=1e-9)
+    assert covariance == pytest.approx(own - across.T @ solved, abs=1e-9)
+    assert model.mean(Features.of(wanted)) == pytest.approx(mean, abs=1e-9)
+
+
+def test_the_evidence_is_the_textbooks():
+    routes = [STANDARD, *some_routes(20)]
+    scores = some_scores(routes)
+    centred = scores.accuracy - np.average(scores.accuracy, weights=scores.examples)
+
+    def plain(sizes):
+        matrix = plain_rows(routes, scores, sizes)
+        strange = sum(math.log(getattr(sizes, n) / getattr(Sizes(), n)) ** 2 for n in vars(sizes)) / (2 * 1.2**2)
+        return -0.5 * (centred @ np.linalg.solve(matrix, centred) + np.linalg.slogdet(matrix)[1]) - strange
+
+    for sizes in (SIZES, Sizes(), replace(SIZES, noise=0.3, round=0.1)):
+        assert _evidence(sizes, scores) == pytest.approx(plain(sizes), abs=1e-6)
+
+
+def test_a_round_that_is_easier_for_all_moves_no_gain():
+    routes = [STANDARD, *some_routes(10)]
+    where, when = np.tile(np.arange(11), 2), np.repeat([0, 1], 11)
+    rng = np.random.default_rng(5)
+    accuracy = 0.5 + np.tile(rng.normal(0, 0.05, 11), 2)
+    features = Features.of(routes)
+    even, easier = (
+        RouteModel.fit(
+            Scores(features, where, when, accuracy + shift * (when == 1), np.full(22, 400.0)),
+            begin=replace(Sizes(), round=0.3),
+            sweeps=0,
+        ).mean(features)
+        for shift in (0.0, 0.1)
+    )
+    assert easier == pytest.approx(even, abs=2e-3)
 
 
 def test_the_standard_pass_gains_nothing_for_certain():
-    routes = some_routes(10)
-    model = RouteModel.fit(Features.of(routes), np.full(10, -0.1), np.full(10, 0.001), begin=Sizes())
+    model = RouteModel.fit(some_scores([STANDARD, *some_routes(10)]), begin=Sizes())
     mean, covariance = model.joint(Features.of([STANDARD]))
     assert mean == pytest.approx([0.0])
     assert covariance == pytest.approx(np.zeros((1, 1)), abs=1e-12)
@@ -89,21 +146,33 @@ def test_the_standard_pass_gains_nothing_for_certain():
 
 def test_sizes_follow_the_scores():
     """Effects of single layers, added up: the model should see that, and predict routes it never saw."""
-    routes = some_routes(300)
+    routes = [STANDARD, *some_routes(300)]
     features = Features.of(routes)
     rng = np.random.default_rng(2)
     effects = rng.normal(0, 0.05, features.times.shape[1:])
-    gains = (features.times * effects).sum(axis=(1, 2)) + rng.normal(0, 0.02, len(routes))
-    variances = np.full(200, 0.02**2)
-    first, rest = np.arange(200), np.arange(200, 300)
-    model = RouteModel.fit(features[first], gains[:200], variances, begin=Sizes(), sweeps=4)
+    gains = (features.times * effects).sum(axis=(1, 2))
+    first, rest = np.arange(200), np.arange(200, 301)
+    accuracy = 0.5 + gains[first] + rng.normal(0, 0.02, 200)
+    scores = Scores(features[first], first, np.zeros(200, dtype=int), accuracy, np.full(200, 600.0))
+    model = RouteModel.fit(scores, begin=Sizes(), sweeps=4)
     assert model.sizes.layer > Sizes().layer
-    assert np.corrcoef(model.mean(features[rest]), gains[200:])[0, 1] > 0.8
-    worse = RouteModel.fit(features[first], gains[:200], variances, begin=replace(Sizes(), layer=1e-6), sweeps=0)
+    assert np.corrcoef(model.mean(features[rest]), gains[rest])[0, 1] > 0.8
+    worse = RouteModel.fit(scores, begin=replace(Sizes(), layer=1e-6, turn=1e-6), sweeps=0)
     assert (
-        np.corrcoef(worse.mean(features[rest]), gains[200:])[0, 1]
-        < np.corrcoef(model.mean(features[rest]), gains[200:])[0, 1]
+        np.corrcoef(worse.mean(features[rest]), gains[rest])[0, 1]
+        < np.corrcoef(model.mean(features[rest]), gains[rest])[0, 1]
     )
+
+
+def test_sizes_that_have_shrunk_grow_again():
+    routes = [STANDARD, *some_routes(100)]
+    features = Features.of(routes)
+    gains = 0.2 * features.times[:, 1].max(axis=1)
+    scores = Scores(features, np.arange(101), np.zeros(101, dtype=int), 0.3 + gains, np.full(101, 100.0))
+    shrunk = Sizes(1e-4, 1e-4, 1e-3, 2.0, 1e-4, 1e-3, 0.9)
+    model = RouteModel.fit(scores, begin=shrunk, sweeps=1)
+    assert model.sizes.whole > 0.01
+    assert np.corrcoef(model.mean(features), gains)[0, 1] > 0.9
 
 
 def test_draws_choose_each_route_as_often_as_it_may_be_best():
@@ -119,4 +188,4 @@ def test_routes_that_look_back_far_are_no_error():
     wide = RouteSpace(12, window=12)
     route = parse_route("L0-L11 L11(+h-11) RJ", 12)
     wide.check(route)
-    assert Features.of([route]).changed == pytest.approx([2.0])
+    assert Features.of([route]).changed == pytest.approx([2.5])

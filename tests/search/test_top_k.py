@@ -43,6 +43,25 @@ def test_different_routes_equal_enumeration_with_ranks(policy, k):
         assert policy.log_probability(candidate.program) == candidate.log_probability
 
 
+@settings(max_examples=200, deadline=None)
+@given(policies(small_spaces()), st.integers(1, 60), st.integers(1, 9))
+def test_a_limit_on_the_length_keeps_all_that_fit_in_the_same_order(policy, k, longest):
+    ordered = plain_decoding.in_order(plain_decoding.enumerate_programs(policy))
+    programs = [policy.space.program_from(list(actions)) for _, _, actions in ordered]
+    fitting = [program for program in programs if program.expand(policy.space.layers).length <= longest]
+    assert list(itertools.islice(decode_programs(policy, longest), k)) == fitting[:k]
+    routes = list(dict.fromkeys(program.expand(policy.space.layers) for program in fitting))
+    assert [one.route for one in decode_routes(policy, k, longest)] == routes[:k]
+
+
+def test_one_policy_gives_the_best_routes_of_every_depth():
+    policy = MarkovPolicy.prior(PAPER)
+    assert [decode_routes(policy, 3, longest)[0].route.length for longest in (25, 28, 30, 35)] == [25, 28, 28, 28]
+    assert all(one.route.length <= 25 for one in decode_routes(policy, 50, 25))
+    with pytest.raises(SettingsError, match="longest"):
+        decode_routes(policy, 3, 0)
+
+
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6))
 def test_decoding_equals_the_memoised_recursion_where_enumeration_is_hopeless(seed):

@@ -14,12 +14,14 @@ from macro_routing.routes import Route, parse_route
 from macro_routing.runs import RunFolder
 from macro_routing.runs.comparison import read_arms
 from macro_routing.runs.result import SELECTED, STANDARD, TOP_1
+from macro_routing.search import decode_routes
 from macro_routing.studies.ablation import ablation
 from macro_routing.studies.bench import PausedError, Subject, TaskName, task_names
 from macro_routing.studies.composition import composition, find_runs, times_applied
 from macro_routing.studies.cost import cost
 from macro_routing.studies.explain import cut_off_share, explain
 from macro_routing.studies.findings import write_findings
+from macro_routing.studies.front import front, policy_of
 from macro_routing.studies.lens import lens_items, logit_lens, readings
 from macro_routing.studies.main_table import _ranked, main_table
 from macro_routing.studies.one_route import one_route
@@ -300,6 +302,35 @@ def test_explain(tmp_path, frozen, subject):
     assert len(parts) == 2
     assert len(found.tables["examples"].rows) == expected.fixed + expected.broken
     written(bench, found)
+
+
+def test_front(tmp_path, frozen, subject):
+    bench = small_bench(tmp_path, frozen)
+    bench.search("macro", bench.config(SMALL, 1))
+    policy = policy_of(RunFolder.existing(bench.folder.run_place("macro")))
+    found = front(bench, subject, policy, [1.5, 0.7, 1.0], 4)
+    rows = found.table.rows
+    assert [row["limit"] for row in rows] == [int(depth * frozen.layers) for depth in (0.7, 1.0, 1.5)]
+    run = bench.prepared(SMALL, 1)
+    plain = dataclasses.replace(run.evaluator, store=None)
+    standard = Route.standard(frozen.layers)
+    for row in rows:
+        decoded = [one.route for one in decode_routes(policy, 4, row["limit"])]
+        fitting = decoded + ([standard] if row["limit"] >= frozen.layers else [])
+        on_validation = plain.evaluate(fitting, run.splits.validation)
+        assert row["length"] <= row["limit"]
+        assert row["validation"] == max(on_validation[route].score.accuracy for route in fitting)
+        chosen = parse_route(row["route"], frozen.layers)
+        scored = plain.evaluate([standard, chosen], run.splits.test)
+        expected = compare(scored[standard].correct, scored[chosen].correct)
+        assert (row["difference"], row["fixed"]) == pytest.approx((expected.difference, expected.fixed))
+    written(bench, found)
+    with pytest.raises(SettingsError, match=r"so short: depth 0\.01"):
+        front(bench, subject, policy, [0.01, 1.0], 4)
+    plain_base = dataclasses.replace(BASE, method="random", search={})
+    bench.search("random", dataclasses.replace(plain_base, task="small", seed=1))
+    with pytest.raises(RunError, match="holds no policy"):
+        policy_of(RunFolder.existing(bench.folder.run_place("random")))
 
 
 def test_a_single_deviation_is_compared_once(tmp_path, frozen):

@@ -115,6 +115,17 @@ def seeds_of(text: str) -> list[int]:
     return found
 
 
+def depths_of(text: str) -> list[float]:
+    """Limits on the length as shares of the model's depth, with commas."""
+    try:
+        found = [float(depth) for depth in names_of(text)]
+    except ValueError:
+        found = []
+    if not found or not all(0 < depth <= 10 for depth in found):
+        raise SettingsError(f"--depths {text} is not allowed: numbers up to 10 with commas, such as 0.9,1,1.25")
+    return sorted(set(found))
+
+
 def base_config(
     values: dict[str, Any], config: Path | None, *, known: Mapping[str, Any] | None = None, method: str | None = None
 ) -> RunConfig:

@@ -179,6 +179,45 @@ def side_effects(
     _run(STUDY, {**given, "task": None}, own, make, named)
 
 
+def front(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run of --method guided or macro.")],
+    depths: Annotated[
+        str, typer.Option(help="Limits on the length, in depths of the model, with commas.")
+    ] = "0.9,1,1.1,1.25",
+    k: Annotated[int, typer.Option("--k", min=1, max=1000, help="Routes decoded within each limit.")] = 5,
+    test: shared.TestOption = None,
+    data_dir: shared.DataOption = None,
+    dtype: options.DtypeOption = "auto",
+    device: options.DeviceOption = "auto",
+    quantization: options.QuantizationOption = None,
+    store: shared.StoreOption = None,
+    minutes: shared.MinutesOption = None,
+    out: Annotated[Path | None, shared.out_option("front")] = None,
+    as_json: shared.JsonOption = False,
+) -> None:
+    """Decode a finished search's policy within several limits on the depth: accuracy against cost, from one fit.
+
+    Decoding is exact; the best within each limit is chosen on validation examples and compared with the standard pass
+    on the test set. Nothing is searched again.
+
+    Example: `macro study front runs/category --depths 0.9,1,1.1,1.25`
+    """
+    given = locals()
+    shared.begin()
+    from macro_routing.runs.folder import RunFolder
+    from macro_routing.studies.front import STUDY, policy_of
+    from macro_routing.studies.front import front as study
+
+    limits = shared.depths_of(depths)
+    policy = policy_of(RunFolder.existing(run))
+
+    def make(bench: Bench, subject: Subject) -> Findings:
+        return study(bench, subject, policy, limits, k)
+
+    absent = dict.fromkeys(("task", "seed", "mode", "model", "reasoning_budget", "answer_budget", "config", "k"))
+    _run(STUDY, {**given, **absent, "route": str(run)}, {"depths": limits, "k": k}, make, ())
+
+
 def _run(
     study: str,
     given: dict[str, Any],

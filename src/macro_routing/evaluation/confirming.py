@@ -2,37 +2,54 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from macro_routing.evaluation.statistics import exact_mcnemar
 from macro_routing.routes.route import Route
-from macro_routing.search.searcher import Candidate
+from macro_routing.search.searcher import Candidate, Expectation
 
 Verdicts = Callable[[Route], NDArray[np.bool_]]
 """Which examples a route got right; the same examples for every route, none of which had a say in finding it."""
 
 
-def chance_of_lead(standard: NDArray[np.bool_], route: NDArray[np.bool_]) -> float:
-    """The probability of a lead at least as large if the two routes were equally good: one-sided exact McNemar."""
-    fixed, broken = int((route & ~standard).sum()), int((standard & ~route).sum())
-    return exact_mcnemar(fixed, broken) / 2 if fixed > broken else 1.0
+def with_fresh(
+    expected: Expectation | None, standard: NDArray[np.bool_], route: NDArray[np.bool_]
+) -> Expectation | None:
+    """What a search expects of a route, and what fresh examples say of it, each weighed by how sure it is.
 
-
-def confirmed(
-    candidates: Sequence[Candidate], verdicts: Verdicts, doubt: float, finalists: int | None = None
-) -> Candidate:
-    """The finalist that leads most, if its lead is hardly chance; the standard pass otherwise.
-
-    With several finalists the best of them was picked on the same examples: the chance is multiplied by their number
-    (``finalists``, where some have been taken out since).
+    None where neither says anything. The variance of the fresh difference counts the examples on which both
+    disagree, and two more: otherwise a handful of examples without any disagreement would be certainty.
     """
+    count = len(standard)
+    if not count:
+        return expected
+    fixed, broken = int((route & ~standard).sum()), int((standard & ~route).sum())
+    fresh = Expectation((fixed - broken) / count, (fixed + broken + 2) / count**2)
+    if expected is None:
+        return fresh
+    precision = 1 / max(expected.variance, 1e-12) + 1 / fresh.variance
+    mean = (expected.mean / max(expected.variance, 1e-12) + fresh.mean / fresh.variance) / precision
+    return Expectation(mean, 1 / precision)
+
+
+def certainty(expected: Expectation | None) -> float:
+    """The probability that a route is truly better than the standard pass."""
+    if expected is None:
+        return 0.5
+    return 0.5 * (1 + math.erf(expected.mean / math.sqrt(2 * max(expected.variance, 1e-12))))
+
+
+def confirmed(candidates: Sequence[Candidate], verdicts: Verdicts, doubt: float) -> Candidate:
+    """The finalist of which most is expected, if it is better almost for certain; the standard pass otherwise."""
     standard = next((one for one in candidates if one.route.is_standard), None)
     control = verdicts(Route.standard(candidates[0].route.layers))
-    others = [one for one in candidates if not one.route.is_standard]
-    for one in sorted(others, key=lambda one: -int(verdicts(one.route).sum())):
-        if chance_of_lead(control, verdicts(one.route)) * (finalists or len(others)) <= doubt:
+    known = {
+        one: with_fresh(one.expected, control, verdicts(one.route)) for one in candidates if not one.route.is_standard
+    }
+    for one in sorted(known, key=lambda one: -(found.mean if (found := known[one]) else 0.0)):
+        if 1 - certainty(known[one]) <= doubt:
             return one
     return standard or Candidate(Route.standard(candidates[0].route.layers))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from macro_routing.evaluation.confirming import chance_of_lead, confirmed
+from macro_routing.evaluation.confirming import certainty, confirmed, with_fresh
 from macro_routing.evaluation.scored import Evaluated
 from macro_routing.routes.route import Route
 from macro_routing.routes.text import parse_program
@@ -84,7 +84,7 @@ def choose_confirmed(
     doubt: float,
     objection: Callable[[Route], str],
 ) -> Choice:
-    """The finalist whose lead over the standard pass is hardly chance, on examples that had no say in finding it."""
+    """The finalist that is almost certainly better, by what the search expects and examples it never saw."""
 
     def verdicts(route: Route) -> NDArray[np.bool_]:
         return np.array([*held_back[route].correct, *validated[route].correct], dtype=bool)
@@ -93,19 +93,31 @@ def choose_confirmed(
     turned_down: dict[Route, str] = {}
     left = list(candidates)
     while True:
-        best = confirmed(left, verdicts, doubt, finalists=sum(not one.route.is_standard for one in candidates))
+        best = confirmed(left, verdicts, doubt)
         reason = "" if best.route.is_standard else _failure(best.route, validated, held_back) or objection(best.route)
         if not reason:
             break
         turned_down[best.route] = reason
         left = [candidate for candidate in left if candidate.route != best.route]
     refused = "; ".join(f"{route} was turned down: {reason}" for route, reason in turned_down.items())
+    control = verdicts(standard)
+    sure = {one.route: certainty(with_fresh(one.expected, control, verdicts(one.route))) for one in candidates}
     for one in candidates:
         if not (one.route.is_standard or one.route in turned_down or one.route == best.route):
-            chance = chance_of_lead(verdicts(standard), verdicts(one.route))
-            turned_down[one.route] = f"its lead could be chance (p = {chance:.2g}, n = {len(verdicts(standard))})"
+            turned_down[one.route] = (
+                f"it is better than the standard pass with probability {sure[one.route]:.2f} only"
+                if 1 - sure[one.route] > doubt
+                else "more is expected of the chosen one"
+            )
     listed = tuple(
-        {**line, "held_back": sum(held_back[one.route].correct), "held_back_n": len(held_back[one.route].outcomes)}
+        {
+            **line,
+            "held_back": sum(held_back[one.route].correct),
+            "held_back_n": len(held_back[one.route].outcomes),
+            "expected_gain": one.expected and one.expected.mean,
+            "expected_deviation": one.expected and one.expected.variance**0.5,
+            "certainty": None if one.route.is_standard else sure[one.route],
+        }
         for line, one in zip(_listed(candidates, validated, turned_down), candidates, strict=True)
     )
     return Choice(best.route, listed, f"since {refused}" if refused else "")

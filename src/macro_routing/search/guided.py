@@ -18,17 +18,18 @@ from functools import cached_property
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
 from macro_routing.errors import SearchError, SettingsError
 from macro_routing.routes.route import Program, Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.policy import MarkovPolicy, check_epsilons
 from macro_routing.search.proposing import edited, single_moves, written
-from macro_routing.search.route_model import MODELS, Features, Floats, RouteModel, Sizes, draw_best
+from macro_routing.search.route_model import MODELS, Features, Floats, RouteModel, Scores, Sizes, draw_best
 from macro_routing.search.schedule import MOST_EXAMPLES, check_seed
 from macro_routing.search.searcher import (
     Candidate,
+    Draw,
+    Expectation,
     Outcome,
     Proposal,
     Round,
@@ -45,12 +46,10 @@ _LEAST_CHUNK = 8
 """Examples a round needs at least, unless there are hardly any."""
 _CONSIDERED = 350
 """Routes among which the model chooses; the others expect less."""
+_SIZED = (1, 2, 3, 5, 8)
+"""Rounds after which the model's sizes are looked for again; later every so many as the last of these."""
 _PROMISING = 40
 """Best routes from which edits are taken, and to which the policy moves."""
-_FLIPS_ASSUMED = 20
-"""Repeated scores for which coin flips are taken on trust, before the data says how noisy they are."""
-_BASELINES = 3
-"""How often routes' gains and rounds' difficulties are worked out from each other."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,8 @@ class GuidedSettings:
     finalists: int = 1
     """Routes that meet the standard pass there."""
     doubt: float = 0.1
-    """A finalist is chosen when so large a lead would come by chance with at most this probability."""
+    """A finalist is chosen when, by all that is known, it is no better than the standard pass with at most this
+    probability."""
     epsilon_local: float = 0.06
     """Prior mass spread over all moves and rejoin (``ε_loc``)."""
     epsilon_operator: float = 0.02
@@ -297,7 +297,9 @@ class GuidedSearch:
         told = state.told(asked, outcomes)
         if asked.number == len(self.chunks):
             return told
-        evidence = _learn(told, self._standard.route, Sizes(*state.arrays["sizes"]), sweeps=2)
+        # Sizes settle early, and looking for better ones is most of the work: so only while there is much news.
+        sweeps = 2 if told.rounds in _SIZED or told.rounds % _SIZED[-1] == 0 else 0
+        evidence = self._learn(told, Sizes(*state.arrays["sizes"]), sweeps=sweeps)
         if evidence is None:
             return told
         told = replace(told, arrays={**told.arrays, "sizes": np.array(dataclasses.astuple(evidence.model.sizes))})
@@ -314,13 +316,20 @@ class GuidedSearch:
             (self.settings.trust * weights / weights.sum()).tolist(),
             alpha=1.0,
         )
-        return replace(told, arrays={**told.arrays, "policy": policy.table})
+        told = replace(told, arrays={**told.arrays, "policy": policy.table})
+        self._known[told] = evidence
+        return told
 
     def _evidence(self, state: SearchState) -> _Evidence | None:
         """What the scores say; None as long as no route but the control was scored."""
         if state not in self._known:
-            self._known[state] = _learn(state, self._standard.route, Sizes(*state.arrays["sizes"]), sweeps=0)
+            self._known[state] = self._learn(state, Sizes(*state.arrays["sizes"]), sweeps=0)
         return self._known[state]
+
+    def _learn(self, state: SearchState, begin: Sizes, *, sweeps: int) -> _Evidence | None:
+        # What the confirmation found stays out: it judges what was learned.
+        draws = [draw for draw in state.draws if draw.round < len(self.chunks)]
+        return _learn(draws, self._standard.route, begin, sweeps=sweeps)
 
     def _best(self, state: SearchState) -> list[Route]:
         """Scored routes, the most promising first."""
@@ -338,8 +347,16 @@ class GuidedSearch:
         found = []
         for rank, route in enumerate([self._standard.route, *best], 1):
             program = route.shortest_program()
-            found.append(Candidate(route, program, policy.log_probability(program), rank=rank))
+            probability = policy.log_probability(program)
+            found.append(Candidate(route, program, probability, rank=rank, expected=self._expected(state, route)))
         return tuple(found)
+
+    def _expected(self, state: SearchState, route: Route) -> Expectation | None:
+        evidence = self._evidence(state)
+        if evidence is None:
+            return None
+        mean, covariance = evidence.model.joint(Features.of([route]))
+        return Expectation(float(mean[0]), float(covariance[0, 0]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -352,53 +369,20 @@ class _Evidence:
     model: RouteModel
 
 
-def _learn(state: SearchState, standard: Route, begin: Sizes, *, sweeps: int) -> _Evidence | None:
-    """Gains of all scored routes, each round's difficulty taken out; None when nothing but the control was scored.
-
-    What a round's examples are worth is estimated from all of its routes, not from the control alone, whose own
-    score on a few dozen examples is as noisy as any.
-    """
-    scored = [draw for draw in state.draws if isinstance(draw.outcome, Score)]
+def _learn(draws: Sequence[Draw], standard: Route, begin: Sizes, *, sweeps: int) -> _Evidence | None:
+    """What all scores so far say; None when nothing but the control was scored."""
+    scored = [draw for draw in draws if isinstance(draw.outcome, Score)]
     places: dict[Route, int] = {standard: 0}
     for draw in scored:
         places.setdefault(draw.proposal.route, len(places))
     if len(places) == 1:
         return None
-    where = np.array([places[draw.proposal.route] for draw in scored])
-    when = np.array([draw.round for draw in scored])
-    accuracy = np.array([draw.outcome.accuracy for draw in scored if isinstance(draw.outcome, Score)])
-    examples = np.array([draw.outcome.total for draw in scored if isinstance(draw.outcome, Score)], dtype=np.float64)
-    seen = np.bincount(where, examples)
-    features = Features.of(list(places)[1:])
-    model = None
-    gains = np.zeros(len(places))
-    for _ in range(_BASELINES):
-        level = _means(when, accuracy - gains[where], examples)
-        observed = _means(where, accuracy - level[when], examples)
-        typical = np.clip(0.5 * _means(where, accuracy, examples) + 0.5 * level.mean(), 0.05, 0.95)
-        flips = typical * (1 - typical)
-        left = accuracy - level[when] - observed[where]
-        variances = (_noise(left, flips[where], where, examples) * flips / np.maximum(seen, 1))[1:]
-        relative = (observed - observed[0])[1:]
-        if model is None:
-            model = RouteModel.fit(features, relative, variances, begin=begin, sweeps=sweeps)
-        else:
-            model = model.told(relative)
-        gains = np.concatenate([[0.0], model.mean(features)])
-    assert model is not None
-    return _Evidence(list(places)[1:], gains[1:], model)
-
-
-def _noise(left: Floats, flips: Floats, where: NDArray[np.int64], examples: Floats) -> float:
-    """Variance of a score relative to coin flips: how much a route's scores differ from round to round.
-
-    Routes mostly fail on the same examples, so that what is left after a round's difficulty is usually far less.
-    """
-    again = np.bincount(where)[where] > 1
-    freedom = again.sum() - len(np.unique(where[again]))
-    found = (examples[again] * left[again] ** 2 / flips[again]).sum()
-    return float((found + _FLIPS_ASSUMED) / (freedom + _FLIPS_ASSUMED))
-
-
-def _means(groups: NDArray[np.int64], values: Floats, weights: Floats) -> Floats:
-    return np.asarray(np.bincount(groups, values * weights) / np.maximum(np.bincount(groups, weights), 1e-12))
+    scores = Scores(
+        Features.of(list(places)),
+        np.array([places[draw.proposal.route] for draw in scored]),
+        np.array([draw.round for draw in scored]),
+        np.array([draw.outcome.accuracy for draw in scored if isinstance(draw.outcome, Score)]),
+        np.array([draw.outcome.total for draw in scored if isinstance(draw.outcome, Score)], dtype=np.float64),
+    )
+    model = RouteModel.fit(scores, begin=begin, sweeps=sweeps)
+    return _Evidence(list(places)[1:], model.mean(scores.routes)[1:], model)

@@ -24,16 +24,32 @@ def single_moves(space: RouteSpace) -> list[Program]:
 
 
 def edited(space: RouteSpace, incumbents: Sequence[Route], promising: Sequence[Route]) -> list[Program]:
-    """Every incumbent with one edit less, and with one edit more of those found in promising routes."""
+    """Every incumbent with one edit less, one changed a little, and one more of those found in promising routes."""
     known = list(dict.fromkeys(edit for route in promising for edit in edits_of(space, route)))
+    every = set(single_edits(space))
 
     def variants() -> Iterable[list[Edit]]:
         for route in incumbents:
             own = edits_of(space, route)
-            yield from (own[:place] + own[place + 1 :] for place in range(len(own)))
+            for place, edit in enumerate(own):
+                rest = own[:place] + own[place + 1 :]
+                yield rest
+                yield from (sorted([*rest, other]) for other in like(space, edit) if other in every)
             yield from (sorted([*own, edit]) for edit in known)
 
     return _feasible(space, variants())
+
+
+def like(space: RouteSpace, edit: Edit) -> list[Edit]:
+    """Edits one layer further or nearer, or one step wider or narrower."""
+    wider = [
+        Edit(edit.layer, other)
+        for other in range(len(space.action_deltas))
+        if abs(int(space.action_deltas[other]) - int(space.action_deltas[edit.action]))
+        + abs(int(space.action_backs[other]) - int(space.action_backs[edit.action]))
+        == 1
+    ]
+    return [Edit(edit.layer - 1, edit.action), Edit(edit.layer + 1, edit.action), *wider]
 
 
 def written(policy: MarkovPolicy, count: int, rng: np.random.Generator) -> list[Program]:

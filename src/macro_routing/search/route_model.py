@@ -24,10 +24,18 @@ _MOST_TIMES = 4
 """Applications of one layer that are told apart."""
 _MOST_BACK = 8
 """Adds that look back further are told apart no more."""
+_WIDEST_TURN = 8
+"""Jumps that go further, forwards or back, are told apart no more."""
 _NEIGHBOURS = 1.0
 """Over how many layers the effect of a layer resembles that of its neighbours."""
+_TURN = 0.5
+"""A jump counts as half a changed step, beside the layers that it repeats or skips."""
 _SPREAD = 1.2
 """How far, in log units, the sizes below may reasonably be from where they begin."""
+_LEVEL = 0.5
+"""How far the accuracy of the standard pass may be from the mean of all scores."""
+_USUAL = 40
+"""Examples that a route's own accuracy is mixed with, to say how noisy its scores are."""
 _JITTER = 1e-6
 
 
@@ -37,30 +45,41 @@ class Sizes:
 
     layer: float = 0.02
     """Effect of one layer more or less."""
+    turn: float = 0.02
+    """Effect of a jump from one layer to another."""
     whole: float = 0.03
     """What only the whole route explains."""
     reach: float = 4.0
     """In how many changed steps that part is forgotten."""
     damage: float = 0.01
     """Loss per changed step."""
+    round: float = 0.02
+    """How much the examples of one round are easier or harder than those of another."""
+    noise: float = 0.9
+    """Variance of a score within its round, relative to coin flips."""
 
 
 MODELS = {
     "both": Sizes(),
     "layers": Sizes(whole=0.0),
-    "whole": Sizes(layer=0.0),
-    "alone": Sizes(layer=0.0, reach=1e-3, damage=0.0),
+    "whole": Sizes(layer=0.0, turn=0.0),
+    "alone": Sizes(layer=0.0, turn=0.0, reach=1e-3, damage=0.0),
 }
 """Where fitting begins: all parts, one of them, or none, where routes tell nothing about each other; 0 stays 0."""
 
 _FACTORS = {
     "layer": (0.5, 2.0),
+    "turn": (0.5, 2.0),
     "whole": (0.5, 2.0),
     "reach": (0.6, 1.6),
     "damage": (0.4, 2.5),
+    "round": (0.5, 2.0),
+    "noise": (0.8, 1.25),
 }
 _LEAST_REACH = 2.0
 """A shorter one would make every route a law of its own, which is what noise looks like."""
+_NOISE = (0.1, 1.2)
+"""Less than coin flips where routes fail on the same examples, hardly ever more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +88,8 @@ class Features:
 
     times: Floats
     """Skipped, applied a second, third, fourth time: ``[route, 4, layer]``, 0 or 1; the standard pass is all zeros."""
+    turns: Floats
+    """Where a layer is not followed by the next one, and by which: ``[route, jump, layer]``, 0 or 1."""
     adds: Floats
     """Whether a layer's input got an earlier state, and which one: ``[route, 1 + backs, layer]``, 0 or 1."""
 
@@ -77,34 +98,44 @@ class Features:
         """Read the routes."""
         layers = routes[0].layers if routes else 1
         found = [_features(route) for route in routes]
+        sizes = (_MOST_TIMES, 2 * _WIDEST_TURN + 1, 1 + _MOST_BACK)
         return cls(
-            np.stack([times for times, _ in found]) if found else np.zeros((0, _MOST_TIMES, layers)),
-            np.stack([adds for _, adds in found]) if found else np.zeros((0, 1 + _MOST_BACK, layers)),
+            *(
+                np.stack([one[part] for one in found]) if found else np.zeros((0, size, layers))
+                for part, size in enumerate(sizes)
+            )
         )
 
     def __len__(self) -> int:
         return len(self.times)
 
     def __getitem__(self, places: NDArray[np.int64]) -> Features:
-        return Features(self.times[places], self.adds[places])
+        return Features(self.times[places], self.turns[places], self.adds[places])
 
     @cached_property
     def changed(self) -> Floats:
         """Steps in which each route differs from the standard pass."""
-        return np.asarray(self.times.sum(axis=(1, 2)) + 0.5 * self.adds.sum(axis=(1, 2)))
+        return np.asarray((self._flat**2).sum(axis=1))
 
     @cached_property
     def _flat(self) -> Floats:
         # An add counts half for being one and half for its source: another source is as far away as no add.
-        parts = (self.times.reshape(len(self), -1), math.sqrt(0.5) * self.adds.reshape(len(self), -1))
-        return np.concatenate(parts, axis=1)
+        parts = (self.times, math.sqrt(_TURN) * self.turns, math.sqrt(0.5) * self.adds)
+        return np.concatenate([part.reshape(len(self), -1) for part in parts], axis=1)
 
     @cached_property
-    def _smooth(self) -> Floats:
-        """The same, so that products of rows count neighbouring layers as related; sources of adds are not."""
+    def _smooth_layers(self) -> Floats:
+        """Layers and adds, so that products of rows count neighbouring layers as related; sources of adds are not."""
         root = _neighbourhood(self.times.shape[2])
         parts = (self.times @ root, math.sqrt(0.5) * self.adds[:, :1] @ root, math.sqrt(0.5) * self.adds[:, 1:])
         return np.concatenate([part.reshape(len(self), -1) for part in parts], axis=1)
+
+    @cached_property
+    def _smooth_turns(self) -> Floats:
+        """Jumps, so that those between neighbouring layers, and those of nearly the same width, are related."""
+        widths, layers = self.turns.shape[1:]
+        related = _neighbourhood(widths).T @ self.turns @ _neighbourhood(layers)
+        return np.asarray(related.reshape(len(self), -1))
 
     def distance(self, other: Features) -> Floats:
         """In how many steps each of these differs from each of the others."""
@@ -113,26 +144,97 @@ class Features:
 
     def likeness(self, other: Features) -> Floats:
         """Layers changed in both."""
-        return np.asarray(self._smooth @ other._smooth.T)
+        return np.asarray(self._smooth_layers @ other._smooth_layers.T)
+
+    def turning(self, other: Features) -> Floats:
+        """Jumps made by both."""
+        return np.asarray(self._smooth_turns @ other._smooth_turns.T)
 
 
 @lru_cache(maxsize=100_000)
-def _features(route: Route) -> tuple[Floats, Floats]:
+def _features(route: Route) -> tuple[Floats, Floats, Floats]:
     applied = np.zeros(route.layers)
+    turns = np.zeros((2 * _WIDEST_TURN + 1, route.layers))
     adds = np.zeros((1 + _MOST_BACK, route.layers))
+    before = -1
     for step in route.steps:
         applied[step.layer] += 1
         if step.add is not None:
             adds[[0, min(step.add.back, _MOST_BACK)], step.layer] = 1
+        if step.layer != before + 1:
+            width = max(-_WIDEST_TURN, min(_WIDEST_TURN, step.layer - before - 1))
+            turns[_WIDEST_TURN + width, max(before, 0)] = 1
+        before = step.layer
     more = [applied > times for times in range(1, _MOST_TIMES)]
-    return np.stack([applied < 1, *more]).astype(np.float64), adds
+    return np.stack([applied < 1, *more]).astype(np.float64), turns, adds
 
 
 @lru_cache(maxsize=8)
-def _neighbourhood(layers: int) -> Floats:
-    places = np.arange(layers)
-    alike = np.exp(-np.abs(places[:, None] - places) / _NEIGHBOURS)
-    return np.asarray(np.linalg.cholesky(alike + 1e-9 * np.eye(layers)))
+def _neighbourhood(places: int) -> Floats:
+    numbers = np.arange(places)
+    alike = np.exp(-np.abs(numbers[:, None] - numbers) / _NEIGHBOURS)
+    return np.asarray(np.linalg.cholesky(alike + 1e-9 * np.eye(places)))
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """What was seen: a route's accuracy on the examples of a round, per row."""
+
+    routes: Features
+    """Different routes, the standard pass among them."""
+    where: NDArray[np.int64]
+    """Which of them a row is about."""
+    when: NDArray[np.int64]
+    """Its round."""
+    accuracy: Floats
+    examples: Floats
+    """How many examples the accuracy is of."""
+
+    @cached_property
+    def flips(self) -> Floats:
+        """Variance of each row if its examples were coin flips of the route's probability, roughly known."""
+        right = np.bincount(self.where, self.accuracy * self.examples, len(self.routes))
+        seen = np.bincount(self.where, self.examples, len(self.routes))
+        usual = right.sum() / seen.sum()
+        # As if every route had been seen on some more examples, where it did as well as all of them.
+        typical = np.clip((right + _USUAL * usual) / (seen + _USUAL), 0.03, 0.97)[self.where]
+        return np.asarray(typical * (1 - typical) / self.examples)
+
+    @cached_property
+    def parts(self) -> _Parts:
+        """What covariances are made of."""
+        return _parts(self.routes, self.routes)
+
+    @cached_property
+    def summed(self) -> _Summed:
+        """The rows, taken together by route."""
+        weights = 1 / self.flips
+        count, rounds = len(self.routes), int(self.when.max()) + 1
+        centred = self.accuracy - np.average(self.accuracy, weights=self.examples)
+        # What is unknown beside the gains: the level of all rounds, and how much easier or harder each of them is.
+        unknown = np.zeros((len(weights), 1 + rounds))
+        unknown[:, 0] = 1
+        unknown[np.arange(len(weights)), 1 + self.when] = 1
+        known = np.concatenate([centred[:, None], unknown], axis=1)
+        precision = np.asarray(np.bincount(self.where, weights, count), np.float64)
+        means = np.zeros((count, known.shape[1]))
+        np.add.at(means, self.where, weights[:, None] * known)
+        means /= precision[:, None]
+        around = known - means[self.where]
+        return _Summed(precision, means, around.T @ (weights[:, None] * around), -float(np.log(self.flips).sum()))
+
+
+@dataclass(frozen=True)
+class _Summed:
+    """Rows by route: scores in the first column, rounds in the others, weighted by how much each row is worth."""
+
+    precision: Floats
+    """Of each route's mean, if scores were coin flips."""
+    means: Floats
+    within: Floats
+    """Products of what the means leave over."""
+    log_precision: float
+    """Of all rows together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,29 +243,39 @@ class RouteModel:
 
     known: Features
     sizes: Sizes
-    _inverse: Floats = field(repr=False)
+    _precision: Floats = field(repr=False)
     _weights: Floats = field(repr=False)
 
     @classmethod
-    def fit(cls, known: Features, gains: Floats, variances: Floats, *, begin: Sizes, sweeps: int = 1) -> RouteModel:
-        """Learn from observed gains; ``sweeps`` says how often every size is tried larger and smaller."""
-        parts = _Parts(known.likeness(known), known.distance(known), known.changed, known.changed)
-        sizes, best = begin, _evidence(begin, parts, gains, variances)
+    def fit(cls, scores: Scores, *, begin: Sizes, sweeps: int = 1) -> RouteModel:
+        """Learn from scores; ``sweeps`` says how often every size is tried larger and smaller.
+
+        That begins with ``begin``, or with what was typical before anything was known, if it explains the scores
+        better: sizes that have shrunk while nothing was found would take long to grow again.
+        """
+        sizes, best = begin, _evidence(begin, scores) if sweeps else 0.0
+        typical = replace(Sizes(), **{name: 0.0 for name in _FACTORS if getattr(begin, name) == 0})
+        if sweeps and begin.reach >= _LEAST_REACH and (evidence := _evidence(typical, scores)) > best:
+            sizes, best = typical, evidence
         for _ in range(sweeps):
             for name, factors in _FACTORS.items():
                 for factor in factors:
                     tried = replace(sizes, **{name: getattr(sizes, name) * factor})
-                    if tried.reach < _LEAST_REACH:
+                    if tried.reach < _LEAST_REACH <= sizes.reach or not _NOISE[0] <= tried.noise <= _NOISE[1]:
                         continue
-                    if (evidence := _evidence(tried, parts, gains, variances)) > best:
+                    if tried == sizes:
+                        continue
+                    if (evidence := _evidence(tried, scores)) > best:
                         sizes, best = tried, evidence
                         break
-        inverse = np.asarray(np.linalg.inv(_covariance(sizes, parts) + np.diag(variances)), np.float64)
-        return cls(known, sizes, inverse, inverse @ gains)
-
-    def told(self, gains: Floats) -> RouteModel:
-        """The same routes and noise with other gains."""
-        return replace(self, _weights=self._inverse @ gains)
+        summed = scores.summed
+        inverse = np.linalg.inv(_of_means(sizes, scores))
+        solved = inverse @ summed.means
+        between = summed.means.T @ solved + summed.within / sizes.noise
+        spread = np.linalg.inv(between[1:, 1:] + np.diag(1 / _prior(sizes, len(between) - 1)))
+        levels = spread @ between[1:, 0]
+        rounds = solved[:, 1:]
+        return cls(scores.routes, sizes, inverse - rounds @ spread @ rounds.T, solved[:, 0] - rounds @ levels)
 
     def mean(self, routes: Features) -> Floats:
         """Expected gain."""
@@ -173,7 +285,7 @@ class RouteModel:
         """Expected gains, and their covariance."""
         across = self._across(routes)
         own = _covariance(self.sizes, _parts(routes, routes))
-        return np.asarray(across.T @ self._weights), np.asarray(own - across.T @ self._inverse @ across)
+        return np.asarray(across.T @ self._weights), np.asarray(own - across.T @ self._precision @ across)
 
     def _across(self, routes: Features) -> Floats:
         return _covariance(self.sizes, _parts(self.known, routes))
@@ -182,38 +294,59 @@ class RouteModel:
 @dataclass(frozen=True)
 class _Parts:
     likeness: Floats
+    turning: Floats
     distance: Floats
     changed: Floats
     other: Floats
 
 
 def _parts(one: Features, other: Features) -> _Parts:
-    return _Parts(one.likeness(other), one.distance(other), one.changed, other.changed)
+    return _Parts(one.likeness(other), one.turning(other), one.distance(other), one.changed, other.changed)
 
 
 def _covariance(sizes: Sizes, parts: _Parts) -> Floats:
     rows, columns = parts.changed[:, None], parts.other[None]
     # Differences from the standard pass, which lies `changed` steps away from each: its own gain is zero.
     whole = np.exp(-parts.distance / sizes.reach) - np.exp(-rows / sizes.reach) - np.exp(-columns / sizes.reach) + 1
-    return np.asarray(sizes.layer**2 * parts.likeness + sizes.whole**2 * whole + sizes.damage**2 * rows * columns)
+    linear = sizes.layer**2 * parts.likeness + sizes.turn**2 * parts.turning
+    return np.asarray(linear + sizes.whole**2 * whole + sizes.damage**2 * rows * columns)
 
 
-def _evidence(sizes: Sizes, parts: _Parts, gains: Floats, variances: Floats) -> float:
+def _of_means(sizes: Sizes, scores: Scores) -> Floats:
+    """Covariance of the routes' mean scores, were the rounds' levels known."""
+    found = _covariance(sizes, scores.parts)
+    found[np.diag_indices(len(found))] += sizes.noise / scores.summed.precision
+    return found
+
+
+def _prior(sizes: Sizes, count: int) -> Floats:
+    """Variances of the common level and of the rounds around it."""
+    return np.array([_LEVEL**2, *[sizes.round**2] * (count - 1)])
+
+
+def _evidence(sizes: Sizes, scores: Scores) -> float:
     """Log marginal likelihood, and how far the sizes are from where they begin."""
-    count = len(gains)
-    # One more row and column, the gains: its part of the root is what a triangular solve would give.
-    bordered = np.full((count + 1, count + 1), 1e12)
-    bordered[:count, :count] = _covariance(sizes, parts) + np.diag(variances)
-    bordered[count, :count] = bordered[:count, count] = gains
+    summed = scores.summed
+    count, more = summed.means.shape
+    # Some more rows and columns: their part of the root is what a triangular solve would give.
+    bordered = 1e12 * np.eye(count + more)
+    bordered[:count, :count] = _of_means(sizes, scores)
+    bordered[count:, :count] = summed.means.T
     try:
         root = np.linalg.cholesky(bordered)
     except np.linalg.LinAlgError:
         return -math.inf
-    fit = root[count, :count] @ root[count, :count]
+    between = root[count:, :count] @ root[count:, :count].T + summed.within / sizes.noise
+    prior = _prior(sizes, more - 1)
+    known = between[1:, 1:] + np.diag(1 / prior)
+    fit = between[0, 0] - between[0, 1:] @ np.linalg.solve(known, between[1:, 0])
+    volume = 2 * np.log(np.diag(root)[:count]).sum() + np.log(summed.precision).sum() - summed.log_precision
+    volume += (len(scores.where) - count) * math.log(sizes.noise)
+    volume += np.log(prior).sum() + np.linalg.slogdet(known)[1]
     strange = sum(
         math.log(getattr(sizes, name) / getattr(Sizes(), name)) ** 2 for name in _FACTORS if getattr(sizes, name) > 0
     )
-    return float(-0.5 * fit - np.log(np.diag(root)[:count]).sum() - strange / (2 * _SPREAD**2))
+    return float(-0.5 * (fit + volume) - strange / (2 * _SPREAD**2))
 
 
 def draw_best(mean: Floats, covariance: Floats, count: int, wanted: int, rng: np.random.Generator) -> list[int]:

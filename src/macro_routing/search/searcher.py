@@ -110,6 +110,14 @@ class Draw:
 
 
 @dataclass(frozen=True)
+class Expectation:
+    """What a search expects a route to gain over the standard pass, as a fraction, from the examples it saw."""
+
+    mean: float
+    variance: float
+
+
+@dataclass(frozen=True)
 class Candidate:
     """A route to be considered at the end of a search, and how it came to be one."""
 
@@ -121,6 +129,8 @@ class Candidate:
     """Place among all programs, from 1; None when decoding did not reach the route."""
     rank: int | None = None
     """Place among different routes, from 1."""
+    expected: Expectation | None = None
+    """None when the search has no opinion on how good it is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +218,7 @@ class Confirming(Protocol):
 
     @property
     def doubt(self) -> float:
-        """A lead counts when it would come by chance with at most this probability."""
+        """A finalist is chosen when it is no better than the standard pass with at most this probability."""
         ...
 
 

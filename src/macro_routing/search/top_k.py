@@ -9,6 +9,9 @@ however many programs there are, and however many of them tie.
 Programs within 1e-9 of each other in log-probability are tied; ties go to the shorter executed route, then
 to the earlier action. All completions of a position share their past, so the rule can be applied position by
 position; the tests hold the result against plain enumeration.
+
+With ``longest`` only programs whose routes apply at most so many layers are ranked, exactly as before: positions know
+how many were applied, so that the limit only says where rejoining is allowed.
 """
 
 from __future__ import annotations
@@ -34,9 +37,11 @@ TIE = 1e-9
 _UNREACHED = np.iinfo(np.int64).max
 
 
-def decode_programs(policy: MarkovPolicy) -> Iterator[Program]:
-    """All programs with positive probability, most probable first."""
-    completions = _Completions(policy)
+def decode_programs(policy: MarkovPolicy, longest: int | None = None) -> Iterator[Program]:
+    """All programs with positive probability, most probable first; with ``longest`` those of routes no longer."""
+    completions = _Completions(policy, policy.space.max_length if longest is None else longest)
+    if not completions.any:
+        return
     for number in itertools.count():
         actions = completions.actions(number)
         if actions is None:
@@ -50,10 +55,12 @@ def decode_raw(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
     return tuple(_different_routes(policy, itertools.islice(decode_programs(policy), k)))
 
 
-def decode_routes(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
-    """The ``k`` most probable different routes, or all there are when there are fewer."""
+def decode_routes(policy: MarkovPolicy, k: int, longest: int | None = None) -> tuple[Candidate, ...]:
+    """The ``k`` most probable different routes, no longer than ``longest``, or all there are when there are fewer."""
     check_integer("k", k, least=1)
-    return tuple(itertools.islice(_different_routes(policy, decode_programs(policy)), k))
+    if longest is not None:
+        check_integer("longest", longest, least=1)
+    return tuple(itertools.islice(_different_routes(policy, decode_programs(policy, longest)), k))
 
 
 def decode_anchored(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
@@ -88,6 +95,8 @@ class BestCompletions:
     """Negative log-probability; infinite where nothing can follow."""
     length: NDArray[np.int64]
     """Applications still to come in the shortest of the tied best, rejoined layers included."""
+    longest: int
+    """Most layers that a route may apply."""
 
     def after_each_action(self, space: RouteSpace, applied: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Cost and length of the best that follows each action, ``[layer, action]``, the action's own cost left out."""
@@ -97,17 +106,18 @@ class BestCompletions:
         feasible = space.feasible[applied]
         cost = np.where(feasible, self.cost[arrival], np.inf)
         length = self.length[arrival] + 1
-        cost[:, space.rejoin] = 0.0
         length[:, space.rejoin] = space.layers - 1 - layers
+        cost[:, space.rejoin] = np.where(applied + length[:, space.rejoin] <= self.longest, 0.0, np.inf)
         return cost, length
 
 
-def best_completions(policy: MarkovPolicy) -> BestCompletions:
+def best_completions(policy: MarkovPolicy, longest: int | None = None) -> BestCompletions:
     """One backward pass over all positions and actions."""
     space = policy.space
+    longest = space.max_length if longest is None else longest
     layers, _, displacements, operators, _ = space.table_shape
     shape = (space.max_length + 2, layers, displacements, operators)
-    best = BestCompletions(np.full(shape, np.inf), np.zeros(shape, dtype=np.int64))
+    best = BestCompletions(np.full(shape, np.inf), np.zeros(shape, dtype=np.int64), longest)
     for applied in range(space.max_length, 0, -1):
         cost, length = best.after_each_action(space, applied)
         total = cost[:, None, None, :] - policy.log_rows(applied)  # [layer, displacement, operator, action]
@@ -164,12 +174,17 @@ def _snap(cost: float, known: list[float]) -> float:
 class _Completions:
     """Lazily ranked completions of the positions of a policy's graph."""
 
-    def __init__(self, policy: MarkovPolicy) -> None:
+    def __init__(self, policy: MarkovPolicy, longest: int) -> None:
         self._policy = policy
         self._space = policy.space
-        self._best = best_completions(policy)
+        self._best = best_completions(policy, longest)
         self._following = functools.cache(functools.partial(self._best.after_each_action, policy.space))
         self._rankings: dict[Position, _Ranking] = {}
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a program at all; under a low limit there may be none."""
+        return bool(self._ranking(self._space.start).ordered)
 
     def actions(self, number: int) -> list[int] | None:
         """The actions of program ``number`` (from 0), or None when there are fewer; to be asked in order."""

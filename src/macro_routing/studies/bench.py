@@ -177,10 +177,12 @@ class Bench:
         if self.minutes is not None and time.monotonic() - self._started > 60 * self.minutes:
             raise PausedError(f"the {self.minutes:g} minutes are over; the same command goes on where it was")
 
-    def scored(self, name: str, task: TaskName, seed: int, routes: Mapping[str, Route]) -> dict[str, Any]:
-        """Named routes on a task's test examples; the standard pass is always among them."""
+    def scored(
+        self, name: str, task: TaskName, seed: int, routes: Mapping[str, Route], split: str = "test"
+    ) -> dict[str, Any]:
+        """Named routes on a task's test, or other, examples; the standard pass is always among them."""
         run = self.prepared(task, seed)
-        examples = run.splits.test
+        examples: Sequence[Example] = getattr(run.splits, split)
         wanted = {"standard": self.standard, **routes}
         marks = {**mark_of(run.evaluator, examples), "routes": {key: str(route) for key, route in wanted.items()}}
         return self.cell(name, marks, lambda: _score(run, examples, wanted))

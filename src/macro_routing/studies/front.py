@@ -1,0 +1,109 @@
+"""Accuracy against depth: the best routes that one search's policy writes within several limits on their length."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from macro_routing.errors import RunError, SettingsError
+from macro_routing.routes.route import Route
+from macro_routing.routes.space import RouteSpace
+from macro_routing.runs.folder import RunFolder
+from macro_routing.search.policy import MarkovPolicy
+from macro_routing.search.top_k import decode_routes
+from macro_routing.studies.bench import Bench, Subject
+from macro_routing.studies.comparing import comparisons_in, difference_row, differences_figure, with_holm
+from macro_routing.studies.findings import TABLE, Findings
+from macro_routing.studies.tables import Column, Table
+from macro_routing.studies.words import column, comparisons_note, difference_columns, percent, text_column
+
+STUDY = "front"
+DEPTHS = (0.9, 1.0, 1.1, 1.25)
+
+
+def policy_of(place: RunFolder) -> MarkovPolicy:
+    """The policy that a run's search has come to."""
+    state = place.last_state()
+    if state is None or "policy" not in state.arrays:
+        raise RunError(
+            f"{place.path} holds no policy: its search has none, or never began; use a run of --method guided or macro"
+        )
+    return MarkovPolicy(RouteSpace(**json.loads(state.identity)["space"]), state.arrays["policy"])
+
+
+def front(bench: Bench, subject: Subject, policy: MarkovPolicy, depths: Sequence[float], k: int) -> Findings:
+    """Decode under every limit, choose by validation, compare on the test set."""
+    layers, task, seed = bench.frozen.layers, subject.task, subject.seed
+    if policy.space.layers != layers:
+        raise RunError(f"the policy is of a model with {policy.space.layers} layers, this one has {layers}")
+    limits = {depth: int(depth * layers + 1e-9) for depth in sorted(set(depths))}
+    decoded = {depth: decode_routes(policy, k, limit) for depth, limit in limits.items() if limit >= 1}
+    if empty := [f"{depth:g}" for depth in limits if not decoded.get(depth)]:
+        raise SettingsError(f"no route of the policy is so short: depth {', '.join(empty)}; name larger --depths")
+    every = list(dict.fromkeys(one.route for some in decoded.values() for one in some))
+    names = {route: f"route-{number}" for number, route in enumerate(every)}
+    validated = bench.scored("validation", task, seed, {names[route]: route for route in every}, split="validation")
+
+    def right(found: Mapping[str, Any], route: Route) -> Sequence[int]:
+        return found["routes"]["standard" if route.is_standard else names[route]]["correct"]  # type: ignore[no-any-return]
+
+    chosen: dict[float, Route] = {}
+    for depth, limit in limits.items():
+        fitting = [one.route for one in decoded[depth]] + ([bench.standard] if limit >= layers else [])
+        # Of equals the shorter, then the more probable.
+        chosen[depth] = max(fitting, key=lambda route: (sum(right(validated, route)), -route.length))
+    tested = bench.scored("test", task, seed, {names[one]: one for one in chosen.values() if not one.is_standard})
+    standard = right(tested, bench.standard)
+    rows = with_holm(
+        [
+            {
+                "depth": depth,
+                "limit": limits[depth],
+                **_row(route, right(validated, route), right(tested, route), standard),
+            }
+            for depth, route in chosen.items()
+        ]
+    )
+    title = f"The best routes of one policy by depth on {task}"
+    best = max(rows, key=lambda row: (row["accuracy"], -row["length"]))
+    headline = (
+        f"Within {best['depth']:g} times the depth of the model {percent(best['accuracy'])} % are right, with"
+        f" {best['length']} layers; the standard pass has {percent(sum(standard) / len(standard))} % with {layers}"
+        f" (n = {len(standard)})."
+    )
+    shown = [(f"at most {row['limit']} layers ({row['depth']:g}×): {row['length']}", row) for row in rows]
+    figures = [differences_figure(STUDY, f"Accuracy by depth ({bench.told([task])}, n = {len(standard)})", shown)]
+    notes = (
+        (
+            f"The {k} most probable different routes within each limit, decoded exactly from one policy. The best of"
+            " them by validation (the standard pass is among them where it fits) is compared with the standard pass on"
+            " the test set. Nothing was searched again."
+        ),
+        comparisons_note(comparisons_in(rows)),
+    )
+    tables = {TABLE: Table(title, _columns(), rows, notes)}
+    return Findings(STUDY, headline, tables, figures, comparisons_in(rows), {"layers": layers})
+
+
+def _row(route: Route, on_validation: Sequence[int], on_test: Sequence[int], standard: Sequence[int]) -> dict[str, Any]:
+    return {
+        "length": route.length,
+        "route": str(route),
+        "validation": sum(on_validation) / len(on_validation),
+        "accuracy": sum(on_test) / len(on_test),
+        **difference_row(standard, on_test),
+        **({"p": None} if route.is_standard else {}),
+    }
+
+
+def _columns() -> list[Column]:
+    return [
+        Column("depth", lambda row: f"{row['depth']:g}×"),
+        column("layers, at most", "limit"),
+        column("layers", "length"),
+        Column("validation, %", lambda row: percent(row["validation"])),
+        Column("test, %", lambda row: percent(row["accuracy"])),
+        *difference_columns("against the standard pass, points"),
+        text_column("route", "route", is_code=True),
+    ]
