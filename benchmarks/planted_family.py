@@ -1,6 +1,6 @@
 """Searches on the planted family of docs/search_protocol.md, and what each part of the guided search brings.
 
-    python -m benchmarks.planted_family [--first 1000] [--seeds 1000] [--processes 2] [--write FILE]
+    python -m benchmarks.planted_family [--first 1000] [--seeds 1000] [--processes 2] [--runs FILE] [--write FILE]
     python -m benchmarks.planted_family --parts [--first 0] [--seeds 240] …
 
 The first compares the methods, the second takes the parts of the guided search away one by one, on tuning seeds.
@@ -9,6 +9,7 @@ The first compares the methods, the second takes the parts of the guided search 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -33,6 +34,7 @@ PAPER = MacroSettings(final_set="raw")
 METHODS: dict[str, Callable[[int], Searcher]] = {
     "guided": lambda seed: GuidedSearch(SPACE, TRAINING, BUDGET, GuidedSettings(), seed),
     "paper": lambda seed: MacroSearch(SPACE, TRAINING, PAPER, seed),
+    "paper, routes summed": lambda seed: MacroSearch(SPACE, TRAINING, MacroSettings(final_set="summed"), seed),
     "paper, restarted": lambda seed: RestartedSearch(MacroSearch(SPACE, TRAINING, PAPER, seed), BUDGET),
     "random": lambda seed: RandomSearch(SPACE, TRAINING, RandomSettings(), seed),
     "rys": lambda seed: BlockSweep(SPACE.layers, TRAINING, BUDGET, SweepSettings(), seed),
@@ -44,6 +46,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "layers add up, nothing else": {"model": "layers"},
     "like routes, nothing else": {"model": "whole"},
     "every route alone": {"model": "alone"},
+    "without routes kept for their own scores": {"by_own_scores": 0},
     "half the rounds": {"rounds": 8},
     "three finalists": {"finalists": 3},
     "confirmed on a fifth": {"held_back": 0.2},
@@ -56,39 +59,45 @@ COLUMNS = {
     **{level: level for level in LEVELS},
     "adds": "targets with adds",
     "found": "target found (%)",
-    "nothing": "standard pass returned, nothing to find (%)",
+    "nothing": "standard pass returned, all others worse (%)",
+    "alike": "standard pass returned, all others as good (%)",
     "n": "problems",
 }
+PLANTED, NOTHING, ALIKE = "planted", "nothing", "alike"
+SORTS = {PLANTED: 1, NOTHING: 2, ALIKE: 4}
+"""What is asked of a seed's problem: for every seed, every second, every fourth."""
 WORDS = {"moves": "edits, moves only", "adds": "edits, with adds"}
 FOUND_COLUMNS = {"search": "search", "target": "target", "share": "share of its gain", "found": "found (%)", "n": "n"}
 
 
-def one(job: tuple[str, int, bool], *, parts: bool) -> dict[str, Any]:
+def one(job: tuple[str, int, str], *, parts: bool) -> dict[str, Any]:
     """One search on one problem."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    name, seed, nothing = job
-    planted = member(seed, nothing=nothing)
+    name, seed, sort = job
+    planted = member(seed, nothing=sort == NOTHING, alike=sort == ALIKE)
     searcher = (
         GuidedSearch(SPACE, TRAINING, BUDGET, GuidedSettings(**PARTS[name]), seed) if parts else METHODS[name](seed)
     )
     start = time.perf_counter()
     route = solve(searcher, planted.problem, training=TRAINING, validation=VALIDATION).selected.route
     facts = {"search": name, "seed": seed, "level": planted.level, "edits": planted.edits, "kind": planted.kind}
-    result = {"standard": route.is_standard} if nothing else {"share": planted.share(route)}
-    return {**facts, **result, "found": route == planted.problem.target, "seconds": time.perf_counter() - start}
+    result = {"share": planted.share(route)} if sort == PLANTED else {"standard": route.is_standard}
+    facts |= {"sort": sort, "found": route == planted.problem.target, "seconds": time.perf_counter() - start}
+    return facts | result
 
 
 def line(name: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """A search's line, with an interval for its mean share."""
-    planted = [run for run in runs if run["search"] == name and "share" in run]
-    empty = [run for run in runs if run["search"] == name and "standard" in run]
+    planted, nothing, alike = ([run for run in runs if run["sort"] == sort] for sort in SORTS)
 
     def mean(chosen: Sequence[dict[str, Any]], what: str = "share") -> float | None:
         return float(np.mean([run[what] for run in chosen])) if chosen else None
 
     shares = np.array([run["share"] for run in planted])
     error = 1.96 * shares.std(ddof=1) / len(shares) ** 0.5 if len(shares) > 1 else 0.0
-    nothing = mean(empty, "standard")
+
+    def returned(chosen: Sequence[dict[str, Any]]) -> float | None:
+        return 100 * float(np.mean([run["standard"] for run in chosen])) if chosen else None
+
     return {
         "search": name,
         "share": f"{shares.mean():.3f} ± {error:.3f}",
@@ -96,8 +105,9 @@ def line(name: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         **{level: mean([run for run in planted if run["level"] == level]) for level in LEVELS},
         "adds": mean([run for run in planted if run["kind"] == "adds"]),
         "found": 100 * (mean(planted, "found") or 0.0),
-        "nothing": None if nothing is None else 100 * nothing,
-        "n": f"{len(planted)} + {len(empty)}",
+        "nothing": returned(nothing),
+        "alike": returned(alike),
+        "n": f"{len(planted)} + {len(nothing)} + {len(alike)}",
         "seconds": mean(planted, "seconds"),
         "raw": [[run["seed"], round(run["share"], 4), int(run["found"])] for run in planted],
     }
@@ -124,6 +134,14 @@ def by_target(name: str, runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]
     return found
 
 
+def read_runs(path: Path | None) -> dict[tuple[str, int, str], dict[str, Any]]:
+    """Runs that an earlier call has kept."""
+    if path is None or not path.is_file():
+        return {}
+    runs = [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()]
+    return {(run["search"], run["seed"], run["sort"]): run for run in runs}
+
+
 def main() -> None:
     """Run, print, write on request."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -132,15 +150,23 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--only", help="searches by name, separated by semicolons")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--runs", type=Path, help="keeps every run, so that the command can be stopped and repeated")
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     names = arguments.only.split(";") if arguments.only else list(PARTS if arguments.parts else METHODS)
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     lines, targets = [], []
+    known = read_runs(arguments.runs)
     with ProcessPoolExecutor(arguments.processes) as pool:
         for name in names:
-            jobs = [(name, seed, nothing) for seed in seeds for nothing in (False, True)]
-            runs = list(pool.map(partial(one, parts=arguments.parts), jobs, chunksize=4))
+            jobs = [(name, seed, sort) for sort, every in SORTS.items() for seed in seeds if seed % every == 0]
+            runs = [known[job] for job in jobs if job in known]
+            missing = [job for job in jobs if job not in known]
+            for run in pool.map(partial(one, parts=arguments.parts), missing, chunksize=2):
+                runs.append(run)
+                if arguments.runs:
+                    with arguments.runs.open("a", encoding="utf-8") as kept:
+                        kept.write(json.dumps(run) + "\n")
             lines.append(line(name, runs))
             targets += by_target(name, runs)
             print({key: value for key, value in lines[-1].items() if key != "raw"}, flush=True)

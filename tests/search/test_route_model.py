@@ -80,14 +80,22 @@ def plain_covariance(one, other, sizes):
 
 
 def plain_rows(routes, scores, sizes):
-    """Covariance of the rows, one by one: the routes' gains, a common level, the rounds' own, coin flips."""
+    """Covariance of the rows, one by one: gains, a common level, the rounds' own, what examples share, coin flips."""
     gains = np.array([[plain_covariance(a, b, sizes) for b in routes] for a in routes])
     found = gains[scores.where[:, None], scores.where] + 0.25
-    found += sizes.round**2 * (scores.when[:, None] == scores.when)
+    for row in range(len(found)):
+        for column in range(len(found)):
+            if scores.when[row] == scores.when[column]:
+                one, other = routes[scores.where[row]], routes[scores.where[column]]
+                apart = (plain_distance(a, b) for a, b in ((one, other), (one, STANDARD), (other, STANDARD)))
+                between, first, second = (math.exp(-steps / 6) for steps in apart)
+                shared = sizes.example**2 * (1 + between - first - second) / 2
+                found[row, column] += sizes.round**2
+                found[row, column] += shared / math.sqrt(scores.examples[row] * scores.examples[column])
     return found + np.diag(sizes.noise * scores.flips)
 
 
-SIZES = Sizes(0.03, 0.02, 0.04, 3.0, 0.015, 0.03, 0.8)
+SIZES = Sizes(0.03, 0.02, 0.04, 3.0, 0.015, 0.03, 0.25, 0.8)
 
 
 def test_the_posterior_is_the_textbooks():
@@ -137,6 +145,18 @@ def test_a_round_that_is_easier_for_all_moves_no_gain():
     assert easier == pytest.approx(even, abs=2e-3)
 
 
+def test_like_routes_on_the_same_examples_are_no_independent_evidence():
+    """Six near copies of a route that all lead in one round tell less when routes share their examples' luck."""
+    copies = [parse_route(f"L0-L4 L4{'(+h-2)' * (n % 2)} L5-L{5 + n % 3} L{5 + n % 3} RJ", 8) for n in range(6)]
+    features = Features.of([STANDARD, *copies])
+    where = np.arange(7)
+    scores = Scores(features, where, np.zeros(7, dtype=int), np.array([0.5, *[0.6] * 6]), np.full(7, 50.0))
+    alone, together = (RouteModel.fit(scores, begin=replace(Sizes(), example=size), sweeps=0) for size in (1e-6, 0.5))
+    (mean, covariance), (less, wider) = (model.joint(features[where[1:2]]) for model in (alone, together))
+    assert less[0] < mean[0]
+    assert wider[0, 0] > covariance[0, 0]
+
+
 def test_the_standard_pass_gains_nothing_for_certain():
     model = RouteModel.fit(some_scores([STANDARD, *some_routes(10)]), begin=Sizes())
     mean, covariance = model.joint(Features.of([STANDARD]))
@@ -169,7 +189,7 @@ def test_sizes_that_have_shrunk_grow_again():
     features = Features.of(routes)
     gains = 0.2 * features.times[:, 1].max(axis=1)
     scores = Scores(features, np.arange(101), np.zeros(101, dtype=int), 0.3 + gains, np.full(101, 100.0))
-    shrunk = Sizes(1e-4, 1e-4, 1e-3, 2.0, 1e-4, 1e-3, 0.9)
+    shrunk = Sizes(1e-4, 1e-4, 1e-3, 2.0, 1e-4, 1e-3, 0.2, 0.4)
     model = RouteModel.fit(scores, begin=shrunk, sweeps=1)
     assert model.sizes.whole > 0.01
     assert np.corrcoef(model.mean(features), gains)[0, 1] > 0.9

@@ -47,12 +47,15 @@ class FamilyMember:
         return (self.problem.true_score(route) - self.standard_score) / self.gain
 
 
-def member(seed: int, *, nothing: bool = False) -> FamilyMember:
-    """The problem of a seed; ``nothing`` plants the standard pass."""
+def member(seed: int, *, nothing: bool = False, alike: bool = False) -> FamilyMember:
+    """The problem of a seed; ``nothing`` plants the standard pass, ``alike`` makes every route as good as it."""
     level = list(LEVELS)[seed % 3]
     edits = 1 + seed // 3 % MOST_EDITS
     kind = KINDS[seed // (3 * MOST_EDITS) % 2]
     standard, per_edit = LEVELS[level]
+    if alike:
+        same = PlantedProblem(Route.standard(LAYERS), base=standard * (1 - 1e-9), peak=standard, seed=seed)
+        return FamilyMember(same, level, edits, kind)
     target, distance = (Route.standard(LAYERS), 1) if nothing else _target(seed, edits, kind)
     gain = 0.0 if nothing else per_edit * edits
     slope = per_edit if nothing else gain / distance

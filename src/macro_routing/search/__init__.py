@@ -18,6 +18,7 @@ from macro_routing.search.searcher import (
 )
 from macro_routing.search.selection import select
 from macro_routing.search.state_file import load_state, save_state
+from macro_routing.search.summed import decode_summed
 from macro_routing.search.top_k import decode_anchored, decode_programs, decode_raw, decode_routes
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "decode_programs",
     "decode_raw",
     "decode_routes",
+    "decode_summed",
     "load_state",
     "save_state",
     "select",

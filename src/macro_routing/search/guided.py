@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -46,8 +47,12 @@ _LEAST_CHUNK = 8
 """Examples a round needs at least, unless there are hardly any."""
 _CONSIDERED = 350
 """Routes among which the model chooses; the others expect less."""
-_SIZED = (1, 2, 3, 5, 8)
-"""Rounds after which the model's sizes are looked for again; later every so many as the last of these."""
+_MOST_ROWS = 1500
+"""Scores that the model learns from at most: its work grows with their cube."""
+_USUAL = 40
+"""Examples that a route's accuracy is mixed with before routes are ranked by it."""
+_SWEEPS = 1
+"""How often every size of the model is tried larger and smaller after a round."""
 _PROMISING = 40
 """Best routes from which edits are taken, and to which the policy moves."""
 
@@ -60,11 +65,14 @@ class GuidedSettings:
     """Rounds, each with its own share of the training examples."""
     draws: int = 70
     """Different routes per round, the standard pass among them; more where the budget pays for it."""
-    held_back: float = 0.4
+    held_back: float = 0.5
     """Share of the training examples that are kept for the confirmation."""
     finalists: int = 1
-    """Routes that meet the standard pass there."""
-    doubt: float = 0.1
+    """Routes of which the model expects most that meet the standard pass there."""
+    by_own_scores: int = 3
+    """Routes that are scored again in every round because of their own scores alone, whatever the model thinks of them;
+    the best of these is a finalist, too. The model expects no lonely peaks."""
+    doubt: float = 0.05
     """A finalist is chosen when, by all that is known, it is no better than the standard pass with at most this
     probability."""
     epsilon_local: float = 0.06
@@ -88,6 +96,7 @@ class GuidedSettings:
         check_integer("rounds", self.rounds, least=1)
         check_integer("draws", self.draws, least=3)
         check_integer("finalists", self.finalists, least=1, most=100)
+        check_integer("by_own_scores", self.by_own_scores, least=0, most=100)
         check_integer("pool", self.pool, least=0, most=100_000)
         check_integer("incumbents", self.incumbents, least=0, most=1000)
         check_choice("model", self.model, tuple(MODELS))
@@ -100,7 +109,7 @@ class GuidedSettings:
     @property
     def k(self) -> int:
         """Size of the final set: the standard pass and the finalists."""
-        return 1 + self.finalists
+        return 1 + self.finalists + bool(self.by_own_scores)
 
 
 @dataclass(frozen=True)
@@ -241,14 +250,15 @@ class GuidedSearch:
 
     def _next(self, state: SearchState, policy: MarkovPolicy) -> Round:
         if state.rounds == len(self.chunks):
-            best = self._best(state)[: self.settings.finalists]
-            finalists = tuple(Proposal(route, route.shortest_program()) for route in best)
+            finalists = tuple(Proposal(route, route.shortest_program()) for route in self._finalists(state))
             return Round(state.rounds, (self._standard, *finalists), self.held_back, keep=1 + len(finalists))
         rng = np.random.default_rng([self.seed, _CHOOSING, state.rounds])
         pool = self._pool(state, policy, rng)
         wanted = self.draws - 1
         if self._evidence(state) is not None:
-            chosen = self._promising(state, list(pool), wanted, rng)
+            own = [route for route in _by_own_scores(state.draws) if route in pool][: self.settings.by_own_scores]
+            others = self._promising(state, list(pool), wanted, rng)
+            chosen = list(dict.fromkeys([*own, *others]))[:wanted]
         else:
             # What the prior holds for most probable first: that is where earlier knowledge shows.
             decoded = {
@@ -297,9 +307,7 @@ class GuidedSearch:
         told = state.told(asked, outcomes)
         if asked.number == len(self.chunks):
             return told
-        # Sizes settle early, and looking for better ones is most of the work: so only while there is much news.
-        sweeps = 2 if told.rounds in _SIZED or told.rounds % _SIZED[-1] == 0 else 0
-        evidence = self._learn(told, Sizes(*state.arrays["sizes"]), sweeps=sweeps)
+        evidence = self._learn(told, Sizes(*state.arrays["sizes"]), sweeps=_SWEEPS)
         if evidence is None:
             return told
         told = replace(told, arrays={**told.arrays, "sizes": np.array(dataclasses.astuple(evidence.model.sizes))})
@@ -338,11 +346,16 @@ class GuidedSearch:
             return []
         return [evidence.routes[place] for place in np.argsort(-evidence.mean, kind="stable")]
 
+    def _finalists(self, state: SearchState) -> list[Route]:
+        draws = [draw for draw in state.draws if draw.round < len(self.chunks)]
+        own = _by_own_scores(draws)[: bool(self.settings.by_own_scores)]
+        return list(dict.fromkeys([*self._best(state)[: self.settings.finalists], *own]))
+
     def candidates(self, state: SearchState) -> tuple[Candidate, ...]:
         """The standard pass and the finalists."""
         check_state(self.identity, state)
         last = [draw.proposal.route for draw in state.draws if draw.round == len(self.chunks)]
-        best = last[1:] or self._best(state)[: self.settings.finalists]
+        best = last[1:] or self._finalists(state)
         policy = self.policy(state)
         found = []
         for rank, route in enumerate([self._standard.route, *best], 1):
@@ -371,7 +384,7 @@ class _Evidence:
 
 def _learn(draws: Sequence[Draw], standard: Route, begin: Sizes, *, sweeps: int) -> _Evidence | None:
     """What all scores so far say; None when nothing but the control was scored."""
-    scored = [draw for draw in draws if isinstance(draw.outcome, Score)]
+    scored = _most_telling([draw for draw in draws if isinstance(draw.outcome, Score)], standard)
     places: dict[Route, int] = {standard: 0}
     for draw in scored:
         places.setdefault(draw.proposal.route, len(places))
@@ -386,3 +399,38 @@ def _learn(draws: Sequence[Draw], standard: Route, begin: Sizes, *, sweeps: int)
     )
     model = RouteModel.fit(scores, begin=begin, sweeps=sweeps)
     return _Evidence(list(places)[1:], model.mean(scores.routes)[1:], model)
+
+
+def _by_own_scores(draws: Sequence[Draw]) -> list[Route]:
+    """Scored routes but the standard pass, best first by what they scored alone, with some examples of the usual."""
+    right: dict[Route, float] = {}
+    seen: dict[Route, int] = {}
+    for draw in draws:
+        if isinstance(draw.outcome, Score):
+            route = draw.proposal.route
+            right[route] = right.get(route, 0) + draw.outcome.correct
+            seen[route] = seen.get(route, 0) + draw.outcome.total
+    usual = sum(right.values()) / max(sum(seen.values()), 1)
+    routes = [route for route in seen if not route.is_standard]
+    return sorted(routes, key=lambda route: -(right[route] + _USUAL * usual) / (seen[route] + _USUAL))
+
+
+def _most_telling(scored: list[Draw], standard: Route) -> list[Draw]:
+    """All draws, or where there are too many of them for the model: the best routes', and some of all the others.
+
+    The control is always among them, and a route is there with all of its draws or with none.
+    """
+    if len(scored) <= _MOST_ROWS:
+        return scored
+    rows = Counter(draw.proposal.route for draw in scored)
+    ranked = _by_own_scores(scored)
+    kept, room = {standard}, _MOST_ROWS - rows[standard]
+    # Half of the room for the best; the other half spread evenly over all the rest, so that the model sees what is bad.
+    for left, routes in ((_MOST_ROWS // 2, ranked), (0, ranked[:: max(1, 2 * len(scored) // _MOST_ROWS)])):
+        for route in routes:
+            if room - rows[route] < left:
+                break
+            if route not in kept:
+                kept.add(route)
+                room -= rows[route]
+    return [draw for draw in scored if draw.proposal.route in kept]

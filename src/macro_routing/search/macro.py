@@ -29,11 +29,12 @@ from macro_routing.search.searcher import (
     check_answers,
     check_state,
 )
+from macro_routing.search.summed import decode_summed
 from macro_routing.search.top_k import decode_anchored, decode_raw, decode_routes
 from macro_routing.settings import check_choice, check_integer, check_number
 
 MOST_CANDIDATES = 10_000
-FINAL_SETS = {"different": decode_routes, "raw": decode_raw, "anchored": decode_anchored}
+FINAL_SETS = {"different": decode_routes, "raw": decode_raw, "anchored": decode_anchored, "summed": decode_summed}
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ class MacroSettings:
     """Size of the final set."""
     final_set: str = "different"
     """``different``: the k most probable different routes; ``raw``: the k most probable programs, then duplicates
-    dropped (the paper's way); ``anchored``: the standard pass and the k - 1 most probable other routes."""
+    dropped (the paper's way); ``anchored``: the standard pass and the k - 1 most probable other routes; ``summed``:
+    the k routes that all their programs together make most probable."""
 
     def __post_init__(self) -> None:
         """Refuse impossible settings by name."""

@@ -34,6 +34,8 @@ _SPREAD = 1.2
 """How far, in log units, the sizes below may reasonably be from where they begin."""
 _LEVEL = 0.5
 """How far the accuracy of the standard pass may be from the mean of all scores."""
+_SHARED = 6.0
+"""In how many changed steps two routes stop to succeed and fail on the same examples."""
 _USUAL = 40
 """Examples that a route's own accuracy is mixed with, to say how noisy its scores are."""
 _JITTER = 1e-6
@@ -41,29 +43,31 @@ _JITTER = 1e-6
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large each part of the model is; accuracies are fractions."""
+    """How large each part of the model is; accuracies are fractions. The defaults are those of recorded landscapes."""
 
     layer: float = 0.02
     """Effect of one layer more or less."""
-    turn: float = 0.02
+    turn: float = 0.01
     """Effect of a jump from one layer to another."""
-    whole: float = 0.03
+    whole: float = 0.01
     """What only the whole route explains."""
     reach: float = 4.0
     """In how many changed steps that part is forgotten."""
-    damage: float = 0.01
+    damage: float = 0.015
     """Loss per changed step."""
-    round: float = 0.02
+    round: float = 0.03
     """How much the examples of one round are easier or harder than those of another."""
-    noise: float = 0.9
-    """Variance of a score within its round, relative to coin flips."""
+    example: float = 0.2
+    """How much a route's effect differs from example to example, in a way that routes like it share."""
+    noise: float = 0.4
+    """Variance of a score within its round, relative to coin flips, that is left then."""
 
 
 MODELS = {
     "both": Sizes(),
     "layers": Sizes(whole=0.0),
     "whole": Sizes(layer=0.0, turn=0.0),
-    "alone": Sizes(layer=0.0, turn=0.0, reach=1e-3, damage=0.0),
+    "alone": Sizes(layer=0.0, turn=0.0, reach=1e-3, damage=0.0, example=0.0),
 }
 """Where fitting begins: all parts, one of them, or none, where routes tell nothing about each other; 0 stays 0."""
 
@@ -74,11 +78,12 @@ _FACTORS = {
     "reach": (0.6, 1.6),
     "damage": (0.4, 2.5),
     "round": (0.5, 2.0),
-    "noise": (0.8, 1.25),
+    "example": (0.5, 2.0),
+    "noise": (0.7, 1.4),
 }
 _LEAST_REACH = 2.0
 """A shorter one would make every route a law of its own, which is what noise looks like."""
-_NOISE = (0.1, 1.2)
+_NOISE = (0.05, 1.2)
 """Less than coin flips where routes fail on the same examples, hardly ever more."""
 
 
@@ -206,35 +211,28 @@ class Scores:
         return _parts(self.routes, self.routes)
 
     @cached_property
-    def summed(self) -> _Summed:
-        """The rows, taken together by route."""
-        weights = 1 / self.flips
-        count, rounds = len(self.routes), int(self.when.max()) + 1
-        centred = self.accuracy - np.average(self.accuracy, weights=self.examples)
-        # What is unknown beside the gains: the level of all rounds, and how much easier or harder each of them is.
-        unknown = np.zeros((len(weights), 1 + rounds))
-        unknown[:, 0] = 1
-        unknown[np.arange(len(weights)), 1 + self.when] = 1
-        known = np.concatenate([centred[:, None], unknown], axis=1)
-        precision = np.asarray(np.bincount(self.where, weights, count), np.float64)
-        means = np.zeros((count, known.shape[1]))
-        np.add.at(means, self.where, weights[:, None] * known)
-        means /= precision[:, None]
-        around = known - means[self.where]
-        return _Summed(precision, means, around.T @ (weights[:, None] * around), -float(np.log(self.flips).sum()))
+    def centred(self) -> Floats:
+        """Accuracies around their mean."""
+        return np.asarray(self.accuracy - np.average(self.accuracy, weights=self.examples))
 
+    @cached_property
+    def _same_round(self) -> Floats:
+        return np.asarray(self.when[:, None] == self.when, np.float64)
 
-@dataclass(frozen=True)
-class _Summed:
-    """Rows by route: scores in the first column, rounds in the others, weighted by how much each row is worth."""
+    @cached_property
+    def _same_examples(self) -> Floats:
+        """How far two rows share what their examples do to a route, per square of how much that is."""
+        together = _whole(self.parts, _SHARED)[self.where[:, None], self.where]
+        return np.asarray(self._same_round * together / (2 * np.sqrt(self.examples[:, None] * self.examples)))
 
-    precision: Floats
-    """Of each route's mean, if scores were coin flips."""
-    means: Floats
-    within: Floats
-    """Products of what the means leave over."""
-    log_precision: float
-    """Of all rows together."""
+    def covariance(self, sizes: Sizes) -> Floats:
+        """Covariance of the rows."""
+        found = _covariance(sizes, self.parts)[self.where[:, None], self.where]
+        found += _LEVEL**2
+        found += sizes.round**2 * self._same_round
+        found += sizes.example**2 * self._same_examples
+        found[np.diag_indices(len(found))] += sizes.noise * self.flips
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,14 +266,13 @@ class RouteModel:
                     if (evidence := _evidence(tried, scores)) > best:
                         sizes, best = tried, evidence
                         break
-        summed = scores.summed
-        inverse = np.linalg.inv(_of_means(sizes, scores))
-        solved = inverse @ summed.means
-        between = summed.means.T @ solved + summed.within / sizes.noise
-        spread = np.linalg.inv(between[1:, 1:] + np.diag(1 / _prior(sizes, len(between) - 1)))
-        levels = spread @ between[1:, 0]
-        rounds = solved[:, 1:]
-        return cls(scores.routes, sizes, inverse - rounds @ spread @ rounds.T, solved[:, 0] - rounds @ levels)
+        inverse = np.linalg.inv(scores.covariance(sizes))
+        # Rows of one route are taken together: what is wanted is about routes.
+        order = np.argsort(scores.where, kind="stable")
+        first = np.flatnonzero(np.diff(scores.where[order], prepend=-1))
+        known = scores.routes[scores.where[order][first]]
+        precision = np.add.reduceat(np.add.reduceat(inverse[order[:, None], order], first, axis=0), first, axis=1)
+        return cls(known, sizes, precision, np.add.reduceat((inverse @ scores.centred)[order], first))
 
     def mean(self, routes: Features) -> Floats:
         """Expected gain."""
@@ -304,49 +301,37 @@ def _parts(one: Features, other: Features) -> _Parts:
     return _Parts(one.likeness(other), one.turning(other), one.distance(other), one.changed, other.changed)
 
 
+def _whole(parts: _Parts, reach: float) -> Floats:
+    """How far two routes share what only the whole of a route explains.
+
+    Differences from the standard pass, which lies `changed` steps away from each: its own gain is zero.
+    """
+    rows, columns = np.exp(-parts.changed / reach)[:, None], np.exp(-parts.other / reach)
+    return np.asarray(np.exp(-parts.distance / reach) - rows - columns + 1)
+
+
 def _covariance(sizes: Sizes, parts: _Parts) -> Floats:
-    rows, columns = parts.changed[:, None], parts.other[None]
-    # Differences from the standard pass, which lies `changed` steps away from each: its own gain is zero.
-    whole = np.exp(-parts.distance / sizes.reach) - np.exp(-rows / sizes.reach) - np.exp(-columns / sizes.reach) + 1
     linear = sizes.layer**2 * parts.likeness + sizes.turn**2 * parts.turning
-    return np.asarray(linear + sizes.whole**2 * whole + sizes.damage**2 * rows * columns)
-
-
-def _of_means(sizes: Sizes, scores: Scores) -> Floats:
-    """Covariance of the routes' mean scores, were the rounds' levels known."""
-    found = _covariance(sizes, scores.parts)
-    found[np.diag_indices(len(found))] += sizes.noise / scores.summed.precision
-    return found
-
-
-def _prior(sizes: Sizes, count: int) -> Floats:
-    """Variances of the common level and of the rounds around it."""
-    return np.array([_LEVEL**2, *[sizes.round**2] * (count - 1)])
+    damage = np.outer(sizes.damage * parts.changed, sizes.damage * parts.other)
+    return np.asarray(linear + sizes.whole**2 * _whole(parts, sizes.reach) + damage)
 
 
 def _evidence(sizes: Sizes, scores: Scores) -> float:
     """Log marginal likelihood, and how far the sizes are from where they begin."""
-    summed = scores.summed
-    count, more = summed.means.shape
-    # Some more rows and columns: their part of the root is what a triangular solve would give.
-    bordered = 1e12 * np.eye(count + more)
-    bordered[:count, :count] = _of_means(sizes, scores)
-    bordered[count:, :count] = summed.means.T
+    count = len(scores.where)
+    # One more row and column, the scores: its part of the root is what a triangular solve would give.
+    bordered = np.full((count + 1, count + 1), 1e12)
+    bordered[:count, :count] = scores.covariance(sizes)
+    bordered[count, :count] = bordered[:count, count] = scores.centred
     try:
         root = np.linalg.cholesky(bordered)
     except np.linalg.LinAlgError:
         return -math.inf
-    between = root[count:, :count] @ root[count:, :count].T + summed.within / sizes.noise
-    prior = _prior(sizes, more - 1)
-    known = between[1:, 1:] + np.diag(1 / prior)
-    fit = between[0, 0] - between[0, 1:] @ np.linalg.solve(known, between[1:, 0])
-    volume = 2 * np.log(np.diag(root)[:count]).sum() + np.log(summed.precision).sum() - summed.log_precision
-    volume += (len(scores.where) - count) * math.log(sizes.noise)
-    volume += np.log(prior).sum() + np.linalg.slogdet(known)[1]
+    fit = root[count, :count] @ root[count, :count]
     strange = sum(
         math.log(getattr(sizes, name) / getattr(Sizes(), name)) ** 2 for name in _FACTORS if getattr(sizes, name) > 0
     )
-    return float(-0.5 * (fit + volume) - strange / (2 * _SPREAD**2))
+    return float(-0.5 * fit - np.log(np.diag(root)[:count]).sum() - strange / (2 * _SPREAD**2))
 
 
 def draw_best(mean: Floats, covariance: Floats, count: int, wanted: int, rng: np.random.Generator) -> list[int]:

@@ -1,0 +1,107 @@
+"""The most probable *routes*: the probability of a route is that of all programs that write it, added up.
+
+Programs of one route differ only in where they rejoin: after their last deviation they may move forward any number of
+times first. So a route is its deviations and a tail, and the programs of a tail are summed backwards, once for every
+position. Best-first search over deviations, led by the exact best completion of each position, gives the routes in
+order.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macro_routing.routes.route import Program
+from macro_routing.routes.space import Position, RouteSpace
+from macro_routing.search.policy import MarkovPolicy
+from macro_routing.search.searcher import Candidate
+from macro_routing.settings import check_integer
+
+Floats = NDArray[np.float64]
+
+
+def decode_summed(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
+    """The ``k`` routes with the largest total probability, or all there are when there are fewer."""
+    check_integer("k", k, least=1)
+    return tuple(itertools.islice(_in_order(policy), k))
+
+
+@dataclass(frozen=True)
+class _Ahead:
+    """Log-probabilities of what may follow every position, ``[applied, layer, displacement, operator]``."""
+
+    tail: Floats
+    """All ways to end without another deviation, together."""
+    deviating: Floats
+    """The best of those with at least one more."""
+
+    @classmethod
+    def of(cls, policy: MarkovPolicy) -> _Ahead:
+        """One backward pass over all positions and actions."""
+        space = policy.space
+        layers, _, displacements, operators, _ = space.table_shape
+        shape = (space.max_length + 2, layers, displacements, operators)
+        ahead = cls(np.full(shape, -np.inf), np.full(shape, -np.inf))
+        for applied in range(space.max_length, 0, -1):
+            rows = policy.log_rows(applied)  # [layer, displacement, operator, action]
+            tails, futures = ahead.after_each_action(space, applied)
+            forward = rows[..., space.forward] + tails[:, None, None, space.forward]
+            ahead.tail[applied] = np.logaddexp(rows[..., space.rejoin], forward)
+            ahead.deviating[applied] = (rows + futures[:, None, None, :]).max(axis=-1)
+        return ahead
+
+    def after_each_action(self, space: RouteSpace, applied: int) -> tuple[Floats, Floats]:
+        """The tail after each action, and the best that may follow when a deviation is still wanted."""
+        target = np.clip(np.arange(space.layers)[:, None] + space.action_deltas, 0, space.layers - 1)
+        arrival = (applied + 1, target, space.action_arrivals[:, 0], space.action_arrivals[:, 1])
+        feasible = space.feasible[applied]
+        tails = np.where(feasible, self.tail[arrival], -np.inf)
+        deviating = np.where(feasible, self.deviating[arrival], -np.inf)
+        # Another move than forward is the deviation: whatever is best may follow it.
+        futures = np.maximum(tails, deviating)
+        futures[:, space.forward] = deviating[:, space.forward]
+        futures[:, space.rejoin] = -np.inf
+        return tails, futures
+
+    def best(self, space: RouteSpace, position: Position) -> tuple[float, float]:
+        """Tail, and best with a deviation, at one position."""
+        layer, _, displacement, operator = space.state_of(position)
+        place = (position.applied, layer, displacement, operator)
+        return float(self.tail[place]), float(self.deviating[place])
+
+
+def _in_order(policy: MarkovPolicy) -> Iterator[Candidate]:
+    """Routes by total probability, largest first; of equal ones the one with fewer steps so far, then the earlier."""
+    space, ahead = policy.space, _Ahead.of(policy)
+    waiting: list[tuple[float, tuple[int, ...], bool, float, Position]] = []
+
+    def enter(actions: tuple[int, ...], written: float, position: Position) -> None:
+        tail, deviating = ahead.best(space, position)
+        for is_whole, following in ((True, tail), (False, deviating)):
+            if np.isfinite(following):
+                heapq.heappush(waiting, (-(written + following), actions, is_whole, written, position))
+
+    enter((), 0.0, space.start)
+    rank = 0
+    while waiting:
+        cost, actions, is_whole, written, position = heapq.heappop(waiting)
+        if is_whole:
+            rank += 1
+            program: Program = space.program_from(list(actions))
+            yield Candidate(program.expand(space.layers), program, -cost, rank=rank)
+            continue
+        # One more deviation, here or after some moves forward: each of them is entered, each once.
+        while True:
+            row = policy.log_row(position)
+            for action in np.flatnonzero(np.isfinite(row)).tolist():
+                if action not in (space.forward, space.rejoin):
+                    enter((*actions, action), written + float(row[action]), space.advance(position, action))
+            if not space.feasible[position.applied, position.layer, space.forward] or row[space.forward] == -np.inf:
+                break
+            written += float(row[space.forward])
+            actions, position = (*actions, space.forward), space.advance(position, space.forward)

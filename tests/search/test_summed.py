@@ -1,0 +1,46 @@
+"""Routes by the probability of all their programs, against plain enumeration."""
+
+import math
+from collections import defaultdict
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from macro_routing.errors import SettingsError
+from macro_routing.routes import RouteSpace
+from macro_routing.search import MarkovPolicy, decode_routes
+from macro_routing.search.summed import decode_summed
+from tests.oracles import plain_decoding
+from tests.strategies import policies, small_spaces
+
+
+def plain_totals(policy):
+    totals = defaultdict(list)
+    for value, _, actions in plain_decoding.enumerate_programs(policy):
+        totals[policy.space.program_from(list(actions)).expand(policy.space.layers)].append(value)
+    return {route: math.log(math.fsum(map(math.exp, values))) for route, values in totals.items()}
+
+
+@settings(max_examples=200, deadline=None)
+@given(policies(small_spaces()), st.integers(1, 60))
+def test_it_equals_enumeration(policy, k):
+    totals = plain_totals(policy)
+    found = decode_summed(policy, k)
+    assert [one.log_probability for one in found] == pytest.approx(sorted(totals.values(), reverse=True)[:k], abs=1e-7)
+    assert len({one.route for one in found}) == len(found)
+    for one in found:
+        assert one.log_probability == pytest.approx(totals[one.route], abs=1e-7)
+        assert one.program.expand(policy.space.layers) == one.route
+    assert [one.rank for one in found] == list(range(1, len(found) + 1))
+
+
+def test_the_prior_of_a_real_size():
+    policy = MarkovPolicy.prior(RouteSpace(28, max_length=40))
+    summed = decode_summed(policy, 20)
+    assert summed[0].route.is_standard
+    # Fifteen programs of the standard pass come before any other route; together they weigh more than each.
+    assert summed[0].log_probability > decode_routes(policy, 1)[0].log_probability
+    assert [one.log_probability for one in summed] == sorted((one.log_probability for one in summed), reverse=True)
+    with pytest.raises(SettingsError, match="k"):
+        decode_summed(policy, 0)
