@@ -90,13 +90,15 @@ def test_a_guided_run_confirms_on_examples_it_held_back(frozen, tmp_path):
     rounds = folder.rounds()
     assert sum(one["asked"] for one in rounds) <= 600
     choice = json.loads((tmp_path / "run" / files.CANDIDATES).read_text())
-    first, finalist = choice["candidates"]
+    first, *finalists = choice["candidates"]
+    assert 1 <= len(finalists) <= 2
     assert first["route"] == "L0 RJ"
     held_back = prepare(GUIDED, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite").searcher.held_back
-    assert finalist["held_back_n"] == len(held_back) == rounds[-1]["examples"]
-    if result.best_route.is_standard:
-        assert "better than the standard pass with probability" in finalist["turned_down"]
-    assert 0 <= finalist["certainty"] <= 1
+    for finalist in finalists:
+        assert finalist["held_back_n"] == len(held_back) == rounds[-1]["examples"]
+        if result.best_route.is_standard:
+            assert "better than the standard pass with probability" in finalist["turned_down"]
+        assert 0 <= finalist["certainty"] <= 1
     assert first["certainty"] is None
     again = _run(frozen, tmp_path / "again", GUIDED)
     assert (again.route, again.verdict) == (result.route, result.verdict)
@@ -107,10 +109,8 @@ def test_without_doubt_the_finalist_is_deployed(frozen, tmp_path):
     sure = dataclasses.replace(GUIDED, search={**GUIDED.search, "doubt": 1.0})
     result = _run(frozen, tmp_path / "run", sure)
     assert not result.best_route.is_standard
-    assert (
-        str(result.best_route)
-        == json.loads((tmp_path / "run" / files.CANDIDATES).read_text())["candidates"][1]["route"]
-    )
+    _, *finalists = json.loads((tmp_path / "run" / files.CANDIDATES).read_text())["candidates"]
+    assert str(result.best_route) in [one["route"] for one in finalists]
 
 
 def test_a_finalist_that_could_not_be_run_somewhere_is_not_deployed():
