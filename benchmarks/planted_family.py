@@ -50,7 +50,7 @@ PARTS: dict[str, dict[str, Any]] = {
     "half the rounds": {"rounds": 8},
     "three finalists": {"finalists": 3},
     "confirmed on a fifth": {"held_back": 0.2},
-    "no confirmation": {"doubt": 1.0},
+    "no threshold": {"doubt": 1.0},
 }
 COLUMNS = {
     "search": "search",

@@ -26,7 +26,7 @@ BUDGET_PER_EXAMPLE = 43.5
 COLUMNS = {
     "landscape": "landscape",
     "search": "search",
-    "gain": "gain of what it selects (points)",
+    "gain": "gain of what it selects (points, ± over splits)",
     "proposed": "of what it proposes (points)",
     "changed": "another route selected (%)",
     "best": "best five recorded, same examples (points)",

@@ -67,6 +67,9 @@ def test_asking_twice_is_asking_once(make):
     after = answer(search, state, asked)
     assert search.ask(state) == asked
     assert search.ask(after) != asked
+    # Another one, which has kept nothing, asks the same.
+    assert make(0).ask(state) == asked
+    assert make(0).ask(after) == search.ask(after)
 
 
 @pytest.mark.parametrize("stop", [0, 1, 3])

@@ -64,6 +64,9 @@ def test_of_several_the_one_of_which_most_is_expected():
     assert confirmed([STANDARD, GOOD, BETTER], verdicts(good=6, better=9), 0.05) is BETTER
     hopeful = expecting(GOOD, 0.2, 0.01)
     assert confirmed([STANDARD, hopeful, BETTER], verdicts(good=6, better=9), 0.05) is hopeful
+    # A little more on average, but far less certain.
+    sure, doubtful = expecting(GOOD, 0.06, 0.01), expecting(BETTER, 0.08, 0.5)
+    assert confirmed([STANDARD, sure, doubtful], verdicts(good=6, better=7), 0.05) is sure
 
 
 def test_the_standard_pass_need_not_be_among_them():

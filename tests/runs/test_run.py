@@ -132,6 +132,25 @@ def test_a_finalist_that_could_not_be_run_somewhere_is_not_deployed():
         assert failure in choice.refused
 
 
+def test_nothing_is_deployed_when_the_standard_pass_could_not_be_run():
+    standard, finalist = (Candidate(parse_route(text, 6)) for text in ("L0 RJ", "L0-L3 L3 RJ"))
+    answers = tuple(ExampleOutcome(correct=True, prediction="A") for _ in range(30))
+    wrong = tuple(ExampleOutcome(correct=False, prediction="") for _ in range(30))
+    scored = {
+        standard.route: Evaluated(standard.route, wrong, 0, "it takes its workers down"),
+        finalist.route: Evaluated(finalist.route, answers, 0, ""),
+    }
+    choice = choose_confirmed([standard, finalist], scored, scored, 0.1, lambda _route: "")
+    assert choice.route == standard.route
+    assert "standard pass could not be run: it takes its workers down" in choice.refused
+
+
+@pytest.mark.parametrize("examples", [3, 9, 12])
+def test_a_handful_of_examples_is_enough_to_begin(frozen, examples):
+    searcher = RunConfig(task="small").searcher_for(frozen, examples, list)
+    assert searcher.ask(searcher.start()) is not None
+
+
 def test_presets_search_in_their_own_way():
     assert RunConfig(task="small").method == "guided"
     assert RunConfig(task="small", preset="paper").method == "macro"

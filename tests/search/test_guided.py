@@ -4,7 +4,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from macro_routing.errors import SettingsError
+from macro_routing.errors import SettingsError, SpaceError
 from macro_routing.evaluation.planted import PlantedProblem, solve
 from macro_routing.evaluation.planted_family import BUDGET, SPACE, TRAINING, VALIDATION, member
 from macro_routing.routes import Route, RouteSpace, parse_route
@@ -182,6 +182,18 @@ def test_the_confirmation_judges_what_was_learned_and_teaches_nothing():
         assert again.candidates(told) == search.candidates(state)
     assert search.candidates(state)[1].expected is not None
     assert search.candidates(state)[0].expected == Expectation(0.0, pytest.approx(0.0, abs=1e-12))
+
+
+@pytest.mark.parametrize(("examples", "budget"), [(3, 43_500), (10, 43_500), (100, 1_000_000)])
+def test_more_budget_than_routes_can_use_is_not_spent(examples, budget):
+    search = GuidedSearch(SPACE, examples, budget)
+    assert len(search.ask(search.start()).proposals) <= search.draws <= 1000
+    assert search.most_outcomes() < budget
+
+
+def test_routes_outside_the_space_cannot_be_among_the_allowed():
+    with pytest.raises(SpaceError):
+        GuidedSearch(SMALL, 40, 4000, among=frozenset([parse_route("L0-L7 L0-L7 RJ", 8)]))
 
 
 def test_too_many_scores_are_thinned_by_route():

@@ -9,7 +9,7 @@ import pytest
 
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MarkovPolicy
-from macro_routing.search.route_model import Features, RouteModel, Scores, Sizes, _evidence, draw_best
+from macro_routing.search.route_model import MODELS, Features, RouteModel, Scores, Sizes, _evidence, draw_best
 
 SPACE = RouteSpace(8, max_length=12)
 STANDARD = Route.standard(8)
@@ -76,7 +76,8 @@ def plain_covariance(one, other, sizes):
     between = math.exp(-plain_distance(one, other) / sizes.reach)
     whole = between - math.exp(-to_one / sizes.reach) - math.exp(-to_other / sizes.reach) + 1
     linear = sizes.layer**2 * like + sizes.turn**2 * turning + sizes.damage**2 * to_one * to_other
-    return linear + sizes.whole**2 * whole
+    own = sizes.own**2 if one == other != STANDARD else 0.0
+    return linear + sizes.whole**2 * whole + own
 
 
 def plain_rows(routes, scores, sizes):
@@ -95,12 +96,12 @@ def plain_rows(routes, scores, sizes):
     return found + np.diag(sizes.noise * scores.flips)
 
 
-SIZES = Sizes(0.03, 0.02, 0.04, 3.0, 0.015, 0.03, 0.25, 0.8)
+SIZES = Sizes(0.03, 0.02, 0.04, 3.0, 0.02, 0.015, 0.03, 0.25, 0.8)
 
 
 def test_the_posterior_is_the_textbooks():
     routes = [STANDARD, *some_routes(30)]
-    known, wanted = routes[:20], routes[20:]
+    known, wanted = routes[:20], routes[15:]  # some of them were scored
     scores = some_scores(known)
     matrix = plain_rows(known, scores, SIZES)
     across = np.array([[plain_covariance(a, b, SIZES) for b in wanted] for a in known])[scores.where]
@@ -189,7 +190,7 @@ def test_sizes_that_have_shrunk_grow_again():
     features = Features.of(routes)
     gains = 0.2 * features.times[:, 1].max(axis=1)
     scores = Scores(features, np.arange(101), np.zeros(101, dtype=int), 0.3 + gains, np.full(101, 100.0))
-    shrunk = Sizes(1e-4, 1e-4, 1e-3, 2.0, 1e-4, 1e-3, 0.2, 0.4)
+    shrunk = Sizes(1e-4, 1e-4, 1e-3, 2.0, 1e-3, 1e-4, 1e-3, 0.2, 0.4)
     model = RouteModel.fit(scores, begin=shrunk, sweeps=1)
     assert model.sizes.whole > 0.01
     assert np.corrcoef(model.mean(features), gains)[0, 1] > 0.9
@@ -202,6 +203,23 @@ def test_draws_choose_each_route_as_often_as_it_may_be_best():
     # Two normals a tenth apart, each with deviation 0.1: the second is larger with probability Φ(0.1 / 0.1414).
     assert np.mean([place == 1 for place in first]) == pytest.approx(0.76, abs=0.04)
     assert sorted(draw_best(mean, covariance, 50, 3, rng)) == [0, 1, 2]
+
+
+def test_a_subtraction_is_the_opposite_of_an_addition():
+    plus, minus, none = (parse_route(text, 8) for text in ("L0-L4 L5(+h-2) RJ", "L0-L4 L5(-h-2) RJ", "L0 RJ"))
+    features = Features.of([plus, minus, none])
+    assert features.likeness(features)[0, 1] < 0 < features.likeness(features)[0, 0]
+    assert features.distance(features)[0, 1] > features.distance(features)[0, 2] > 0
+
+
+def test_alone_routes_tell_nothing_about_each_other():
+    routes = [STANDARD, *some_routes(30)]
+    scores = some_scores(routes[:20])
+    model = RouteModel.fit(scores, begin=MODELS["alone"], sweeps=3)
+    mean, covariance = model.joint(Features.of(routes[20:]))
+    assert mean == pytest.approx(np.zeros(11), abs=1e-12)
+    assert covariance == pytest.approx(np.diag(np.diag(covariance)), abs=1e-12)
+    assert model.sizes.layer == model.sizes.whole == model.sizes.damage == 0
 
 
 def test_routes_that_look_back_far_are_no_error():

@@ -43,13 +43,18 @@ def certainty(expected: Expectation | None) -> float:
 
 
 def confirmed(candidates: Sequence[Candidate], verdicts: Verdicts, doubt: float) -> Candidate:
-    """The finalist of which most is expected, if it is better almost for certain; the standard pass otherwise."""
+    """The finalist of which most can be counted on, if it is better almost for certain; the standard pass otherwise."""
     standard = next((one for one in candidates if one.route.is_standard), None)
     control = verdicts(Route.standard(candidates[0].route.layers))
     known = {
         one: with_fresh(one.expected, control, verdicts(one.route)) for one in candidates if not one.route.is_standard
     }
-    for one in sorted(known, key=lambda one: -(found.mean if (found := known[one]) else 0.0)):
+    for one in sorted(known, key=lambda one: -_counted_on(known[one])):
         if 1 - certainty(known[one]) <= doubt:
             return one
     return standard or Candidate(Route.standard(candidates[0].route.layers))
+
+
+def _counted_on(expected: Expectation | None) -> float:
+    """A gain less its uncertainty: of two finalists a large but doubtful lead is not the better one."""
+    return 0.0 if expected is None else expected.mean - math.sqrt(expected.variance)

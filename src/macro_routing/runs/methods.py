@@ -84,7 +84,10 @@ def _macro(search: Search) -> MacroSearch:
 
 
 def _guided(search: Search) -> GuidedSearch:
-    return GuidedSearch(search.space, search.examples, search.to_spend, search.settings, search.seed)
+    budget = search.budget
+    if budget is None and search.examples < search.paper.iterations:  # too few for MACRO to say what it would spend
+        budget = max(search.paper.draws * search.examples, search.settings.cost(3))
+    return GuidedSearch(search.space, search.examples, budget or search.to_spend, search.settings, search.seed)
 
 
 def _restarted(search: Search) -> RestartedSearch:

@@ -136,7 +136,10 @@ class PreparedRun:
             place.save_round(state, None)
         plan = self.plan
         self.listener.on_stage("search", self.searcher.most_outcomes(state.rounds))
-        deadline = Deadline(self.config.max_minutes, plan.most_outcomes - self.searcher.most_outcomes())
+        left_over = plan.most_outcomes - self.searcher.most_outcomes()
+        if isinstance(self.searcher, Confirming):  # its finalists meet what was held back even when time is up
+            left_over += self.searcher.most_candidates * len(self.searcher.held_back)
+        deadline = Deadline(self.config.max_minutes, left_over)
         while not place.has(files.ENDED) and (asked := self.searcher.ask(state)) is not None:
             start = time.perf_counter()
             try:

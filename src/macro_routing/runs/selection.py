@@ -91,6 +91,10 @@ def choose_confirmed(
 
     standard = Route.standard(candidates[0].route.layers)
     turned_down: dict[Route, str] = {}
+    if failure := _failure(standard, validated, held_back):
+        # Whoever is compared with a pass that could not be run wins.
+        reason = f"since the standard pass could not be run: {failure}"
+        return Choice(standard, _listed(candidates, validated, turned_down), reason)
     left = list(candidates)
     while True:
         best = confirmed(left, verdicts, doubt)
@@ -115,7 +119,7 @@ def choose_confirmed(
             "held_back": sum(held_back[one.route].correct),
             "held_back_n": len(held_back[one.route].outcomes),
             "expected_gain": one.expected and one.expected.mean,
-            "expected_deviation": one.expected and one.expected.variance**0.5,
+            "expected_deviation": one.expected and max(one.expected.variance, 0.0) ** 0.5,
             "certainty": None if one.route.is_standard else sure[one.route],
         }
         for line, one in zip(_listed(candidates, validated, turned_down), candidates, strict=True)

@@ -23,6 +23,7 @@ import numpy as np
 from macro_routing.errors import SearchError, SettingsError
 from macro_routing.routes.route import Program, Route
 from macro_routing.routes.space import RouteSpace
+from macro_routing.search.own_scores import OwnScores
 from macro_routing.search.policy import MarkovPolicy, check_epsilons
 from macro_routing.search.proposing import edited, single_moves, written
 from macro_routing.search.route_model import MODELS, Features, Floats, RouteModel, Scores, Sizes, draw_best
@@ -49,8 +50,12 @@ _CONSIDERED = 350
 """Routes among which the model chooses; the others expect less."""
 _MOST_ROWS = 1500
 """Scores that the model learns from at most: its work grows with their cube."""
-_USUAL = 40
-"""Examples that a route's accuracy is mixed with before routes are ranked by it."""
+_MOST_DRAWS = 1000
+"""Routes of a round at most, however much the budget pays for."""
+_MOST_WRITTEN = 5000
+"""Programs drawn for the first round at most."""
+_VERSION = 2
+"""Of the search: a state that another one has left is refused."""
 _SWEEPS = 1
 """How often every size of the model is tried larger and smaller after a round."""
 _PROMISING = 40
@@ -111,6 +116,11 @@ class GuidedSettings:
         """Size of the final set: the standard pass and the finalists."""
         return 1 + self.finalists + bool(self.by_own_scores)
 
+    def cost(self, examples: int) -> int:
+        """Outcomes that a search over so many examples asks for at least."""
+        held = int(self.held_back * examples)
+        return self.draws * (examples - held) + self.k * held
+
 
 @dataclass(frozen=True)
 class GuidedSearch:
@@ -137,8 +147,10 @@ class GuidedSearch:
         check_seed(self.seed)
         check_integer("examples", self.examples, least=1, most=MOST_EXAMPLES)
         check_integer("budget", self.budget, least=1)
+        for route in self.among or ():
+            self.space.check(route)
         if self._used < 3:
-            needed = self._cost(3)
+            needed = self.settings.cost(3)
             raise SettingsError(
                 f"budget = {self.budget} and {self.examples} examples are not allowed: {self.settings.draws} routes a"
                 f" round and a confirmation need 3 examples and {needed} outcomes at least; give more, or fewer draws"
@@ -146,15 +158,11 @@ class GuidedSearch:
 
     # --- who sees what --------------------------------------------------------------------------------------------
 
-    def _cost(self, examples: int) -> int:
-        held = int(self.settings.held_back * examples)
-        return self.settings.draws * (examples - held) + self.settings.k * held
-
     @cached_property
     def _used(self) -> int:
         """Training examples that the budget pays for, with as many draws as wanted."""
-        used = min(self.examples, self.budget * 1000 // self._cost(1000) + 1)
-        while used and self._cost(used) > self.budget:
+        used = min(self.examples, self.budget * 1000 // self.settings.cost(1000) + 1)
+        while used and self.settings.cost(used) > self.budget:
             used -= 1
         return used
 
@@ -187,9 +195,9 @@ class GuidedSearch:
 
     @cached_property
     def draws(self) -> int:
-        """Routes per round: as many as the budget pays for."""
+        """Routes per round: as many as the budget pays for, within reason."""
         searched = sum(map(len, self.chunks))
-        return int((self.budget - self.settings.k * len(self.held_back)) // searched)
+        return min(_MOST_DRAWS, int((self.budget - self.settings.k * len(self.held_back)) // searched))
 
     @property
     def most_candidates(self) -> int:
@@ -205,6 +213,7 @@ class GuidedSearch:
     def identity(self) -> str:
         """What the search is, for recognising its states."""
         values = {
+            "version": _VERSION,
             "space": dataclasses.asdict(self.space),
             "examples": self.examples,
             "budget": self.budget,
@@ -256,7 +265,8 @@ class GuidedSearch:
         pool = self._pool(state, policy, rng)
         wanted = self.draws - 1
         if self._evidence(state) is not None:
-            own = [route for route in _by_own_scores(state.draws) if route in pool][: self.settings.by_own_scores]
+            ranked = OwnScores.of(state.draws).ranked()
+            own = [route for route in ranked if route in pool][: self.settings.by_own_scores]
             others = self._promising(state, list(pool), wanted, rng)
             chosen = list(dict.fromkeys([*own, *others]))[:wanted]
         else:
@@ -280,7 +290,9 @@ class GuidedSearch:
             programs += edited(self.space, best[: self.settings.incumbents], best[:_PROMISING])
             programs += written(policy, self.settings.pool, rng) if self.settings.pool else []
         else:
-            programs += written(policy, 20 * self.draws if len(self._single_moves) < self.draws else 0, rng)
+            programs += written(
+                policy, min(20 * self.draws, _MOST_WRITTEN) if len(self._single_moves) < self.draws else 0, rng
+            )
         expanded = ((program.expand(self.space.layers), program) for program in programs if program is not None)
         found: dict[Route, Program | None] = {route: program for route, program in expanded if not route.is_standard}
         if self.among is None:
@@ -335,9 +347,7 @@ class GuidedSearch:
         return self._known[state]
 
     def _learn(self, state: SearchState, begin: Sizes, *, sweeps: int) -> _Evidence | None:
-        # What the confirmation found stays out: it judges what was learned.
-        draws = [draw for draw in state.draws if draw.round < len(self.chunks)]
-        return _learn(draws, self._standard.route, begin, sweeps=sweeps)
+        return _learn(self._shown(state), self._standard.route, begin, sweeps=sweeps)
 
     def _best(self, state: SearchState) -> list[Route]:
         """Scored routes, the most promising first."""
@@ -346,9 +356,12 @@ class GuidedSearch:
             return []
         return [evidence.routes[place] for place in np.argsort(-evidence.mean, kind="stable")]
 
+    def _shown(self, state: SearchState) -> list[Draw]:
+        """What the search learns from: the confirmation stays out, it judges what was learned."""
+        return [draw for draw in state.draws if draw.round < len(self.chunks)]
+
     def _finalists(self, state: SearchState) -> list[Route]:
-        draws = [draw for draw in state.draws if draw.round < len(self.chunks)]
-        own = _by_own_scores(draws)[: bool(self.settings.by_own_scores)]
+        own = OwnScores.of(self._shown(state)).ranked()[: bool(self.settings.by_own_scores)]
         return list(dict.fromkeys([*self._best(state)[: self.settings.finalists], *own]))
 
     def candidates(self, state: SearchState) -> tuple[Candidate, ...]:
@@ -368,8 +381,11 @@ class GuidedSearch:
         evidence = self._evidence(state)
         if evidence is None:
             return None
+        if not route.is_standard and route not in self._best(state)[: self.settings.finalists]:
+            # A finalist by its own scores: the model, which expects no such route, would only speak against it.
+            return OwnScores.of(self._shown(state)).expected(route)
         mean, covariance = evidence.model.joint(Features.of([route]))
-        return Expectation(float(mean[0]), float(covariance[0, 0]))
+        return Expectation(float(mean[0]), max(float(covariance[0, 0]), 0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -401,20 +417,6 @@ def _learn(draws: Sequence[Draw], standard: Route, begin: Sizes, *, sweeps: int)
     return _Evidence(list(places)[1:], model.mean(scores.routes)[1:], model)
 
 
-def _by_own_scores(draws: Sequence[Draw]) -> list[Route]:
-    """Scored routes but the standard pass, best first by what they scored alone, with some examples of the usual."""
-    right: dict[Route, float] = {}
-    seen: dict[Route, int] = {}
-    for draw in draws:
-        if isinstance(draw.outcome, Score):
-            route = draw.proposal.route
-            right[route] = right.get(route, 0) + draw.outcome.correct
-            seen[route] = seen.get(route, 0) + draw.outcome.total
-    usual = sum(right.values()) / max(sum(seen.values()), 1)
-    routes = [route for route in seen if not route.is_standard]
-    return sorted(routes, key=lambda route: -(right[route] + _USUAL * usual) / (seen[route] + _USUAL))
-
-
 def _most_telling(scored: list[Draw], standard: Route) -> list[Draw]:
     """All draws, or where there are too many of them for the model: the best routes', and some of all the others.
 
@@ -423,7 +425,7 @@ def _most_telling(scored: list[Draw], standard: Route) -> list[Draw]:
     if len(scored) <= _MOST_ROWS:
         return scored
     rows = Counter(draw.proposal.route for draw in scored)
-    ranked = _by_own_scores(scored)
+    ranked = OwnScores.of(scored).ranked()
     kept, room = {standard}, _MOST_ROWS - rows[standard]
     # Half of the room for the best; the other half spread evenly over all the rest, so that the model sees what is bad.
     for left, routes in ((_MOST_ROWS // 2, ranked), (0, ranked[:: max(1, 2 * len(scored) // _MOST_ROWS)])):

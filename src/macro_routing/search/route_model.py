@@ -53,6 +53,8 @@ class Sizes:
     """What only the whole route explains."""
     reach: float = 4.0
     """In how many changed steps that part is forgotten."""
+    own: float = 0.01
+    """What a route has for itself, shared by none."""
     damage: float = 0.015
     """Loss per changed step."""
     round: float = 0.03
@@ -67,7 +69,7 @@ MODELS = {
     "both": Sizes(),
     "layers": Sizes(whole=0.0),
     "whole": Sizes(layer=0.0, turn=0.0),
-    "alone": Sizes(layer=0.0, turn=0.0, reach=1e-3, damage=0.0, example=0.0),
+    "alone": Sizes(layer=0.0, turn=0.0, whole=0.0, own=0.03, damage=0.0, example=0.0),
 }
 """Where fitting begins: all parts, one of them, or none, where routes tell nothing about each other; 0 stays 0."""
 
@@ -76,6 +78,7 @@ _FACTORS = {
     "turn": (0.5, 2.0),
     "whole": (0.5, 2.0),
     "reach": (0.6, 1.6),
+    "own": (0.5, 2.0),
     "damage": (0.4, 2.5),
     "round": (0.5, 2.0),
     "example": (0.5, 2.0),
@@ -91,12 +94,13 @@ _NOISE = (0.05, 1.2)
 class Features:
     """Routes as numbers; rows are routes."""
 
+    routes: tuple[Route, ...]
     times: Floats
     """Skipped, applied a second, third, fourth time: ``[route, 4, layer]``, 0 or 1; the standard pass is all zeros."""
     turns: Floats
     """Where a layer is not followed by the next one, and by which: ``[route, jump, layer]``, 0 or 1."""
     adds: Floats
-    """Whether a layer's input got an earlier state, and which one: ``[route, 1 + backs, layer]``, 0 or 1."""
+    """Whether a layer's input got an earlier state, and which one: ``[route, 1 + backs, layer]``, its coefficient."""
 
     @classmethod
     def of(cls, routes: Sequence[Route]) -> Features:
@@ -105,17 +109,19 @@ class Features:
         found = [_features(route) for route in routes]
         sizes = (_MOST_TIMES, 2 * _WIDEST_TURN + 1, 1 + _MOST_BACK)
         return cls(
+            tuple(routes),
             *(
                 np.stack([one[part] for one in found]) if found else np.zeros((0, size, layers))
                 for part, size in enumerate(sizes)
-            )
+            ),
         )
 
     def __len__(self) -> int:
         return len(self.times)
 
     def __getitem__(self, places: NDArray[np.int64]) -> Features:
-        return Features(self.times[places], self.turns[places], self.adds[places])
+        chosen = tuple(self.routes[place] for place in places)
+        return Features(chosen, self.times[places], self.turns[places], self.adds[places])
 
     @cached_property
     def changed(self) -> Floats:
@@ -147,6 +153,15 @@ class Features:
         common = self._flat @ other._flat.T
         return np.asarray(np.maximum(self.changed[:, None] + other.changed - 2 * common, 0))
 
+    def same(self, other: Features) -> Floats:
+        """Which of these is which of the others; the standard pass has nothing for itself."""
+        places = {route: place for place, route in enumerate(self.routes) if not route.is_standard}
+        found = np.zeros((len(self), len(other)))
+        for column, route in enumerate(other.routes):
+            if route in places:
+                found[places[route], column] = 1
+        return found
+
     def likeness(self, other: Features) -> Floats:
         """Layers changed in both."""
         return np.asarray(self._smooth_layers @ other._smooth_layers.T)
@@ -156,7 +171,7 @@ class Features:
         return np.asarray(self._smooth_turns @ other._smooth_turns.T)
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=10_000)
 def _features(route: Route) -> tuple[Floats, Floats, Floats]:
     applied = np.zeros(route.layers)
     turns = np.zeros((2 * _WIDEST_TURN + 1, route.layers))
@@ -165,7 +180,8 @@ def _features(route: Route) -> tuple[Floats, Floats, Floats]:
     for step in route.steps:
         applied[step.layer] += 1
         if step.add is not None:
-            adds[[0, min(step.add.back, _MOST_BACK)], step.layer] = 1
+            # A subtraction does the opposite of an addition; a small one does less.
+            adds[[0, min(step.add.back, _MOST_BACK)], step.layer] = np.clip(step.add.coefficient, -1, 1)
         if step.layer != before + 1:
             width = max(-_WIDEST_TURN, min(_WIDEST_TURN, step.layer - before - 1))
             turns[_WIDEST_TURN + width, max(before, 0)] = 1
@@ -253,13 +269,13 @@ class RouteModel:
         """
         sizes, best = begin, _evidence(begin, scores) if sweeps else 0.0
         typical = replace(Sizes(), **{name: 0.0 for name in _FACTORS if getattr(begin, name) == 0})
-        if sweeps and begin.reach >= _LEAST_REACH and (evidence := _evidence(typical, scores)) > best:
+        if sweeps and (evidence := _evidence(typical, scores)) > best:
             sizes, best = typical, evidence
         for _ in range(sweeps):
             for name, factors in _FACTORS.items():
                 for factor in factors:
                     tried = replace(sizes, **{name: getattr(sizes, name) * factor})
-                    if tried.reach < _LEAST_REACH <= sizes.reach or not _NOISE[0] <= tried.noise <= _NOISE[1]:
+                    if tried.reach < _LEAST_REACH or not _NOISE[0] <= tried.noise <= _NOISE[1]:
                         continue
                     if tried == sizes:
                         continue
@@ -290,6 +306,7 @@ class RouteModel:
 
 @dataclass(frozen=True)
 class _Parts:
+    same: Floats
     likeness: Floats
     turning: Floats
     distance: Floats
@@ -298,7 +315,9 @@ class _Parts:
 
 
 def _parts(one: Features, other: Features) -> _Parts:
-    return _Parts(one.likeness(other), one.turning(other), one.distance(other), one.changed, other.changed)
+    return _Parts(
+        one.same(other), one.likeness(other), one.turning(other), one.distance(other), one.changed, other.changed
+    )
 
 
 def _whole(parts: _Parts, reach: float) -> Floats:
@@ -313,7 +332,8 @@ def _whole(parts: _Parts, reach: float) -> Floats:
 def _covariance(sizes: Sizes, parts: _Parts) -> Floats:
     linear = sizes.layer**2 * parts.likeness + sizes.turn**2 * parts.turning
     damage = np.outer(sizes.damage * parts.changed, sizes.damage * parts.other)
-    return np.asarray(linear + sizes.whole**2 * _whole(parts, sizes.reach) + damage)
+    own = sizes.own**2 * parts.same
+    return np.asarray(linear + sizes.whole**2 * _whole(parts, sizes.reach) + own + damage)
 
 
 def _evidence(sizes: Sizes, scores: Scores) -> float:
@@ -340,5 +360,6 @@ def draw_best(mean: Floats, covariance: Floats, count: int, wanted: int, rng: np
     drawn = mean[:, None] + root @ rng.standard_normal((len(mean), count))
     chosen = list(dict.fromkeys(drawn.argmax(axis=0).tolist()))[:wanted]
     hopeful = np.argsort(-(mean + np.sqrt(np.clip(np.diag(covariance), 0, None))), kind="stable").tolist()
-    rest = [place for place in hopeful if place not in set(chosen)]
+    taken = set(chosen)
+    rest = [place for place in hopeful if place not in taken]
     return chosen + rest[: wanted - len(chosen)]

@@ -76,7 +76,7 @@ class _Ahead:
 
 
 def _in_order(policy: MarkovPolicy) -> Iterator[Candidate]:
-    """Routes by total probability, largest first; of equal ones the one with fewer steps so far, then the earlier."""
+    """Routes by total probability, largest first; of equal ones the one whose first differing action comes first."""
     space, ahead = policy.space, _Ahead.of(policy)
     waiting: list[tuple[float, tuple[int, ...], bool, float, Position]] = []
 
