@@ -56,5 +56,5 @@ def confirmed(candidates: Sequence[Candidate], verdicts: Verdicts, doubt: float)
 
 
 def _counted_on(expected: Expectation | None) -> float:
-    """A gain less its uncertainty: of two finalists a large but doubtful lead is not the better one."""
-    return 0.0 if expected is None else expected.mean - math.sqrt(expected.variance)
+    """A gain less twice its deviation: of two finalists a larger but more doubtful lead is not the better one."""
+    return 0.0 if expected is None else expected.mean - 2 * math.sqrt(expected.variance)

@@ -50,6 +50,8 @@ _CONSIDERED = 350
 """Routes among which the model chooses; the others expect less."""
 _MOST_ROWS = 1500
 """Scores that the model learns from at most: its work grows with their cube."""
+_SECOND_CHANCE = 40
+"""Typical examples that routes' own are mixed with before the best are scored again: one good round is enough."""
 _MOST_DRAWS = 1000
 """Routes of a round at most, however much the budget pays for."""
 _MOST_WRITTEN = 5000
@@ -265,7 +267,7 @@ class GuidedSearch:
         pool = self._pool(state, policy, rng)
         wanted = self.draws - 1
         if self._evidence(state) is not None:
-            ranked = OwnScores.of(state.draws).ranked()
+            ranked = OwnScores.of(state.draws).ranked(_SECOND_CHANCE)
             own = [route for route in ranked if route in pool][: self.settings.by_own_scores]
             others = self._promising(state, list(pool), wanted, rng)
             chosen = list(dict.fromkeys([*own, *others]))[:wanted]

@@ -44,10 +44,10 @@ class OwnScores:
         usual = float(np.clip(sum(right.values()) / max(sum(asked.values()), 1), 0.03, 0.97))
         return cls(leads, seen, usual * (1 - usual))
 
-    def ranked(self) -> list[Route]:
-        """All routes but the standard pass, the best first."""
+    def ranked(self, typical: int = _TYPICAL) -> list[Route]:
+        """All routes but the standard pass, the best first; fewer ``typical`` examples give luck a second chance."""
         routes = [route for route in self.seen if not route.is_standard]
-        return sorted(routes, key=lambda route: -self.leads[route] / (self.seen[route] + _TYPICAL))
+        return sorted(routes, key=lambda route: -self.leads[route] / (self.seen[route] + typical))
 
     def expected(self, route: Route) -> Expectation | None:
         """Its gain over the standard pass by these scores alone; None where either was not scored."""
