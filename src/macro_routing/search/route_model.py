@@ -53,7 +53,7 @@ class Sizes:
     """What only the whole route explains."""
     reach: float = 4.0
     """In how many changed steps that part is forgotten."""
-    own: float = 0.01
+    own: float = 0.005
     """What a route has for itself, shared by none."""
     damage: float = 0.015
     """Loss per changed step."""
