@@ -42,6 +42,7 @@ from macro_routing.search.macro import MacroSearch
 from macro_routing.search.searcher import Candidate, Confirming, Round, Searcher, SearchState
 from macro_routing.tasks.splits import Splits, make_splits
 from macro_routing.tasks.task import Example, Task
+from macro_routing.workers.settings import WorkerError
 
 _READ_EXAMPLES = 64
 """Training examples that say how long a prompt is."""
@@ -222,6 +223,8 @@ class PreparedRun:
                 on_outcomes=self.listener.on_outcomes,
             )
             found = guard.evaluate([self._standard, route], examples)
+            if reason := found[route].failure:
+                return f"it could not be run on {name}: {reason}"
             drop = 100 * (found[self._standard].score.accuracy - found[route].score.accuracy)
             if drop > settings.max_drop:
                 return f"it costs {drop:.1f} points on {name} (n = {len(examples)}; allowed {settings.max_drop:g})"
@@ -233,8 +236,14 @@ class PreparedRun:
         different = list(dict.fromkeys(route for _, route in variants))
         self.listener.on_stage("test", len(different) * len(self.splits.test))
         found = self._evaluated(different, self.splits.test)
-        place.write(files.ANSWERS, _answers(self.splits.test, found))
-        tested = [(name, found[route]) for name, route in variants]
+        for route in (choice.route, self._standard):
+            if reason := found[route].failure:  # answers that were never given are no wrong answers
+                raise WorkerError(f"the route {route} could not be tested: {reason}; mend it and resume the run")
+        for name, route in variants:
+            if reason := found[route].failure:
+                self.listener.on_message(f"{name} is left out: {route} could not be tested: {reason}")
+        tested = [(name, found[route]) for name, route in variants if not found[route].failure]
+        place.write(files.ANSWERS, _answers(self.splits.test, {one.route: one for _, one in tested}))
         refused = f", {choice.refused}" if choice.refused else ""
         return make_result(tested, choice.route, self.config.seed, str(place.path), refused)
 
