@@ -144,6 +144,16 @@ def test_a_route_that_kills_every_time_is_given_up_and_the_others_are_not():
     assert driver.counts.deaths == deaths
 
 
+def test_a_route_that_was_given_up_meets_no_worker_on_any_later_unit():
+    cursed = ROUTES[1]
+    crew = PlayedCrew(lambda _slot, ask: DIE if cursed in ask.routes else None)
+    asked = [Ask((cursed,), one.unit) for one in asks(5)]
+    driver, found = played(crew, workers=1, asked=asked)
+    assert complete(found, asked)
+    assert driver.counts.deaths == 3
+    assert sum(cursed in ask.routes for ask in crew.given) == 3
+
+
 def test_a_route_is_not_blamed_where_the_standard_pass_dies_as_well():
     crew = PlayedCrew(lambda _slot, ask: DIE if ask.unit[0].id.startswith("u0") else None)
     with pytest.raises(WorkerError, match="the standard pass takes its workers down: killed by SIGKILL"):

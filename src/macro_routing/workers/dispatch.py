@@ -153,18 +153,15 @@ class Dispatcher:
             self._crew.give(number, ask_to_text(self._assignment, work.ask))
 
     def _drop_quarantined(self) -> Iterator[tuple[Ask, Failure]]:
-        """Routes that were given up are not tried on the next unit."""
-        if not self._quarantine:
-            return
-        work = self._queue.popleft()
-        if not any(self._key(route) in self._quarantine for route in work.ask.routes):
-            self._queue.appendleft(work)
-            return
-        for part in reversed(work.ask.one_by_one()):
-            if reason := self._quarantine.get(self._key(part.routes[0])):
-                yield part, Failure(reason)
-            else:
-                self._queue.appendleft(_Work(part, work.deaths, work.reason))
+        """Routes that were given up are not tried on the next units."""
+        while self._queue and any(self._key(route) in self._quarantine for route in self._queue[0].ask.routes):
+            work = self._queue.popleft()
+            parts = [(part, self._quarantine.get(self._key(part.routes[0]))) for part in work.ask.one_by_one()]
+            left = [_Work(part, work.deaths, work.reason) for part, reason in parts if reason is None]
+            self._queue.extendleft(reversed(left))
+            for part, reason in parts:
+                if reason is not None:
+                    yield part, Failure(reason)
 
     def _key(self, route: Route) -> tuple[str, Route]:
         assert self._assignment is not None
