@@ -215,6 +215,58 @@ def test_whoever_stops_listening_gets_nothing_old_later():
     assert complete(list(driver.run(ASSIGNMENT, other)), other)
 
 
+def test_what_is_not_listened_to_any_more_is_dealt_with_by_the_next_run():
+    crew = PlayedCrew()
+    driver = Dispatcher(crew, 2, Limits())
+    first = driver.run(ASSIGNMENT, asks(2))
+    next(first)  # both have answered
+    first.close()
+    other = [Ask((ROUTES[2],), one.unit) for one in asks(2)]
+    again = driver.run(ASSIGNMENT, other)
+    next(again)
+    assert [slot.is_busy for slot in driver._slots] == [False, True]  # both were asked
+    again.close()
+    assert complete(list(driver.run(ASSIGNMENT, other)), other)
+    assert sorted(driver._idle) == [0, 1]
+    # The same where what was not heard is that a worker is lost, or lost since.
+    lives = iter([None, DIE])
+    crew = PlayedCrew(lambda *_: next(lives, None))
+    driver = Dispatcher(crew, 2, Limits())
+    first = driver.run(ASSIGNMENT, asks(2))
+    next(first)
+    first.close()
+    crew.events.append(Gone(0, "killed by SIGKILL"))
+    assert complete(list(driver.run(ASSIGNMENT, other)), other)
+    assert driver.counts.deaths == 2
+    assert len(crew.given) == 2 + 2  # nobody who was gone was asked
+
+
+def test_a_worker_that_told_of_an_error_is_asked_again():
+    crew = PlayedCrew(lambda *_: {"error": "the grader g failed", "class": "TaskError"})
+    driver = Dispatcher(crew, 2, Limits())
+    with pytest.raises(TaskError):
+        list(driver.run(ASSIGNMENT, asks()))
+    crew.fate = lambda *_: None
+    assert complete(list(driver.run(ASSIGNMENT, asks())), asks())
+    assert sorted(driver._idle) == [0, 1]
+    assert driver.counts.deaths == 0
+
+
+def test_a_worker_that_could_not_set_up_is_replaced_in_the_next_run():
+    crew = PlayedCrew(starts={0: [Said(0, json.dumps({"error": "no such model", "class": "ModelError"}))]})
+    driver = Dispatcher(crew, 1, Limits())
+    with pytest.raises(MacroError, match="no such model"):
+        list(driver.run(ASSIGNMENT, asks()))
+    assert complete(list(driver.run(ASSIGNMENT, asks())), asks())
+
+
+def test_without_any_worker_left_a_later_run_says_so_at_once():
+    driver = Dispatcher(PlayedCrew(starts={0: ["no room"] * 3}), 1, Limits())
+    for ask in (lambda: list(driver.run(ASSIGNMENT, asks())), driver.facts):
+        with pytest.raises(WorkerError, match="no worker can be started: no room"):
+            ask()
+
+
 def test_work_is_cut_along_common_beginnings():
     routes = [parse_route(text, 30) for text in ("L0-L20 L20 RJ", "L0 L3 RJ", "L0-L20 L19 RJ", "L0 L3 L3 RJ")]
     groups = neighbours(routes, 2)
