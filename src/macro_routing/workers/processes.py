@@ -17,6 +17,8 @@ from macro_routing.workers.crew import Event, Gone, Said
 
 COMMAND = (sys.executable, "-m", "macro_routing.workers.worker")
 _BLOCK = 1 << 20
+_DEATH_SECONDS = 10.0
+"""A process that was killed is gone in milliseconds, or not at all."""
 
 
 class _Process:
@@ -64,14 +66,22 @@ class _Process:
         """Make sure that it has ended; says how it did."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=1.0)  # a worker that closed its end is about to have a status
-        with suppress(ProcessLookupError):
-            self.process.kill()
-        status = self.process.wait()
-        self.socket.close()
+        self.kill()
+        with self.socket, self.errors:
+            try:
+                return self._how(self.process.wait(timeout=_DEATH_SECONDS))
+            except subprocess.TimeoutExpired:  # stuck in the kernel, as on a disk or a GPU that does not answer
+                return f"process {self.process.pid} does not end even when killed"
+
+    def kill(self) -> None:
+        """With what it has started itself: the worker leads its group."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def _how(self, status: int) -> str:
         how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-        with self.errors:
-            self.errors.seek(max(0, self.errors.seek(0, os.SEEK_END) - 4000))
-            said = self.errors.read().decode(errors="replace").strip().splitlines()
+        self.errors.seek(max(0, self.errors.seek(0, os.SEEK_END) - 4000))
+        said = self.errors.read().decode(errors="replace").strip().splitlines()
         return f"{how} ({said[-1][:300]})" if said and status > 0 else how
 
 
@@ -128,13 +138,13 @@ class ProcessCrew:
     def kill(self, slot: int) -> None:
         """By signal, since a worker that hangs hears nothing else."""
         if slot in self._workers:
-            self._workers[slot].process.kill()
+            self._workers[slot].kill()
             self._remove(slot)
 
     def close(self) -> None:
         """End all; the signals first, so that they end together."""
         for worker in self._workers.values():
-            worker.process.kill()
+            worker.kill()
         for slot in list(self._workers):
             self._remove(slot)
         self._selector.close()
