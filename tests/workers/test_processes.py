@@ -1,11 +1,20 @@
-"""Local workers as processes: how they end, and what happens where none can be had. Small programs stand in for them."""
+"""Local workers as processes: how they end, and where none can be had. Small programs stand in for them."""
 
+import errno
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
+import pytest
+
+from macro_routing.evaluation.executor import Ask
+from macro_routing.routes import Route
+from macro_routing.workers.dispatch import Dispatcher, Limits
+from macro_routing.workers.messages import Assignment
 from macro_routing.workers.processes import ProcessCrew
+from macro_routing.workers.settings import WorkerError
 
 WAITS = "import time; time.sleep(600)"
 
@@ -59,3 +68,55 @@ def test_a_worker_that_does_not_end_when_killed_holds_nobody_up(monkeypatch):
     assert worker.socket.fileno() == -1
     assert worker.errors.closed
     real(timeout=20)
+
+
+ANSWERS = """
+import json, socket, sys
+with socket.socket(fileno=int(sys.argv[1])) as channel, channel.makefile("r") as lines:
+    for number, _ in enumerate(lines):
+        told = {"answers": []} if number else {"ready": 1}
+        channel.sendall((json.dumps(told) + chr(10)).encode())
+"""
+
+
+def refusing(monkeypatch, module, name, times, error):
+    """The system's own refusals are played: a machine without processes or files to give would run no test either."""
+    real, refused = getattr(module, name), []
+
+    def refuse(*given, **named):
+        if len(refused) < times:
+            refused.append(name)
+            raise error
+        return real(*given, **named)
+
+    monkeypatch.setattr(module, name, refuse)
+    return refused
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "error"),
+    [
+        (subprocess, "Popen", BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")),
+        (tempfile, "TemporaryFile", OSError(errno.ENOSPC, "No space left on device")),
+    ],
+)
+def test_a_system_that_refuses_a_worker_is_asked_three_times(monkeypatch, module, name, error):
+    asked = [Ask((Route.standard(6),), ())]
+    assignment = Assignment("t", {}, "auto", {}, "scope")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+
+    def run(times):
+        refused = refusing(monkeypatch, module, name, times, error)
+        crew = crew_of(ANSWERS)
+        driver = Dispatcher(crew, 1, Limits())
+        try:
+            return list(driver.run(assignment, asked))
+        finally:
+            crew.close()
+            monkeypatch.undo()
+            assert len(refused) == min(times, 3)
+
+    assert run(times=1) == [(asked[0], ())]
+    with pytest.raises(WorkerError, match=f"no worker can be started: the system refuses it: .*{error.strerror}"):
+        run(times=100)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import IO
 
 from macro_routing.workers.crew import Event, Gone, Said
@@ -25,19 +25,23 @@ class _Process:
     """One worker and the driver's end of its socket."""
 
     def __init__(self, command: Sequence[str], setup: str, changes: Mapping[str, str]) -> None:
-        self.socket, theirs = socket.socketpair()
-        self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 closed with the worker
-        with theirs:
+        """Raises OSError where the system has no process, no file or no room for it; nothing is left open then."""
+        with ExitStack() as opened:
+            ours, theirs = map(opened.enter_context, socket.socketpair())
+            errors: IO[bytes] = opened.enter_context(tempfile.TemporaryFile())
             # A session of its own: Ctrl-C is the driver's, which ends its workers in order.
             self.process = subprocess.Popen(  # noqa: S603
                 [*command, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
-                stdout=self.errors,
-                stderr=self.errors,
+                stdout=errors,
+                stderr=errors,
                 env={**os.environ, **changes},
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
+            opened.pop_all()
+            theirs.close()
+        self.socket, self.errors = ours, errors  # closed with the worker
         self.socket.setblocking(False)
         self.incoming = b""
         self.outgoing = f"{setup}\n".encode()
@@ -95,11 +99,17 @@ class ProcessCrew:
         self._command = command
         self._workers: dict[int, _Process] = {}
         self._selector = selectors.DefaultSelector()
+        self._refused: list[Event] = []
+        """Workers that could not be started, until ``wait`` tells of them."""
 
     def start(self, slot: int) -> None:
         """A new process."""
         self.kill(slot)
-        worker = _Process(self._command, self._setup, self._environments[slot])
+        try:
+            worker = _Process(self._command, self._setup, self._environments[slot])
+        except OSError as error:
+            self._refused.append(Gone(slot, f"the system refuses it: {error}"))
+            return
         self._workers[slot] = worker
         self._selector.register(worker.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, slot)
 
@@ -111,8 +121,8 @@ class ProcessCrew:
 
     def wait(self, seconds: float) -> Sequence[Event]:
         """Write what there is to write, read what has come."""
-        events: list[Event] = []
-        for key, mask in self._selector.select(seconds):
+        events, self._refused = self._refused, []
+        for key, mask in self._selector.select(0.0 if events else seconds):
             slot: int = key.data
             worker = self._workers[slot]
             if mask & selectors.EVENT_WRITE:
@@ -137,6 +147,7 @@ class ProcessCrew:
 
     def kill(self, slot: int) -> None:
         """By signal, since a worker that hangs hears nothing else."""
+        self._refused = [event for event in self._refused if event.slot != slot]
         if slot in self._workers:
             self._workers[slot].kill()
             self._remove(slot)
