@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -83,6 +84,17 @@ def test_a_run_writes_all_it_promises(frozen, tmp_path):
 
 
 GUIDED = dataclasses.replace(CONFIG, method="guided", search={"rounds": 3, "draws": 12, "held_back": 0.5}, budget=600)
+
+
+def test_a_run_that_is_over_holds_its_store_no_longer(frozen, tmp_path):
+    def open_files():
+        return [str(one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
+
+    with pytest.raises(KeyboardInterrupt):
+        _run(frozen, tmp_path / "run", listener=_StopAfter(1))
+    assert str(tmp_path / "s.sqlite") not in open_files()
+    resume(tmp_path / "run", frozen=frozen, task=small_task())
+    assert str(tmp_path / "s.sqlite") not in open_files()
 
 
 def test_a_guided_run_confirms_on_examples_it_held_back(frozen, tmp_path):

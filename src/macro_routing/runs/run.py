@@ -17,6 +17,7 @@ from typing import Any
 from macro_routing.evaluation.answering import mean_tokens_read
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.racing import NEVER
+from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.evaluation.scored import Evaluated, Raced
 from macro_routing.models.environment import describe_environment
 from macro_routing.routes.route import Route
@@ -80,6 +81,12 @@ class PreparedRun:
             detectable_gain(test),
         )
 
+    @property
+    def store(self) -> ScoreStore:
+        """Where scores are kept; to be closed when the run is over."""
+        assert self.evaluator.store is not None
+        return self.evaluator.store
+
     def header(self) -> dict[str, Any]:
         """What the run is, for its folder."""
         from macro_routing import __version__
@@ -96,7 +103,6 @@ class PreparedRun:
             "units": dataclasses.asdict(self.evaluator.unit_sizes),
             "data": dataclasses.asdict(self.config.data_for(frozen)),
         }
-        assert self.evaluator.store is not None
         return {
             "format": files.FORMAT,
             "macro": __version__,
@@ -108,7 +114,7 @@ class PreparedRun:
             "guards": {
                 name: make_splits(task, seed=self.config.seed).fingerprints for name, task in self.guards.items()
             },
-            "store": str(self.evaluator.store.path.resolve()),
+            "store": str(self.store.path.resolve()),
             "environment": {fact.topic: fact.finding for fact in describe_environment()},
         }
 

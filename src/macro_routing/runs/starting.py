@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ def search(  # noqa: PLR0913
     with executor_for(config, workers, listener) as executor:
         run = prepare(config, frozen=frozen, task=task, listener=listener, store=store, executor=executor)
         place = RunFolder.new(Path(folder))
-        with place.held():
+        with closing(run.store), place.held():
             place.write(files.RUN, run.header())
             return run.to_the_end(place)
 
@@ -98,8 +98,9 @@ def resume(  # noqa: PLR0913
     with place.held(), executor_for(config, workers, listener) as executor:
         store = store or header["store"]
         run = prepare(config, frozen=frozen, task=task, listener=listener, store=store, executor=executor)
-        check_same(header, run.header(), place.path)
-        return run.to_the_end(place)
+        with closing(run.store):
+            check_same(header, run.header(), place.path)
+            return run.to_the_end(place)
 
 
 def prepare(  # noqa: PLR0913
