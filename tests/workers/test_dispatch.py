@@ -9,12 +9,15 @@ from macro_routing.errors import MacroError, TaskError
 from macro_routing.evaluation.executor import Ask, cut_for, neighbours
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.routes import parse_route
+from macro_routing.runs import RunConfig, search
 from macro_routing.search import Failure
 from macro_routing.tasks import Example
 from macro_routing.workers.crew import Gone, Said
 from macro_routing.workers.dispatch import Dispatcher, Limits
 from macro_routing.workers.messages import Assignment, answers_to_json, ask_from_text, ask_to_text
-from macro_routing.workers.settings import WorkerError
+from macro_routing.workers.pool import WorkerPool
+from macro_routing.workers.settings import WorkerError, WorkerSettings
+from tests.runs.small import small_frozen, small_task
 
 ROUTES = [parse_route(text, 6) for text in ("L0 RJ", "L0 L2 RJ", "L0-L3 L3 RJ")]
 UNIT = tuple(Example(f"e{number}", f"what is {number}?", "A", ("x", "y")) for number in range(3))
@@ -265,6 +268,25 @@ def test_without_any_worker_left_a_later_run_says_so_at_once():
     for ask in (lambda: list(driver.run(ASSIGNMENT, asks())), driver.facts):
         with pytest.raises(WorkerError, match="no worker can be started: no room"):
             ask()
+
+
+def test_what_happens_to_workers_is_in_the_runs_log_and_in_no_other(tmp_path):
+    lives, told = iter([DIE]), []
+    config = RunConfig(
+        task="small",
+        model="small",
+        method="random",
+        search={"iterations": 1, "draws": 4},
+        data={"training": 8, "validation": 8, "test": 8},
+    )
+    with WorkerPool(PlayedCrew(lambda *_: next(lives, None)), WorkerSettings(workers=2), told.append) as pool:
+        for place in (tmp_path / "first", tmp_path / "second"):
+            store = place.with_suffix(".sqlite")
+            search(config, place, frozen=small_frozen(), task=small_task(), store=store, workers=pool)
+    lost = "a worker was lost: killed by SIGKILL; another takes its place"
+    assert told == [lost]
+    logs = [(tmp_path / name / "log.txt").read_text() for name in ("first", "second")]
+    assert [log.count(lost) for log in logs] == [1, 0]
 
 
 def test_work_is_cut_along_common_beginnings():

@@ -137,6 +137,8 @@ def test_gpus_and_cores_are_dealt(monkeypatch):
 def test_a_run_survives(ground, tmp_path, fault):
     observed = LOCAL_FAULTS[fault](ground, tmp_path / "run", random.Random(5))  # noqa: S311
     assert observed.sound, observed
+    if observed.workers_lost:
+        assert "a worker was lost: " in (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
 
 
 @pytest.mark.engines

@@ -120,7 +120,9 @@ class PreparedRun:
 
     def to_the_end(self, place: RunFolder) -> RunResult:
         """The whole run, from wherever its folder stands."""
-        return dataclasses.replace(self, listener=Listeners([self.listener, FolderLog(place)]))._run(place)  # noqa: SLF001
+        listener = Listeners([self.listener, FolderLog(place)])
+        evaluator = dataclasses.replace(self.evaluator, report=listener.on_message)
+        return dataclasses.replace(self, listener=listener, evaluator=evaluator)._run(place)  # noqa: SLF001
 
     def _run(self, place: RunFolder) -> RunResult:
         self.listener.on_plan(self.plan)
