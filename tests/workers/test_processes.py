@@ -14,6 +14,7 @@ from macro_routing.routes import Route
 from macro_routing.workers.dispatch import Dispatcher, Limits
 from macro_routing.workers.messages import Assignment
 from macro_routing.workers.processes import ProcessCrew
+from macro_routing.workers.ray_actors import _reason
 from macro_routing.workers.settings import WorkerError
 
 WAITS = "import time; time.sleep(600)"
@@ -71,6 +72,20 @@ def test_a_worker_that_does_not_end_when_killed_holds_nobody_up(monkeypatch):
     assert worker.socket.fileno() == -1
     assert worker.errors.closed
     real(timeout=20)
+
+
+def test_a_secret_in_a_workers_last_words_is_struck_out_before_they_are_cut(monkeypatch):
+    monkeypatch.setenv("STORAGE_KEY", "s3cr3t" * 5)
+    crew = crew_of("import os, sys; sys.exit('x' * 285 + ' ' + os.environ['STORAGE_KEY'])")
+    crew.start(0)
+    (gone,) = events_of(crew, 1)
+    crew.close()
+    assert gone.reason == f"ended with status 1 ({'x' * 285} [STORAGE_KEY])"
+
+
+def test_a_secret_in_rays_words_is_struck_out_before_they_are_cut(monkeypatch):
+    monkeypatch.setenv("STORAGE_KEY", "s3cr3t" * 5)
+    assert _reason(ValueError("x" * 285 + " " + "s3cr3t" * 5)) == f"{'x' * 285} [STORAGE_KEY]"
 
 
 ANSWERS = """

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import IO
 
+from macro_routing.errors import without_secrets
 from macro_routing.workers.crew import Event, Gone, Said
 
 COMMAND = (sys.executable, "-m", "macro_routing.workers.worker")
@@ -86,7 +87,7 @@ class _Process:
         how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
         self.errors.seek(max(0, self.errors.seek(0, os.SEEK_END) - 4000))
         said = self.errors.read().decode(errors="replace").strip().splitlines()
-        return f"{how} ({said[-1][:300]})" if said and status > 0 else how
+        return f"{how} ({without_secrets(said[-1])[:300]})" if said and status > 0 else how
 
 
 class ProcessCrew:

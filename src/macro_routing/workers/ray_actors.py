@@ -13,6 +13,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
+from macro_routing.errors import without_secrets
 from macro_routing.workers.crew import Event, Gone, Said
 from macro_routing.workers.settings import WorkerError, WorkerSettings
 from macro_routing.workers.worker import Worker, begin
@@ -153,7 +154,7 @@ def _reason(error: Exception) -> str:
     """Why an actor is gone, in a line: of an error in the worker that error's own last line."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     told = [line for line in lines if line.startswith("The actor died")]
-    return (told[0] if told else lines[-1] if lines else type(error).__name__)[:300]
+    return without_secrets(told[0] if told else lines[-1] if lines else type(error).__name__)[:300]
 
 
 def _first_line(error: Exception) -> str:
