@@ -22,6 +22,7 @@ from macro_routing.routes import Route, parse_route
 from macro_routing.runs import search
 from macro_routing.workers.messages import Setup
 from macro_routing.workers.pool import environments, make_pool
+from macro_routing.workers.ray_actors import RayCrew
 from macro_routing.workers.settings import WorkerError, WorkerSettings
 from tests.runs.small import small_frozen, small_task
 
@@ -147,6 +148,17 @@ def test_a_run_survives(ground, tmp_path, fault):
 def test_a_run_on_ray_survives(ground, tmp_path, fault):
     observed = RAY_FAULTS[fault](ground, tmp_path / "run", random.Random(5))  # noqa: S311
     assert observed.sound, observed
+
+
+@pytest.mark.engines
+@pytest.mark.filterwarnings("ignore")  # Ray leaves sockets and processes to be collected
+def test_a_crew_that_ray_has_no_room_for_leaves_no_ray_behind():
+    import ray
+
+    for _ in range(2):  # one that were left would refuse the second for another reason
+        with pytest.raises(WorkerError, match="the Ray cluster has 0"):
+            RayCrew("{}", WorkerSettings("ray", 2, gpus_per_worker=2))
+        assert not ray.is_initialized()
 
 
 @pytest.mark.engines
