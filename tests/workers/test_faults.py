@@ -6,12 +6,15 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from benchmarks.fault_ground import Ground, decided, environment, rows, store_beside
+from benchmarks.fault_saboteur import Killer, Observed, Saboteur
 from benchmarks.fault_scenarios import LOCAL_FAULTS, RAY_FAULTS
 from macro_routing.errors import MacroError, ModelError
 from macro_routing.evaluation.answering import Decoding
@@ -131,6 +134,27 @@ def test_gpus_and_cores_are_dealt(monkeypatch):
         seen(5, None)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     assert environments(WorkerSettings(workers=3, gpus_per_worker=0), gpus, 8) == [{"OMP_NUM_THREADS": "1"}] * 3
+
+
+def test_a_fault_that_did_not_happen_shows_nothing():
+    quiet = Observed(happened=False, same=True, lost=0, twice=0)
+    assert not quiet.sound
+    assert dataclasses.replace(quiet, happened=True).sound
+    assert not dataclasses.replace(quiet, happened=True, lost=1).sound
+
+
+def test_workers_are_killed_together_when_all_are_ready():
+    workers = [subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) for _ in range(2)]
+    pool = SimpleNamespace(processes=[workers[0].pid])  # the other still loads
+    saboteur = Saboteur({1}, killer := Killer(random.Random(0), 2))  # noqa: S311
+    saboteur.pool = pool
+    saboteur.on_outcomes(1)
+    assert killer.killed == set()
+    pool.processes = [one.pid for one in workers]
+    saboteur.on_outcomes(1)
+    assert killer.killed == set(pool.processes)
+    assert [one.wait(20) for one in workers] == [-signal.SIGKILL] * 2
+    saboteur.on_outcomes(1)  # it is done once
 
 
 @pytest.mark.engines
