@@ -204,17 +204,13 @@ class ScoreStore:
                 raise
 
 
-_MENDED_BY_TIME = {
-    sqlite3.SQLITE_FULL: "the disk is full; make room and resume",
-    sqlite3.SQLITE_BUSY: "another process is writing to it; wait and resume",
-}
-"""Where the store itself is sound."""
-
-
 def _unusable(path: Path, error: Exception) -> StoreError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # what is above the first byte only says more
-    told = _MENDED_BY_TIME.get(code, f"{error}; name another with --store")
-    return StoreError(f"the score store {path} cannot be used: {told}")
+    if code == sqlite3.SQLITE_FULL:
+        return StoreError(f"the score store {path} cannot be used: the disk is full; make room and resume")
+    if code == sqlite3.SQLITE_BUSY:
+        return StoreError(f"the score store {path} cannot be used: another process is writing to it; wait and resume")
+    return StoreError(f"the score store {path} cannot be used: {error}; name another with --store")
 
 
 def _canonical(scope: Mapping[str, Any]) -> str:
