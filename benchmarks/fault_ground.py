@@ -151,6 +151,7 @@ def rows(store: Path) -> Rows:
     if not store.is_file():
         return {}
     with closing(sqlite3.connect(store, timeout=60)) as connection:
+        connection.text_factory = lambda text: text.decode(errors="replace")  # a damaged store has other texts
         # The first three columns of an outcome are numbers and digests that other stores give otherwise.
         return {tuple(row[:4]): tuple(row[7:]) for row in connection.execute(query)}
 

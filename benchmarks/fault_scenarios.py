@@ -16,15 +16,15 @@ import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.fault_ground import WORKERS, Ground, decided, environment, lost, rows, store_beside
-from macro_routing.errors import MacroError
-from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.runs import Listener, RunFolder, resume, search
+from benchmarks.fault_saboteur import Killer, Observed, Saboteur
+from macro_routing.errors import MacroError, without_secrets
+from macro_routing.runs import RunFolder, resume, search
 from macro_routing.search import Failure, Score
+from macro_routing.workers.dispatch import Counts
 from macro_routing.workers.pool import WorkerPool
 from macro_routing.workers.settings import LOCAL, RAY, WorkerSettings
 
@@ -32,51 +32,14 @@ HANG_SECONDS = 4.0
 """Units of the small search take milliseconds."""
 
 
-@dataclass(frozen=True)
-class Observed:
-    """How a disturbed run ended."""
-
-    same: bool
-    """Whether everything it decided is what the undisturbed run decided."""
-    lost: int | None
-    """Outcomes of the undisturbed run that its store lacks; None where that cannot be told."""
-    twice: int | None
-    """Routes on a unit that were answered and counted though they were known."""
-    workers_lost: int | None = None
-    note: str = ""
-
-    @property
-    def sound(self) -> bool:
-        """Nothing lost, nothing twice, the same end."""
-        return self.same and not self.lost and not self.twice
-
-
-class Saboteur(Listener):
-    """Does something to the workers after so many reports of outcomes: between two answers, while others work."""
-
-    def __init__(self, moments: set[int], deed: Callable[[WorkerPool], None]) -> None:
-        """``moments`` are numbers of reports."""
-        self.pool: WorkerPool | None = None
-        self._reports, self._moments, self._deed = 0, moments, deed
-
-    def on_outcomes(self, count: int) -> None:  # noqa: ARG002
-        """Is it time?"""
-        self._reports += 1
-        if self._reports in self._moments and self.pool is not None:
-            self._deed(self.pool)
-
-
-def _disturbed(ground: Ground, place: Path, settings: WorkerSettings, saboteur: Saboteur) -> Observed:
+def _disturbed(
+    ground: Ground, place: Path, settings: WorkerSettings, saboteur: Saboteur, happened: Callable[[Counts], bool]
+) -> Observed:
     with ground.pool(settings, place) as pool:
         saboteur.pool = pool
         search(ground.config, place, store=store_beside(place), listener=saboteur, workers=pool)
     same = decided(place) == decided(ground.quiet)
-    return Observed(same, lost(ground, store_beside(place)), pool.twice, pool.counts.deaths)
-
-
-def _signal(number: int, sent: signal.Signals) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(number, sent)
+    return Observed(happened(pool.counts), same, lost(ground, store_beside(place)), pool.twice, pool.counts.deaths)
 
 
 def _settings(backend: str = LOCAL) -> WorkerSettings:
@@ -85,25 +48,34 @@ def _settings(backend: str = LOCAL) -> WorkerSettings:
 
 def worker_killed(ground: Ground, place: Path, rng: random.Random, backend: str = LOCAL) -> Observed:
     """SIGKILL to one worker, at three moments."""
-    moments = set(rng.sample(range(2, 30), 3))
-    saboteur = Saboteur(moments, lambda pool: _signal(rng.choice(pool.processes), signal.SIGKILL))
-    return _disturbed(ground, place, _settings(backend), saboteur)
+    return _killed(ground, place, rng, backend, moments=3, workers=1)
 
 
 def all_workers_killed(ground: Ground, place: Path, rng: random.Random, backend: str = LOCAL) -> Observed:
     """SIGKILL to every worker at once, at two moments."""
+    return _killed(ground, place, rng, backend, moments=2, workers=WORKERS)
 
-    def kill_all(pool: WorkerPool) -> None:
-        for number in pool.processes:
-            _signal(number, signal.SIGKILL)
 
-    return _disturbed(ground, place, _settings(backend), Saboteur(set(rng.sample(range(2, 30), 2)), kill_all))
+def _killed(  # noqa: PLR0913
+    ground: Ground, place: Path, rng: random.Random, backend: str, *, moments: int, workers: int
+) -> Observed:
+    saboteur = Saboteur(set(rng.sample(range(2, 30), moments)), killer := Killer(rng, workers))
+
+    def happened(counts: Counts) -> bool:
+        return counts.deaths >= len(killer.killed) == moments * workers
+
+    return _disturbed(ground, place, _settings(backend), saboteur, happened)
 
 
 def worker_hangs(ground: Ground, place: Path, rng: random.Random, backend: str = LOCAL) -> Observed:
     """SIGSTOP to one worker: it lives and says nothing; the deadline is a few seconds."""
-    saboteur = Saboteur({rng.randrange(2, 30)}, lambda pool: _signal(pool.processes[0], signal.SIGSTOP))
-    return _disturbed(ground, place, _settings(backend), saboteur)
+
+    def stop(pool: WorkerPool) -> bool:
+        os.kill(pool.processes[0], signal.SIGSTOP)
+        return True
+
+    saboteur = Saboteur({rng.randrange(2, 30)}, stop)
+    return _disturbed(ground, place, _settings(backend), saboteur, lambda counts: counts.hangs >= 1)
 
 
 def route_that_kills(ground: Ground, place: Path, rng: random.Random) -> Observed:
@@ -120,7 +92,8 @@ def route_that_kills(ground: Ground, place: Path, rng: random.Random) -> Observe
     found, scored = rows(store_beside(place)), {route for (route, _), _ in scores}
     missing = sum(key[2] in scored and key not in found for key in rows(store_beside(ground.quiet)))
     note = f"{cursed}: {'; '.join(reasons)}"
-    return Observed(same and len(reasons) == 1, missing, pool.twice, pool.counts.deaths, note)
+    happened = len(reasons) == 1 and pool.counts.deaths >= _settings().attempts
+    return Observed(happened, same, missing, pool.twice, pool.counts.deaths, note)
 
 
 def _harmless(ground: Ground) -> list[str]:
@@ -165,7 +138,7 @@ def _finish(ground: Ground, place: Path) -> tuple[bool, int]:
 
 def driver_killed(ground: Ground, place: Path, rng: random.Random, kills: int = 2) -> Observed:
     """SIGKILL to the search itself, twice; its workers must end with it, and resuming must end the same."""
-    left_behind = 0
+    left_behind, happened = 0, True
     total = len(rows(store_beside(ground.quiet)))
     for number in range(kills):
         goal = total * (number + rng.uniform(0.1, 0.9)) / (kills + 1)
@@ -174,13 +147,14 @@ def driver_killed(ground: Ground, place: Path, rng: random.Random, kills: int = 
         )
         _until(lambda goal=goal, driver=driver: driver.poll() is not None or _stored(place) > goal)  # type: ignore[misc]
         workers = _children(driver.pid)
+        happened &= driver.poll() is None and len(workers) >= WORKERS
         driver.kill()
         driver.wait()
         left_behind += not _until(lambda workers=workers: not any(map(_is_running, workers)), 10)  # type: ignore[misc]
     before = len(rows(store_beside(place)))
     same, twice = _finish(ground, place)
     note = f"{before} outcomes stored when it was resumed" + (", workers were left behind" if left_behind else "")
-    return Observed(same and not left_behind, lost(ground, store_beside(place)), twice, None, note)
+    return Observed(happened, same and not left_behind, lost(ground, store_beside(place)), twice, None, note)
 
 
 def _stored(place: Path) -> int:
@@ -214,8 +188,9 @@ def full_disk(ground: Ground, place: Path, rng: random.Random) -> Observed:
         shutil.move(entry, place.parent / entry.name)
     before = len(rows(store_beside(place)))
     same, twice = _finish(ground, place) if (place / "run.json").is_file() else (True, 0)
+    said = said.replace(f"{small}{os.sep}", "")  # a folder of this machine, in what is recorded
     note = f"{size} kB, {before} outcomes stored; {said}"
-    return Observed(same and clear, lost(ground, store_beside(place)), twice, None, note)
+    return Observed("disk is full" in said, same and clear, lost(ground, store_beside(place)), twice, None, note)
 
 
 def _quoted(text: str) -> str:
@@ -228,29 +203,33 @@ def corrupted_store(ground: Ground, place: Path, rng: random.Random) -> Observed
     with ground.pool(_settings(), place) as pool, suppress(KeyboardInterrupt):
         stop.pool = pool
         search(ground.config, place, store=store_beside(place), listener=stop, workers=pool)
-    store = store_beside(place)
-    ScoreStore(store).close()
+    unfinished = not RunFolder.existing(place).is_finished
+    store, again = store_beside(place), place.with_name(f"{place.name}-again")
     _damage(store, rng)
+    ends = [place]
     try:
         resume(place, workers=_settings(), store=store)
-        said = "the damage was in no score that was needed, or was mended"
+        with ground.pool(_settings(), again) as pool:  # which asks for everything that the store should know by now
+            search(ground.config, again, store=store, workers=pool)
+        ends.append(again)
+        noticed = pool.counts.answered > 0
+        said = f"{pool.counts.answered} asks with damaged outcomes were answered again"
     except MacroError as error:
-        said = str(error)
-        store = place.with_suffix(".new.sqlite")
-        resume(place, workers=_settings(), store=store)
-    same = decided(place) == decided(ground.quiet)
+        noticed, said = True, str(error).replace(f"{store.parent}{os.sep}", "")
+        resume(place, workers=_settings(), store=place.with_suffix(".new.sqlite"))
+    same = all(decided(end) == decided(ground.quiet) for end in ends)
     # What was damaged cannot be told from what was lost; what counts is that nothing wrong was believed.
-    return Observed(same, None, None, None, said)
+    return Observed(unfinished and noticed, same, None, None, None, said)
 
 
-def _interrupt(_pool: WorkerPool) -> None:
+def _interrupt(_pool: WorkerPool) -> bool:
     raise KeyboardInterrupt
 
 
 def _damage(store: Path, rng: random.Random) -> None:
     content = bytearray(store.read_bytes())
-    for _ in range(40):
-        start = rng.randrange(100, len(content) - 64)
+    used = [place for place in range(100, len(content) - 64) if content[place]]  # not what is empty anyway
+    for start in rng.sample(used, 40):
         content[start : start + 8] = rng.randbytes(8)
     store.write_bytes(content)
     for extra in ("-wal", "-shm"):
@@ -278,15 +257,18 @@ def clock_jumps(ground: Ground, place: Path, rng: random.Random) -> Observed:
     ) as driver:
         while driver.poll() is None:
             time.sleep(rng.uniform(0.2, 0.5))
-            clock.write_text(rng.choice(["+4000d\n", "-4000d\n", "+1h\n", "-1h\n", "+0d\n"]))
+            new = clock.with_suffix(".new")  # in one step: a file that is read half written sets no clock
+            new.write_text(rng.choice(["+4000d\n", "-4000d\n", "+1h\n", "-1h\n", "+0d\n"]))
+            new.replace(clock)
             jumps += 1
         assert driver.stderr is not None
         said = driver.stderr.read().strip()
     if driver.returncode != 0:
-        return Observed(same=False, lost=None, twice=None, note=said[-300:])
+        return Observed(happened=jumps > 0, same=False, lost=None, twice=None, note=without_secrets(said)[-300:])
     dates = {line[:4] for line in (place / "log.txt").read_text(encoding="utf-8").splitlines()}
     note = f"{jumps} jumps; years in the run's log: {', '.join(sorted(dates))}"
-    return Observed(decided(place) == decided(ground.quiet), lost(ground, store_beside(place)), None, None, note)
+    same = decided(place) == decided(ground.quiet)
+    return Observed(len(dates) > 1, same, lost(ground, store_beside(place)), None, None, note)
 
 
 def ray_worker_killed(ground: Ground, place: Path, rng: random.Random) -> Observed:
@@ -313,15 +295,16 @@ def ray_machine_lost(ground: Ground, place: Path, rng: random.Random) -> Observe
     nodes = [cluster.add_node(**size)]
     moments = sorted(rng.sample(range(3, 25), 2))
 
-    def change(_pool: WorkerPool) -> None:
+    def change(_pool: WorkerPool) -> bool:
         if nodes:
             cluster.remove_node(nodes.pop(), allow_graceful=False)
         else:
             cluster.add_node(**size)
+        return True
 
     settings = dataclasses.replace(_settings(RAY), address=cluster.address, unit_minutes=1)
     try:
-        return _disturbed(ground, place, settings, Saboteur(set(moments), change))
+        return _disturbed(ground, place, settings, Saboteur(set(moments), change), lambda counts: counts.deaths >= 1)
     finally:
         cluster.shutdown()
 

@@ -2,7 +2,8 @@
 
     python -m benchmarks.faults [--backend local] [--times 5] [--only TEXT] [--write docs/data/faults.json]
 
-Exits with 1 when a run was not sound: when something was lost, counted twice, or decided otherwise.
+Exits with 1 when a run was not sound: when its fault did not happen, when something was lost, counted twice, or decided
+otherwise.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.fault_ground import Ground
-from benchmarks.fault_scenarios import LOCAL_FAULTS, RAY_FAULTS, Observed
+from benchmarks.fault_saboteur import Observed
+from benchmarks.fault_scenarios import LOCAL_FAULTS, RAY_FAULTS
 from benchmarks.record import write_record
 
 FAULTS = {"local": LOCAL_FAULTS, "ray": RAY_FAULTS}
 COLUMNS = {
     "fault": "fault",
     "times": "times",
+    "happened": "happened",
     "workers_lost": "workers lost",
     "same": "ended the same",
     "lost": "scores lost",
@@ -68,6 +71,7 @@ def main() -> None:
                 {
                     "fault": fault,
                     "times": len(seen),
+                    "happened": sum(one.happened for one in seen),
                     "workers_lost": _sum(one.workers_lost for one in seen),
                     "same": sum(one.same for one in seen),
                     "lost": _sum(one.lost for one in seen),

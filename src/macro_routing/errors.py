@@ -64,7 +64,9 @@ def suggestion(name: str, allowed: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY|CREDENTIAL", re.IGNORECASE)
+_SECRET = re.compile(
+    r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|(?:API|ACCESS|PRIVATE)_?KEY|_KEYS?$", re.IGNORECASE
+)
 _SHORTEST_SECRET = 8
 """Shorter values would be found in innocent texts."""
 
@@ -72,9 +74,11 @@ _SHORTEST_SECRET = 8
 def without_secrets(text: str) -> str:
     """A text without the values of environment variables that are named like secrets; their names stand instead.
 
-    Libraries put tokens into their messages now and then; what is kept in a run's folder is often shared.
+    Libraries put tokens into their messages now and then; what is kept in a run's folder is often shared. To be used
+    before a text is cut: a part of a secret would not be found.
     """
-    for name, value in os.environ.items():
+    # The longest first: one value may be the beginning of another.
+    for name, value in sorted(os.environ.items(), key=lambda item: -len(item[1])):
         if len(value) >= _SHORTEST_SECRET and _SECRET.search(name) and value in text:
             text = text.replace(value, f"[{name}]")
     return text

@@ -122,6 +122,31 @@ def test_pages_damaged_later_are_this_projects_error(store):
         _read_all(store.path)
 
 
+def test_a_full_disk_is_named_and_what_was_kept_is_still_there(store):
+    store.add(SCOPE, STANDARD, {"a": RIGHT})
+    (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
+    store._connection.execute(f"PRAGMA max_page_count = {pages + 2}")  # to SQLite the same as a full disk
+    many = {f"e{number}": RIGHT for number in range(3000)}
+    with pytest.raises(StoreError, match=r"scores.sqlite cannot be used: the disk is full; make room and resume$"):
+        store.add(SCOPE, STANDARD, many)
+    store._connection.execute(f"PRAGMA max_page_count = {pages + 2000}")
+    assert store.find(SCOPE, STANDARD, ["a", "e1"]) == {"a": RIGHT}
+    store.add(SCOPE, STANDARD, many)
+    assert len(store.find(SCOPE, STANDARD, list(many))) == len(many)
+
+
+def test_another_writer_that_holds_on_is_named(store):
+    other = sqlite3.connect(store.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    store._connection.execute("PRAGMA busy_timeout = 10")
+    with pytest.raises(StoreError, match=r"another process is writing to it; wait and resume$"):
+        store.add(SCOPE, STANDARD, {"a": RIGHT})
+    other.execute("ROLLBACK")
+    other.close()
+    store.add(SCOPE, STANDARD, {"a": RIGHT})
+    assert store.find(SCOPE, STANDARD, ["a"]) == {"a": RIGHT}
+
+
 def _write_for_ever(path, name):
     store = ScoreStore(path)
     for number in range(100_000):

@@ -77,6 +77,16 @@ def test_secrets_of_the_environment_are_struck_out(monkeypatch):
     assert said == "could not log in with [HF_TOKEN] or '[DB_PASSWORD]', abc"
 
 
+@pytest.mark.parametrize(
+    "name", ["AZURE_STORAGE_KEY", "DEPLOY_PRIVATE_KEY", "OPENAI_KEY", "SSH_PASSPHRASE", "SIGNING_KEYS"]
+)
+def test_names_of_secrets_are_many(monkeypatch, name):
+    monkeypatch.setenv(name, "0123456789abcdef")
+    monkeypatch.setenv("OTHER_API_KEY", "0123456789")  # the beginning of the other
+    monkeypatch.setenv("KEYBOARD_LAYOUT", "somewhere else")
+    assert without_secrets("0123456789abcdef, somewhere else") == f"[{name}], somewhere else"
+
+
 def test_no_secret_is_written_into_a_runs_folder(tmp_path, monkeypatch):
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)

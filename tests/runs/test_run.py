@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +20,8 @@ from macro_routing.runs import Listener, RunConfig, RunFolder, RunResult, resume
 from macro_routing.runs import folder as files
 from macro_routing.runs.selection import Choice, choose, choose_confirmed
 from macro_routing.runs.starting import prepare
-from macro_routing.search import Candidate, Stopped
+from macro_routing.search import Candidate, Failure, Stopped
+from macro_routing.workers.settings import WorkerError
 from tests.models.tiny import tiny_model
 from tests.runs.small import small_frozen, small_task
 
@@ -82,6 +84,17 @@ def test_a_run_writes_all_it_promises(frozen, tmp_path):
 
 
 GUIDED = dataclasses.replace(CONFIG, method="guided", search={"rounds": 3, "draws": 12, "held_back": 0.5}, budget=600)
+
+
+def test_a_run_that_is_over_holds_its_store_no_longer(frozen, tmp_path):
+    def open_files():
+        return [str(one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
+
+    with pytest.raises(KeyboardInterrupt):
+        _run(frozen, tmp_path / "run", listener=_StopAfter(1))
+    assert str(tmp_path / "s.sqlite") not in open_files()
+    resume(tmp_path / "run", frozen=frozen, task=small_task())
+    assert str(tmp_path / "s.sqlite") not in open_files()
 
 
 def test_a_guided_run_confirms_on_examples_it_held_back(frozen, tmp_path):
@@ -441,6 +454,60 @@ def test_guards_measure_the_drop(frozen, tmp_path):
     strict = [run._costs_too_much(parse_route(text, 6)) for text in ("L0 RJ", "L0 L5 RJ", "L0 L0 L3 RJ", "L0-L2 L4 RJ")]
     assert strict[0] == ""
     assert all(not reason or "points on category" in reason for reason in strict)
+
+
+class _GivesUp:
+    """Plays workers that give one route up on some examples; everything else the engine answers."""
+
+    workers = 1
+
+    def __init__(self, route, examples):
+        self.route, self.examples = route, set(examples)
+
+    def run(self, evaluator, asks):
+        evaluator.report("memory ran out")
+        for ask in asks:
+            for part in ask.one_by_one():
+                is_fatal = part.routes[0] == self.route and self.examples & set(part.unit)
+                yield part, Failure("took down its worker") if is_fatal else evaluator.run_ask(part)
+
+
+def test_a_route_that_could_not_be_tested_has_no_result(frozen, tmp_path):
+    whole = _run(frozen, tmp_path / "whole")
+    chosen, variant, *_ = whole.variants
+    assert variant.route not in (chosen.route, whole.variants[-1].route)
+
+    def end(text, folder):
+        run = prepare(CONFIG, frozen=frozen, task=small_task(), store=folder.with_suffix(".sqlite"))
+        evaluator = dataclasses.replace(run.evaluator, executor=_GivesUp(parse_route(text, 6), run.splits.test))
+        place = RunFolder.new(folder)
+        with place.held():
+            place.write(files.RUN, run.header())
+            return dataclasses.replace(run, evaluator=evaluator).to_the_end(place)
+
+    with pytest.raises(WorkerError, match="could not be tested: took down its worker; mend it and resume"):
+        end(chosen.route, tmp_path / "chosen")
+    assert not (tmp_path / "chosen" / files.ANSWERS).exists()
+    resume(tmp_path / "chosen", frozen=frozen, task=small_task())
+    assert _final(tmp_path / "chosen") == _final(tmp_path / "whole")
+    left = end(variant.route, tmp_path / "variant")
+    assert [one for one in whole.variants if one.route != variant.route] == list(left.variants)
+    assert variant.route not in json.loads((tmp_path / "variant" / files.ANSWERS).read_text())["routes"]
+    log = (tmp_path / "variant" / "log.txt").read_text()
+    assert "is left out" in log
+    assert "memory ran out" in log
+
+
+def test_a_route_that_could_not_be_run_on_a_guard_task_is_turned_down_for_that(frozen, tmp_path):
+    config = dataclasses.replace(CONFIG, guard={"tasks": ["category"], "max_drop": 100.0, "examples": 10})
+    run = prepare(config, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite")
+    route = parse_route("L0 L5 RJ", 6)
+    assert run._costs_too_much(route) == ""
+    (guard,) = run.guards.values()
+    executor = _GivesUp(route, [one for pool in guard.pools.values() for one in pool])
+    evaluator = dataclasses.replace(run.evaluator, executor=executor, store=None)
+    run = dataclasses.replace(run, evaluator=evaluator)
+    assert run._costs_too_much(route) == "it could not be run on category: took down its worker"
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,15 @@ from macro_routing.errors import MacroError, TaskError
 from macro_routing.evaluation.executor import Ask, cut_for, neighbours
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.routes import parse_route
+from macro_routing.runs import RunConfig, search
 from macro_routing.search import Failure
 from macro_routing.tasks import Example
 from macro_routing.workers.crew import Gone, Said
 from macro_routing.workers.dispatch import Dispatcher, Limits
 from macro_routing.workers.messages import Assignment, answers_to_json, ask_from_text, ask_to_text
-from macro_routing.workers.settings import WorkerError
+from macro_routing.workers.pool import WorkerPool
+from macro_routing.workers.settings import WorkerError, WorkerSettings
+from tests.runs.small import small_frozen, small_task
 
 ROUTES = [parse_route(text, 6) for text in ("L0 RJ", "L0 L2 RJ", "L0-L3 L3 RJ")]
 UNIT = tuple(Example(f"e{number}", f"what is {number}?", "A", ("x", "y")) for number in range(3))
@@ -144,6 +147,16 @@ def test_a_route_that_kills_every_time_is_given_up_and_the_others_are_not():
     assert driver.counts.deaths == deaths
 
 
+def test_a_route_that_was_given_up_meets_no_worker_on_any_later_unit():
+    cursed = ROUTES[1]
+    crew = PlayedCrew(lambda _slot, ask: DIE if cursed in ask.routes else None)
+    asked = [Ask((cursed,), one.unit) for one in asks(5)]
+    driver, found = played(crew, workers=1, asked=asked)
+    assert complete(found, asked)
+    assert driver.counts.deaths == 3
+    assert sum(cursed in ask.routes for ask in crew.given) == 3
+
+
 def test_a_route_is_not_blamed_where_the_standard_pass_dies_as_well():
     crew = PlayedCrew(lambda _slot, ask: DIE if ask.unit[0].id.startswith("u0") else None)
     with pytest.raises(WorkerError, match="the standard pass takes its workers down: killed by SIGKILL"):
@@ -203,6 +216,77 @@ def test_whoever_stops_listening_gets_nothing_old_later():
     first.close()
     other = [Ask((ROUTES[2],), UNIT)]
     assert complete(list(driver.run(ASSIGNMENT, other)), other)
+
+
+def test_what_is_not_listened_to_any_more_is_dealt_with_by_the_next_run():
+    crew = PlayedCrew()
+    driver = Dispatcher(crew, 2, Limits())
+    first = driver.run(ASSIGNMENT, asks(2))
+    next(first)  # both have answered
+    first.close()
+    other = [Ask((ROUTES[2],), one.unit) for one in asks(2)]
+    again = driver.run(ASSIGNMENT, other)
+    next(again)
+    assert [slot.is_busy for slot in driver._slots] == [False, True]  # both were asked
+    again.close()
+    assert complete(list(driver.run(ASSIGNMENT, other)), other)
+    assert sorted(driver._idle) == [0, 1]
+    # The same where what was not heard is that a worker is lost, or lost since.
+    lives = iter([None, DIE])
+    crew = PlayedCrew(lambda *_: next(lives, None))
+    driver = Dispatcher(crew, 2, Limits())
+    first = driver.run(ASSIGNMENT, asks(2))
+    next(first)
+    first.close()
+    crew.events.append(Gone(0, "killed by SIGKILL"))
+    assert complete(list(driver.run(ASSIGNMENT, other)), other)
+    assert driver.counts.deaths == 2
+    assert len(crew.given) == 2 + 2  # nobody who was gone was asked
+
+
+def test_a_worker_that_told_of_an_error_is_asked_again():
+    crew = PlayedCrew(lambda *_: {"error": "the grader g failed", "class": "TaskError"})
+    driver = Dispatcher(crew, 2, Limits())
+    with pytest.raises(TaskError):
+        list(driver.run(ASSIGNMENT, asks()))
+    crew.fate = lambda *_: None
+    assert complete(list(driver.run(ASSIGNMENT, asks())), asks())
+    assert sorted(driver._idle) == [0, 1]
+    assert driver.counts.deaths == 0
+
+
+def test_a_worker_that_could_not_set_up_is_replaced_in_the_next_run():
+    crew = PlayedCrew(starts={0: [Said(0, json.dumps({"error": "no such model", "class": "ModelError"}))]})
+    driver = Dispatcher(crew, 1, Limits())
+    with pytest.raises(MacroError, match="no such model"):
+        list(driver.run(ASSIGNMENT, asks()))
+    assert complete(list(driver.run(ASSIGNMENT, asks())), asks())
+
+
+def test_without_any_worker_left_a_later_run_says_so_at_once():
+    driver = Dispatcher(PlayedCrew(starts={0: ["no room"] * 3}), 1, Limits())
+    for ask in (lambda: list(driver.run(ASSIGNMENT, asks())), driver.facts):
+        with pytest.raises(WorkerError, match="no worker can be started: no room"):
+            ask()
+
+
+def test_what_happens_to_workers_is_in_the_runs_log_and_in_no_other(tmp_path):
+    lives, told = iter([DIE]), []
+    config = RunConfig(
+        task="small",
+        model="small",
+        method="random",
+        search={"iterations": 1, "draws": 4},
+        data={"training": 8, "validation": 8, "test": 8},
+    )
+    with WorkerPool(PlayedCrew(lambda *_: next(lives, None)), WorkerSettings(workers=2), told.append) as pool:
+        for place in (tmp_path / "first", tmp_path / "second"):
+            store = place.with_suffix(".sqlite")
+            search(config, place, frozen=small_frozen(), task=small_task(), store=store, workers=pool)
+    lost = "a worker was lost: killed by SIGKILL; another takes its place"
+    assert told == [lost]
+    logs = [(tmp_path / name / "log.txt").read_text() for name in ("first", "second")]
+    assert [log.count(lost) for log in logs] == [1, 0]
 
 
 def test_work_is_cut_along_common_beginnings():

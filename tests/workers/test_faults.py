@@ -6,12 +6,15 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from benchmarks.fault_ground import Ground, decided, environment, rows, store_beside
+from benchmarks.fault_saboteur import Killer, Observed, Saboteur
 from benchmarks.fault_scenarios import LOCAL_FAULTS, RAY_FAULTS
 from macro_routing.errors import MacroError, ModelError
 from macro_routing.evaluation.answering import Decoding
@@ -22,6 +25,7 @@ from macro_routing.routes import Route, parse_route
 from macro_routing.runs import search
 from macro_routing.workers.messages import Setup
 from macro_routing.workers.pool import environments, make_pool
+from macro_routing.workers.ray_actors import RayCrew
 from macro_routing.workers.settings import WorkerError, WorkerSettings
 from tests.runs.small import small_frozen, small_task
 
@@ -132,11 +136,34 @@ def test_gpus_and_cores_are_dealt(monkeypatch):
     assert environments(WorkerSettings(workers=3, gpus_per_worker=0), gpus, 8) == [{"OMP_NUM_THREADS": "1"}] * 3
 
 
+def test_a_fault_that_did_not_happen_shows_nothing():
+    quiet = Observed(happened=False, same=True, lost=0, twice=0)
+    assert not quiet.sound
+    assert dataclasses.replace(quiet, happened=True).sound
+    assert not dataclasses.replace(quiet, happened=True, lost=1).sound
+
+
+def test_workers_are_killed_together_when_all_are_ready():
+    workers = [subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) for _ in range(2)]
+    pool = SimpleNamespace(processes=[workers[0].pid])  # the other still loads
+    saboteur = Saboteur({1}, killer := Killer(random.Random(0), 2))  # noqa: S311
+    saboteur.pool = pool
+    saboteur.on_outcomes(1)
+    assert killer.killed == set()
+    pool.processes = [one.pid for one in workers]
+    saboteur.on_outcomes(1)
+    assert killer.killed == set(pool.processes)
+    assert [one.wait(20) for one in workers] == [-signal.SIGKILL] * 2
+    saboteur.on_outcomes(1)  # it is done once
+
+
 @pytest.mark.engines
 @pytest.mark.parametrize("fault", LOCAL_FAULTS)
 def test_a_run_survives(ground, tmp_path, fault):
     observed = LOCAL_FAULTS[fault](ground, tmp_path / "run", random.Random(5))  # noqa: S311
     assert observed.sound, observed
+    if observed.workers_lost:
+        assert "a worker was lost: " in (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
 
 
 @pytest.mark.engines
@@ -145,6 +172,17 @@ def test_a_run_survives(ground, tmp_path, fault):
 def test_a_run_on_ray_survives(ground, tmp_path, fault):
     observed = RAY_FAULTS[fault](ground, tmp_path / "run", random.Random(5))  # noqa: S311
     assert observed.sound, observed
+
+
+@pytest.mark.engines
+@pytest.mark.filterwarnings("ignore")  # Ray leaves sockets and processes to be collected
+def test_a_crew_that_ray_has_no_room_for_leaves_no_ray_behind():
+    import ray
+
+    for _ in range(2):  # one that were left would refuse the second for another reason
+        with pytest.raises(WorkerError, match="the Ray cluster has 0"):
+            RayCrew("{}", WorkerSettings("ray", 2, gpus_per_worker=2))
+        assert not ray.is_initialized()
 
 
 @pytest.mark.engines

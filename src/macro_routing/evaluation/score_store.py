@@ -78,7 +78,7 @@ class ScoreStore:
             self._check_version()
             self._connection.executescript(_TABLES)
         except (sqlite3.Error, OSError, ValueError) as error:  # damaged texts cannot even be decoded
-            raise StoreError(f"the score store {path} cannot be used: {error}; name another with --store") from None
+            raise _unusable(path, error) from None
 
     def _check_version(self) -> None:
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
@@ -188,9 +188,7 @@ class ScoreStore:
         try:
             yield
         except (sqlite3.Error, ValueError, TypeError) as error:  # a description that is no JSON is damage, too
-            raise StoreError(
-                f"the score store {self.path} cannot be used: {error}; name another with --store"
-            ) from None
+            raise _unusable(self.path, error) from None
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Cursor]:
@@ -199,10 +197,20 @@ class ScoreStore:
             cursor.execute("BEGIN IMMEDIATE")
             try:
                 yield cursor
+                cursor.execute("COMMIT")
             except BaseException:
-                cursor.execute("ROLLBACK")
+                if self._connection.in_transaction:  # a full disk has ended it already
+                    cursor.execute("ROLLBACK")
                 raise
-            cursor.execute("COMMIT")
+
+
+def _unusable(path: Path, error: Exception) -> StoreError:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # what is above the first byte only says more
+    if code == sqlite3.SQLITE_FULL:
+        return StoreError(f"the score store {path} cannot be used: the disk is full; make room and resume")
+    if code == sqlite3.SQLITE_BUSY:
+        return StoreError(f"the score store {path} cannot be used: another process is writing to it; wait and resume")
+    return StoreError(f"the score store {path} cannot be used: {error}; name another with --store")
 
 
 def _canonical(scope: Mapping[str, Any]) -> str:

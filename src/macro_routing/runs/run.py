@@ -17,6 +17,7 @@ from typing import Any
 from macro_routing.evaluation.answering import mean_tokens_read
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.racing import NEVER
+from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.evaluation.scored import Evaluated, Raced
 from macro_routing.models.environment import describe_environment
 from macro_routing.routes.route import Route
@@ -42,6 +43,7 @@ from macro_routing.search.macro import MacroSearch
 from macro_routing.search.searcher import Candidate, Confirming, Round, Searcher, SearchState
 from macro_routing.tasks.splits import Splits, make_splits
 from macro_routing.tasks.task import Example, Task
+from macro_routing.workers.settings import WorkerError
 
 _READ_EXAMPLES = 64
 """Training examples that say how long a prompt is."""
@@ -79,6 +81,12 @@ class PreparedRun:
             detectable_gain(test),
         )
 
+    @property
+    def store(self) -> ScoreStore:
+        """Where scores are kept; to be closed when the run is over."""
+        assert self.evaluator.store is not None
+        return self.evaluator.store
+
     def header(self) -> dict[str, Any]:
         """What the run is, for its folder."""
         from macro_routing import __version__
@@ -95,7 +103,6 @@ class PreparedRun:
             "units": dataclasses.asdict(self.evaluator.unit_sizes),
             "data": dataclasses.asdict(self.config.data_for(frozen)),
         }
-        assert self.evaluator.store is not None
         return {
             "format": files.FORMAT,
             "macro": __version__,
@@ -107,13 +114,15 @@ class PreparedRun:
             "guards": {
                 name: make_splits(task, seed=self.config.seed).fingerprints for name, task in self.guards.items()
             },
-            "store": str(self.evaluator.store.path.resolve()),
+            "store": str(self.store.path.resolve()),
             "environment": {fact.topic: fact.finding for fact in describe_environment()},
         }
 
     def to_the_end(self, place: RunFolder) -> RunResult:
         """The whole run, from wherever its folder stands."""
-        return dataclasses.replace(self, listener=Listeners([self.listener, FolderLog(place)]))._run(place)  # noqa: SLF001
+        listener = Listeners([self.listener, FolderLog(place)])
+        evaluator = dataclasses.replace(self.evaluator, report=listener.on_message)
+        return dataclasses.replace(self, listener=listener, evaluator=evaluator)._run(place)  # noqa: SLF001
 
     def _run(self, place: RunFolder) -> RunResult:
         self.listener.on_plan(self.plan)
@@ -225,6 +234,8 @@ class PreparedRun:
                 on_outcomes=self.listener.on_outcomes,
             )
             found = guard.evaluate([self._standard, route], examples)
+            if reason := found[route].failure:
+                return f"it could not be run on {name}: {reason}"
             drop = 100 * (found[self._standard].score.accuracy - found[route].score.accuracy)
             if drop > settings.max_drop:
                 return f"it costs {drop:.1f} points on {name} (n = {len(examples)}; allowed {settings.max_drop:g})"
@@ -236,8 +247,14 @@ class PreparedRun:
         different = list(dict.fromkeys(route for _, route in variants))
         self.listener.on_stage("test", len(different) * len(self.splits.test))
         found = self._evaluated(different, self.splits.test)
-        place.write(files.ANSWERS, _answers(self.splits.test, found))
-        tested = [(name, found[route]) for name, route in variants]
+        for route in (choice.route, self._standard):
+            if reason := found[route].failure:  # answers that were never given are no wrong answers
+                raise WorkerError(f"the route {route} could not be tested: {reason}; mend it and resume the run")
+        for name, route in variants:
+            if reason := found[route].failure:
+                self.listener.on_message(f"{name} is left out: {route} could not be tested: {reason}")
+        tested = [(name, found[route]) for name, route in variants if not found[route].failure]
+        place.write(files.ANSWERS, _answers(self.splits.test, {one.route: one for _, one in tested}))
         refused = f", {choice.refused}" if choice.refused else ""
         return make_result(tested, choice.route, self.config.seed, str(place.path), refused)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from macro_routing.runs import folder as files
 from macro_routing.runs.beginning import first_state
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.folder import RunFolder
+from macro_routing.runs.log import FolderLog
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.progress import Listener
 from macro_routing.runs.result import (
@@ -55,7 +56,7 @@ def search(  # noqa: PLR0913
     with executor_for(config, workers, listener) as executor:
         run = prepare(config, frozen=frozen, task=task, listener=listener, store=store, executor=executor)
         place = RunFolder.new(Path(folder))
-        with place.held():
+        with closing(run.store), place.held(), _logged(executor, place):
             place.write(files.RUN, run.header())
             return run.to_the_end(place)
 
@@ -80,6 +81,11 @@ def executor_for(
     return make_pool(workers, setup, (listener or Listener()).on_message)
 
 
+def _logged(workers: WorkerPool | None, place: RunFolder) -> AbstractContextManager[None]:
+    """What happens to workers is written into the log of the run that they work for."""
+    return nullcontext() if workers is None else workers.telling(FolderLog(place).on_message)
+
+
 def resume(  # noqa: PLR0913
     folder: str | Path,
     *,
@@ -98,8 +104,9 @@ def resume(  # noqa: PLR0913
     with place.held(), executor_for(config, workers, listener) as executor:
         store = store or header["store"]
         run = prepare(config, frozen=frozen, task=task, listener=listener, store=store, executor=executor)
-        check_same(header, run.header(), place.path)
-        return run.to_the_end(place)
+        with closing(run.store), _logged(executor, place):
+            check_same(header, run.header(), place.path)
+            return run.to_the_end(place)
 
 
 def prepare(  # noqa: PLR0913

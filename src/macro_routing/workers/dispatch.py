@@ -20,7 +20,7 @@ from macro_routing.evaluation.executor import Answers, Ask
 from macro_routing.models.elsewhere import ModelFacts
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Failure
-from macro_routing.workers.crew import Crew, Gone, Said
+from macro_routing.workers.crew import Crew, Event, Gone, Said
 from macro_routing.workers.messages import Assignment, answers_from_json, ask_to_text
 from macro_routing.workers.settings import WorkerError
 
@@ -88,9 +88,13 @@ class Dispatcher:
         self._slots = [_Slot() for _ in range(slots)]
         self._idle: deque[int] = deque()
         self._queue: deque[_Work] = deque()
+        self._events: deque[Event] = deque()
+        """What happened and was not dealt with yet: whoever stops listening leaves the rest to the next run."""
         self._quarantine: dict[tuple[str, Route], str] = {}
         self._assignment: Assignment | None = None
         self._has_started = False
+        self._hopeless = ""
+        """Why there is no worker any more, and will be none."""
         self._facts: ModelFacts | None = None
         self.counts = Counts()
 
@@ -105,10 +109,10 @@ class Dispatcher:
         self._queue = deque(map(_Work, asks))
         self._start_all()
         try:
+            yield from self._hear(0.0)  # a worker that was lost since the last run is not to be asked
             while self._queue or any(slot.work for slot in self._slots):
                 yield from self._fill()
-                for event in self._crew.wait(self._patience()):
-                    yield from self._said(event) if isinstance(event, Said) else self._gone(event)
+                yield from self._hear(self._patience())
                 yield from self._overdue()
         finally:
             # Whoever stopped listening: answers that still come are not waited for, and not counted.
@@ -120,14 +124,15 @@ class Dispatcher:
         """What the first worker that is ready says of its model."""
         self._start_all()
         while self._facts is None:
-            for event in self._crew.wait(self._patience()):
-                list(self._said(event) if isinstance(event, Said) else self._gone(event))
+            list(self._hear(self._patience()))
             list(self._overdue())
         return self._facts
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
     def _start_all(self) -> None:
+        if self._hopeless:
+            raise WorkerError(self._hopeless)
         if not self._has_started:
             self._has_started = True
             for number in range(len(self._slots)):
@@ -138,6 +143,7 @@ class Dispatcher:
         slot.is_ready = slot.is_busy = False
         slot.work = None
         slot.deadline = time.monotonic() + self._limits.start_seconds
+        self._events = deque(event for event in self._events if event.slot != number)
         self._crew.start(number)
 
     def _fill(self) -> Iterator[tuple[Ask, Answers | Failure]]:
@@ -153,18 +159,15 @@ class Dispatcher:
             self._crew.give(number, ask_to_text(self._assignment, work.ask))
 
     def _drop_quarantined(self) -> Iterator[tuple[Ask, Failure]]:
-        """Routes that were given up are not tried on the next unit."""
-        if not self._quarantine:
-            return
-        work = self._queue.popleft()
-        if not any(self._key(route) in self._quarantine for route in work.ask.routes):
-            self._queue.appendleft(work)
-            return
-        for part in reversed(work.ask.one_by_one()):
-            if reason := self._quarantine.get(self._key(part.routes[0])):
-                yield part, Failure(reason)
-            else:
-                self._queue.appendleft(_Work(part, work.deaths, work.reason))
+        """Routes that were given up are not tried on the next units."""
+        while self._queue and any(self._key(route) in self._quarantine for route in self._queue[0].ask.routes):
+            work = self._queue.popleft()
+            parts = [(part, self._quarantine.get(self._key(part.routes[0]))) for part in work.ask.one_by_one()]
+            left = [_Work(part, work.deaths, work.reason) for part, reason in parts if reason is None]
+            self._queue.extendleft(reversed(left))
+            for part, reason in parts:
+                if reason is not None:
+                    yield part, Failure(reason)
 
     def _key(self, route: Route) -> tuple[str, Route]:
         assert self._assignment is not None
@@ -172,11 +175,20 @@ class Dispatcher:
 
     # --- hearing --------------------------------------------------------------------------------------------------
 
+    def _hear(self, seconds: float) -> Iterator[tuple[Ask, Answers | Failure]]:
+        """Deal with what has happened, or happens within so many seconds."""
+        self._events.extend(self._crew.wait(0.0 if self._events else seconds))
+        while self._events:
+            event = self._events.popleft()
+            yield from self._said(event) if isinstance(event, Said) else self._gone(event)
+
     def _said(self, event: Said) -> Iterator[tuple[Ask, Answers | Failure]]:
         slot = self._slots[event.slot]
         message = json.loads(event.text)
         work, slot.work = slot.work, None
-        if "error" in message and (work is not None or not slot.is_ready):
+        if "error" in message and not slot.is_ready:
+            self._crew.kill(event.slot)  # it has nothing to work with; a later run may try another
+            self._events.append(Gone(event.slot, message["error"]))
             raise _users(message)
         slot.process = message.get("ready", slot.process)
         if "facts" in message:
@@ -187,6 +199,8 @@ class Dispatcher:
             self._report(note)
         if work is None:
             return
+        if "error" in message:
+            raise _users(message)
         if work.suspect is not None:
             yield from self._convict(work.suspect)
         else:
@@ -201,8 +215,8 @@ class Dispatcher:
         self.counts.deaths += 1
         work = slot.work
         if slot.is_ready:
-            self._report(f"a worker was lost: {event.reason}; another takes its place")
             self._start(event.slot)
+            self._report(f"a worker was lost: {event.reason}; another takes its place")
         else:
             self._start_failed(event.slot, event.reason)
         if work is not None:
@@ -217,9 +231,8 @@ class Dispatcher:
         slot.retired, slot.deadline = reason, float("inf")
         left = sum(not one.retired for one in self._slots)
         if left == 0:
-            raise WorkerError(
-                f"no worker can be started: {reason}; what was scored is kept, mend it and resume the run"
-            )
+            self._hopeless = f"no worker can be started: {reason}; what was scored is kept, mend it and resume the run"
+            raise WorkerError(self._hopeless)
         self._report(f"a worker cannot be started ({reason}); going on with {left}")
 
     def _overdue(self) -> Iterator[tuple[Ask, Answers | Failure]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
 from macro_routing.evaluation.evaluator import Evaluator
@@ -32,7 +33,8 @@ class WorkerPool:
         self._is_light = settings.light_driver
         self.workers = settings.workers
         limits = Limits(60 * settings.unit_minutes, 60 * settings.start_minutes, settings.attempts)
-        self._dispatcher = Dispatcher(crew, settings.workers, limits, report)
+        self._reports = [report]
+        self._dispatcher = Dispatcher(crew, settings.workers, limits, self._tell)
 
     @property
     def counts(self) -> Counts:
@@ -57,6 +59,19 @@ class WorkerPool:
         """Answers as they come."""
         if asks:
             yield from self._dispatcher.run(Assignment.of(evaluator), asks)
+
+    @contextmanager
+    def telling(self, report: Report) -> Iterator[None]:
+        """For a while somebody else, too, hears what happens to the workers: the log of a run that a pool outlasts."""
+        self._reports.append(report)
+        try:
+            yield
+        finally:
+            self._reports.remove(report)
+
+    def _tell(self, message: str) -> None:
+        for report in self._reports:
+            report(message)
 
     def close(self) -> None:
         """End the workers."""

@@ -13,6 +13,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
+from macro_routing.errors import without_secrets
 from macro_routing.workers.crew import Event, Gone, Said
 from macro_routing.workers.settings import WorkerError, WorkerSettings
 from macro_routing.workers.worker import Worker, begin
@@ -47,16 +48,25 @@ class RayCrew:
         """Join a cluster, or start one on this machine."""
         self._ray = _joined(settings)
         self._setup = setup
-        gpus = settings.gpus_per_worker
-        if gpus is None:
-            gpus = 1 if self._ray.cluster_resources().get("GPU") else 0
-        # On a GPU the core is busy launching; a worker without one needs the core to itself.
-        needs = {"num_gpus": gpus, "num_cpus": 0 if gpus else 1}
-        _check_room(self._ray.cluster_resources(), settings.workers, needs)
-        self._kind = self._ray.remote(actor).options(max_restarts=0, max_task_retries=0, **needs)
+        try:
+            self._kind = self._ray.remote(actor).options(max_restarts=0, max_task_retries=0, **self._needs(settings))
+        except BaseException:
+            self._ray.shutdown()  # nobody gets this crew, so nobody could close it
+            raise
         self._actors: dict[int, Any] = {}
         self._answers: dict[Any, int] = {}
         """Slots by the answers that are awaited of them."""
+
+    def _needs(self, settings: WorkerSettings) -> dict[str, float]:
+        """What Ray sets aside for each worker; refused where there is not enough for all."""
+        has = self._ray.cluster_resources()
+        gpus = settings.gpus_per_worker
+        if gpus is None:
+            gpus = 1 if has.get("GPU") else 0
+        # On a GPU the core is busy launching; a worker without one needs the core to itself.
+        needs = {"num_gpus": gpus, "num_cpus": 0 if gpus else 1}
+        _check_room(has, settings.workers, needs)
+        return needs
 
     def start(self, slot: int) -> None:
         """A new actor; Ray decides on which machine."""
@@ -115,9 +125,12 @@ def _joined(settings: WorkerSettings) -> Any:
     }
     _check_reachable(settings.address)
     there = None if settings.address is None else {"address": settings.address}
+    is_theirs = ray.is_initialized()  # by whoever calls us: it is refused, and not ours to end
     try:
         ray.init(**(there or here), log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as error:
+        if not is_theirs:
+            ray.shutdown()
         raise _unusable(settings.address, error) from None
     return ray
 
@@ -153,7 +166,7 @@ def _reason(error: Exception) -> str:
     """Why an actor is gone, in a line: of an error in the worker that error's own last line."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     told = [line for line in lines if line.startswith("The actor died")]
-    return (told[0] if told else lines[-1] if lines else type(error).__name__)[:300]
+    return without_secrets(told[0] if told else lines[-1] if lines else type(error).__name__)[:300]
 
 
 def _first_line(error: Exception) -> str:

@@ -1,0 +1,140 @@
+"""Local workers as processes: how they end, and where none can be had. Small programs stand in for them."""
+
+import errno
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from macro_routing.evaluation.executor import Ask
+from macro_routing.routes import Route
+from macro_routing.workers.dispatch import Dispatcher, Limits
+from macro_routing.workers.messages import Assignment
+from macro_routing.workers.processes import ProcessCrew
+from macro_routing.workers.ray_actors import _reason
+from macro_routing.workers.settings import WorkerError
+
+WAITS = "import time; time.sleep(600)"
+
+
+def crew_of(program, slots=1):
+    return ProcessCrew("setup", [{}] * slots, (sys.executable, "-c", program))
+
+
+def events_of(crew, count, seconds=20.0):
+    found, end = [], time.monotonic() + seconds
+    while len(found) < count and time.monotonic() < end:
+        found += crew.wait(0.2)
+    return found
+
+
+def is_running(number):
+    try:
+        return "State:\tZ" not in Path(f"/proc/{number}/status").read_text()
+    except OSError:
+        return False
+
+
+def test_what_a_worker_has_started_ends_with_it():
+    crew = crew_of(
+        "import subprocess, sys, socket, time;"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']);"
+        "channel = socket.socket(fileno=int(sys.argv[1]));"
+        "channel.sendall(f'{child.pid}\\n'.encode()); time.sleep(600)"
+    )
+    crew.start(0)
+    (said,) = events_of(crew, 1)
+    child = int(said.text)
+    assert is_running(child)
+    crew.close()
+    end = time.monotonic() + 10
+    while is_running(child) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not is_running(child)
+
+
+def test_a_worker_that_does_not_end_when_killed_holds_nobody_up(monkeypatch):
+    """Nothing real can be kept from ending here, so the waiting is played."""
+    crew = crew_of(WAITS)
+    crew.start(0)
+    worker = crew._workers[0]
+    real = worker.process.wait
+
+    def never(timeout=None):
+        assert timeout is not None, "waits for ever"
+        raise subprocess.TimeoutExpired("worker", timeout)
+
+    monkeypatch.setattr(worker.process, "wait", never)
+    assert worker.end() == f"process {worker.process.pid} does not end even when killed"
+    assert worker.socket.fileno() == -1
+    assert worker.errors.closed
+    real(timeout=20)
+
+
+def test_a_secret_in_a_workers_last_words_is_struck_out_before_they_are_cut(monkeypatch):
+    monkeypatch.setenv("STORAGE_KEY", "s3cr3t" * 5)
+    crew = crew_of("import os, sys; sys.exit('x' * 285 + ' ' + os.environ['STORAGE_KEY'])")
+    crew.start(0)
+    (gone,) = events_of(crew, 1)
+    crew.close()
+    assert gone.reason == f"ended with status 1 ({'x' * 285} [STORAGE_KEY])"
+
+
+def test_a_secret_in_rays_words_is_struck_out_before_they_are_cut(monkeypatch):
+    monkeypatch.setenv("STORAGE_KEY", "s3cr3t" * 5)
+    assert _reason(ValueError("x" * 285 + " " + "s3cr3t" * 5)) == f"{'x' * 285} [STORAGE_KEY]"
+
+
+ANSWERS = """
+import json, socket, sys
+with socket.socket(fileno=int(sys.argv[1])) as channel, channel.makefile("r") as lines:
+    for number, _ in enumerate(lines):
+        told = {"answers": []} if number else {"ready": 1}
+        channel.sendall((json.dumps(told) + chr(10)).encode())
+"""
+
+
+def refusing(monkeypatch, module, name, times, error):
+    """The system's own refusals are played: a machine without processes or files to give would run no test either."""
+    real, refused = getattr(module, name), []
+
+    def refuse(*given, **named):
+        if len(refused) < times:
+            refused.append(name)
+            raise error
+        return real(*given, **named)
+
+    monkeypatch.setattr(module, name, refuse)
+    return refused
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "error"),
+    [
+        (subprocess, "Popen", BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")),
+        (tempfile, "TemporaryFile", OSError(errno.ENOSPC, "No space left on device")),
+    ],
+)
+def test_a_system_that_refuses_a_worker_is_asked_three_times(monkeypatch, module, name, error):
+    asked = [Ask((Route.standard(6),), ())]
+    assignment = Assignment("t", {}, "auto", {}, "scope")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+
+    def run(times):
+        refused = refusing(monkeypatch, module, name, times, error)
+        crew = crew_of(ANSWERS)
+        driver = Dispatcher(crew, 1, Limits())
+        try:
+            return list(driver.run(assignment, asked))
+        finally:
+            crew.close()
+            monkeypatch.undo()
+            assert len(refused) == min(times, 3)
+
+    assert run(times=1) == [(asked[0], ())]
+    with pytest.raises(WorkerError, match=f"no worker can be started: the system refuses it: .*{error.strerror}"):
+        run(times=100)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
