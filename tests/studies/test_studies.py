@@ -23,7 +23,7 @@ from macro_routing.studies.explain import cut_off_share, explain
 from macro_routing.studies.findings import write_findings
 from macro_routing.studies.front import front, policy_of
 from macro_routing.studies.lens import lens_items, logit_lens, readings
-from macro_routing.studies.main_table import _ranked, main_table
+from macro_routing.studies.main_table import _ranked, check_models, gather, leading_method, main_table, table_rows
 from macro_routing.studies.one_route import one_route
 from macro_routing.studies.perplexity import surprise, windows
 from macro_routing.studies.search_time import selection_seconds
@@ -206,6 +206,33 @@ def test_main_table(tmp_path, frozen):
     # Finished cells are read without the model.
     idle = dataclasses.replace(bench, given_model=None, minutes=0)
     assert main_table(idle, ["small"], [OTHER], [1, 2], ["macro", "random"]).table.rows == found.table.rows
+
+
+def test_a_variant_that_a_task_has_not_is_an_empty_cell(tmp_path, frozen):
+    bench = small_bench(tmp_path, frozen)
+    found = main_table(bench, ["small"], [OTHER], [1], ["macro", "random"])
+    assert found.headline.startswith("The highest of 4 averages, picked on these results")
+    arms = {("small", task): read_arms(bench.folder.path / "runs" / "small-other") for task in (OTHER, WRITTEN)}
+    for arm in arms["small", WRITTEN]:
+        arm.right.pop(TOP_1, None)
+    row = next(row for row in table_rows(arms) if row["method"] == TOP_1)
+    assert row["accuracy"]["other"] is not None
+    assert (row["accuracy"]["written"], row["average"], row["p_holm"]) == (None, None, None)
+    gathered = gather(arms, SELECTED["macro"])
+    assert "3 averages" in gathered.headline
+    written(bench, gathered)
+    assert next(one for one in read_results(bench.folder.path) if one["method"] == TOP_1)["accuracy"].keys() == {
+        "other"
+    }
+
+
+def test_models_of_one_name_and_methods_that_compare_nothing_are_refused():
+    with pytest.raises(SettingsError, match="a/tiny and b/tiny/ are both called tiny"):
+        check_models(["a/tiny", "other", "b/tiny/"])
+    assert leading_method(["standard", "cola", "random", "macro"]) == "random"
+    for methods in (["standard"], ["cola"], ["cola", "standard"]):
+        with pytest.raises(SettingsError, match="nothing to compare"):
+            leading_method(methods)
 
 
 def test_ties_share_a_place_and_oracles_have_none():

@@ -56,12 +56,14 @@ def main_table(
     shared.begin()
     from macro_routing.runs.comparing import check_methods
     from macro_routing.studies.bench import task_names
-    from macro_routing.studies.main_table import STUDY
+    from macro_routing.studies.main_table import STUDY, check_models, leading_method
     from macro_routing.studies.main_table import main_table as study
 
     named, numbers, chosen = task_names(shared.names_of(tasks)), shared.seeds_of(seeds), shared.names_of(methods)
     check_methods(chosen, numbers)
+    leading_method(chosen)
     which = list(dict.fromkeys(shared.names_of(models)))
+    check_models(which)
     # Settings of searches are MACRO's here; every method takes those it knows.
     base = shared.base_config({**given, "task": named[0].task, "model": which[0]}, config, method="macro")
     own = {"models": which, "tasks": list(map(str, named)), "seeds": numbers, "methods": chosen}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from macro_routing.runs.result import LEVEL, NO_DECODING, SELECTED, TOP_1
+from macro_routing.runs.result import NO_DECODING, SELECTED, TOP_1
 from macro_routing.studies.bench import Bench, TaskName
-from macro_routing.studies.comparing import comparisons_in, differences_figure, with_holm
+from macro_routing.studies.comparing import comparisons_in, differences_figure, losses_in, with_holm
 from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.tables import Column, Row, Table
 from macro_routing.studies.variants import Variant, run_variant, standard_row, variant_row
@@ -60,7 +60,7 @@ def ablation(bench: Bench, tasks: Sequence[TaskName], seeds: Sequence[int]) -> F
 
 def _headline(rows: Sequence[Row]) -> str:
     compared = [row for row in rows if row["p_holm"] is not None]
-    lost = [row["variant"] for row in compared if row["p_holm"] < LEVEL and row["difference"] < 0]
+    lost = [row["variant"] for row in losses_in(compared)]
     worst = min(compared, key=lambda row: row["difference"])
     return (
         f"{len(lost)} of {len(compared)} variants are worse than the full state: {', '.join(lost) or 'none'}; the"

@@ -11,12 +11,12 @@ from typing import Any
 
 from macro_routing.engine.batches import Tokens
 from macro_routing.routes.route import Route
-from macro_routing.runs.result import LEVEL
 from macro_routing.studies.bench import Bench, Subject, TaskName, short_name
 from macro_routing.studies.comparing import (
     comparisons_in,
     difference_row,
     differences_figure,
+    losses_in,
     with_holm,
 )
 from macro_routing.studies.findings import TABLE, Findings
@@ -41,7 +41,7 @@ def side_effects(
         source = QUESTIONS
     plain = {"source": source, **_perplexity(bench, route, windows(bench.frozen, texts, most_windows))}
     count = comparisons_in(rows) + 1
-    worse = [row["task"] for row in rows if row["difference"] < 0 and (row["p_holm"] or 1) < LEVEL]
+    worse = [row["task"] for row in losses_in(rows)]
     change = f"perplexity {plain['standard']:.2f} → {plain['route']:.2f} ({100 * (plain['ratio'] - 1):+.1f} %)"
     headline = (
         f"Worse on {len(worse)} of {len(rows)} tasks ({', '.join(worse) or 'none'}; p < 0.05, corrected);"

@@ -13,7 +13,7 @@ from macro_routing.runs.config import PRESETS, DataSettings, RunConfig
 from macro_routing.runs.methods import METHODS, settings_of
 from macro_routing.runs.result import SELECTED, STANDARD
 from macro_routing.studies.bench import Bench, TaskName
-from macro_routing.studies.comparing import comparisons_in, over_seeds, with_holm
+from macro_routing.studies.comparing import comparisons_in, is_significant, over_seeds, with_holm
 from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.tables import Column, Table
 from macro_routing.studies.variants import Cells, Variant, run_variant, standard_row, variant_row
@@ -81,7 +81,7 @@ def sweep(
     rows = with_holm(rows)
     reference = standard_row(found[default])
     count = comparisons_in(rows)
-    different = [row["variant"] for row in rows if row["p_holm"] is not None and row["p_holm"] < 0.05]
+    different = [row["variant"] for row in rows if is_significant(row)]
     named = ", ".join(different) or "none"
     headline = f"{len(different)} of {count} values of {setting} differ from the default {default}: {named}."
     notes = (

@@ -7,9 +7,15 @@ from typing import Any
 
 from macro_routing.errors import SettingsError
 from macro_routing.report.heatmap import heatmap_figure
-from macro_routing.runs.result import LEVEL
 from macro_routing.studies.bench import Bench, TaskName, short_name
-from macro_routing.studies.comparing import comparisons_in, difference_row, with_holm
+from macro_routing.studies.comparing import (
+    comparisons_in,
+    difference_row,
+    gains_in,
+    is_significant,
+    losses_in,
+    with_holm,
+)
 from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.tables import Column, Table
 from macro_routing.studies.words import column, comparisons_note, difference_columns, percent, text_column
@@ -47,12 +53,11 @@ def transfer(bench: Bench, tasks: Sequence[TaskName], seed: int) -> Findings:
         row_meaning="route searched on",
         column_meaning="tested on",
         unit="points",
-        outlined={place for place, row in places.items() if (row["p_holm"] or 1) < LEVEL},
+        outlined={place for place, row in places.items() if is_significant(row)},
         outline_meaning="p < 0.05 after correction",
     )
     away = [row for row in rows if row["source"] != row["target"] and row["p"] is not None]
-    gained = sum(row["difference"] > 0 and row["p_holm"] < LEVEL for row in away)
-    lost = sum(row["difference"] < 0 and row["p_holm"] < LEVEL for row in away)
+    gained, lost = len(gains_in(away)), len(losses_in(away))
     headline = (
         f"Of {len(away)} routes on another task {gained} gain and {lost} lose (p < 0.05, corrected); routes that are"
         " the standard pass are not counted."
