@@ -99,7 +99,13 @@ def cost(
     def make(bench: Bench, subject: Subject) -> Findings:
         return study(bench, subject, named or (subject.task,), items=items, turns=turns)
 
-    _run(STUDY, {**given, "task": None}, {"tasks": tasks, "items": items, "turns": turns}, make, named or ())
+    _run(
+        STUDY,
+        {**given, "task": None},
+        {"tasks": [one.whole for one in named or ()], "items": items, "turns": turns},
+        make,
+        named or (),
+    )
 
 
 def explain(
@@ -175,7 +181,7 @@ def side_effects(
     def make(bench: Bench, subject: Subject) -> Findings:
         return study(bench, subject, named, text=text, most_windows=windows)
 
-    own = {"tasks": list(map(str, named)), "text": text and str(text.resolve()), "windows": windows}
+    own = {"tasks": [one.whole for one in named], "text": text and str(text.resolve()), "windows": windows}
     _run(STUDY, {**given, "task": None}, own, make, named)
 
 
@@ -239,7 +245,7 @@ def _run(
     task = TaskName(known["task"], mode) if is_own else TaskName.parse(given["task"] or known["task"])
     # What a run searched all its examples with must not be cut short for a study, but by the user.
     base = shared.base_config({**given, "task": task.task, "preset": None}, given["config"], known=known)
-    own = {"route": _named(argument), "task": str(task), "seed": base.seed, **own}
+    own = {"route": _named(argument), "task": task.whole, "seed": base.seed, **own}
 
     def subject_of(bench: Bench) -> Findings:
         route = options.read_route(argument, bench.frozen)

@@ -23,7 +23,7 @@ from macro_routing.runs.config import RunConfig
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.progress import Listener
 from macro_routing.runs.run import PreparedRun
-from macro_routing.runs.starting import prepare, resume, search
+from macro_routing.runs.starting import check_given, check_same, prepare, resume, search
 from macro_routing.studies.folder import RUNS, StudyFolder
 from macro_routing.tasks.prompts import MODES
 from macro_routing.tasks.task import Example, Task, fingerprint
@@ -48,6 +48,12 @@ class TaskName:
         """Read ``TASK`` or ``TASK:MODE``."""
         name, colon, mode = text.rpartition(":")
         return cls(name, mode) if colon and mode in MODES else cls(text)
+
+    @property
+    def whole(self) -> str:
+        """As a study's settings keep it: a file from the root, since another folder may hold another of its name."""
+        name = RunConfig(self.task).task
+        return name if self.mode is None else f"{name}:{self.mode}"
 
     def __str__(self) -> str:
         """As it was written; of a file only its name."""
@@ -142,6 +148,7 @@ class Bench:
     def search(self, name: str, config: RunConfig) -> Arm:
         """A search of the study: read where it is finished, gone on with where it was begun."""
         place = self.folder.run_place(name)
+        self._check_belongs(place, config)
         if not (place / run_files.RUN).is_file():
             self.check_time()
             self._check_other_runs()
@@ -152,6 +159,18 @@ class Bench:
             self.listener.on_message(f"search {name}, gone on with")
             resume(place, **self._known(config.task))
         return read_arm(config.method, config.seed, place, ())
+
+    def _check_belongs(self, place: Path, config: RunConfig) -> None:
+        """Refuse a run of other settings that has come to the same place; of other data where the model is there."""
+        if not (place / run_files.RUN).is_file():
+            return
+        run = RunFolder.existing(place)
+        with run.understood(run_files.RUN):
+            header = run.read(run_files.RUN)
+            check_given(header, config, place)
+        if self.given_model is not None or "frozen" in vars(self):
+            now = prepare(config, **self._known(config.task)).header()
+            check_same(header, json.loads(json.dumps(now)), place)
 
     def _check_other_runs(self) -> None:
         """Refuse to put a search beside others of another model that has come to the same name."""

@@ -144,7 +144,7 @@ def _points(difference: float | None) -> float | None:
 
 
 def _headline(shown: Sequence[Row]) -> str:
-    """The highest average; it was looked for among the results themselves, so it is likely to be lower the next time."""
+    """The highest average; looked for among the results themselves, so it is likely to be lower the next time."""
     judged = [row for row in shown if row["kind"] != ORACLE and row["difference"] is not None]
     best = max(judged, key=lambda row: row["difference"])
     picked = f"The highest of {len(judged)} averages, picked on these results"
