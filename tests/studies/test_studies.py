@@ -145,6 +145,17 @@ def test_transfer(tmp_path, frozen):
         transfer(bench, [SMALL], 1)
 
 
+@pytest.mark.parametrize("method", ["drllm", "cola"])
+def test_what_finds_no_route_is_refused_before_it_searches(tmp_path, frozen, method):
+    bench = small_bench(tmp_path, frozen)
+    bench = dataclasses.replace(bench, base=dataclasses.replace(BASE, method=method, search={}))
+    with pytest.raises(SettingsError, match=f"--method {method} finds no route"):
+        transfer(bench, [SMALL, OTHER], 1)
+    with pytest.raises(SettingsError, match=f"--method {method} finds no route"):
+        one_route(bench, [SMALL], [OTHER], 1)
+    assert not (bench.folder.path / "runs").exists()
+
+
 def test_one_route(tmp_path, frozen):
     bench = small_bench(tmp_path, frozen)
     found = one_route(bench, [SMALL, WRITTEN], [OTHER], 1)
@@ -346,7 +357,9 @@ def test_explain(tmp_path, frozen, subject):
     assert (whole["difference"], whole["fixed"], whole["broken"]) == pytest.approx(
         (expected.difference, expected.fixed, expected.broken)
     )
-    assert len(parts) == 2
+    assert [row["number"] for row in parts] == [1, 2]
+    assert found.table.shown()[1]["no."] == "1"
+    assert found.table.notes[0].startswith("Seed 1.")
     assert len(found.tables["examples"].rows) == expected.fixed + expected.broken
     written(bench, found)
 

@@ -21,6 +21,7 @@ from macro_routing.runs import folder as run_files
 from macro_routing.runs.comparison import Arm, read_arm
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.folder import RunFolder
+from macro_routing.runs.methods import METHODS
 from macro_routing.runs.progress import Listener
 from macro_routing.runs.run import PreparedRun
 from macro_routing.runs.starting import check_given, check_same, prepare, resume, search
@@ -69,9 +70,14 @@ def short_name(model: str) -> str:
 def task_names(texts: Sequence[str]) -> tuple[TaskName, ...]:
     """Several tasks, each once."""
     found = tuple(TaskName.parse(text) for text in texts)
-    if not found or len(set(map(str, found))) < len(found):
-        raise SettingsError("a study needs every task once, and at least one")
+    check_once(found)
     return found
+
+
+def check_once(tasks: Sequence[TaskName]) -> None:
+    """Refuse no task, and two that tables and folders would call the same."""
+    if not tasks or len(set(map(str, tasks))) < len(tasks):
+        raise SettingsError("a study needs every task once, and at least one")
 
 
 @dataclass(frozen=True)
@@ -116,6 +122,12 @@ class Bench:
     def standard(self) -> Route:
         """The standard pass of the model."""
         return Route.standard(self.frozen.layers)
+
+    def need_routes(self) -> None:
+        """Refuse a method whose result cannot be carried to another task, before it searches."""
+        method = self.base.method
+        if METHODS[method].kind != "search":
+            raise SettingsError(f"--method {method} finds no route that could be tested elsewhere; name one that does")
 
     def told(self, tasks: Sequence[TaskName]) -> str:
         """Model and tasks for a title."""

@@ -29,6 +29,7 @@ def one_route(bench: Bench, inside: Sequence[TaskName], outside: Sequence[TaskNa
     """Search one route on the pooled training examples, then test it on every task by itself."""
     if shared := {str(task) for task in inside} & {str(task) for task in outside}:
         raise SettingsError(f"{', '.join(sorted(shared))} cannot be in domain and out of domain at once")
+    bench.need_routes()
     sharing.check_pool(inside)
     route = _search(bench, inside, seed)
     rows, rights = [], {}

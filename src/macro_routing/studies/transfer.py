@@ -28,6 +28,7 @@ def transfer(bench: Bench, tasks: Sequence[TaskName], seed: int) -> Findings:
     """Search a route for each task, then let all of them answer all tasks' test examples."""
     if len(tasks) < 2:
         raise SettingsError("transfer needs two tasks or more: routes are carried from one to another")
+    bench.need_routes()
     routes = {str(task): bench.search(f"{task}-{seed}", bench.config(task, seed)).result.best_route for task in tasks}
     rows: list[dict[str, Any]] = []
     for target in tasks:
