@@ -176,6 +176,18 @@ def test_the_studies_of_a_route_wait_for_one(tmp_path):
     assert recorded.command_of(study, "m", tmp_path, None)[1] == str(home / "runs" / "sciq_likelihood-1")
 
 
+def test_all_seeds_are_recorded(tmp_path):
+    (study,) = [one for one in recorded.studies() if one.name == "ablation"]
+    table = {"title": "t", "rows": [{"a": 1}], "shown": [{"a": "1"}], "notes": []}
+    data = {"study": "ablation", "headline": "h", "comparisons": 1, "details": {}, "tables": {"table": table}}
+    data |= {"environment": {}, "settings": {"seeds": [1, 2, 42], "runs": {"model": "m"}}}
+    (tmp_path / "ablation").mkdir()
+    (tmp_path / "ablation" / "data.json").write_text(json.dumps(data))
+    recorded.collect(tmp_path, tmp_path / "docs", [study])
+    record = json.loads((tmp_path / "docs" / "data" / "study_ablation.json").read_text())
+    assert (record["seed"], record["config"]["seeds"]) == ("1, 2, 42", [1, 2, 42])
+
+
 @pytest.mark.engines
 def test_every_study_on_a_real_model(tmp_path):
     """By the script that records them, at its tiny size: SmolLM2-135M, synthetic tasks."""

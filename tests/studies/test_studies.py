@@ -17,7 +17,7 @@ from macro_routing.runs.result import SELECTED, STANDARD, TOP_1
 from macro_routing.search import decode_routes
 from macro_routing.studies.ablation import ablation
 from macro_routing.studies.bench import PausedError, Subject, TaskName, task_names
-from macro_routing.studies.composition import composition, find_runs, times_applied
+from macro_routing.studies.composition import Found, composition, find_runs, times_applied
 from macro_routing.studies.cost import cost
 from macro_routing.studies.explain import cut_off_share, explain
 from macro_routing.studies.findings import write_findings
@@ -207,9 +207,26 @@ def test_composition(tmp_path, frozen):
         find_runs([bench.folder.path], "rys")
 
 
-def test_composition_counts_what_the_paper_counts():
-    from macro_routing.studies.composition import Found
+def test_composition_counts_a_search_once_and_settings_apart(tmp_path, frozen):
+    first, second = small_bench(tmp_path / "a", frozen), small_bench(tmp_path / "b", frozen)
+    for bench in (first, second):
+        bench.search("small", bench.config(SMALL, 1))
+    second.search("other", second.config(SMALL, 1, space={"phase": False}))
+    found = find_runs([first.folder.path, second.folder.path], "macro")
+    assert len(found) == 2
+    study = composition(found)
+    assert [(row["settings"], row["runs"]) for row in study.table.rows] == [("phase = True", 1), ("phase = False", 1)]
+    assert len({figure.name for figure in study.figures}) == 2
 
+
+def test_composition_keeps_depths_apart():
+    routes = [Found("m", "MACRO", "r", parse_route("L0 RJ", layers), 1) for layers in (6, 8, 8)]
+    study = composition(routes)
+    assert [(row["layers"], row["runs"]) for row in study.table.rows] == [(6, 1), (8, 2)]
+    assert len({figure.name for figure in study.figures}) == 2
+
+
+def test_composition_counts_what_the_paper_counts():
     texts = ["L0 RJ", "L0-L2 L1-L3 RJ", "L0-L3 L4(+h-2) RJ", "L0-L3 L2(+h-1) RJ"]
     routes = [Found("m", "MACRO", str(place), parse_route(text, 6), place + 1) for place, text in enumerate(texts)]
     (row,) = composition(routes).table.rows
@@ -231,6 +248,8 @@ def test_main_table(tmp_path, frozen):
     best = max(found.table.rows, key=lambda row: row["accuracy"]["other"])
     assert best["ranks"] == {"other": 1, "average": 1}
     assert len(found.tables["best_routes"].rows) == 1
+    for name in ("table", "search_time"):
+        assert found.tables[name].notes[0] == "Seeds 1, 2; test examples: other n = 20."
     data = written(bench, found)
     assert (bench.folder.path / "significance.tex").is_file()
     assert read_results(bench.folder.path) == data["details"]["results"]
@@ -332,6 +351,26 @@ def test_logit_lens(tmp_path, frozen, subject):
     assert again.table.rows == found.table.rows
     with pytest.raises(RunError, match="another model, other data"):
         logit_lens(small_bench(tmp_path, frozen), dataclasses.replace(subject, seed=1, route=Route.standard(6)))
+
+
+def test_readings_that_are_no_numbers_are_left_out(tmp_path, frozen, subject):
+    bench = small_bench(tmp_path, frozen)
+    logit_lens(bench, subject)
+    (first, *_) = sorted((bench.folder.path / "cells").iterdir())
+    kept = json.loads(first.read_text())
+    kept["found"]["route"][0][2], kept["found"]["route"][1][-1] = math.nan, -math.inf
+    first.write_text(json.dumps(kept))  # as a route is kept whose numbers run over
+    found = logit_lens(bench, subject)
+    assert "Of 20 examples 2 are left out" in found.table.notes[1]
+    assert found.table.rows[0]["n"] == 18
+    written(bench, found)
+    for path in (bench.folder.path / "cells").iterdir():
+        kept = json.loads(path.read_text())
+        kept["found"]["route"] = [[math.nan] * len(row) for row in kept["found"]["route"]]
+        path.write_text(json.dumps(kept))
+    none = logit_lens(bench, subject)
+    assert none.headline.startswith("None of 20 examples can be read")
+    write_findings(bench.folder, none, {}, "", lambda _: None)
 
 
 def test_cost(tmp_path, frozen, subject):

@@ -149,8 +149,8 @@ def _notes(seed: int, count: int) -> tuple[str, str]:
     return (
         (
             f"Seed {seed}. Each deviation is dropped in turn, the others kept: the difference is what the whole route"
-            " has over what is left. *Alone* is the standard pass with this deviation only, against the standard pass. The"
-            " first line is the whole route against the standard pass. Deviations work together, so the lines need"
+            " has over what is left. *Alone* is the standard pass with this deviation only, against the standard pass."
+            " The first line is the whole route against the standard pass. Deviations work together, so the lines need"
             " not add up."
         ),
         comparisons_note(count),

@@ -98,7 +98,9 @@ def gather(arms: Arms, leading: str) -> Findings:
     rows = table_rows(arms)
     models, tasks = list(dict.fromkeys(model for model, _ in arms)), list(dict.fromkeys(task for _, task in arms))
     count = comparisons_in(rows)
+    sizes = sizes_note(arms)
     notes = (
+        sizes,
         (
             "Mean ± sample standard deviation over seeds, in percent of the test examples; every seed's standard"
             " pass is scored on that seed's own test examples. The average is unweighted over tasks, and so is its"
@@ -117,7 +119,7 @@ def gather(arms: Arms, leading: str) -> Findings:
     tables = {
         TABLE: Table("Accuracy by model, method and task", _columns(list(map(str, tasks))), rows, notes),
         "significance": significance_table(significance_rows(differences), leading, STANDARD_NAME),
-        "search_time": search_time_table(times),
+        "search_time": search_time_table(times, sizes),
         "best_routes": best_routes_table(best_route_rows(arms, leading)),
     }
     shown = [row for row in rows if row["method"] != STANDARD_NAME]
@@ -137,6 +139,16 @@ def gather(arms: Arms, leading: str) -> Findings:
         outline_meaning="average with p < 0.05 after correction",
     )
     return Findings(STUDY, _headline(shown), tables, [figure, search_time_figure(times)], count, {"results": results})
+
+
+def sizes_note(arms: Arms) -> str:
+    """The seeds, and how many test examples each task has."""
+    seeds = dict.fromkeys(arm.seed for found in arms.values() for arm in found)
+    sizes: dict[str, dict[int, None]] = {}
+    for (_, task), found in arms.items():
+        sizes.setdefault(str(task), {}).update(dict.fromkeys(len(arm.right[STANDARD]) for arm in found))
+    told = "; ".join(f"{task} n = {', '.join(map(str, some))}" for task, some in sizes.items())
+    return f"Seeds {', '.join(map(str, seeds))}; test examples: {told}."
 
 
 def _points(difference: float | None) -> float | None:
