@@ -92,15 +92,15 @@ def test_sweep(tmp_path, frozen):
     assert "small n = 20" in found.table.notes[0]
     assert "1 seed(s) (1)" in found.table.notes[0]
     assert "how much searches vary is no part" in found.table.notes[0]
-    run = RunFolder.existing(bench.folder.path / "runs" / "elite_2-small-1").read("run.json")
-    assert run["config"]["given"]["search"] == BASE.search  # the default is no change at all
 
 
 def test_a_sweep_of_another_method_is_called_by_its_name(tmp_path, frozen):
-    base = dataclasses.replace(BASE, method="random", search={"iterations": 2, "draws": 6, "k": 3})
+    base = dataclasses.replace(BASE, method="random", search={"iterations": 2, "draws": 6})
     bench = dataclasses.replace(small_bench(tmp_path, frozen), base=base)
     found = sweep(bench, [SMALL], [1], "k", [2])
     assert "random search; bars" in found.figures[0].svg()
+    run = RunFolder.existing(bench.folder.path / "runs" / "k_4-small-1").read("run.json")
+    assert run["config"]["given"]["search"] == base.search  # the preset's k is no change at all
 
 
 def test_settings_that_can_be_swept():
