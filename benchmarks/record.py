@@ -43,7 +43,7 @@ def write_record(  # noqa: PLR0913 a record names all it takes to repeat it
     *,
     command: str,
     config: Mapping[str, Any],
-    seed: int,
+    seed: int | str,
     columns: Mapping[str, str],
     results: Sequence[Mapping[str, Any]],
     device: str = "cpu",

@@ -212,6 +212,7 @@ def _write(docs: Path, study: Study, data: dict[str, Any], name: str, table: dic
         for row, raw in zip(table["shown"], table["rows"], strict=True)
     ]
     runs = settings.get("runs")
+    seeds = settings.get("seeds") or [settings.get("seed", 1)]
     model = Path(str(runs["model"])).name if isinstance(runs, dict) else ""
     config = {
         "study": data["study"],
@@ -220,15 +221,15 @@ def _write(docs: Path, study: Study, data: dict[str, Any], name: str, table: dic
         "title": table["title"],
         "notes": table["notes"],
         "comparisons": data["comparisons"],
+        "seeds": seeds,
         "details": {key: value for key, value in data["details"].items() if key in _TOLD and name == "table"},
     }
     device = f"one {machine['cuda:0']}" if "cuda:0" in machine else machine.get("processor", "a machine")
-    seeds = settings.get("seeds") or [settings.get("seed", 1)]
     write_record(
         docs / "data" / f"{_stem(study.name, name)}.json",
         command=f"macro study {study.words}{_closing(study)}",
         config=config,
-        seed=seeds[0],
+        seed=seeds[0] if len(seeds) == 1 else ", ".join(map(str, seeds)),
         columns=columns,
         results=results,
         where=f"{device}; {machine.get('extra [models]', '')}",

@@ -11,8 +11,14 @@ import typer.main
 import typer.testing
 
 from benchmarks import studies as recorded
+from macro_routing.cli import study_options as shared
 from macro_routing.cli.main import app
+from macro_routing.cli.study_options import base_config, known_of_route
+from macro_routing.cli.study_routes import own_way
 from macro_routing.errors import MacroError
+from macro_routing.routes import parse_route
+from macro_routing.routes.route_file import RouteFile
+from macro_routing.studies.bench import TaskName
 from tests.cli.runner import ENVIRONMENT
 from tests.runs.small import small_folder, write_task_file
 
@@ -62,6 +68,8 @@ def test_mistakes_are_one_line(tmp_path):
     assert "did you mean 'elite'" in sweep
     assert "no file" in refusal("explain", tmp_path / "route.json", "--out", tmp_path / "a")
     assert "method" in refusal("study", "main-table", "--methods", "macor", "--out", tmp_path / "a")
+    assert "nothing to compare" in refusal("study", "main-table", "--methods", "cola", "--out", tmp_path / "a")
+    assert "both called m" in refusal("study", "main-table", "--models", "a/m,b/m", "--out", tmp_path / "a")
     assert "is no task" in refusal("study", "transfer", "--tasks", "category,catgory", "--out", tmp_path / "a")
     assert "has no choices" in refusal("study", "ablation", "--tasks", "counting:likelihood", "--out", tmp_path / "a")
     assert not (tmp_path / "a").exists()
@@ -102,6 +110,41 @@ def test_a_study_of_a_run_knows_model_task_seed_and_columns(searched):
     assert "other settings (runs.data.test)" in refusal("explain", searched / "run", "--out", out, "--test", "10")
 
 
+def test_the_routes_own_task_is_answered_as_it_was_searched():
+    own = TaskName("gsm8k", "reasoning")
+    named = [TaskName("gsm8k"), TaskName("sciq"), TaskName("gsm8k", "direct")]
+    assert list(own_way(named, own)) == [own, *named[1:]]
+    with pytest.raises(MacroError, match="every task once"):
+        own_way([TaskName("gsm8k"), own], own)
+
+
+def test_what_a_route_file_brings_and_what_a_file_of_settings_changes(tmp_path):
+    decoding = {"mode": "reasoning", "answer_budget": 9, "stop_loops": True, "of another version": 1}
+    found = RouteFile(parse_route("L0 RJ", 3), "m", "w", "n", "gsm8k", decoding=decoding, found_by={"seed": 4})
+    (tmp_path / "route.json").write_text(found.to_json())
+    brought = known_of_route(str(tmp_path / "route.json"))
+    assert brought["decoding"] == {"mode": "reasoning", "answer_budget": 9, "stop_loops": True}
+    (tmp_path / "c.toml").write_text("[decoding]\nanswer_budget = 7\n")
+    base = base_config({"preset": None}, tmp_path / "c.toml", known={**brought, "preset": "quick"})
+    assert base.decoding == {"mode": "reasoning", "answer_budget": 7, "stop_loops": True}
+
+
+def test_side_effects_of_a_run_answer_its_task_its_way(searched, monkeypatch):
+    """Only what would be run is looked at: the study itself is tested elsewhere."""
+    asked = {}
+    monkeypatch.setattr(shared, "run_study", lambda *given, tasks, **_: asked.update(own=given[3], tasks=tasks))
+    header = json.loads((searched / "run" / "run.json").read_text())
+    header["config"]["given"]["decoding"] = {"mode": "direct"}
+    (searched / "moded").mkdir()
+    (searched / "moded" / "run.json").write_text(json.dumps(header))
+    words = ("study", "side-effects", searched / "moded", "--tasks", f"{searched / 'mine.jsonl'},category")
+    assert call(*words).exit_code == 0
+    assert [one.mode for one in asked["tasks"]] == ["direct", None]
+    assert asked["own"]["tasks"] == [f"{searched / 'mine.jsonl'}:direct", "category"]
+    assert call(*words, "--mode", "likelihood").exit_code == 0
+    assert [one.mode for one in asked["tasks"]] == [None, None]
+
+
 def test_composition_of_that_run(searched):
     done = call("study", "composition", searched / "run", "--out", searched / "made", "--json")
     assert done.exit_code == 0, done.output
@@ -131,6 +174,18 @@ def test_the_studies_of_a_route_wait_for_one(tmp_path):
     (home / "study.json").write_text(json.dumps(settings))
     (home / "data.json").write_text("{}")
     assert recorded.command_of(study, "m", tmp_path, None)[1] == str(home / "runs" / "sciq_likelihood-1")
+
+
+def test_all_seeds_are_recorded(tmp_path):
+    (study,) = [one for one in recorded.studies() if one.name == "ablation"]
+    table = {"title": "t", "rows": [{"a": 1}], "shown": [{"a": "1"}], "notes": []}
+    data = {"study": "ablation", "headline": "h", "comparisons": 1, "details": {}, "tables": {"table": table}}
+    data |= {"environment": {}, "settings": {"seeds": [1, 2, 42], "runs": {"model": "m"}}}
+    (tmp_path / "ablation").mkdir()
+    (tmp_path / "ablation" / "data.json").write_text(json.dumps(data))
+    recorded.collect(tmp_path, tmp_path / "docs", [study])
+    record = json.loads((tmp_path / "docs" / "data" / "study_ablation.json").read_text())
+    assert (record["seed"], record["config"]["seeds"]) == ("1, 2, 42", [1, 2, 42])
 
 
 @pytest.mark.engines

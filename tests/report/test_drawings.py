@@ -1,5 +1,6 @@
 """Drawings that the studies share: every value has its place, and nothing breaks out of the picture."""
 
+import dataclasses
 import re
 from xml.etree import ElementTree as ET
 
@@ -76,3 +77,14 @@ def test_a_single_value_can_be_drawn(values):
     text = lines_figure("l", "t", [bars], named, Axis("y"), level=(1.0, "standard")).svg()
     assert "nan" not in text.lower().split("</style>")[1]
     assert "standard" in text
+
+
+def test_a_title_longer_than_the_canvas_goes_on_in_the_next_line():
+    figure = heatmap([[1.0, 2.0]])
+    short, long = (dataclasses.replace(figure, title=title).svg() for title in ("A map", "A long word " * 20))
+    texts = [element for element in ET.fromstring(long).iter() if element.get("font-size") == "15"]  # noqa: S314 our own file
+    assert len(texts) > 1
+    assert " ".join(element.text for element in texts) == ("A long word " * 20).strip()
+    assert max(8.2 * len(element.text) for element in texts) <= figure.width
+    heights = [float(ET.fromstring(text).get("height")) for text in (short, long)]  # noqa: S314
+    assert heights[1] - heights[0] == 20 * (len(texts) - 1)

@@ -26,6 +26,14 @@ def test_what_a_route_does_in_words():
     assert str(added.alone) == "L0-L6 L5(+h-2) RJ"
 
 
+def test_an_add_behind_a_dropped_block_takes_another_state():
+    block, add = deviations(parse_route("L0-L3 L2-L5 L6(+h-4) L7 RJ", 8))
+    assert block.remark == "without it another state is added at L6(+h-4)"
+    assert add.remark == ""  # its own place keeps its length
+    near, _ = deviations(parse_route("L0-L3 L2-L5 L6(+h-2) L7 RJ", 8))
+    assert near.remark == ""  # the state is behind the block in both
+
+
 def test_the_standard_pass_has_none():
     assert deviations(Route.standard(5)) == []
 

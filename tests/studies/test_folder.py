@@ -3,7 +3,7 @@
 import pytest
 
 from macro_routing.errors import RunError
-from macro_routing.studies.folder import StudyFolder
+from macro_routing.studies.folder import StudyFolder, file_name
 
 SETTINGS = {"tasks": ["a"], "runs": {"model": "m", "search": {"draws": 4}}}
 
@@ -19,9 +19,21 @@ def test_the_same_settings_go_on(tmp_path):
 
 
 def test_other_settings_are_named(tmp_path):
-    opened(tmp_path)
+    opened(tmp_path).cell("one", "mark", dict)
     with pytest.raises(RunError, match=r"other settings \(runs.search.draws, tasks\)"):
         opened(tmp_path, tasks=["b"], runs={"model": "m", "search": {"draws": 5}})
+
+
+def test_a_mistake_blocks_no_folder_in_which_nothing_was_measured(tmp_path):
+    with opened(tmp_path).held():
+        pass
+    changed = opened(tmp_path, tasks=["b"])
+    with changed.held(), pytest.raises(RunError, match="in use"):
+        opened(tmp_path, tasks=["c"])  # it may be about to measure
+    (changed.run_place("one")).mkdir(parents=True)
+    opened(tmp_path, tasks=["b"])
+    with pytest.raises(RunError, match=r"other settings \(tasks\)"):
+        opened(tmp_path, tasks=["c"])
 
 
 def test_another_study_is_refused(tmp_path):
@@ -71,6 +83,13 @@ def test_one_process_at_a_time(tmp_path):
     folder = opened(tmp_path)
     with folder.held(), pytest.raises(RunError, match="in use"), opened(tmp_path).held():
         pass
+
+
+def test_long_names_that_begin_alike_are_two():
+    first, second = (file_name("x" * 200 + end) for end in "ab")
+    assert first != second
+    assert max(len(first), len(second)) <= 150
+    assert file_name("x" * 150) == "x" * 150
 
 
 def test_names_cannot_leave_the_folder(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from macro_routing.errors import RunError, SettingsError
+from macro_routing.errors import RunError, SettingsError, TaskError
 from macro_routing.evaluation.statistics import compare
 from macro_routing.routes import Route, parse_route
 from macro_routing.runs import RunFolder
@@ -17,17 +17,17 @@ from macro_routing.runs.result import SELECTED, STANDARD, TOP_1
 from macro_routing.search import decode_routes
 from macro_routing.studies.ablation import ablation
 from macro_routing.studies.bench import PausedError, Subject, TaskName, task_names
-from macro_routing.studies.composition import composition, find_runs, times_applied
+from macro_routing.studies.composition import Found, composition, find_runs, times_applied
 from macro_routing.studies.cost import cost
 from macro_routing.studies.explain import cut_off_share, explain
 from macro_routing.studies.findings import write_findings
-from macro_routing.studies.front import front, policy_of
+from macro_routing.studies.front import front, headline_of, policy_of
 from macro_routing.studies.lens import lens_items, logit_lens, readings
-from macro_routing.studies.main_table import _ranked, main_table
+from macro_routing.studies.main_table import _ranked, check_models, gather, leading_method, main_table, table_rows
 from macro_routing.studies.one_route import one_route
 from macro_routing.studies.perplexity import surprise, windows
 from macro_routing.studies.search_time import selection_seconds
-from macro_routing.studies.side_effects import side_effects
+from macro_routing.studies.side_effects import questions_in_turn, side_effects
 from macro_routing.studies.significance import read_results
 from macro_routing.studies.sweep import default_of, place_of, read_value, sweep
 from macro_routing.studies.transfer import transfer
@@ -63,6 +63,8 @@ def test_ablation(tmp_path, frozen):
     rows = {row["variant"]: row for row in found.table.rows}
     assert [row["phase"] for row in found.table.rows] == [True, False, True, True, True, True, None]
     assert found.comparisons == 5
+    assert found.headline.startswith("In these searches (1 seed(s)) the routes of")
+    assert "small n = 20" in found.table.notes[0]
     # The numbers are those of the runs.
     run = RunFolder.existing(bench.folder.path / "runs" / "no_phase-small-1")
     assert run.read("run.json")["config"]["resolved"]["searcher"]["space"]["phase"] is False
@@ -86,6 +88,19 @@ def test_sweep(tmp_path, frozen):
     assert [row["is_default"] for row in found.table.rows[:-1]] == [False, True, False]
     assert found.table.rows[1].get("p") is None
     written(bench, found)
+    assert "the routes of" in found.headline
+    assert "small n = 20" in found.table.notes[0]
+    assert "1 seed(s) (1)" in found.table.notes[0]
+    assert "how much searches vary is no part" in found.table.notes[0]
+
+
+def test_a_sweep_of_another_method_is_called_by_its_name(tmp_path, frozen):
+    base = dataclasses.replace(BASE, method="random", search={"iterations": 2, "draws": 6})
+    bench = dataclasses.replace(small_bench(tmp_path, frozen), base=base)
+    found = sweep(bench, [SMALL], [1], "k", [2])
+    assert "random search; bars" in found.figures[0].svg()
+    run = RunFolder.existing(bench.folder.path / "runs" / "k_4-small-1").read("run.json")
+    assert run["config"]["given"]["search"] == base.search  # the preset's k is no change at all
 
 
 def test_settings_that_can_be_swept():
@@ -93,8 +108,13 @@ def test_settings_that_can_be_swept():
     assert place_of("radius", BASE) == "space"
     assert place_of("training", BASE) == "data"
     assert (default_of("elite", BASE), default_of("radius", BASE), default_of("training", BASE)) == (2, 5, 16)
+    assert default_of("max_length", dataclasses.replace(BASE, space={})) == 0  # the model settles it
+    assert default_of("anchored", dataclasses.replace(BASE, method="random", search={})) is True
     with pytest.raises(SettingsError, match="did you mean 'beta'"):
         place_of("bete", BASE)
+    for setting in ("test", "data_dir", "question", "answer", "choices", "kind", "layers"):
+        with pytest.raises(SettingsError, match=f"{setting} is no setting to sweep"):
+            place_of(setting, BASE)
     assert [read_value(text) for text in ("1", "1.5", "true", "raw")] == [1, 1.5, True, "raw"]
 
 
@@ -123,6 +143,17 @@ def test_transfer(tmp_path, frozen):
     written(bench, found)
     with pytest.raises(SettingsError, match="two tasks"):
         transfer(bench, [SMALL], 1)
+
+
+@pytest.mark.parametrize("method", ["drllm", "cola"])
+def test_what_finds_no_route_is_refused_before_it_searches(tmp_path, frozen, method):
+    bench = small_bench(tmp_path, frozen)
+    bench = dataclasses.replace(bench, base=dataclasses.replace(BASE, method=method, search={}))
+    with pytest.raises(SettingsError, match=f"--method {method} finds no route"):
+        transfer(bench, [SMALL, OTHER], 1)
+    with pytest.raises(SettingsError, match=f"--method {method} finds no route"):
+        one_route(bench, [SMALL], [OTHER], 1)
+    assert not (bench.folder.path / "runs").exists()
 
 
 def test_one_route(tmp_path, frozen):
@@ -176,9 +207,26 @@ def test_composition(tmp_path, frozen):
         find_runs([bench.folder.path], "rys")
 
 
-def test_composition_counts_what_the_paper_counts():
-    from macro_routing.studies.composition import Found
+def test_composition_counts_a_search_once_and_settings_apart(tmp_path, frozen):
+    first, second = small_bench(tmp_path / "a", frozen), small_bench(tmp_path / "b", frozen)
+    for bench in (first, second):
+        bench.search("small", bench.config(SMALL, 1))
+    second.search("other", second.config(SMALL, 1, space={"phase": False}))
+    found = find_runs([first.folder.path, second.folder.path], "macro")
+    assert len(found) == 2
+    study = composition(found)
+    assert [(row["settings"], row["runs"]) for row in study.table.rows] == [("phase = True", 1), ("phase = False", 1)]
+    assert len({figure.name for figure in study.figures}) == 2
 
+
+def test_composition_keeps_depths_apart():
+    routes = [Found("m", "MACRO", "r", parse_route("L0 RJ", layers), 1) for layers in (6, 8, 8)]
+    study = composition(routes)
+    assert [(row["layers"], row["runs"]) for row in study.table.rows] == [(6, 1), (8, 2)]
+    assert len({figure.name for figure in study.figures}) == 2
+
+
+def test_composition_counts_what_the_paper_counts():
     texts = ["L0 RJ", "L0-L2 L1-L3 RJ", "L0-L3 L4(+h-2) RJ", "L0-L3 L2(+h-1) RJ"]
     routes = [Found("m", "MACRO", str(place), parse_route(text, 6), place + 1) for place, text in enumerate(texts)]
     (row,) = composition(routes).table.rows
@@ -200,12 +248,41 @@ def test_main_table(tmp_path, frozen):
     best = max(found.table.rows, key=lambda row: row["accuracy"]["other"])
     assert best["ranks"] == {"other": 1, "average": 1}
     assert len(found.tables["best_routes"].rows) == 1
+    for name in ("table", "search_time"):
+        assert found.tables[name].notes[0] == "Seeds 1, 2; test examples: other n = 20."
     data = written(bench, found)
     assert (bench.folder.path / "significance.tex").is_file()
     assert read_results(bench.folder.path) == data["details"]["results"]
     # Finished cells are read without the model.
     idle = dataclasses.replace(bench, given_model=None, minutes=0)
     assert main_table(idle, ["small"], [OTHER], [1, 2], ["macro", "random"]).table.rows == found.table.rows
+
+
+def test_a_variant_that_a_task_has_not_is_an_empty_cell(tmp_path, frozen):
+    bench = small_bench(tmp_path, frozen)
+    found = main_table(bench, ["small"], [OTHER], [1], ["macro", "random"])
+    assert found.headline.startswith("The highest of 4 averages, picked on these results")
+    arms = {("small", task): read_arms(bench.folder.path / "runs" / "small-other") for task in (OTHER, WRITTEN)}
+    for arm in arms["small", WRITTEN]:
+        arm.right.pop(TOP_1, None)
+    row = next(row for row in table_rows(arms) if row["method"] == TOP_1)
+    assert row["accuracy"]["other"] is not None
+    assert (row["accuracy"]["written"], row["average"], row["p_holm"]) == (None, None, None)
+    gathered = gather(arms, SELECTED["macro"])
+    assert "3 averages" in gathered.headline
+    written(bench, gathered)
+    assert next(one for one in read_results(bench.folder.path) if one["method"] == TOP_1)["accuracy"].keys() == {
+        "other"
+    }
+
+
+def test_models_of_one_name_and_methods_that_compare_nothing_are_refused():
+    with pytest.raises(SettingsError, match="a/tiny and b/tiny/ are both called tiny"):
+        check_models(["a/tiny", "other", "b/tiny/"])
+    assert leading_method(["standard", "cola", "random", "macro"]) == "random"
+    for methods in (["standard"], ["cola"], ["cola", "standard"]):
+        with pytest.raises(SettingsError, match="nothing to compare"):
+            leading_method(methods)
 
 
 def test_ties_share_a_place_and_oracles_have_none():
@@ -276,6 +353,26 @@ def test_logit_lens(tmp_path, frozen, subject):
         logit_lens(small_bench(tmp_path, frozen), dataclasses.replace(subject, seed=1, route=Route.standard(6)))
 
 
+def test_readings_that_are_no_numbers_are_left_out(tmp_path, frozen, subject):
+    bench = small_bench(tmp_path, frozen)
+    logit_lens(bench, subject)
+    (first, *_) = sorted((bench.folder.path / "cells").iterdir())
+    kept = json.loads(first.read_text())
+    kept["found"]["route"][0][2], kept["found"]["route"][1][-1] = math.nan, -math.inf
+    first.write_text(json.dumps(kept))  # as a route is kept whose numbers run over
+    found = logit_lens(bench, subject)
+    assert "Of 20 examples 2 are left out" in found.table.notes[1]
+    assert found.table.rows[0]["n"] == 18
+    written(bench, found)
+    for path in (bench.folder.path / "cells").iterdir():
+        kept = json.loads(path.read_text())
+        kept["found"]["route"] = [[math.nan] * len(row) for row in kept["found"]["route"]]
+        path.write_text(json.dumps(kept))
+    none = logit_lens(bench, subject)
+    assert none.headline.startswith("None of 20 examples can be read")
+    write_findings(bench.folder, none, {}, "", lambda _: None)
+
+
 def test_cost(tmp_path, frozen, subject):
     bench = small_bench(tmp_path, frozen)
     found = cost(bench, subject, [SMALL, WRITTEN], items=6, turns=2)
@@ -299,7 +396,9 @@ def test_explain(tmp_path, frozen, subject):
     assert (whole["difference"], whole["fixed"], whole["broken"]) == pytest.approx(
         (expected.difference, expected.fixed, expected.broken)
     )
-    assert len(parts) == 2
+    assert [row["number"] for row in parts] == [1, 2]
+    assert found.table.shown()[1]["no."] == "1"
+    assert found.table.notes[0].startswith("Seed 1.")
     assert len(found.tables["examples"].rows) == expected.fixed + expected.broken
     written(bench, found)
 
@@ -325,12 +424,28 @@ def test_front(tmp_path, frozen, subject):
         expected = compare(scored[standard].correct, scored[chosen].correct)
         assert (row["difference"], row["fixed"]) == pytest.approx((expected.difference, expected.fixed))
     written(bench, found)
+    twice = front(small_bench(tmp_path / "twice", frozen), subject, policy, [1.5, 1.51], 4)
+    assert [row["route"] for row in twice.table.rows] == [rows[2]["route"]] * 2
+    assert twice.table.rows[1]["p"] is None  # the same route is compared once
     with pytest.raises(SettingsError, match=r"so short: depth 0\.01"):
         front(bench, subject, policy, [0.01, 1.0], 4)
     plain_base = dataclasses.replace(BASE, method="random", search={})
     bench.search("random", dataclasses.replace(plain_base, task="small", seed=1))
     with pytest.raises(RunError, match="holds no policy"):
         policy_of(RunFolder.existing(bench.folder.run_place("random")))
+
+
+def test_the_best_depth_is_validations():
+    row = {"low": -0.1, "high": 0.1, "n": 20, "p_holm": 0.5, "difference": 0.0}
+    rows = [
+        {**row, "depth": 0.9, "length": 5, "validation": 0.6, "accuracy": 0.1, "difference": -0.3},
+        {**row, "depth": 1.0, "length": 6, "validation": 0.6, "accuracy": 0.9},
+        {**row, "depth": 1.1, "length": 6, "validation": 0.5, "accuracy": 0.95},
+    ]
+    told = headline_of(rows, 6)
+    assert "0.9 times" in told
+    assert "−30.0 points" in told
+    assert "p = 0.5, corrected" in told
 
 
 def test_a_single_deviation_is_compared_once(tmp_path, frozen):
@@ -367,8 +482,19 @@ def test_side_effects(tmp_path, frozen, subject):
     assert found.details["text"] == "plain.txt"
     plain = found.tables["perplexity"].rows[0]
     assert plain["windows"] == 4
+    assert "with seed 1" in found.table.notes[0]
+    assert found.table.notes[1] == "2 comparisons were made; p, Holm is corrected for all of them, p is not."
     assert plain["low"] <= plain["ratio"] <= plain["high"]
     written(bench, found)
+
+
+def test_plain_text_is_of_all_tasks_and_predicts_something(frozen):
+    first, second = small_task().pools["test"][:3], small_task("other", offset=31).pools["test"][:2]
+    texts = questions_in_turn([first, second])
+    assert texts[:4] == [one.question for one in (first[0], second[0], first[1], second[1])]
+    assert len(texts) == 5
+    with pytest.raises(TaskError, match="one token"):
+        windows(frozen, ["w9"], 10)
 
 
 def test_perplexity_is_that_of_plain_passes(frozen, subject):
@@ -396,6 +522,34 @@ def test_another_model_of_the_same_name_is_refused(tmp_path, frozen):
     other = small_bench(tmp_path, small_frozen("qwen2"))
     with pytest.raises(RunError, match="other weights"):
         other.search("two", other.config(SMALL, 1))
+
+
+def test_a_finished_search_must_be_the_one_that_is_wanted(tmp_path, frozen):
+    bench = small_bench(tmp_path, frozen)
+    bench.search("one", bench.config(SMALL, 1))
+    idle = dataclasses.replace(bench, given_model=None)  # settings are compared without a model
+    with pytest.raises(RunError, match=r"other settings \(seed, search\)"):
+        idle.search("one", bench.config(SMALL, 2, search={"draws": 7}))
+    changed = dataclasses.replace(bench, given_tasks={"small": small_task("small", offset=31)})
+    with pytest.raises(RunError, match="the task's data are not"):
+        changed.search("one", bench.config(SMALL, 1))
+    with pytest.raises(RunError, match="weights are not"):
+        small_bench(tmp_path, small_frozen("qwen2")).search("one", bench.config(SMALL, 1))
+
+
+def test_a_file_is_kept_from_the_root(tmp_path, monkeypatch):
+    (tmp_path / "mine.jsonl").write_text("")
+    monkeypatch.chdir(tmp_path)
+    assert TaskName.parse("mine.jsonl:direct").whole == f"{tmp_path.resolve() / 'mine.jsonl'}:direct"
+    assert TaskName.parse("gsm8k:reasoning").whole == "gsm8k:reasoning"
+
+
+def test_cells_beside_those_of_other_weights_are_refused(tmp_path, frozen):
+    bench = small_bench(tmp_path, frozen)
+    main_table(bench, ["small"], [OTHER], [1], ["random"])
+    other = dataclasses.replace(bench, given_model=small_frozen("qwen2"))
+    with pytest.raises(RunError, match="other weights"):
+        main_table(other, ["small"], [OTHER], [1, 2], ["random"])
 
 
 def test_the_standard_pass_is_scored_by_seed(tmp_path, frozen):

@@ -3,7 +3,7 @@
 import csv
 import io
 
-from macro_routing.studies.tables import Column, Table, latex_text, markdown_text
+from macro_routing.studies.tables import Column, Table, latex_text, markdown_text, without_marks
 from macro_routing.studies.words import comparisons_note, text_column
 
 HOSTILE = r"a|b & 50% of $x_1 {#} ~^\ <i>*"
@@ -42,6 +42,24 @@ def test_latex_escapes_everything_that_it_would_obey():
     for sign in "%$#_{}":
         assert f"\\{sign}" in latex_text(sign)
     assert latex_text("−1 ± 2 → β") == r"$-$1 $\pm$ 2 $\to$ $\beta$"
+
+
+def test_latex_gets_only_signs_that_it_can_set():
+    assert latex_text("≤ λ Ω é") == r"$\leq$ $\lambda$ $\Omega$ é"
+    assert latex_text("中 ⌘\x07") == "{[}U+4E2D] {[}U+2318]{[}U+0007]"
+    assert latex_text("--tasks ---") == "-{}-tasks -{}-{}-"
+    assert latex_text("–") == "--"
+    rows = [{"name": "[a]"}, {"name": "*"}]
+    text = Table("t", [text_column("name", "name")], rows).latex()
+    assert "{[}a]" in text
+    assert "{*}" in text
+
+
+def test_notes_have_no_marks_in_latex():
+    note = "The route `L0 RJ` has *shared questions*: 2 * 3 * 4."
+    assert without_marks(note) == "The route L0 RJ has shared questions: 2 * 3 * 4."
+    text = Table("t", [text_column("name", "name")], [], (note,)).latex()
+    assert "The route L0 RJ has shared questions" in text
 
 
 def test_csv_keeps_plain_values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
 import sys
@@ -149,7 +150,18 @@ def base_config(
         return make_config(flags, None, dict(known or {}))
     from macro_routing.cli.console import read_toml
 
-    return make_config(flags, config, {**(known or {}), **read_toml(config)})
+    return make_config(flags, config, _laid_over(known or {}, read_toml(config)))
+
+
+def _laid_over(known: Mapping[str, Any], file: Mapping[str, Any]) -> dict[str, Any]:
+    """A file's settings over known ones, key by key: a table that sets one thing leaves the others as they were."""
+    return {
+        **known,
+        **{
+            name: {**known[name], **value} if isinstance(value, dict) and isinstance(known.get(name), dict) else value
+            for name, value in file.items()
+        },
+    }
 
 
 def known_of_route(argument: str) -> dict[str, Any]:
@@ -166,13 +178,16 @@ def known_of_route(argument: str) -> dict[str, Any]:
     if not is_route_file(text):
         return {}
     found = parse_route_file(text.lstrip("\ufeff"))
-    mode = found.decoding.get("mode")
+    from macro_routing.evaluation.answering import Decoding
+
+    ways = {field.name for field in dataclasses.fields(Decoding)}
+    decoding = {name: value for name, value in found.decoding.items() if name in ways}
     seed = found.found_by.get("seed")
     return {
         "task": found.task,
         "model": found.model,
         **({"seed": seed} if isinstance(seed, int) else {}),
-        **({"decoding": {"mode": mode}} if isinstance(mode, str) else {}),
+        **({"decoding": decoding} if decoding else {}),
     }
 
 
@@ -205,8 +220,6 @@ def run_study(
 
 def check_tasks(base: RunConfig, tasks: Sequence[TaskName]) -> None:
     """Refuse a task that there is not, or that cannot be answered as asked, before anything is loaded or searched."""
-    import dataclasses
-
     from macro_routing.tasks.catalog import find_task
 
     for one in tasks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -56,7 +57,7 @@ def logit_lens(
     from macro_routing.studies.lens import STUDY
     from macro_routing.studies.lens import logit_lens as study
 
-    _run(STUDY, given, {}, study, ())
+    _run(STUDY, given, {}, lambda bench, subject, _: study(bench, subject), ())
 
 
 def cost(
@@ -94,12 +95,12 @@ def cost(
     from macro_routing.studies.cost import STUDY
     from macro_routing.studies.cost import cost as study
 
-    named = task_names(shared.names_of(tasks)) if tasks else None
+    named = task_names(shared.names_of(tasks)) if tasks else ()
 
-    def make(bench: Bench, subject: Subject) -> Findings:
-        return study(bench, subject, named or (subject.task,), items=items, turns=turns)
+    def make(bench: Bench, subject: Subject, some: Sequence[TaskName]) -> Findings:
+        return study(bench, subject, some or (subject.task,), items=items, turns=turns)
 
-    _run(STUDY, {**given, "task": None}, {"tasks": tasks, "items": items, "turns": turns}, make, named or ())
+    _run(STUDY, {**given, "task": None}, {"items": items, "turns": turns}, make, named)
 
 
 def explain(
@@ -132,7 +133,7 @@ def explain(
     from macro_routing.studies.explain import STUDY
     from macro_routing.studies.explain import explain as study
 
-    _run(STUDY, given, {}, study, ())
+    _run(STUDY, given, {}, lambda bench, subject, _: study(bench, subject), ())
 
 
 def side_effects(
@@ -172,10 +173,10 @@ def side_effects(
 
     named = task_names(shared.names_of(tasks))
 
-    def make(bench: Bench, subject: Subject) -> Findings:
-        return study(bench, subject, named, text=text, most_windows=windows)
+    def make(bench: Bench, subject: Subject, some: Sequence[TaskName]) -> Findings:
+        return study(bench, subject, some, text=text, most_windows=windows)
 
-    own = {"tasks": list(map(str, named)), "text": text and str(text.resolve()), "windows": windows}
+    own = {"text": text and str(text.resolve()), "windows": windows}
     _run(STUDY, {**given, "task": None}, own, make, named)
 
 
@@ -211,7 +212,7 @@ def front(
     limits = shared.depths_of(depths)
     policy = policy_of(RunFolder.existing(run))
 
-    def make(bench: Bench, subject: Subject) -> Findings:
+    def make(bench: Bench, subject: Subject, _: Sequence[TaskName]) -> Findings:
         return study(bench, subject, policy, limits, k)
 
     absent = dict.fromkeys(("task", "seed", "mode", "model", "reasoning_budget", "answer_budget", "config", "k"))
@@ -222,7 +223,7 @@ def _run(
     study: str,
     given: dict[str, Any],
     own: dict[str, Any],
-    make: Callable[[Bench, Subject], Findings],
+    make: Callable[[Bench, Subject, Sequence[TaskName]], Findings],
     tasks: Sequence[TaskName],
 ) -> None:
     """Find out what the route brings with it, load its model, and run the study of it."""
@@ -237,13 +238,15 @@ def _run(
     known["decoding"] = {name: value for name, value in known.get("decoding", {}).items() if name != "mode"}
     is_own = given["task"] is None and given["mode"] is None and mode in MODES
     task = TaskName(known["task"], mode) if is_own else TaskName.parse(given["task"] or known["task"])
+    tasks = own_way(tasks, task) if is_own else tasks
     # What a run searched all its examples with must not be cut short for a study, but by the user.
     base = shared.base_config({**given, "task": task.task, "preset": None}, given["config"], known=known)
-    own = {"route": _named(argument), "task": str(task), "seed": base.seed, **own}
+    several = {"tasks": [one.whole for one in tasks]} if tasks else {}
+    own = {"route": _named(argument), "task": task.whole, "seed": base.seed, **several, **own}
 
     def subject_of(bench: Bench) -> Findings:
         route = options.read_route(argument, bench.frozen)
-        return make(bench, Subject(route, task, base.seed, is_known=bool(brought)))
+        return make(bench, Subject(route, task, base.seed, is_known=bool(brought)), tasks)
 
     shared.run_study(
         study,
@@ -256,6 +259,16 @@ def _run(
         minutes=given["minutes"],
         as_json=given["as_json"],
     )
+
+
+def own_way(tasks: Sequence[TaskName], own: TaskName) -> Sequence[TaskName]:
+    """Where the route's own task is named without a way to answer, the way it was searched with."""
+    from macro_routing.studies.bench import check_once
+
+    plain = dataclasses.replace(own, mode=None).whole
+    found = tuple(own if one.whole == plain else one for one in tasks)
+    check_once(found)
+    return found
 
 
 def _named(argument: str) -> str:

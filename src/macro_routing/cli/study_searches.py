@@ -56,15 +56,17 @@ def main_table(
     shared.begin()
     from macro_routing.runs.comparing import check_methods
     from macro_routing.studies.bench import task_names
-    from macro_routing.studies.main_table import STUDY
+    from macro_routing.studies.main_table import STUDY, check_models, leading_method
     from macro_routing.studies.main_table import main_table as study
 
     named, numbers, chosen = task_names(shared.names_of(tasks)), shared.seeds_of(seeds), shared.names_of(methods)
     check_methods(chosen, numbers)
+    leading_method(chosen)
     which = list(dict.fromkeys(shared.names_of(models)))
+    check_models(which)
     # Settings of searches are MACRO's here; every method takes those it knows.
     base = shared.base_config({**given, "task": named[0].task, "model": which[0]}, config, method="macro")
-    own = {"models": which, "tasks": list(map(str, named)), "seeds": numbers, "methods": chosen}
+    own = {"models": which, "tasks": [one.whole for one in named], "seeds": numbers, "methods": chosen}
     shared.run_study(
         STUDY,
         out,
@@ -117,7 +119,7 @@ def ablation(
 
     named, numbers = task_names(shared.names_of(tasks)), shared.seeds_of(seeds)
     base = shared.base_config({**given, "task": named[0].task}, config, method="macro")
-    own = {"tasks": list(map(str, named)), "seeds": numbers}
+    own = {"tasks": [one.whole for one in named], "seeds": numbers}
     shared.run_study(
         STUDY,
         out,
@@ -175,7 +177,7 @@ def sweep(
     base = shared.base_config({**given, "task": named[0].task}, config, method=method)
     place_of(setting, base)
     wanted = [read_value(value) for value in shared.names_of(values)]
-    own = {"tasks": list(map(str, named)), "seeds": numbers, "setting": setting, "values": wanted}
+    own = {"tasks": [one.whole for one in named], "seeds": numbers, "setting": setting, "values": wanted}
     shared.run_study(
         STUDY,
         out or Path("studies") / f"sweep-{setting}",
@@ -228,7 +230,7 @@ def transfer(
 
     named = task_names(shared.names_of(tasks))
     base = shared.base_config({**given, "task": named[0].task}, config, method=method)
-    own = {"tasks": list(map(str, named)), "seed": seed}
+    own = {"tasks": [one.whole for one in named], "seed": seed}
     shared.run_study(
         STUDY,
         out,
@@ -283,7 +285,7 @@ def one_route(
     inside = task_names(shared.names_of(tasks))
     outside = task_names(shared.names_of(out_of_domain)) if shared.names_of(out_of_domain) else ()
     base = shared.base_config({**given, "task": inside[0].task}, config, method=method)
-    own = {"tasks": list(map(str, inside)), "out_of_domain": list(map(str, outside)), "seed": seed}
+    own = {"tasks": [one.whole for one in inside], "out_of_domain": [one.whole for one in outside], "seed": seed}
     shared.run_study(
         STUDY,
         out,

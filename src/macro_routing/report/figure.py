@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 
 from macro_routing.report.markup import Markup, element, joined
@@ -13,6 +14,8 @@ Key = tuple[Markup, str]
 _SWATCH, _ROW, _TITLE, _MARGIN = 28.0, 20.0, 36.0, 16.0
 _CHARACTER = 6.9
 """Width of a letter in a legend, roughly; files are laid out without knowing the font."""
+_TITLE_CHARACTER = 8.2
+"""The same in a title, which is larger and bold."""
 _FONT = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', sans-serif"
 
 
@@ -55,9 +58,11 @@ class Figure:
     def svg(self) -> str:
         """The drawing as a file that needs no page: title above, legend below, light colours."""
         rows = self._legend_rows()
+        titles = textwrap.wrap(self.title, int(self.width / _TITLE_CHARACTER), break_on_hyphens=False) or [""]
+        above = _TITLE + _ROW * (len(titles) - 1)
         width = self.width + 2 * _MARGIN
-        height = _TITLE + self.height + _ROW * len(rows) + 2 * _MARGIN
-        below = _TITLE + self.height + _MARGIN
+        height = above + self.height + _ROW * len(rows) + 2 * _MARGIN
+        below = above + self.height + _MARGIN
         legend = [
             element("g", shapes, element("text", words, x=_SWATCH + 6, y=10), transform=f"translate({x:.1f} {y:.1f})")
             for number, row in enumerate(rows)
@@ -69,8 +74,11 @@ class Figure:
             element("title", self.title),
             element("style", Markup(FILE_CSS)),
             element("rect", width=width, height=height, fill=LIGHT["card"]),
-            element("text", self.title, x=_MARGIN, y=28, class_="strong", font_size=15),
-            element("g", self.shapes, transform=f"translate({_MARGIN:.0f} {_TITLE:.0f})"),
+            *[
+                element("text", words, x=_MARGIN, y=28 + _ROW * place, class_="strong", font_size=15)
+                for place, words in enumerate(titles)
+            ],
+            element("g", self.shapes, transform=f"translate({_MARGIN:.0f} {above:.0f})"),
             joined(*legend),
             xmlns="http://www.w3.org/2000/svg",
             width=width,

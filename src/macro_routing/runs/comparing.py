@@ -25,7 +25,7 @@ from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS, known_settings
 from macro_routing.runs.progress import Listener
 from macro_routing.runs.result import ORACLE, ROUTE, read_result
-from macro_routing.runs.starting import check_same, executor_for, model_for, prepare, resume
+from macro_routing.runs.starting import check_given, check_same, executor_for, model_for, prepare, resume
 from macro_routing.runs.starting import search as run_search
 from macro_routing.search.searcher import Searcher
 from macro_routing.tasks.task import Task
@@ -64,7 +64,7 @@ def compare_methods(  # noqa: PLR0913
         # All of them before the first is run: what one would refuse at the end is refused now.
         for method, seed, config in configs:
             _check_goes_together(folder / f"{method}-{seed}", config, prepare(config, **known).header())
-        _check_neighbours(folder, configs[0][2])
+        _check_neighbours(folder, configs[0][2], frozen)
         _make(folder)
         known["listener"] = listener
         return [
@@ -86,13 +86,16 @@ def _run(config: RunConfig, place: Path, known: dict[str, Any]) -> Path:
 _COMMON = ("task", "model", "preset", "budget", "racing", "decoder", "loading", "data", "decoding", "space", "units")
 
 
-def _check_neighbours(folder: Path, config: RunConfig) -> None:
-    """Refuse to put runs beside others that had another task, budget or data: one table is made of all."""
+def _check_neighbours(folder: Path, config: RunConfig, frozen: FrozenModel) -> None:
+    """Refuse to put runs beside others that had another model, task, budget or data: one table is made of all."""
     now = config.given()
     for path in sorted(folder.glob(f"*-*/{files.RUN}")):
         run = RunFolder.existing(path.parent)
         with run.understood(files.RUN):
-            before = run.read(files.RUN)["config"]["given"]
+            header = run.read(files.RUN)
+            before, weights = header["config"]["given"], header["model"]["weights_id"]
+        if weights != frozen.weights_id:
+            raise RunError(f"{path.parent} was run with other weights; compare into another folder")
         changed = [name for name in _COMMON if before.get(name) != _plain(now[name])]
         if changed:
             raise RunError(f"{path.parent} was run with another {', '.join(changed)}; compare into another folder")
@@ -129,13 +132,7 @@ def _check_goes_together(place: Path, config: RunConfig, header: dict[str, Any])
     run = RunFolder.existing(place)
     with run.understood(files.RUN):
         earlier = run.read(files.RUN)
-        before, now = earlier["config"]["given"], config.given()
-        changed = [name for name in now if before.get(name) != _plain(now[name])]
-        if changed:
-            raise RunError(
-                f"{place} was run with other settings ({', '.join(changed)});"
-                " compare into another folder, or with the settings it was begun with"
-            )
+        check_given(earlier, config, place)
         check_same(earlier, json.loads(json.dumps(header)), place)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
@@ -190,6 +191,16 @@ def influence_on(evaluator: Evaluator, examples: Sequence[Example]) -> list[floa
     device = evaluator.frozen.model.device
     parts = [prompts[start : start + _INFLUENCE_BATCH] for start in range(0, len(prompts), _INFLUENCE_BATCH)]
     return block_influence(evaluator.frozen.model, [pad_left(part, device) for part in parts])
+
+
+def check_given(before: dict[str, Any], config: RunConfig, path: Path) -> None:
+    """Refuse to take a run for one that was asked for otherwise."""
+    given, now = before["config"]["given"], json.loads(json.dumps(config.given()))
+    if changed := [name for name in now if given.get(name) != now[name]]:
+        raise RunError(
+            f"{path} was run with other settings ({', '.join(changed)}); name another folder, or give the settings it"
+            " was begun with"
+        )
 
 
 def check_same(before: dict[str, Any], now: dict[str, Any], path: Path) -> None:

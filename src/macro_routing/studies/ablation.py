@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from macro_routing.runs.result import LEVEL, NO_DECODING, SELECTED, TOP_1
+from macro_routing.runs.result import NO_DECODING, SELECTED, TOP_1
 from macro_routing.studies.bench import Bench, TaskName
-from macro_routing.studies.comparing import comparisons_in, differences_figure, with_holm
+from macro_routing.studies.comparing import comparisons_in, differences_figure, losses_in, with_holm
 from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.tables import Column, Row, Table
-from macro_routing.studies.variants import Variant, run_variant, standard_row, variant_row
+from macro_routing.studies.variants import Variant, run_variant, searches_note, standard_row, variant_row
 from macro_routing.studies.words import comparisons_note, difference_columns, interval, points, spread, text_column
 
 STUDY = "ablation"
@@ -47,10 +47,13 @@ def ablation(bench: Bench, tasks: Sequence[TaskName], seeds: Sequence[int]) -> F
     title = f"State ablation ({bench.told(tasks)}): difference to the full state, 95 % intervals"
     return Findings(
         STUDY,
-        _headline(rows),
+        _headline(rows, seeds),
         {
             TABLE: Table(
-                "State ablation", _columns(), [*rows, reference], (_note(tasks, seeds), comparisons_note(count))
+                "State ablation",
+                _columns(),
+                [*rows, reference],
+                (searches_note(tasks, seeds, full), comparisons_note(count)),
             )
         },
         [differences_figure(STUDY, title, drops)],
@@ -58,14 +61,14 @@ def ablation(bench: Bench, tasks: Sequence[TaskName], seeds: Sequence[int]) -> F
     )
 
 
-def _headline(rows: Sequence[Row]) -> str:
+def _headline(rows: Sequence[Row], seeds: Sequence[int]) -> str:
     compared = [row for row in rows if row["p_holm"] is not None]
-    lost = [row["variant"] for row in compared if row["p_holm"] < LEVEL and row["difference"] < 0]
+    lost = [row["variant"] for row in losses_in(compared)]
     worst = min(compared, key=lambda row: row["difference"])
     return (
-        f"{len(lost)} of {len(compared)} variants are worse than the full state: {', '.join(lost) or 'none'}; the"
-        f" lowest is {worst['variant']}, {points(worst['difference'])} points"
-        f" ({interval(worst['low'], worst['high'])})."
+        f"In these searches ({len(seeds)} seed(s)) the routes of {len(lost)} of {len(compared)} variants are worse than"
+        f" the full state's: {', '.join(lost) or 'none'}; the lowest is {worst['variant']},"
+        f" {points(worst['difference'])} points ({interval(worst['low'], worst['high'])})."
     )
 
 
@@ -84,10 +87,3 @@ def _columns() -> list[Column]:
 
 def _accuracy(row: Row) -> str:
     return spread(row["accuracy"], row["spread"])
-
-
-def _note(tasks: Sequence[TaskName], seeds: Sequence[int]) -> str:
-    return (
-        f"Mean over {len(tasks)} task(s) ({', '.join(map(str, tasks))}) and {len(seeds)} seed(s); ± is the sample"
-        " standard deviation over seeds. Intervals resample test examples; p is a sign-flip test over examples."
-    )

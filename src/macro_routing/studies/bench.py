@@ -21,9 +21,10 @@ from macro_routing.runs import folder as run_files
 from macro_routing.runs.comparison import Arm, read_arm
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.folder import RunFolder
+from macro_routing.runs.methods import METHODS
 from macro_routing.runs.progress import Listener
 from macro_routing.runs.run import PreparedRun
-from macro_routing.runs.starting import prepare, resume, search
+from macro_routing.runs.starting import check_given, check_same, prepare, resume, search
 from macro_routing.studies.folder import RUNS, StudyFolder
 from macro_routing.tasks.prompts import MODES
 from macro_routing.tasks.task import Example, Task, fingerprint
@@ -49,6 +50,12 @@ class TaskName:
         name, colon, mode = text.rpartition(":")
         return cls(name, mode) if colon and mode in MODES else cls(text)
 
+    @property
+    def whole(self) -> str:
+        """As a study's settings keep it: a file from the root, since another folder may hold another of its name."""
+        name = RunConfig(self.task).task
+        return name if self.mode is None else f"{name}:{self.mode}"
+
     def __str__(self) -> str:
         """As it was written; of a file only its name."""
         name = Path(self.task).name
@@ -63,9 +70,14 @@ def short_name(model: str) -> str:
 def task_names(texts: Sequence[str]) -> tuple[TaskName, ...]:
     """Several tasks, each once."""
     found = tuple(TaskName.parse(text) for text in texts)
-    if not found or len(set(map(str, found))) < len(found):
-        raise SettingsError("a study needs every task once, and at least one")
+    check_once(found)
     return found
+
+
+def check_once(tasks: Sequence[TaskName]) -> None:
+    """Refuse no task, and two that tables and folders would call the same."""
+    if not tasks or len(set(map(str, tasks))) < len(tasks):
+        raise SettingsError("a study needs every task once, and at least one")
 
 
 @dataclass(frozen=True)
@@ -111,6 +123,12 @@ class Bench:
         """The standard pass of the model."""
         return Route.standard(self.frozen.layers)
 
+    def need_routes(self) -> None:
+        """Refuse a method whose result cannot be carried to another task, before it searches."""
+        method = self.base.method
+        if METHODS[method].kind != "search":
+            raise SettingsError(f"--method {method} finds no route that could be tested elsewhere; name one that does")
+
     def told(self, tasks: Sequence[TaskName]) -> str:
         """Model and tasks for a title."""
         names = ", ".join(map(str, tasks))
@@ -142,6 +160,7 @@ class Bench:
     def search(self, name: str, config: RunConfig) -> Arm:
         """A search of the study: read where it is finished, gone on with where it was begun."""
         place = self.folder.run_place(name)
+        self._check_belongs(place, config)
         if not (place / run_files.RUN).is_file():
             self.check_time()
             self._check_other_runs()
@@ -152,6 +171,18 @@ class Bench:
             self.listener.on_message(f"search {name}, gone on with")
             resume(place, **self._known(config.task))
         return read_arm(config.method, config.seed, place, ())
+
+    def _check_belongs(self, place: Path, config: RunConfig) -> None:
+        """Refuse a run of other settings that has come to the same place; of other data where the model is there."""
+        if not (place / run_files.RUN).is_file():
+            return
+        run = RunFolder.existing(place)
+        with run.understood(run_files.RUN):
+            header = run.read(run_files.RUN)
+            check_given(header, config, place)
+        if self.given_model is not None or "frozen" in vars(self):
+            now = prepare(config, **self._known(config.task)).header()
+            check_same(header, json.loads(json.dumps(now)), place)
 
     def _check_other_runs(self) -> None:
         """Refuse to put a search beside others of another model that has come to the same name."""

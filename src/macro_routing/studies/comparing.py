@@ -61,6 +61,22 @@ def with_holm(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{**row, "p_holm": corrected.get(place)} for place, row in enumerate(rows)]
 
 
+def is_significant(row: Mapping[str, Any]) -> bool:
+    """Whether a corrected row differs beyond luck; one that compares nothing does not, one with p = 0 does."""
+    p = row.get("p_holm")
+    return p is not None and bool(p < LEVEL)
+
+
+def gains_in(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Corrected rows that are better beyond luck."""
+    return [row for row in rows if is_significant(row) and row["difference"] > 0]
+
+
+def losses_in(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Corrected rows that are worse beyond luck."""
+    return [row for row in rows if is_significant(row) and row["difference"] < 0]
+
+
 def comparisons_in(rows: Sequence[Mapping[str, Any]]) -> int:
     """How many rows compare something."""
     return sum(row.get("p") is not None for row in rows)
@@ -79,8 +95,7 @@ def differences_figure(
 
 
 def _interval(name: str, row: Mapping[str, Any]) -> IntervalRow:
-    p = row.get("p_holm")
-    kind = OPEN if p is None or p >= LEVEL or row["difference"] == 0 else GAIN if row["difference"] > 0 else LOSS
+    kind = GAIN if gains_in([row]) else LOSS if losses_in([row]) else OPEN
     return IntervalRow(name, 100 * row["low"], 100 * row["difference"], 100 * row["high"], kind)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import statistics
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from macro_routing.runs.methods import METHODS
 from macro_routing.runs.result import ROUTE, read_result
 from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.folder import file_name
-from macro_routing.studies.tables import Column, Table
+from macro_routing.studies.tables import Column, Table, flattened
 from macro_routing.studies.words import column, comparisons_note, percent, text_column
 
 STUDY = "composition"
@@ -39,10 +41,14 @@ class Found:
     route: Route
     raw_rank: int | None
     """Its place among the policy's programs; None for the standard pass where it was only the floor."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """How it was searched: runs of one method with other settings are another group."""
+    search: str = ""
+    """A mark of model, data, seed and settings: the same search may lie in several folders."""
 
 
 def find_runs(folders: Sequence[Path], method: str | None) -> list[Found]:
-    """All finished runs in or under some folders; those of other methods are left out."""
+    """All finished runs in or under some folders, each search once; those of other methods are left out."""
     places: list[Path] = []
     for folder in folders:
         found = sorted({path.parent for path in folder.rglob(files.RESULT)})
@@ -52,7 +58,10 @@ def find_runs(folders: Sequence[Path], method: str | None) -> list[Found]:
     kept = [one for place in places if (one := _read(place, method)) is not None]
     if not kept:
         raise RunError(f"none of the {len(places)} runs was made by the method {method}; name another with --method")
-    return kept
+    different: dict[str, Found] = {}
+    for one in kept:
+        different.setdefault(one.search, one)
+    return list(different.values())
 
 
 def _read(place: Path, method: str | None) -> Found | None:
@@ -64,29 +73,54 @@ def _read(place: Path, method: str | None) -> Found | None:
             return None
         model = str(header["model"]["name"]).rstrip("/").rsplit("/", 1)[-1]
         title = METHODS[header["config"]["given"]["method"]].title
+        settings, search = _settings(header), _mark(header)
     with run.understood(files.CANDIDATES):
         choice = run.read(files.CANDIDATES)
         ranks = [one.get("raw_rank") for one in choice["candidates"] if one["route"] == choice["chosen"]]
-    return Found(model, title, str(place), result.best_route, ranks[0] if ranks else None)
+    return Found(model, title, str(place), result.best_route, ranks[0] if ranks else None, settings, search)
+
+
+_OF_THE_RUN = ("seed", "examples", "layers")
+"""Parts of a search that come with its seed, task and model."""
+
+
+def _settings(header: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's settings of search, space and data by name."""
+    resolved = header["config"]["resolved"]
+    searcher = resolved["searcher"].get("first", resolved["searcher"])  # of a restarted search its first
+    sizes = {name: resolved["data"][name] for name in ("training", "validation")}
+    found = flattened({**searcher.get("settings", {}), **searcher.get("space", {}), **sizes})
+    return {name: value for name, value in found.items() if name not in _OF_THE_RUN}
+
+
+def _mark(header: Mapping[str, Any]) -> str:
+    given, resolved = header["config"]["given"], header["config"]["resolved"]
+    asked = [given.get(name) for name in ("task", "seed", "method", "racing", "max_minutes", "init_from", "guard")]
+    what = [header["model"]["weights_id"], header["splits"], resolved["searcher"], resolved["decoding"], asked]
+    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
 
 def composition(found: Sequence[Found]) -> Findings:
     """Count what the routes of every model and method are made of."""
-    names = dict.fromkeys((one.model, one.method) for one in found)
-    groups = {name: [one for one in found if (one.model, one.method) == name] for name in names}
-    rows = [_row(*name, ones) for name, ones in groups.items()]
-    figures = [figure for name, ones in groups.items() for figure in _figures(", ".join(name), ones)]
+    groups: dict[tuple[str, str, int, str], list[Found]] = {}
+    for one in found:
+        told = _told_apart(one, [other for other in found if _kind(other) == _kind(one)])
+        groups.setdefault((*_kind(one), told), []).append(one)
+    rows = [_row(model, method, told, ones) for (model, method, _, told), ones in groups.items()]
+    figures = [_figure(*name, [one.route for one in ones]) for name, ones in groups.items()]
     notes = (
         (
             "Adds: routes that add an earlier state at least once (subtractions counted apart); moves: routes with"
             " at least one step that does not go to the next layer; both: routes with an add and a move. Length"
             " change is of the mean length. The rank is that of the chosen program in the policy's raw order, over"
-            " runs where it has one."
+            " runs where it has one. The same search found in several folders counts once; depths and settings that"
+            " differ from run to run are apart."
         ),
         comparisons_note(0),
     )
     whole = ", ".join(
-        f"{row['model']}, {row['method']}: {100 * row['moves']:.0f} % move, {100 * row['adds']:.0f} % add"
+        f"{_name(row['model'], row['method'], row['settings'])}: {100 * row['moves']:.0f} % move,"
+        f" {100 * row['adds']:.0f} % add"
         for row in rows
     )
     details = {"runs": [{"model": one.model, "run": one.run, "route": str(one.route)} for one in found]}
@@ -94,7 +128,26 @@ def composition(found: Sequence[Found]) -> Findings:
     return Findings(STUDY, f"{len(found)} routes; {whole}.", {TABLE: table}, figures, 0, details)
 
 
-def _row(model: str, method: str, found: Sequence[Found]) -> dict[str, Any]:
+def _kind(one: Found) -> tuple[str, str, int]:
+    """Model, method and depth: models of one name may come in several."""
+    return one.model, one.method, one.route.layers
+
+
+def _told_apart(one: Found, others: Sequence[Found]) -> str:
+    """Those of a run's settings that not all others of its kind have; nothing where all are alike."""
+    differing = [
+        name
+        for name in dict.fromkeys(name for other in others for name in other.settings)
+        if len({str(other.settings.get(name)) for other in others}) > 1
+    ]
+    return ", ".join(f"{name} = {one.settings.get(name)}" for name in differing)
+
+
+def _name(model: str, method: str, settings: str) -> str:
+    return ", ".join(part for part in (model, method, settings) if part)
+
+
+def _row(model: str, method: str, settings: str, found: Sequence[Found]) -> dict[str, Any]:
     adds = [any(step.add and step.add.coefficient > 0 for step in one.route.steps) for one in found]
     subtractions = [any(step.add and step.add.coefficient < 0 for step in one.route.steps) for one in found]
     moves = [any(delta != 1 for delta in displacements(one.route)) for one in found]
@@ -103,6 +156,7 @@ def _row(model: str, method: str, found: Sequence[Found]) -> dict[str, Any]:
     return {
         "model": model,
         "method": method,
+        "settings": settings,
         "runs": len(found),
         "standard": statistics.mean(one.route.is_standard for one in found),
         "adds": statistics.mean(adds),
@@ -127,19 +181,14 @@ def times_applied(routes: Sequence[Route]) -> list[list[float]]:
     ]
 
 
-def _figures(name: str, found: Sequence[Found]) -> list[Figure]:
-    """One for each depth: models of one name may come in several."""
-    depths = sorted({one.route.layers for one in found})
-    return [_figure(name, [one.route for one in found if one.route.layers == depth]) for depth in depths]
-
-
-def _figure(name: str, routes: Sequence[Route]) -> Figure:
+def _figure(model: str, method: str, layers: int, settings: str, routes: Sequence[Route]) -> Figure:
+    name = _name(model, method, settings)
     shares = times_applied(routes)
     last = max(times for times, row in enumerate(shares) if any(row))
     order = list(range(max(last, 2), -1, -1))
     names = {0: "never", 1: "once", 2: "twice", _MOST_TIMES: f"{_MOST_TIMES} times or more"}
     return heatmap_figure(
-        file_name(f"layers_{name}"),
+        file_name(f"layers_{name}_{layers}"),
         f"How often each layer is applied: {len(routes)} routes of {name}",
         [names.get(times, f"{times} times") for times in order],
         [str(layer) for layer in range(routes[0].layers)],
@@ -159,6 +208,8 @@ def _columns() -> list[Column]:
     return [
         text_column("model", "model"),
         text_column("method", "method"),
+        text_column("settings", "settings"),
+        column("layers", "layers"),
         column("routes", "runs"),
         share("standard pass, %", "standard"),
         share("adds, %", "adds"),

@@ -22,6 +22,8 @@ class Deviation:
     """The standard pass with this deviation only."""
     reason: str = ""
     """Why it cannot be dropped or stand alone."""
+    remark: str = ""
+    """What else changes when it is dropped."""
 
 
 def deviations(route: Route) -> list[Deviation]:
@@ -36,9 +38,20 @@ def _deviation(route: Route, standard: Route, edit: Edit) -> Deviation:
     first = edit.old_place - 1
     alone = (*standard.steps[:first], *edit.new, *standard.steps[first + len(edit.old) :])
     reasons: list[str] = []
-    return Deviation(
-        told(edit), _made(kept, route.layers, reasons), _made(alone, route.layers, reasons), "; ".join(reasons)
-    )
+    without, by_itself = _made(kept, route.layers, reasons), _made(alone, route.layers, reasons)
+    remark = "" if without is None else _other_states(route, start, edit)
+    return Deviation(told(edit), without, by_itself, "; ".join(reasons), remark)
+
+
+def _other_states(route: Route, start: int, edit: Edit) -> str:
+    """Adds behind the block count back over it: where its length changes they come to another state."""
+    end = start + len(edit.new)
+    if len(edit.old) == len(edit.new):
+        return ""
+    # Step i reads state i; an add looks back from there, and state ``end`` is the first that the block leaves behind.
+    later = enumerate(route.steps[end:], end)
+    moved = [str(step) for place, step in later if step.add is not None and place - step.add.back < end]
+    return f"without it another state is added at {', '.join(moved)}" if moved else ""
 
 
 def _made(steps: tuple[Step, ...], layers: int, reasons: list[str]) -> Route | None:

@@ -36,7 +36,7 @@ def explain(bench: Bench, subject: Subject) -> Findings:
     cuts = cut_off_share(scored["standard"], scored["route"])
     whole, count = rows[0], comparisons_in(rows)
     tables = {
-        TABLE: Table(f"What each deviation of {route} is worth on {task}", _columns(), rows, _notes(count)),
+        TABLE: Table(f"What each deviation of {route} is worth on {task}", _columns(), rows, _notes(seed, count)),
         "cut_off": Table("How much of the gain is fewer cut-off answers", _cut_columns(), [cuts], (_CUT_NOTE,)),
         "examples": _examples_table(run.splits.test, scored),
     }
@@ -62,7 +62,8 @@ def _rows(parts: Sequence[Deviation], scored: dict[str, Any]) -> list[dict[str, 
     rows = [{**row, **_judged(scored, "standard")}]
     for number, part in enumerate(parts):
         without, alone = scored.get(f"without-{number}"), scored.get(f"alone-{number}")
-        line: dict[str, Any] = {"deviation": part.told, "remark": part.reason}
+        remark = "; ".join(text for text in (part.reason, part.remark) if text)
+        line: dict[str, Any] = {"number": number + 1, "deviation": part.told, "remark": remark}
         if without is not None:
             line |= {"accuracy": _mean(without["correct"]), **_judged(scored, f"without-{number}")}
             if without["route"] == scored["standard"]["route"]:  # the only deviation: compared above already
@@ -137,16 +138,19 @@ def _examples_table(examples: Sequence[Example], scored: dict[str, Any]) -> Tabl
         Column("question", lambda row: row["question"][:120], is_number=False),
         Column("changes back without deviation", lambda row: ", ".join(row["needs"]) or "none alone", is_number=False),
     ]
-    note = f"The first {_SHOWN} of each kind; {len(rows)} answers changed from right to wrong or back."
+    note = (
+        f"The first {_SHOWN} of each kind; {len(rows)} answers changed from right to wrong or back. Deviations are"
+        " numbered as in the study's own table."
+    )
     return Table("Examples that the route fixes and breaks", columns, kept, (note,))
 
 
-def _notes(count: int) -> tuple[str, str]:
+def _notes(seed: int, count: int) -> tuple[str, str]:
     return (
         (
-            "Each deviation is dropped in turn, the others kept: the difference is what the whole route has over"
-            " what is left. *Alone* is the standard pass with this deviation only, against the standard pass. The"
-            " first line is the whole route against the standard pass. Deviations work together, so the lines need"
+            f"Seed {seed}. Each deviation is dropped in turn, the others kept: the difference is what the whole route"
+            " has over what is left. *Alone* is the standard pass with this deviation only, against the standard pass."
+            " The first line is the whole route against the standard pass. Deviations work together, so the lines need"
             " not add up."
         ),
         comparisons_note(count),
@@ -155,6 +159,7 @@ def _notes(count: int) -> tuple[str, str]:
 
 def _columns() -> list[Column]:
     return [
+        column("no.", "number"),
         text_column("deviation", "deviation"),
         Column("right without it, %", lambda row: percent(row.get("accuracy"))),
         *difference_columns("worth, points"),

@@ -1,6 +1,6 @@
 """A study on disk: what it is, its parts, each kept whole, and what was made of them.
 
-study.json        which study with which settings; another one is refused
+study.json        which study with which settings; another one is refused once something was measured
 cells/NAME.json   one part's measurement, with the mark of the model and the data it belongs to
 runs/…            searches, each an ordinary run's folder
 data.json, table.*, figure.*   what the study came to; made again whenever it ends
@@ -9,6 +9,7 @@ data.json, table.*, figure.*   what the study came to; made again whenever it en
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -22,6 +23,8 @@ from macro_routing.report.document import write_file
 from macro_routing.runs import folder as run_files
 
 FORMAT = "macro-study/1"
+_LONGEST = 150
+"""Signs of a part's file or folder name."""
 STUDY, CELLS, RUNS, LOCK = "study.json", "cells", "runs", "lock"
 
 
@@ -61,12 +64,20 @@ class StudyFolder:
         if before.get("study") != wanted["study"]:
             raise RunError(f"{self.path} holds the study {before.get('study')}; name another folder with --out")
         changed = sorted(_differing(before.get("settings", {}), wanted["settings"]))
-        if changed:
+        if changed and self._is_untouched():
+            with self.held():  # who waits for a model to load holds it, and nobody else may say what it is for
+                _write(self.path / STUDY, wanted)
+        elif changed:
             raise RunError(
                 f"{self.path} was begun with other settings ({', '.join(changed)});"
                 " name another folder with --out, or give the settings it was begun with"
             )
         (self.path / CELLS).mkdir(exist_ok=True)
+
+    def _is_untouched(self) -> bool:
+        """Whether nothing was measured yet: settings that were a mistake are in nobody's way then."""
+        parts = [path for name in (CELLS, RUNS) for path in (self.path / name).glob("*")]
+        return not parts and {path.name for path in self.path.iterdir()} <= {STUDY, CELLS, RUNS, LOCK}
 
     def run_place(self, name: str) -> Path:
         """Where a search of this study is."""
@@ -112,7 +123,11 @@ class StudyFolder:
 
 def file_name(name: str) -> str:
     """A part's name as one folder or file can be called."""
-    return re.sub(r"[^\w.+-]+", "_", name)[:150]
+    plain = re.sub(r"[^\w.+-]+", "_", name)
+    if len(plain) <= _LONGEST:
+        return plain
+    # Two long names may begin alike: their ends must not be lost without a trace.
+    return f"{plain[: _LONGEST - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:

@@ -126,6 +126,11 @@ def readings(frozen: FrozenModel, route: Route, items: Sequence[LensItem]) -> li
 
 
 def _findings(bench: Bench, task: TaskName, routes: dict[str, Route], read: dict[str, Any]) -> Findings:
+    asked = len(read["route"])
+    usable = np.logical_and.reduce([np.isfinite(values).all(axis=1) for values in read.values()])
+    if not usable.any():
+        return _nothing_to_read(bench, task, routes["route"], asked)
+    read = {name: values[usable] for name, values in read.items()}
     ends = {name: values[:, -1] for name, values in read.items()}
     low, high = paired_bootstrap(ends["standard"], ends["route"])
     rows = [_row(name, routes[name], values) for name, values in read.items()]
@@ -143,6 +148,7 @@ def _findings(bench: Bench, task: TaskName, routes: dict[str, Route], read: dict
             " head after every executed step. Steps of the two routes with the same number need not apply the same"
             " layer."
         ),
+        *([f"Of {asked} examples {asked - n} are left out: a route came to no finite number on them."] * (n < asked)),
         comparisons_note(1),
     )
     told = {"standard": "standard pass", "route": short_route(routes["route"])}
@@ -155,6 +161,13 @@ def _findings(bench: Bench, task: TaskName, routes: dict[str, Route], read: dict
     ]
     details = {"route": str(routes["route"]), "steps": {arm: _steps(routes[arm], read[arm]) for arm in read}}
     return Findings(STUDY, headline, {TABLE: Table(title, _columns(), rows, notes)}, figures, 1, details)
+
+
+def _nothing_to_read(bench: Bench, task: TaskName, route: Route, asked: int) -> Findings:
+    """A route whose numbers run over on every example."""
+    headline = f"None of {asked} examples can be read: {short_route(route)} comes to no finite number on them."
+    table = Table(f"How the right answer emerges ({bench.told([task])})", _columns(), [], (comparisons_note(0),))
+    return Findings(STUDY, headline, {TABLE: table}, [], 0, {"route": str(route)})
 
 
 def _row(name: str, route: Route, values: Any) -> dict[str, Any]:

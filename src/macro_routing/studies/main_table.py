@@ -7,14 +7,17 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from macro_routing.errors import SettingsError
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.report.heatmap import heatmap_figure
 from macro_routing.runs.comparing import compare_methods
 from macro_routing.runs.comparison import Arm, read_arms
-from macro_routing.runs.result import LEVEL, ORACLE, SELECTED, STANDARD
+from macro_routing.runs.methods import METHODS
+from macro_routing.runs.methods import STANDARD as STANDARD_METHOD
+from macro_routing.runs.result import ORACLE, SELECTED, STANDARD
 from macro_routing.studies.bench import Bench, TaskName, short_name
 from macro_routing.studies.best_routes import best_route_rows, best_routes_table
-from macro_routing.studies.comparing import comparisons_in, seeds_row, with_holm
+from macro_routing.studies.comparing import comparisons_in, is_significant, seeds_row, with_holm
 from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.search_time import search_time_figure, search_time_rows, search_time_table
 from macro_routing.studies.significance import significance_rows, significance_table
@@ -31,12 +34,37 @@ def main_table(
     bench: Bench, models: Sequence[str], tasks: Sequence[TaskName], seeds: Sequence[int], methods: Sequence[str]
 ) -> Findings:
     """Run what is missing of every cell, and gather the table."""
+    check_models(models)
+    leading = leading_method(methods)
     arms: Arms = {}
     for model in models:
         mine = dataclasses.replace(bench, base=dataclasses.replace(bench.base, model=model))
         for task in tasks:
             arms[short_name(model), task] = _cell(mine, task, seeds, methods)
-    return gather(arms, SELECTED[methods[0]])
+    return gather(arms, SELECTED[leading])
+
+
+def check_models(models: Sequence[str]) -> None:
+    """Refuse two models that the table would call the same: one's numbers would stand under the other's name."""
+    known: dict[str, str] = {}
+    for model in models:
+        other = known.setdefault(short_name(model), model)
+        if other != model:
+            raise SettingsError(
+                f"{other} and {model} are both called {short_name(model)} in the table; rename one's folder, or make"
+                " a study of each"
+            )
+
+
+def leading_method(methods: Sequence[str]) -> str:
+    """The method whose significance and routes are shown: the first that is a method and no reference or bound."""
+    judged = [one for one in methods if one != STANDARD_METHOD and METHODS[one].kind != ORACLE]
+    if not judged:
+        raise SettingsError(
+            f"--methods {','.join(methods)} leaves nothing to compare: the standard pass is always in the table and an"
+            " oracle is only a bound; name a method as well, such as macro"
+        )
+    return judged[0]
 
 
 def _cell(bench: Bench, task: TaskName, seeds: Sequence[int], methods: Sequence[str]) -> list[Arm]:
@@ -70,7 +98,9 @@ def gather(arms: Arms, leading: str) -> Findings:
     rows = table_rows(arms)
     models, tasks = list(dict.fromkeys(model for model, _ in arms)), list(dict.fromkeys(task for _, task in arms))
     count = comparisons_in(rows)
+    sizes = sizes_note(arms)
     notes = (
+        sizes,
         (
             "Mean ± sample standard deviation over seeds, in percent of the test examples; every seed's standard"
             " pass is scored on that seed's own test examples. The average is unweighted over tasks, and so is its"
@@ -81,14 +111,15 @@ def gather(arms: Arms, leading: str) -> Findings:
     )
     results = _results(rows)
     differences = {
-        model: [100 * (_of(rows, model, leading)[str(t)] - _of(rows, model, STANDARD_NAME)[str(t)]) for t in tasks]
-        for model in models
+        row["model"]: [100 * row["gains"][str(task)] for task in tasks if row["gains"][str(task)] is not None]
+        for row in rows
+        if row["method"] == leading
     }
     times = search_time_rows(dict(arms.items()))
     tables = {
         TABLE: Table("Accuracy by model, method and task", _columns(list(map(str, tasks))), rows, notes),
         "significance": significance_table(significance_rows(differences), leading, STANDARD_NAME),
-        "search_time": search_time_table(times),
+        "search_time": search_time_table(times, sizes),
         "best_routes": best_routes_table(best_route_rows(arms, leading)),
     }
     shown = [row for row in rows if row["method"] != STANDARD_NAME]
@@ -97,26 +128,43 @@ def gather(arms: Arms, leading: str) -> Findings:
         f"Points against the standard pass ({models[0] if len(models) == 1 else f'{len(models)} models'})",
         [f"{row['model']} · {row['method']}" if len(models) > 1 else row["method"] for row in shown],
         [*map(str, tasks), "average"],
-        [[*(100 * row["gains"][str(task)] for task in tasks), 100 * row["difference"]] for row in shown],
+        [
+            [_points(gain) for gain in (*(row["gains"][str(task)] for task in tasks), row["difference"])]
+            for row in shown
+        ],
         row_meaning="method",
         column_meaning="task",
         unit="points",
-        outlined={(place, len(tasks)) for place, row in enumerate(shown) if row["p_holm"] < LEVEL},
+        outlined={(place, len(tasks)) for place, row in enumerate(shown) if is_significant(row)},
         outline_meaning="average with p < 0.05 after correction",
     )
-    best = max((row for row in shown if row["kind"] != ORACLE), key=lambda row: row["difference"])
-    headline = (
-        f"Best on average: {best['method']} on {best['model']}, {100 * best['difference']:+.1f} points over the"
-        f" standard pass ({100 * best['low']:+.1f} to {100 * best['high']:+.1f}; p = {best['p_holm']:.2g}, corrected)."
-    )
-    return Findings(STUDY, headline, tables, [figure, search_time_figure(times)], count, {"results": results})
+    return Findings(STUDY, _headline(shown), tables, [figure, search_time_figure(times)], count, {"results": results})
 
 
-def _of(rows: Sequence[Row], model: str, method: str) -> Mapping[str, float]:
-    found: Mapping[str, float] = next(
-        row["accuracy"] for row in rows if row["model"] == model and row["method"] == method
+def sizes_note(arms: Arms) -> str:
+    """The seeds, and how many test examples each task has."""
+    seeds = dict.fromkeys(arm.seed for found in arms.values() for arm in found)
+    sizes: dict[str, dict[int, None]] = {}
+    for (_, task), found in arms.items():
+        sizes.setdefault(str(task), {}).update(dict.fromkeys(len(arm.right[STANDARD]) for arm in found))
+    told = "; ".join(f"{task} n = {', '.join(map(str, some))}" for task, some in sizes.items())
+    return f"Seeds {', '.join(map(str, seeds))}; test examples: {told}."
+
+
+def _points(difference: float | None) -> float | None:
+    return None if difference is None else 100 * difference
+
+
+def _headline(shown: Sequence[Row]) -> str:
+    """The highest average; looked for among the results themselves, so it is likely to be lower the next time."""
+    judged = [row for row in shown if row["kind"] != ORACLE and row["difference"] is not None]
+    best = max(judged, key=lambda row: row["difference"])
+    picked = f"The highest of {len(judged)} averages, picked on these results"
+    told = picked if len(judged) > 1 else "The only average"
+    return (
+        f"{told}: {best['method']} on {best['model']}, {100 * best['difference']:+.1f} points over the standard pass"
+        f" ({100 * best['low']:+.1f} to {100 * best['high']:+.1f}; p = {best['p_holm']:.2g}, corrected)."
     )
-    return found
 
 
 def table_rows(arms: Arms) -> list[dict[str, Any]]:
@@ -132,9 +180,15 @@ def table_rows(arms: Arms) -> list[dict[str, Any]]:
 
 
 def _row(model: str, name: str, tasks: Mapping[TaskName, Sequence[Arm]]) -> dict[str, Any]:
-    accuracy, deviation, gains, pairs, kinds = {}, {}, {}, [], set()
+    accuracy: dict[str, float | None] = {}
+    deviation: dict[str, float | None] = {}
+    gains: dict[str, float | None] = {}
+    pairs, kinds = [], set()
     for task, arms in tasks.items():
         mine = list({arm.seed: arm for arm in arms if name in arm.right}.values())
+        if not mine:  # a search that had nothing of this kind to choose
+            accuracy[str(task)] = deviation[str(task)] = gains[str(task)] = None
+            continue
         values = [statistics.mean(map(float, arm.right[name].values())) for arm in mine]
         standard = [statistics.mean(map(float, arm.right[STANDARD].values())) for arm in mine]
         accuracy[str(task)] = statistics.mean(values)
@@ -142,6 +196,7 @@ def _row(model: str, name: str, tasks: Mapping[TaskName, Sequence[Arm]]) -> dict
         gains[str(task)] = statistics.mean(values) - statistics.mean(standard)
         pairs.append([(arm.right[STANDARD], arm.right[name]) for arm in mine])
         kinds |= {arm.result.kind for arm in mine if name != STANDARD}
+    is_whole = len(pairs) == len(tasks)
     row = {
         "model": model,
         "method": STANDARD_NAME if name == STANDARD else name,
@@ -149,17 +204,22 @@ def _row(model: str, name: str, tasks: Mapping[TaskName, Sequence[Arm]]) -> dict
         "accuracy": accuracy,
         "deviation": deviation,
         "gains": gains,
-        "average": statistics.mean(accuracy.values()),
+        # An average over fewer tasks is none to compare with the others'.
+        "average": statistics.mean(value for value in accuracy.values() if value is not None) if is_whole else None,
     }
-    return row if name == STANDARD else {**row, **seeds_row(pairs)}
+    if name == STANDARD:
+        return row
+    return {**row, **(seeds_row(pairs) if is_whole else dict.fromkeys(("difference", "low", "high", "p", "n")))}
 
 
 def _ranked(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Places 1 to 3 by task and on average; equal values share a place, as they are shown."""
     judged = [row for row in rows if row["kind"] != ORACLE]
 
-    def place(value: float, values: Sequence[float]) -> int:
-        shown = sorted({percent(one) for one in values}, key=float, reverse=True)
+    def place(value: float | None, values: Sequence[float | None]) -> int:
+        if value is None:
+            return 0
+        shown = sorted({percent(one) for one in values if one is not None}, key=float, reverse=True)
         rank = shown.index(percent(value)) + 1
         return rank if rank <= 3 else 0
 
@@ -199,6 +259,7 @@ def _results(rows: Sequence[Row]) -> list[dict[str, Any]]:
             "accuracy": {
                 task: [100 * value, None if row["deviation"][task] is None else 100 * row["deviation"][task]]
                 for task, value in row["accuracy"].items()
+                if value is not None
             },
         }
         for row in rows

@@ -11,7 +11,8 @@ from macro_routing.routes.route import Route
 from macro_routing.runs import folder as run_files
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.result import read_result
-from macro_routing.runs.starting import check_same, prepare
+from macro_routing.runs.starting import check_given, check_same, prepare
+from macro_routing.studies import sharing
 from macro_routing.studies.bench import Bench, TaskName
 from macro_routing.studies.comparing import comparisons_in, difference_row, differences_figure, seeds_row, with_holm
 from macro_routing.studies.findings import TABLE, Findings
@@ -28,6 +29,8 @@ def one_route(bench: Bench, inside: Sequence[TaskName], outside: Sequence[TaskNa
     """Search one route on the pooled training examples, then test it on every task by itself."""
     if shared := {str(task) for task in inside} & {str(task) for task in outside}:
         raise SettingsError(f"{', '.join(sorted(shared))} cannot be in domain and out of domain at once")
+    bench.need_routes()
+    sharing.check_pool(inside)
     route = _search(bench, inside, seed)
     rows, rights = [], {}
     for domain, tasks in ((INSIDE, inside), (OUTSIDE, outside)):
@@ -41,10 +44,11 @@ def one_route(bench: Bench, inside: Sequence[TaskName], outside: Sequence[TaskNa
                     "task": str(task),
                     "standard": statistics.mean(standard),
                     "accuracy": statistics.mean(routed),
+                    sharing.KEY: sharing.sharing(task, inside),
                     **difference_row(standard, routed),
                 }
             )
-    rows += [_mean_row(domain, rows, rights) for domain in (INSIDE, OUTSIDE) if any(key[0] == domain for key in rights)]
+    rows += [row for domain in (INSIDE, OUTSIDE) for row in mean_rows(domain, rows, rights)]
     if route.is_standard:  # it cannot differ from itself: nothing is compared
         rows = [{**row, "p": None} for row in rows]
     rows = with_holm(rows)
@@ -57,6 +61,7 @@ def one_route(bench: Bench, inside: Sequence[TaskName], outside: Sequence[TaskNa
             f"The route `{route}` was searched and chosen on the pooled training and validation examples of"
             f" {', '.join(map(str, inside))}, seed {seed}. Means over tasks are unweighted."
         ),
+        sharing.NOTE,
         comparisons_note(count),
     )
     table = Table("One model, one route", _columns(), rows, notes)
@@ -67,12 +72,14 @@ def one_route(bench: Bench, inside: Sequence[TaskName], outside: Sequence[TaskNa
 def _search(bench: Bench, tasks: Sequence[TaskName], seed: int) -> Route:
     """The pool's search in an ordinary run's folder."""
     place = bench.folder.run_place(f"{POOL}-{seed}")
-    if (place / run_files.RUN).is_file() and RunFolder.existing(place).is_finished:
-        return read_result(RunFolder.existing(place)).best_route
-    bench.check_time()
-    members = {str(task): bench.prepared(task, seed) for task in tasks}
     # The pool's own way to answer only counts tokens; every example has its task's.
     config = bench.config(TaskName(POOL, DIRECT), seed)
+    if (place / run_files.RUN).is_file():
+        check_given(RunFolder.existing(place).read(run_files.RUN), config, place)
+        if RunFolder.existing(place).is_finished:
+            return read_result(RunFolder.existing(place)).best_route
+    bench.check_time()
+    members = {str(task): bench.prepared(task, seed) for task in tasks}
     known: dict[str, Any] = {"frozen": bench.frozen, "listener": bench.listener, "store": bench.store}
     run = pooled(prepare(config, task=pooled_task(members), **known), members)
     is_begun = (place / run_files.RUN).is_file()
@@ -85,10 +92,13 @@ def _search(bench: Bench, tasks: Sequence[TaskName], seed: int) -> Route:
         return run.to_the_end(folder).best_route
 
 
-def _mean_row(domain: str, rows: Sequence[dict[str, Any]], rights: dict[tuple[str, str], Any]) -> dict[str, Any]:
-    mine = [row for row in rows if row["domain"] == domain]
-    pairs = [[(standard, routed)] for (one, _), (standard, routed) in rights.items() if one == domain]
-    return {
+def mean_rows(domain: str, rows: Sequence[dict[str, Any]], rights: dict[tuple[str, str], Any]) -> list[dict[str, Any]]:
+    """A domain's mean over the tasks that share no questions with the pool; none where there are none."""
+    mine = [row for row in rows if row["domain"] == domain and not row[sharing.KEY]]
+    if not mine:
+        return []
+    pairs = [[tuple(rights[domain, row["task"]])] for row in mine]
+    mean = {
         "domain": domain,
         "task": "mean",
         "standard": statistics.mean(row["standard"] for row in mine),
@@ -96,6 +106,7 @@ def _mean_row(domain: str, rows: Sequence[dict[str, Any]], rights: dict[tuple[st
         **seeds_row(pairs),
         **({"p": None} if len(mine) == 1 else {}),  # the mean of one task was compared already
     }
+    return [mean]
 
 
 def _columns() -> list[Column]:
@@ -106,4 +117,5 @@ def _columns() -> list[Column]:
         Column("one route, %", lambda row: percent(row["accuracy"])),
         *difference_columns(),
         column("n", "n"),
+        sharing.sharing_column(),
     ]

@@ -36,7 +36,10 @@ def windows(frozen: FrozenModel, texts: Sequence[str], most: int) -> list[Tokens
     found: list[Tokens] = []
     for tokens in frozen.tokens_of(texts):
         found += [tuple(tokens[start : start + WINDOW]) for start in range(0, len(tokens), WINDOW)]
-    return [row for row in found if len(row) > 1][:most]
+    rows = [row for row in found if len(row) > 1][:most]
+    if not rows:
+        raise TaskError("the text is of one token, so there is none to predict; name a longer one with --text")
+    return rows
 
 
 @torch.no_grad()

@@ -64,8 +64,8 @@ def search_time_rows(arms: Mapping[Any, Sequence[Arm]]) -> list[dict[str, Any]]:
     return rows
 
 
-def search_time_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Hours beside accuracy."""
+def search_time_table(rows: Sequence[Mapping[str, Any]], sizes: str) -> Table:
+    """Hours beside accuracy; ``sizes`` says over which seeds and examples."""
     columns = [
         text_column("model", "model"),
         text_column("method", "method"),
@@ -77,6 +77,7 @@ def search_time_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         Column("difference, points", lambda row: points(row["difference"])),
     ]
     notes = (
+        sizes,
         (
             "Means over tasks and seeds. Every method and seed keeps its scores apart, so none is faster for what"
             " another has worked out, unless the study was given a store."

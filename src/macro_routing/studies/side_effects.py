@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import statistics
 from collections.abc import Sequence
@@ -11,18 +12,20 @@ from typing import Any
 
 from macro_routing.engine.batches import Tokens
 from macro_routing.routes.route import Route
-from macro_routing.runs.result import LEVEL
+from macro_routing.studies import sharing
 from macro_routing.studies.bench import Bench, Subject, TaskName, short_name
 from macro_routing.studies.comparing import (
     comparisons_in,
     difference_row,
     differences_figure,
+    losses_in,
     with_holm,
 )
 from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.perplexity import perplexities, surprise, text_of, windows
 from macro_routing.studies.tables import Column, Row, Table
 from macro_routing.studies.words import column, comparisons_note, difference_columns, percent, text_column
+from macro_routing.tasks.task import Example
 
 STUDY = "side-effects"
 QUESTIONS = "the tasks' own questions"
@@ -37,18 +40,19 @@ def side_effects(
     if text is not None:
         texts, source = [text_of(text)], text.name
     else:
-        texts = [one.question for task in tasks for one in bench.prepared(task, subject.seed).splits.test]
+        texts = questions_in_turn([bench.prepared(task, subject.seed).splits.test for task in tasks])
         source = QUESTIONS
     plain = {"source": source, **_perplexity(bench, route, windows(bench.frozen, texts, most_windows))}
-    count = comparisons_in(rows) + 1
-    worse = [row["task"] for row in rows if row["difference"] < 0 and (row["p_holm"] or 1) < LEVEL]
+    count = comparisons_in(rows)
+    judged = [row for row in rows if not row[sharing.KEY]]
+    worse = [row["task"] for row in losses_in(judged)]
     change = f"perplexity {plain['standard']:.2f} → {plain['route']:.2f} ({100 * (plain['ratio'] - 1):+.1f} %)"
     headline = (
-        f"Worse on {len(worse)} of {len(rows)} tasks ({', '.join(worse) or 'none'}; p < 0.05, corrected);"
+        f"Worse on {len(worse)} of {len(judged)} tasks ({', '.join(worse) or 'none'}; p < 0.05, corrected);"
         f" {change} on {plain['source']}."
     )
     tables = {
-        TABLE: Table(f"{route} on other tasks", _columns(), rows, (comparisons_note(count),)),
+        TABLE: Table(f"{route} on other tasks", _columns(), rows, _notes(subject, count)),
         "perplexity": Table("Plain text", _text_columns(), [plain], (_NOTE,)),
     }
     shown = [(_named(row), row) for row in rows]
@@ -57,12 +61,22 @@ def side_effects(
     return Findings(STUDY, headline, tables, [figure], count, {"route": str(route), "text": plain["source"]})
 
 
+def _notes(subject: Subject, count: int) -> tuple[str, ...]:
+    return (f"Test examples of every task with seed {subject.seed}. {sharing.NOTE}", comparisons_note(count))
+
+
+def questions_in_turn(tasks: Sequence[Sequence[Example]]) -> list[str]:
+    """One question of each task after the other, so that the first so many are of all tasks."""
+    return [one.question for row in itertools.zip_longest(*tasks) for one in row if one is not None]
+
+
 def _task_row(bench: Bench, task: TaskName, subject: Subject) -> dict[str, Any]:
     scored = bench.scored(f"on-{task}", task, subject.seed, {"route": subject.route})["routes"]
     standard, routed = scored["standard"], scored["route"]
     row = {
         "task": str(task),
         "searched": subject.was_searched_on(task),
+        sharing.KEY: sharing.sharing(task, [subject.task]) if subject.is_known else "",
         "standard": statistics.mean(standard["correct"]),
         "accuracy": statistics.mean(routed["correct"]),
         "standard_cut": statistics.mean(standard["cut"]),
@@ -98,6 +112,7 @@ def _columns() -> list[Column]:
         column("fixed", "fixed"),
         column("broken", "broken"),
         column("n", "n"),
+        sharing.sharing_column(),
         Column("cut off, standard / route, %", _cut_off),
     ]
 

@@ -13,14 +13,16 @@ from macro_routing.runs.config import PRESETS, DataSettings, RunConfig
 from macro_routing.runs.methods import METHODS, settings_of
 from macro_routing.runs.result import SELECTED, STANDARD
 from macro_routing.studies.bench import Bench, TaskName
-from macro_routing.studies.comparing import comparisons_in, over_seeds, with_holm
+from macro_routing.studies.comparing import comparisons_in, is_significant, over_seeds, with_holm
 from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.tables import Column, Table
-from macro_routing.studies.variants import Cells, Variant, run_variant, standard_row, variant_row
+from macro_routing.studies.variants import Cells, Variant, run_variant, searches_note, standard_row, variant_row
 from macro_routing.studies.words import comparisons_note, difference_columns, spread, text_column
 
 STUDY = "sweep"
 Value = float | int | str | bool
+_NO_SETTING = ("layers", "test", "data_dir", "question", "answer", "choices", "kind")
+"""The model's own, or what says where the examples are and which are tested: another value asks something else."""
 
 
 def place_of(setting: str, config: RunConfig) -> str:
@@ -31,9 +33,9 @@ def place_of(setting: str, config: RunConfig) -> str:
         "data": DataSettings,
     }
     known = {field.name: table for table, kind in reversed(tables.items()) for field in dataclasses.fields(kind)}
-    if setting not in known or setting == "layers":
-        names = sorted(name for name in known if name != "layers")
-        raise SettingsError(f"{setting} is no setting; known: {', '.join(names)}{suggestion(setting, names)}")
+    if setting not in known or setting in _NO_SETTING:
+        names = sorted(name for name in known if name not in _NO_SETTING)
+        raise SettingsError(f"{setting} is no setting to sweep; known: {', '.join(names)}{suggestion(setting, names)}")
     return known[setting]
 
 
@@ -54,10 +56,13 @@ def default_of(setting: str, config: RunConfig) -> Value:
     if setting in given:
         return given[setting]  # type: ignore[no-any-return]
     if table == "search":
-        preset = PRESETS[config.preset].get("search", {})
+        preset = {**PRESETS[config.preset].get("search", {}), "anchored": config.preset != "paper"}
         return getattr(settings_of(config.method, preset, config.search), setting)  # type: ignore[no-any-return]
-    kind = config.data_settings if table == "data" else RouteSpace(1)
-    return getattr(kind, setting)  # type: ignore[no-any-return]
+    if table == "data":
+        return getattr(config.data_settings, setting)  # type: ignore[no-any-return]
+    # Not that of a space of some depth: it may stand for a value that is known with the model only.
+    defaults: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(RouteSpace)}
+    return defaults[setting]  # type: ignore[no-any-return]
 
 
 def sweep(
@@ -66,12 +71,13 @@ def sweep(
     """Search with every value, and compare with the default on the same examples."""
     table, default = place_of(setting, bench.base), default_of(setting, bench.base)
     ordered = _ordered([*values, default])
-    for value in ordered:  # all before the first is run: what one would refuse at the end is refused now
-        bench.config(tasks[0], seeds[0], **{table: {setting: value}})
-    found = {
-        value: run_variant(bench, Variant(f"{setting}={value}", {table: {setting: value}}), tasks, seeds)
-        for value in ordered
+    # The default is what is run without a word about the setting: a preset may settle it by the model.
+    variants = {
+        value: Variant(f"{setting}={value}", {} if value == default else {table: {setting: value}}) for value in ordered
     }
+    for variant in variants.values():  # all before the first is run: what one would refuse at the end is refused now
+        bench.config(tasks[0], seeds[0], **variant.changes)
+    found = {value: run_variant(bench, variant, tasks, seeds) for value, variant in variants.items()}
     chosen = SELECTED[bench.base.method]
     rows: list[dict[str, Any]] = []
     for value, cells in found.items():
@@ -81,21 +87,18 @@ def sweep(
     rows = with_holm(rows)
     reference = standard_row(found[default])
     count = comparisons_in(rows)
-    different = [row["variant"] for row in rows if row["p_holm"] is not None and row["p_holm"] < 0.05]
+    different = [row["variant"] for row in rows if is_significant(row)]
     named = ", ".join(different) or "none"
-    headline = f"{len(different)} of {count} values of {setting} differ from the default {default}: {named}."
-    notes = (
-        (
-            f"Mean over {len(tasks)} task(s) ({', '.join(map(str, tasks))}) and {len(seeds)} seed(s); ± is the sample"
-            " standard deviation over seeds; p is a sign-flip test over examples."
-        ),
-        comparisons_note(count),
+    headline = (
+        f"In these searches ({len(seeds)} seed(s)) the routes of {len(different)} of {count} values of {setting} differ"
+        f" in accuracy from those of the default {default}: {named}."
     )
+    notes = (searches_note(tasks, seeds, found[default]), comparisons_note(count))
     return Findings(
         STUDY,
         headline,
         {TABLE: Table(f"Sweep of {setting}", _columns(setting), [*rows, reference], notes)},
-        [_figure(f"Accuracy by {setting} ({bench.told(tasks)})", setting, rows, reference["accuracy"])],
+        [_figure(f"Accuracy by {setting} ({bench.told(tasks)})", setting, chosen, rows, reference["accuracy"])],
         count,
     )
 
@@ -127,7 +130,7 @@ def _columns(setting: str) -> list[Column]:
     ]
 
 
-def _figure(title: str, setting: str, rows: Sequence[dict[str, Any]], standard: float) -> Any:
+def _figure(title: str, setting: str, method: str, rows: Sequence[dict[str, Any]], standard: float) -> Any:
     """Accuracy by value; the bars are of the gain over the standard pass, so that they do not hold its uncertainty."""
     points, names = [], []
     for place, row in enumerate(rows):
@@ -137,7 +140,7 @@ def _figure(title: str, setting: str, rows: Sequence[dict[str, Any]], standard: 
     return lines_figure(
         STUDY,
         title,
-        [Line("MACRO; bars: 95 % interval of the gain over the standard pass", points, has_bars=True)],
+        [Line(f"{method}; bars: 95 % interval of the gain over the standard pass", points, has_bars=True)],
         Axis(setting, names=names),
         Axis("right on the test sets, %"),
         level=(100 * standard, "standard pass"),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 Row = Mapping[str, Any]
+_LATIN_1 = 0xFF
 _MEDALS = ("", "①", "②", "③")
 MARKS = "① ② ③ mark the three best of a column within a model (bold, underlined, italic in LaTeX); ties share the mark."
 
@@ -63,7 +64,7 @@ class Table:
         """The same as a floating table."""
         layout = "".join("r" if column.is_number else "l" for column in self.columns)
         body = [" & ".join(_latex_cell(column, row) for column in self.columns) + r" \\" for row in self.rows]
-        caption = " ".join([f"{self.title}.", *self.notes])
+        caption = " ".join([f"{self.title}.", *map(without_marks, self.notes)])
         lines = [
             "% needs the packages booktabs and amssymb",
             r"\begin{table}",
@@ -126,7 +127,18 @@ def _latex_cell(column: Column, row: Row) -> str:
     return _LATEX_RANKS[column.rank(row)].format(text)
 
 
+_GREEK = (
+    *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu", "nu"),
+    *("xi", "", "pi", "rho", "varsigma", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"),
+)
+"""The small letters in the order of the alphabet; omicron is no command."""
+_LARGE_GREEK = ("Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Upsilon", "Phi", "Psi", "Omega")
 _LATEX_SIGNS = {
+    **{chr(0x3B1 + place): rf"$\{name}$" for place, name in enumerate(_GREEK) if name},
+    **{sign: rf"$\{name}$" for sign, name in zip("ΓΔΘΛΞΠΣΥΦΨΩ", _LARGE_GREEK, strict=True)},
+    # After the end of a row these would be taken for its options.
+    "[": "{[}",
+    "*": "{*}",
     "\\": r"\textbackslash{}",
     **{sign: rf"\{sign}" for sign in "&%$#_{}"},
     "~": r"\textasciitilde{}",
@@ -139,20 +151,50 @@ _LATEX_SIGNS = {
     "×": r"$\times$",
     "→": r"$\to$",
     "≥": r"$\geq$",
+    "≤": r"$\leq$",
+    "≈": r"$\approx$",
+    "≠": r"$\neq$",
+    "∞": r"$\infty$",
+    "∈": r"$\in$",
+    "∑": r"$\sum$",
+    "√": r"$\surd$",
+    "←": r"$\leftarrow$",
+    "↔": r"$\leftrightarrow$",
+    "⇒": r"$\Rightarrow$",
+    "·": r"$\cdot$",
     "✓": r"\checkmark{}",
     "–": "--",
+    "—": "---",
+    "‘": "`",
+    "’": "'",
+    "“": "``",
+    "”": "''",
+    "•": r"\textbullet{}",
     "…": r"\ldots{}",
     "①": "(1)",
     "②": "(2)",
     "③": "(3)",
-    "β": r"$\beta$",
-    "α": r"$\alpha$",
-    "Δ": r"$\Delta$",
     "\u00a0": "~",
     "\u202f": r"\,",
 }
 
 
 def latex_text(text: str) -> str:
-    """Text that LaTeX sets as it is."""
-    return "".join(_LATEX_SIGNS.get(sign, sign) for sign in text.replace("\n", " "))
+    """Text that LaTeX sets as it is; signs that pdflatex has no letter for are named by their number."""
+    plain = re.sub(r"\s", lambda found: found[0] if found[0] in _LATEX_SIGNS else " ", text)
+    return "".join(_latex_signs(plain))
+
+
+def _latex_signs(text: str) -> Iterator[str]:
+    for place, sign in enumerate(text):
+        if sign in _LATEX_SIGNS:
+            yield _LATEX_SIGNS[sign]
+        elif sign == "-" and text[place + 1 : place + 2] == "-":  # two of them would become a dash
+            yield "-{}"
+        else:
+            yield sign if sign.isprintable() and ord(sign) <= _LATIN_1 else f"{{[}}U+{ord(sign):04X}]"
+
+
+def without_marks(text: str) -> str:
+    """Words of a note without the marks of Markdown, which mean nothing elsewhere."""
+    return re.sub(r"`([^`]*)`|\*([^*\s][^*]*)\*", lambda found: found[1] or found[2] or "", text)

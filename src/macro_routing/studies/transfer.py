@@ -7,13 +7,19 @@ from typing import Any
 
 from macro_routing.errors import SettingsError
 from macro_routing.report.heatmap import heatmap_figure
-from macro_routing.runs.result import LEVEL
+from macro_routing.studies import sharing
 from macro_routing.studies.bench import Bench, TaskName, short_name
-from macro_routing.studies.comparing import comparisons_in, difference_row, with_holm
+from macro_routing.studies.comparing import (
+    comparisons_in,
+    difference_row,
+    gains_in,
+    is_significant,
+    losses_in,
+    with_holm,
+)
 from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.tables import Column, Table
 from macro_routing.studies.words import column, comparisons_note, difference_columns, percent, text_column
-from macro_routing.tasks.benchmarks import contaminators
 
 STUDY = "transfer"
 
@@ -22,14 +28,14 @@ def transfer(bench: Bench, tasks: Sequence[TaskName], seed: int) -> Findings:
     """Search a route for each task, then let all of them answer all tasks' test examples."""
     if len(tasks) < 2:
         raise SettingsError("transfer needs two tasks or more: routes are carried from one to another")
+    bench.need_routes()
     routes = {str(task): bench.search(f"{task}-{seed}", bench.config(task, seed)).result.best_route for task in tasks}
     rows: list[dict[str, Any]] = []
     for target in tasks:
         scored = bench.scored(f"on-{target}", target, seed, routes)["routes"]
         standard = scored["standard"]["correct"]
         rows += [
-            {"source": source, "target": str(target), **_row(source, str(target), scored, standard)}
-            for source in routes
+            {"source": str(source), "target": str(target), **_row(source, target, scored, standard)} for source in tasks
         ]
     rows = with_holm(rows)
     names, count = list(routes), comparisons_in(rows)
@@ -47,24 +53,23 @@ def transfer(bench: Bench, tasks: Sequence[TaskName], seed: int) -> Findings:
         row_meaning="route searched on",
         column_meaning="tested on",
         unit="points",
-        outlined={place for place, row in places.items() if (row["p_holm"] or 1) < LEVEL},
+        outlined={place for place, row in places.items() if is_significant(row)},
         outline_meaning="p < 0.05 after correction",
     )
-    away = [row for row in rows if row["source"] != row["target"] and row["p"] is not None]
-    gained = sum(row["difference"] > 0 and row["p_holm"] < LEVEL for row in away)
-    lost = sum(row["difference"] < 0 and row["p_holm"] < LEVEL for row in away)
+    away = [row for row in rows if row["source"] != row["target"] and row["p"] is not None and not row[sharing.KEY]]
+    gained, lost = len(gains_in(away)), len(losses_in(away))
     headline = (
         f"Of {len(away)} routes on another task {gained} gain and {lost} lose (p < 0.05, corrected); routes that are"
-        " the standard pass are not counted."
+        " the standard pass, and tasks that share questions, are not counted."
         if away
-        else "Every route that was found is the standard pass: there is nothing to transfer."
+        else "Every route that was found is the standard pass, or its tasks share questions: nothing is transferred."
     )
     notes = (
         (
             "Each route was searched and chosen on its own task's training and validation examples; test examples of"
-            " every task are that task's own. *Shared questions* names tasks whose questions are also in the tested"
-            " one."
+            f" every task are that task's own (seed {seed})."
         ),
+        sharing.NOTE,
         comparisons_note(count),
     )
     table = Table("Transfer of routes between tasks", _columns(), rows, notes)
@@ -77,14 +82,13 @@ def _is_standard(route: Any) -> str:
     return "standard" if route.is_standard else f"{route.length} layers"
 
 
-def _row(source: str, target: str, scored: dict[str, Any], standard: list[int]) -> dict[str, Any]:
-    arm = scored[source]
-    plain_target, plain_source = target.split(":", maxsplit=1)[0], source.split(":", maxsplit=1)[0]
+def _row(source: TaskName, target: TaskName, scored: dict[str, Any], standard: list[int]) -> dict[str, Any]:
+    arm = scored[str(source)]
     row = {
         "route": arm["route"],
         "standard": sum(standard) / len(standard),
         "accuracy": sum(arm["correct"]) / len(standard),
-        "shares_questions": plain_source if plain_source in contaminators(plain_target) else "",
+        sharing.KEY: sharing.sharing(target, [source]),
         **difference_row(standard, arm["correct"]),
     }
     # A route that is the standard pass cannot differ from it: nothing is compared.
@@ -99,6 +103,6 @@ def _columns() -> list[Column]:
         Column("route, %", lambda row: percent(row["accuracy"])),
         *difference_columns(),
         column("n", "n"),
-        text_column("shared questions", "shares_questions"),
+        sharing.sharing_column(),
         text_column("route", "route", is_code=True),
     ]

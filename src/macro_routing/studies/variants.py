@@ -27,6 +27,21 @@ class Variant:
     """More values for its row."""
 
 
+def searches_note(tasks: Sequence[TaskName], seeds: Sequence[int], cells: Cells) -> str:
+    """What was averaged, and what an interval over test examples does not hold: another search finds another route."""
+    told = "; ".join(f"{task} n = {', '.join(_sizes(task, cells))}" for task in tasks)
+    return (
+        f"Mean over {len(tasks)} task(s) ({told}) and {len(seeds)} seed(s) ({', '.join(map(str, seeds))}); ± is the"
+        " sample standard deviation over seeds. Compared are the routes that these searches found. Intervals resample"
+        " test examples and p is a sign-flip test over them: how much searches vary is no part of either."
+    )
+
+
+def _sizes(task: TaskName, cells: Cells) -> list[str]:
+    """Test examples of a task; one number where all seeds have as many."""
+    return list(dict.fromkeys(str(len(arm.right[STANDARD])) for (one, _), arm in cells.items() if one == task))
+
+
 def run_variant(bench: Bench, variant: Variant, tasks: Sequence[TaskName], seeds: Sequence[int]) -> Cells:
     """The searches of a variant, those that are missing run now."""
     return {

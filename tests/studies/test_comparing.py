@@ -1,0 +1,21 @@
+"""What counts as a gain or a loss: corrected, below the level, and a p of nothing is the smallest there is."""
+
+from macro_routing.studies.comparing import difference_row, differences_figure, gains_in, losses_in, with_holm
+
+
+def test_a_p_of_zero_is_a_loss_and_none_is_not():
+    rows = [
+        {"task": "zero", "difference": -0.5, "p_holm": 0.0},
+        {"task": "open", "difference": -0.5, "p_holm": 0.05},
+        {"task": "itself", "difference": 0.0, "p_holm": None},
+        {"task": "better", "difference": 0.5, "p_holm": 0.0},
+    ]
+    assert [row["task"] for row in losses_in(rows)] == ["zero"]
+    assert [row["task"] for row in gains_in(rows)] == ["better"]
+
+
+def test_a_loss_on_very_many_examples_is_drawn_as_one():
+    (row,) = with_holm([difference_row([1] * 2000, [0] * 2000)])
+    assert row["p"] == 0.0  # too small for a number of the machine
+    figure = differences_figure("f", "title", [("one", row)])
+    assert [meaning for _, meaning in figure.legend] == ["a loss (p < 0.05, corrected)"]

@@ -1,0 +1,69 @@
+"""Tasks that share questions are named, and count in no mean."""
+
+import dataclasses
+
+import pytest
+
+from macro_routing.errors import SettingsError
+from macro_routing.routes import parse_route
+from macro_routing.studies.bench import Subject, TaskName
+from macro_routing.studies.one_route import OUTSIDE, mean_rows, one_route
+from macro_routing.studies.sharing import check_pool, sharing
+from macro_routing.studies.side_effects import side_effects
+from macro_routing.studies.transfer import transfer
+from tests.runs.small import small_frozen, small_task
+from tests.studies.benches import small_bench
+
+GSM, HARD, OTHER = TaskName("gsm8k", "direct"), TaskName("gsm8k_hard"), TaskName("other")
+
+
+@pytest.fixture(scope="module")
+def frozen():
+    return small_frozen()
+
+
+def bench_of(path, frozen):
+    """Tiny questions under the names of benchmarks that share theirs; no benchmark's file is read."""
+    tasks = {
+        "gsm8k": small_task("gsm8k"),
+        "gsm8k_hard": small_task("gsm8k_hard"),
+        "other": small_task("other", offset=31),
+    }
+    return dataclasses.replace(small_bench(path, frozen), given_tasks=tasks)
+
+
+def test_what_is_shared():
+    assert sharing(HARD, [GSM, OTHER]) == "gsm8k"
+    assert sharing(TaskName("gsm8k", "reasoning"), [GSM]) == ""  # its own training and test questions are apart
+    check_pool([GSM, OTHER])
+    with pytest.raises(SettingsError, match="gsm8k and gsm8k_hard contaminate each other"):
+        check_pool([OTHER, HARD, GSM])
+
+
+def test_a_pool_of_such_tasks_is_refused_before_the_search(tmp_path, frozen):
+    bench = bench_of(tmp_path, frozen)
+    with pytest.raises(SettingsError, match="contaminate"):
+        one_route(bench, [TaskName("gsm8k"), HARD], [], 1)
+    assert not (bench.folder.path / "runs").exists()
+
+
+def test_they_are_left_out_of_means():
+    rows = [
+        {"domain": OUTSIDE, "task": "a", "standard": 0.5, "accuracy": 1.0, "shares_questions": "b"},
+        {"domain": OUTSIDE, "task": "c", "standard": 0.0, "accuracy": 1.0, "shares_questions": ""},
+    ]
+    rights = {(OUTSIDE, "a"): [{"x": 0, "y": 1}, {"x": 1, "y": 1}], (OUTSIDE, "c"): [{"z": 0}, {"z": 1}]}
+    (mean,) = mean_rows(OUTSIDE, rows, rights)
+    assert (mean["standard"], mean["difference"], mean["p"]) == (0.0, 1.0, None)
+    assert mean_rows(OUTSIDE, rows[:1], rights) == []
+
+
+def test_they_are_named_in_every_table(tmp_path, frozen):
+    known = Subject(parse_route("L0-L2 L1-L3 L4 RJ", frozen.layers), TaskName("gsm8k"), 1)
+    bench = bench_of(tmp_path / "effects", frozen)
+    found = side_effects(bench, known, [HARD, OTHER], text=None, most_windows=4)
+    assert [row["shares_questions"] for row in found.table.rows] == ["gsm8k", ""]
+    assert "of 1 tasks" in found.headline
+    moved = transfer(bench_of(tmp_path / "transfer", frozen), [TaskName("gsm8k"), HARD], 1)
+    assert [row["shares_questions"] for row in moved.table.rows] == ["", "gsm8k_hard", "gsm8k", ""]
+    assert "nothing is transferred" in moved.headline
