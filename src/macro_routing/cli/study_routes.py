@@ -238,7 +238,7 @@ def _run(
     known["decoding"] = {name: value for name, value in known.get("decoding", {}).items() if name != "mode"}
     is_own = given["task"] is None and given["mode"] is None and mode in MODES
     task = TaskName(known["task"], mode) if is_own else TaskName.parse(given["task"] or known["task"])
-    tasks = own_way(tasks, task) if is_own else tasks
+    tasks = own_way(tasks, task) if is_own and tasks else tasks
     # What a run searched all its examples with must not be cut short for a study, but by the user.
     base = shared.base_config({**given, "task": task.task, "preset": None}, given["config"], known=known)
     several = {"tasks": [one.whole for one in tasks]} if tasks else {}
