@@ -23,7 +23,8 @@ import numpy as np
 from benchmarks.record import write_record
 from macro_routing.evaluation.planted import solve
 from macro_routing.evaluation.planted_family import BUDGET, LEVELS, SPACE, TRAINING, VALIDATION, member
-from macro_routing.search.guided import GuidedSearch, GuidedSettings
+from macro_routing.search.guided import GuidedSearch
+from macro_routing.search.guided_settings import GuidedSettings
 from macro_routing.search.macro import MacroSearch, MacroSettings
 from macro_routing.search.random_search import RandomSearch, RandomSettings
 from macro_routing.search.restarts import RestartedSearch

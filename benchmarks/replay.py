@@ -19,7 +19,8 @@ from benchmarks.record import write_record
 from macro_routing.evaluation.landscape import Landscape
 from macro_routing.evaluation.replay import Make, replay
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.guided import GuidedSearch, GuidedSettings
+from macro_routing.search.guided import GuidedSearch
+from macro_routing.search.guided_settings import GuidedSettings
 from macro_routing.search.rys_sweep import BlockSweep, SweepSettings
 
 BUDGET_PER_EXAMPLE = 43.5

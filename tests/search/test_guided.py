@@ -9,7 +9,7 @@ from macro_routing.evaluation.planted import PlantedProblem, solve
 from macro_routing.evaluation.planted_family import BUDGET, SPACE, TRAINING, VALIDATION, member
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import Failure, GuidedSearch, GuidedSettings, Score
-from macro_routing.search.guided import _MOST_ROWS, _most_telling
+from macro_routing.search.evidence import MOST_ROWS, most_telling
 from macro_routing.search.proposing import single_moves
 from macro_routing.search.searcher import Draw, Expectation, Proposal
 
@@ -203,11 +203,11 @@ def test_too_many_scores_are_thinned_by_route():
         for number in range(60)
         for place, route in enumerate(routes)
     ]
-    kept = _most_telling(draws, routes[0])
-    assert len(draws) > _MOST_ROWS >= len(kept) > _MOST_ROWS / 2
+    kept = most_telling(draws, routes[0])
+    assert len(draws) > MOST_ROWS >= len(kept) > MOST_ROWS / 2
     found = Counter(draw.proposal.route for draw in kept)
     assert set(found.values()) == {60}
     assert routes[0] in found
     assert routes[-1] in found  # the best
     assert any(route in found for route in routes[1 : len(routes) // 2])  # and some of the worst
-    assert _most_telling(draws[:100], routes[0]) == draws[:100]
+    assert most_telling(draws[:100], routes[0]) == draws[:100]

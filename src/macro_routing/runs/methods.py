@@ -23,7 +23,8 @@ from macro_routing.search.fixed_sweep import (
     early_exits,
     least_influential_dropped,
 )
-from macro_routing.search.guided import GuidedSearch, GuidedSettings
+from macro_routing.search.guided import GuidedSearch
+from macro_routing.search.guided_settings import GuidedSettings
 from macro_routing.search.macro import MacroSearch, MacroSettings
 from macro_routing.search.names import METHOD_NAMES
 from macro_routing.search.random_search import RandomSearch, RandomSettings

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -23,10 +22,12 @@ import numpy as np
 from macro_routing.errors import SearchError, SettingsError
 from macro_routing.routes.route import Program, Route
 from macro_routing.routes.space import RouteSpace
+from macro_routing.search.evidence import Evidence, learn
+from macro_routing.search.guided_settings import GuidedSettings
 from macro_routing.search.own_scores import OwnScores
-from macro_routing.search.policy import MarkovPolicy, check_epsilons
+from macro_routing.search.policy import MarkovPolicy
 from macro_routing.search.proposing import edited, single_moves, written
-from macro_routing.search.route_model import MODELS, Features, Floats, RouteModel, Scores, Sizes, draw_best
+from macro_routing.search.route_model import MODELS, Features, Sizes, draw_best
 from macro_routing.search.schedule import MOST_EXAMPLES, check_seed
 from macro_routing.search.searcher import (
     Candidate,
@@ -35,21 +36,18 @@ from macro_routing.search.searcher import (
     Outcome,
     Proposal,
     Round,
-    Score,
     SearchState,
     check_answers,
     check_state,
 )
 from macro_routing.search.top_k import decode_routes
-from macro_routing.settings import check_choice, check_integer, check_number
+from macro_routing.settings import check_integer
 
 _DEALING, _CHOOSING = 4, 5
 _LEAST_CHUNK = 8
 """Examples a round needs at least, unless there are hardly any."""
 _CONSIDERED = 350
 """Routes among which the model chooses; the others expect less."""
-_MOST_ROWS = 1500
-"""Scores that the model learns from at most: its work grows with their cube."""
 _SECOND_CHANCE = 40
 """Typical examples that routes' own are mixed with before the best are scored again: one good round is enough."""
 _MOST_DRAWS = 1000
@@ -65,66 +63,6 @@ _PROMISING = 40
 
 
 @dataclass(frozen=True)
-class GuidedSettings:
-    """The settings of the guided search."""
-
-    rounds: int = 15
-    """Rounds, each with its own share of the training examples."""
-    draws: int = 70
-    """Different routes per round, the standard pass among them; more where the budget pays for it."""
-    held_back: float = 0.5
-    """Share of the training examples that are kept for the confirmation."""
-    finalists: int = 1
-    """Routes of which the model expects most that meet the standard pass there."""
-    by_own_scores: int = 3
-    """Routes that are scored again in every round because of their own scores alone, whatever the model thinks of them;
-    the best of these is a finalist, too. The model expects no lonely peaks."""
-    doubt: float = 0.05
-    """A finalist is chosen when, by all that is known, it is no better than the standard pass with at most this
-    probability."""
-    epsilon_local: float = 0.06
-    """Prior mass spread over all moves and rejoin (``ε_loc``)."""
-    epsilon_operator: float = 0.02
-    """Prior mass spread over all adds (``ε_op``)."""
-    pool: int = 150
-    """Programs drawn from the policy per round, for the model to choose from; with 0 it is not decoded either."""
-    incumbents: int = 8
-    """Best routes whose edits the model may choose in every round."""
-    model: str = "both"
-    """What routes tell about each other: ``layers`` what each layer brings, ``whole`` what like routes do, ``both``,
-    or each route ``alone``."""
-    sharpness: float = 0.02
-    """A route expected to be worse than the best by this much weighs e times less in the policy."""
-    trust: float = 3.0
-    """Weight of all routes together in the policy, where the prior weighs 1."""
-
-    def __post_init__(self) -> None:
-        """Refuse impossible settings by name."""
-        check_integer("rounds", self.rounds, least=1)
-        check_integer("draws", self.draws, least=3)
-        check_integer("finalists", self.finalists, least=1, most=100)
-        check_integer("by_own_scores", self.by_own_scores, least=0, most=100)
-        check_integer("pool", self.pool, least=0, most=100_000)
-        check_integer("incumbents", self.incumbents, least=0, most=1000)
-        check_choice("model", self.model, tuple(MODELS))
-        check_number("held_back", self.held_back, least=0, most=0.9)
-        check_number("doubt", self.doubt, least=0, most=1, above=True)
-        check_number("sharpness", self.sharpness, least=0, above=True)
-        check_number("trust", self.trust, least=0)
-        check_epsilons(self.epsilon_local, self.epsilon_operator)
-
-    @property
-    def k(self) -> int:
-        """Size of the final set: the standard pass and the finalists."""
-        return 1 + self.finalists + bool(self.by_own_scores)
-
-    def cost(self, examples: int) -> int:
-        """Outcomes that a search over so many examples asks for at least."""
-        held = int(self.held_back * examples)
-        return self.draws * (examples - held) + self.k * held
-
-
-@dataclass(frozen=True)
 class GuidedSearch:
     """The search over one route space; a pure function of its fields."""
 
@@ -132,12 +70,12 @@ class GuidedSearch:
     examples: int
     budget: int
     """Route × example outcomes that may be asked for."""
-    settings: GuidedSettings = GuidedSettings()
+    settings: GuidedSettings = field(default_factory=GuidedSettings)
     seed: int = 0
     among: frozenset[Route] | None = None
     """Only these routes may be proposed, as when recorded scores are replayed."""
     # What was worked out for a state is kept with it: asking and telling need the same more than once.
-    _known: WeakKeyDictionary[SearchState, _Evidence | None] = field(
+    _known: WeakKeyDictionary[SearchState, Evidence | None] = field(
         default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
     )
     _asked: WeakKeyDictionary[SearchState, Round] = field(
@@ -342,14 +280,14 @@ class GuidedSearch:
         self._known[told] = evidence
         return told
 
-    def _evidence(self, state: SearchState) -> _Evidence | None:
+    def _evidence(self, state: SearchState) -> Evidence | None:
         """What the scores say; None as long as no route but the control was scored."""
         if state not in self._known:
             self._known[state] = self._learn(state, Sizes(*state.arrays["sizes"]), sweeps=0)
         return self._known[state]
 
-    def _learn(self, state: SearchState, begin: Sizes, *, sweeps: int) -> _Evidence | None:
-        return _learn(self._shown(state), self._standard.route, begin, sweeps=sweeps)
+    def _learn(self, state: SearchState, begin: Sizes, *, sweeps: int) -> Evidence | None:
+        return learn(self._shown(state), self._standard.route, begin, sweeps=sweeps)
 
     def _best(self, state: SearchState) -> list[Route]:
         """Scored routes, the most promising first."""
@@ -388,53 +326,3 @@ class GuidedSearch:
             return OwnScores.of(self._shown(state)).expected(route)
         mean, covariance = evidence.model.joint(Features.of([route]))
         return Expectation(float(mean[0]), max(float(covariance[0, 0]), 0.0))
-
-
-@dataclass(frozen=True, eq=False)
-class _Evidence:
-    """What all scores together say."""
-
-    routes: list[Route]
-    mean: Floats
-    """Expected gain of every scored route."""
-    model: RouteModel
-
-
-def _learn(draws: Sequence[Draw], standard: Route, begin: Sizes, *, sweeps: int) -> _Evidence | None:
-    """What all scores so far say; None when nothing but the control was scored."""
-    scored = _most_telling([draw for draw in draws if isinstance(draw.outcome, Score)], standard)
-    places: dict[Route, int] = {standard: 0}
-    for draw in scored:
-        places.setdefault(draw.proposal.route, len(places))
-    if len(places) == 1:
-        return None
-    scores = Scores(
-        Features.of(list(places)),
-        np.array([places[draw.proposal.route] for draw in scored]),
-        np.array([draw.round for draw in scored]),
-        np.array([draw.outcome.accuracy for draw in scored if isinstance(draw.outcome, Score)]),
-        np.array([draw.outcome.total for draw in scored if isinstance(draw.outcome, Score)], dtype=np.float64),
-    )
-    model = RouteModel.fit(scores, begin=begin, sweeps=sweeps)
-    return _Evidence(list(places)[1:], model.mean(scores.routes)[1:], model)
-
-
-def _most_telling(scored: list[Draw], standard: Route) -> list[Draw]:
-    """All draws, or where there are too many of them for the model: the best routes', and some of all the others.
-
-    The control is always among them, and a route is there with all of its draws or with none.
-    """
-    if len(scored) <= _MOST_ROWS:
-        return scored
-    rows = Counter(draw.proposal.route for draw in scored)
-    ranked = OwnScores.of(scored).ranked()
-    kept, room = {standard}, _MOST_ROWS - rows[standard]
-    # Half of the room for the best; the other half spread evenly over all the rest, so that the model sees what is bad.
-    for left, routes in ((_MOST_ROWS // 2, ranked), (0, ranked[:: max(1, 2 * len(scored) // _MOST_ROWS)])):
-        for route in routes:
-            if room - rows[route] < left:
-                break
-            if route not in kept:
-                kept.add(route)
-                room -= rows[route]
-    return [draw for draw in scored if draw.proposal.route in kept]
