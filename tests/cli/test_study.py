@@ -89,7 +89,7 @@ def searched(tmp_path_factory):
     columns = ("--question", "q", "--answer", "a", "--choices", "c")
     done = call(
         *("search", "--task", data, *columns, "--model", model, "--preset", "quick", *TINY),
-        *("--out", home / "run", "--store", home / "s.sqlite", "--seed", "4"),
+        *("--mode", "likelihood", "--out", home / "run", "--store", home / "s.sqlite", "--seed", "4"),
     )
     assert done.exit_code == 0, done.output
     return home
@@ -143,6 +143,14 @@ def test_side_effects_of_a_run_answer_its_task_its_way(searched, monkeypatch):
     assert asked["own"]["tasks"] == [f"{searched / 'mine.jsonl'}:direct", "category"]
     assert call(*words, "--mode", "likelihood").exit_code == 0
     assert [one.mode for one in asked["tasks"]] == [None, None]
+
+
+def test_front_of_that_run(searched):
+    out = searched / "front"
+    done = call("study", "front", searched / "run", "--depths", "1,1.5", "--out", out, "--store", searched / "s.sqlite")
+    assert done.exit_code == 0, done.output
+    assert "layers" in (out / "table.md").read_text()
+    assert "--depths" in refusal("study", "front", searched / "run", "--depths", "deep", "--out", out)
 
 
 def test_composition_of_that_run(searched):

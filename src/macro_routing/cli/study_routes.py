@@ -215,6 +215,7 @@ def front(
     def make(bench: Bench, subject: Subject, _: Sequence[TaskName]) -> Findings:
         return study(bench, subject, policy, limits, k)
 
+    # All of that is the run's own; ``k`` is not the searches' setting of that name.
     absent = dict.fromkeys(("task", "seed", "mode", "model", "reasoning_budget", "answer_budget", "config", "k"))
     _run(STUDY, {**given, **absent, "route": str(run)}, {"depths": limits, "k": k}, make, ())
 

@@ -111,7 +111,7 @@ def choose_confirmed(
             turned_down[one.route] = (
                 f"it is better than the standard pass with probability {sure[one.route]:.2f} only"
                 if 1 - sure[one.route] > doubt
-                else "more is expected of the chosen one"
+                else "the chosen one can be counted on for more"
             )
     listed = tuple(
         {
