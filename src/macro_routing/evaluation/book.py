@@ -42,6 +42,8 @@ class Book:
         everything = list(self._keys.values())
         self.routes = list(dict.fromkeys(routes))
         self._failed: dict[Route, str] = {}
+        self._not_ahead: set[Route] = set()
+        """Routes in an ask ahead that failed: the next one may, too, and costs a worker."""
 
         def stored(route: Route) -> dict[str, ExampleOutcome]:
             wanted = everything if only is None else [self._keys[example] for example in only[route]]
@@ -71,9 +73,9 @@ class Book:
         # Not larger than what is waited for, as a rule.
         size = max(1, sum(len(ask.routes) for ask in cut) // len(cut))
         more = (
-            Ask(part, ask.unit)
+            Ask(part, ask.unit, ahead=True)
             for unit, routes in likely
-            for ask in self._lacking(unit, routes)
+            for ask in self._lacking(unit, [route for route in routes if route not in self._not_ahead])
             for part in _chunks(ask.routes, size)
         )
         self._run([*cut, *islice(more, max(0, workers - len(cut)))])
@@ -110,7 +112,9 @@ class Book:
         # Closed at once when keeping fails: an executor must not be left in the middle of its work.
         with closing(self._evaluator.answered(asks)) as answered:
             for ask, answers in answered:
-                if isinstance(answers, Failure):
+                if isinstance(answers, Failure) and ask.ahead:
+                    self._not_ahead.update(ask.routes)  # asked for in earnest it is tried again, and judged
+                elif isinstance(answers, Failure):
                     self._failed.update(dict.fromkeys(ask.routes, answers.reason))
                 else:
                     self._keep(ask, answers)

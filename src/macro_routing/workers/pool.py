@@ -13,10 +13,11 @@ from macro_routing.models.elsewhere import distant_model
 from macro_routing.models.frozen import FrozenModel, LoadOptions, load_model
 from macro_routing.search.searcher import Failure
 from macro_routing.workers.crew import Crew
-from macro_routing.workers.dispatch import Counts, Dispatcher, Limits
+from macro_routing.workers.dispatch import Dispatcher
 from macro_routing.workers.messages import Assignment, Setup
 from macro_routing.workers.processes import ProcessCrew
 from macro_routing.workers.settings import RAY, WorkerError, WorkerSettings
+from macro_routing.workers.slots import Counts, Limits
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -45,6 +46,10 @@ class WorkerPool:
     def processes(self) -> list[int]:
         """Process numbers of the workers that are ready, each on its machine."""
         return self._dispatcher.processes
+
+    def wait_for_all(self) -> None:
+        """Start the workers and wait until each has loaded its model; a search need not, a measurement must."""
+        self._dispatcher.wait_for_all()
 
     def model(self, name: str, options: LoadOptions, report: Report) -> FrozenModel:
         """The model as the process that drives the workers needs it; on GPUs that is without its weights."""

@@ -82,10 +82,11 @@ class RayCrew:
         """Answers that have come, and actors that are gone."""
         if not self._answers:
             return []
-        first, _ = self._ray.wait(list(self._answers), num_returns=1, timeout=seconds)
+        # An answer that lies on another machine has been given: fetching it is not the worker's time.
+        first, _ = self._ray.wait(list(self._answers), num_returns=1, timeout=seconds, fetch_local=False)
         if not first:
             return []
-        ready, _ = self._ray.wait(list(self._answers), num_returns=len(self._answers), timeout=0)
+        ready, _ = self._ray.wait(list(self._answers), num_returns=len(self._answers), timeout=0, fetch_local=False)
         return [self._heard(answer) for answer in ready]
 
     def _heard(self, answer: Any) -> Event:
