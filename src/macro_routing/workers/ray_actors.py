@@ -9,8 +9,11 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
 import socket
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from macro_routing.errors import without_secrets
@@ -128,12 +131,28 @@ def _joined(settings: WorkerSettings) -> Any:
     there = None if settings.address is None else {"address": settings.address}
     is_theirs = ray.is_initialized()  # by whoever calls us: it is refused, and not ours to end
     try:
-        ray.init(**(there or here), log_to_driver=False, logging_level=logging.ERROR)
+        with _own_end():
+            ray.init(**(there or here), log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as error:
         if not is_theirs:
             ray.shutdown()
         raise _unusable(settings.address, error) from None
     return ray
+
+
+@contextmanager
+def _own_end() -> Iterator[None]:
+    """Keep what this process does when it is asked to end: Ray would put its own ``sys.exit`` in the place."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    except SystemExit as ended:
+        if ended.code == signal.SIGTERM and callable(before):  # asked while Ray was starting
+            before(signal.SIGTERM, None)
+        raise
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 def _check_reachable(address: str | None) -> None:
