@@ -1,9 +1,11 @@
 """Races and evaluations over any number of workers, whose answers come from a table: what one process decides."""
 
 import dataclasses
+import json
 
 import pytest
 
+from benchmarks.scale import warm_up
 from benchmarks.simulated_crew import SimulatedCrew, by_table
 from macro_routing.evaluation.answering import Decoding
 from macro_routing.evaluation.evaluator import Evaluator
@@ -67,6 +69,22 @@ def test_a_race_is_the_same_to_the_last_stopped_draw(frozen, tmp_path, workers, 
     assert sum(counted) == sum(scope.outcomes for scope in store.scopes())  # nothing twice
     if mode == EXACT:
         assert any(isinstance(outcome, Stopped) for outcome in alone.outcomes)
+
+
+class Late(SimulatedCrew):
+    """The first worker is ready and answers at once, the others load their model for a minute."""
+
+    def start(self, slot):
+        self._later(slot, 60.0 * slot, json.dumps({"ready": 0}))
+
+
+def test_a_measurement_begins_when_every_worker_has_answered(frozen):
+    task = small_task()
+    with WorkerPool(Late(), WorkerSettings(workers=3)) as pool:
+        warm_up(_evaluator(frozen, pool), pool, task.pools["train"])
+        assert pool.counts.by_slot == {0: 1, 1: 1, 2: 1}
+        with pytest.raises(ValueError, match="24 examples are needed"):
+            warm_up(_evaluator(frozen, pool), pool, task.pools["train"][:20])
 
 
 class Cursed(SimulatedCrew):
