@@ -123,7 +123,9 @@ def evaluate(
         options.report_progress(f"{len(examples)} {split.value} examples of {chosen.name}, {mode.value}")
         scores = evaluator.evaluate([standard, parsed], examples)
     if reason := scores[parsed].failure:
-        raise WorkerError(f"the route {parsed} cannot be run: it {reason}")
+        raise WorkerError(
+            f"the route {parsed} cannot be run: it {reason}; the same with --workers 0 shows what happens to it"
+        )
     comparison = compare(scores[standard].correct, scores[parsed].correct, seed=seed)
     if as_json:
         facts = {"task": chosen.name, "split": split.value, "seed": seed, "scope": evaluator.scope}

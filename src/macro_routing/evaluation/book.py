@@ -90,14 +90,18 @@ class Book:
         return [Ask(tuple(lacking), unit)] if lacking else []
 
     def work_out_pairs(self, pairs: Sequence[tuple[Route, Example]]) -> None:
-        """Know the outcomes of these pairs."""
-        different = dict.fromkeys(pairs)
-        lacking = [(route, one) for route, one in different if self._keys[one] not in self._known[route]]
-        whole = self._evaluator.unit_sizes.whole
-        parts = (lacking[start : start + whole] for start in range(0, len(lacking), whole))
-        self._run(
-            [Ask(tuple(route for route, _ in part), tuple(one for _, one in part), paired=True) for part in parts]
-        )
+        """Know the outcomes of these pairs; cut by their order, so that who works them out changes no batch.
+
+        Of a part only what is lacking is run: pairs of one part have little in common, and to redo all would cost much.
+        """
+        different, whole = list(dict.fromkeys(pairs)), self._evaluator.unit_sizes.whole
+        asks = []
+        for start in range(0, len(different), whole):
+            part = different[start : start + whole]
+            if lacking := [(route, one) for route, one in part if self._keys[one] not in self._known[route]]:
+                routes, examples = zip(*lacking, strict=True)
+                asks.append(Ask(routes, examples, paired=True))
+        self._run(asks)
 
     @property
     def _workers(self) -> int:
@@ -144,6 +148,11 @@ class Book:
         if route in self._failed:
             return [known.get(self._keys[example], _WRONG) for example in examples]
         return [known[self._keys[example]] for example in examples]
+
+    def of_pair(self, route: Route, example: Example) -> ExampleOutcome | Failure:
+        """One outcome, or why there is none: what could not be run was not answered, and so not answered wrong."""
+        known = self._known[route].get(self._keys[example])
+        return Failure(self._failed[route]) if known is None else known
 
     def evaluated(self, route: Route, examples: Sequence[Example]) -> Evaluated:
         """One route on a list of examples."""
