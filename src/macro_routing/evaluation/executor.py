@@ -1,7 +1,8 @@
 """Where outcomes are worked out: the protocol of workers, and how work is cut for them.
 
 An ask is a group of routes on one work unit. Asks are idempotent: who answers one, how often it was tried before, and
-which other routes are in it changes no outcome, since the examples of a unit are run together whoever runs them.
+which other routes are in it changes no outcome, since the examples of a unit are run together whoever runs them. Of
+pairs, where each route has an example of its own, the others in the ask are the batch: there it holds up to rounding.
 """
 
 from __future__ import annotations

@@ -22,6 +22,8 @@ from macro_routing.workers.slots import Counts, Limits
 if TYPE_CHECKING:
     from types import TracebackType
 
+_MOST_PER_CORE = 8
+"""More workers than this for each core are a slip of the finger."""
 Report = Callable[[str], None]
 
 
@@ -125,7 +127,17 @@ def _visible_gpus(setup: Setup) -> list[str]:
 def environments(settings: WorkerSettings, gpus: Sequence[str], cores: int) -> list[dict[str, str]]:
     """What differs for each local worker: its GPUs, or its share of the cores."""
     workers = settings.workers
+    if not gpus and settings.gpus_per_worker:
+        raise WorkerError(
+            f"gpus_per_worker = {settings.gpus_per_worker:g}, but workers would see no GPU here (`macro doctor"
+            " --environment` tells which there are, --device cpu hides them); leave it out to work on CPU"
+        )
     if not gpus or settings.gpus_per_worker == 0:
+        if workers > _MOST_PER_CORE * cores:
+            raise WorkerError(
+                f"{workers} workers on {cores} cores would only wait for each other, each with the model in memory;"
+                f" use about {cores}, or --backend ray and more machines"
+            )
         threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores // workers))
         return [{"OMP_NUM_THREADS": threads} for _ in range(workers)]
     each = settings.gpus_per_worker or 1

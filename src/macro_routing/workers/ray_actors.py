@@ -120,7 +120,9 @@ def _joined(settings: WorkerSettings) -> Any:
     try:
         import ray
     except ImportError:
-        raise WorkerError("backend = ray needs Ray: pip install 'macro-routing[ray]'") from None
+        raise WorkerError(
+            "backend = ray needs Ray: pip install 'macro-routing[ray]'; without it --backend local uses this machine"
+        ) from None
     here: dict[str, Any] = {
         "address": "local",  # or a cluster that somebody left running would be joined
         "num_cpus": max(settings.workers, os.cpu_count() or 1),
@@ -166,19 +168,22 @@ def _check_reachable(address: str | None) -> None:
 
 
 def _unusable(address: str | None, error: Exception) -> WorkerError:
-    return WorkerError(
-        f"the Ray cluster {address or 'of this machine'} cannot be used: {_first_line(error)};"
-        " start one with `ray start --head` and name its address"
-    )
+    if address is None:
+        remedy = "--backend local does without Ray"
+    else:
+        remedy = "start one with `ray start --head` and name its address, or leave --address out to have one here"
+    return WorkerError(f"the Ray cluster {address or 'of this machine'} cannot be used: {_first_line(error)}; {remedy}")
 
 
 def _check_room(has: dict[str, float], workers: int, needs: dict[str, float]) -> None:
     """Refuse more workers than the cluster has room for: they would wait for ever."""
     for name, each in (("GPU", needs["num_gpus"]), ("CPU", needs["num_cpus"])):
         if workers * each > has.get(name, 0):
+            on_cpu = ", leave gpus_per_worker out to work on CPU" if not has.get("GPU") and name == "GPU" else ""
             raise WorkerError(
                 f"{workers} workers with {each:g} {name} each need {workers * each:g}, but the Ray cluster has"
-                f" {has.get(name, 0):g}; use fewer workers, other gpus_per_worker, or add machines to the cluster"
+                f" {has.get(name, 0):g}; use fewer workers{on_cpu or ', other gpus_per_worker'}, or add machines to the"
+                " cluster"
             )
 
 
@@ -191,4 +196,4 @@ def _reason(error: Exception) -> str:
 
 def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return lines[0].rstrip(".") if lines else type(error).__name__
