@@ -212,6 +212,9 @@ def test_a_crew_that_ray_has_no_room_for_leaves_no_ray_behind():
         with pytest.raises(WorkerError, match="the Ray cluster has 0"):
             RayCrew("{}", WorkerSettings("ray", 2, gpus_per_worker=2))
         assert not ray.is_initialized()
+    with pytest.raises(WorkerError, match="would only wait for each other"):
+        RayCrew("{}", WorkerSettings("ray", 5000))
+    assert not ray.is_initialized()
 
 
 @pytest.mark.engines

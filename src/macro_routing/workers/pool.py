@@ -16,14 +16,12 @@ from macro_routing.workers.crew import Crew
 from macro_routing.workers.dispatch import Dispatcher
 from macro_routing.workers.messages import Assignment, Setup
 from macro_routing.workers.processes import ProcessCrew
-from macro_routing.workers.settings import RAY, WorkerError, WorkerSettings
+from macro_routing.workers.settings import RAY, WorkerError, WorkerSettings, check_cores
 from macro_routing.workers.slots import Counts, Limits
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-_MOST_PER_CORE = 8
-"""More workers than this for each core are a slip of the finger."""
 Report = Callable[[str], None]
 
 
@@ -133,11 +131,7 @@ def environments(settings: WorkerSettings, gpus: Sequence[str], cores: int) -> l
             " --environment` tells which there are, --device cpu hides them); leave it out to work on CPU"
         )
     if not gpus or settings.gpus_per_worker == 0:
-        if workers > _MOST_PER_CORE * cores:
-            raise WorkerError(
-                f"{workers} workers on {cores} cores would only wait for each other, each with the model in memory;"
-                f" use about {cores}, or --backend ray and more machines"
-            )
+        check_cores(workers, cores)
         threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores // workers))
         return [{"OMP_NUM_THREADS": threads} for _ in range(workers)]
     each = settings.gpus_per_worker or 1

@@ -18,7 +18,7 @@ from typing import Any
 
 from macro_routing.errors import without_secrets
 from macro_routing.workers.crew import Event, Gone, Said
-from macro_routing.workers.settings import WorkerError, WorkerSettings
+from macro_routing.workers.settings import WorkerError, WorkerSettings, check_cores
 from macro_routing.workers.worker import Worker, begin
 
 _STORE_BYTES = 100_000_000
@@ -69,6 +69,8 @@ class RayCrew:
         # On a GPU the core is busy launching; a worker without one needs the core to itself.
         needs = {"num_gpus": gpus, "num_cpus": 0 if gpus else 1}
         _check_room(has, settings.workers, needs)
+        if not gpus and settings.address is None:  # one that is started here says to have a core for each
+            check_cores(settings.workers, os.cpu_count() or 1)
         return needs
 
     def start(self, slot: int) -> None:

@@ -10,6 +10,8 @@ from macro_routing.settings import check_choice, check_integer, check_number
 
 LOCAL, RAY = "local", "ray"
 BACKENDS = (LOCAL, RAY)
+_MOST_PER_CORE = 8
+"""More workers than this for each core of one machine are a slip of the finger."""
 _ADDRESS = re.compile(r"auto|(ray://)?[^\s/]+:[0-9]{1,5}")
 
 
@@ -82,3 +84,12 @@ class WorkerSettings:
     def in_process(self) -> bool:
         """Whether the search does the work itself."""
         return self.workers == 0
+
+
+def check_cores(workers: int, cores: int) -> None:
+    """Refuse to fill one machine's memory with workers that it has no cores for."""
+    if workers > _MOST_PER_CORE * cores:
+        raise WorkerError(
+            f"{workers} workers on {cores} cores would only wait for each other, each with the model in memory;"
+            f" use about {cores}, or --backend ray --address with more machines"
+        )
