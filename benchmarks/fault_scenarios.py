@@ -24,9 +24,9 @@ from benchmarks.fault_saboteur import Killer, Observed, Saboteur
 from macro_routing.errors import MacroError, without_secrets
 from macro_routing.runs import RunFolder, resume, search
 from macro_routing.search import Failure, Score
-from macro_routing.workers.dispatch import Counts
 from macro_routing.workers.pool import WorkerPool
 from macro_routing.workers.settings import LOCAL, RAY, WorkerSettings
+from macro_routing.workers.slots import Counts
 
 HANG_SECONDS = 4.0
 """Units of the small search take milliseconds."""

@@ -34,6 +34,7 @@ def measure(frozen: Any, data_dir: Path | None) -> dict[str, Any]:
     from macro_routing.evaluation.evaluator import Evaluator
     from macro_routing.peers.labels import LabelSettings, TreeLabels
     from macro_routing.routes import Route, RouteSpace
+    from macro_routing.search import Failure
     from macro_routing.tasks import load_task, make_splits
 
     task = load_task(TASK, data_dir=data_dir)
@@ -46,7 +47,7 @@ def measure(frozen: Any, data_dir: Path | None) -> dict[str, Any]:
     def score(pairs: list[tuple[int, Route]]) -> list[float]:
         asked.extend(pairs)
         found = evaluator.evaluate_pairs([(route, examples[place]) for place, route in pairs])
-        return [float(one.correct) for one in found]
+        return [0.0 if isinstance(one, Failure) else float(one.correct) for one in found]
 
     evaluator.run_pairs([(Route.standard(frozen.layers), examples[0])])  # kernels are compiled at their first use
     start = time.perf_counter()

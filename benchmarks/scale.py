@@ -32,7 +32,7 @@ from macro_routing.models import load_model
 from macro_routing.models.frozen import FrozenModel, LoadOptions
 from macro_routing.routes import Route, RouteSpace
 from macro_routing.search.policy import MarkovPolicy
-from macro_routing.tasks import Task, load_task
+from macro_routing.tasks import Example, Task, load_task
 from macro_routing.workers.messages import Setup, TaskSource
 from macro_routing.workers.pool import WorkerPool, make_pool
 from macro_routing.workers.settings import WorkerSettings
@@ -67,8 +67,7 @@ def on_cpu(model: str, counts: Sequence[int], examples: int, routes: int) -> lis
     for workers in counts:
         with make_pool(WorkerSettings(workers=workers), setup) as pool:
             evaluator = Evaluator(frozen, task, LIKELIHOOD, None, unit, executor=pool)
-            # Workers start together; a few units each, and all are warm.
-            evaluator.evaluate([Route.standard(frozen.layers)], task.pools["train"][: 16 * workers])
+            warm_up(evaluator, pool, task.pools["train"])
             start = time.perf_counter()
             found = evaluator.evaluate(asked, task.pools["test"][:examples])
             seconds = time.perf_counter() - start
@@ -89,6 +88,18 @@ def on_cpu(model: str, counts: Sequence[int], examples: int, routes: int) -> lis
         )
         print(rows[-1], flush=True)
     return rows
+
+
+def warm_up(evaluator: Evaluator, pool: WorkerPool, examples: Sequence[Example]) -> None:
+    """Every worker has loaded its model and answered a unit: what is timed afterwards is work alone."""
+    # One that is late would leave its share of these units to the others; all being idle, each is given one.
+    pool.wait_for_all()
+    needed = pool.workers * evaluator.unit_sizes.whole
+    if len(examples) < needed:
+        raise ValueError(f"{needed} examples are needed to give each worker a unit, there are {len(examples)}")
+    evaluator.evaluate([Route.standard(evaluator.frozen.layers)], examples[:needed])
+    if missing := pool.workers - len(pool.counts.by_slot):
+        raise RuntimeError(f"{missing} of {pool.workers} workers have answered nothing; repeat the measurement")
 
 
 # --- the driver alone ----------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from macro_routing.engine.writing import Stage
 from macro_routing.evaluation.answering import Decoding
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.score_store import ScoreStore
+from macro_routing.evaluation.units import UnitSizes
 from macro_routing.models import apply_route
 from macro_routing.routes import parse_route
 from tests.engine.test_generation import PROMPTS
@@ -65,6 +66,38 @@ def test_pairs_and_routes_are_scored_alike_and_known_to_each_other(decoding, tmp
     ran.clear()
     evaluator.evaluate_pairs(pairs)
     assert not ran  # all of it is known now
+
+
+class Dealt:
+    """Workers that are this process: what matters is how the work is cut for them."""
+
+    workers = 4
+
+    def run(self, evaluator, asks):
+        for ask in reversed(asks):
+            yield ask, evaluator.run_ask(ask)
+
+
+def test_pairs_are_cut_alike_with_and_without_workers(tmp_path, monkeypatch):
+    """The batches decide about last digits: also where a pair comes twice, or some are known already."""
+    frozen, task = small_frozen(), small_task()
+    routes = [parse_route(text, frozen.layers) for text in ("L0 RJ", "L0 L2 RJ", "L0-L3 L1 RJ")]
+    pairs = [(routes[place % 3], one) for place, one in enumerate(task.pools["test"][:20])]
+    asked = [*pairs[:7], *pairs[:3], *pairs[7:]]
+    run, batches = Evaluator.run_pairs, []
+    monkeypatch.setattr(Evaluator, "run_pairs", lambda self, some: batches.append(tuple(some)) or run(self, some))
+    found, seen = [], []
+    for number, executor in enumerate((None, Dealt())):
+        store = ScoreStore(tmp_path / f"{number}.sqlite")
+        evaluator = Evaluator(
+            frozen, task, Decoding("likelihood"), store, UnitSizes(whole=6), executor=executor, on_outcomes=seen.append
+        )
+        evaluator.evaluate_pairs([pairs[2], pairs[9], pairs[10]])
+        batches.clear()
+        found.append((evaluator.evaluate_pairs(asked), set(batches)))
+    assert found[0] == found[1]
+    assert [len(part) for part in sorted(found[0][1], key=lambda part: part[0][1].id)] == [5, 4, 6, 2]
+    assert sum(seen) == 2 * len(pairs)  # none twice
 
 
 ITEMS = [

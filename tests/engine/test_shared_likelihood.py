@@ -38,6 +38,17 @@ def test_the_tree_gives_what_each_route_gives_alone(name):
 
 
 @pytest.mark.parametrize("name", VARIANTS)
+def test_the_routes_beside_it_change_no_bit_of_a_routes_numbers(name):
+    """So a unit may be dealt out to workers, or asked again route by route, in any way."""
+    model, items = tiny_model(name), _items()
+    together = choice_log_likelihoods_of_routes(model, ROUTES, items)
+    some = choice_log_likelihoods_of_routes(model, ROUTES[3:0:-1], items)
+    for route in ROUTES:
+        assert choice_log_likelihoods_of_routes(model, [route], items)[route] == together[route]
+        assert some.get(route, together[route]) == together[route]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
 def test_a_common_beginning_is_computed_once_and_changes_nothing(name):
     model = tiny_model(name)
     items = [ChoiceItem((*BEGINNING, *item.prompt), item.choices) for item in _items()]

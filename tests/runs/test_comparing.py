@@ -9,13 +9,16 @@ import pytest
 from macro_routing.errors import RunError, SettingsError
 from macro_routing.report import write_methods_page
 from macro_routing.report.methods_page import mean_curve
-from macro_routing.runs import RunFolder
-from macro_routing.runs.comparing import check_methods, compare_methods
+from macro_routing.runs import RunFolder, search
+from macro_routing.runs.comparing import _curve, check_methods, compare_methods
 from macro_routing.runs.comparison import CurvePoint, read_arms, table_of
 from macro_routing.runs.methods import METHODS
 from macro_routing.search.names import METHOD_NAMES
+from macro_routing.workers.pool import WorkerPool
+from macro_routing.workers.settings import WorkerSettings
 from tests.runs.small import small_frozen, small_task
 from tests.runs.test_run import CONFIG
+from tests.runs.test_tree_run import CursedCrew
 
 BASE = dataclasses.replace(CONFIG, budget=700, data={"training": 40, "validation": 10, "test": 20})
 SETTINGS = {"epochs": 2, "rounds": 2, "proposals": 8, "max_span": 2, "depth": 2, "most_repeats": 3}
@@ -54,6 +57,25 @@ def test_the_curve_ends_where_the_run_does(compared):
     for arm in (arm for arm in arms if arm.method != "cola"):
         assert arm.curve[-1].route == arm.result.route
         assert arm.curve[-1].accuracy == pytest.approx(arm.result.variants[0].accuracy)
+
+
+def test_a_route_that_was_given_up_is_on_no_curve(tmp_path):
+    frozen, task = small_frozen(), small_task()
+    config = dataclasses.replace(CONFIG, method="random", seed=4, search={"iterations": 3, "draws": 8})
+    known = {"frozen": frozen, "task": task, "store": tmp_path / "s.sqlite"}
+    search(config, tmp_path / "run", **known)
+    place = RunFolder.existing(tmp_path / "run")
+    whole = list(_curve(config, place, known))
+    cursed = next(point.route for point in whole[:-1] if point.route != "L0 RJ")
+    for name in ("train", "test"):  # where it fails: validation is drawn from the first
+        deadly = set(task.pools[name])
+        crew = CursedCrew(frozen, lambda route, one, deadly=deadly: str(route) == cursed and one in deadly)
+        with WorkerPool(crew, WorkerSettings(workers=1)) as pool:
+            known["store"] = tmp_path / f"{name}.sqlite"
+            curve = list(_curve(config, place, {**known, "executor": pool}))
+        assert pool.counts.quarantined
+        assert cursed not in [point.route for point in curve[:-1]]
+        assert curve[-1] == whole[-1]  # what the run itself came to stays
 
 
 def test_the_table_is_of_the_runs(compared):

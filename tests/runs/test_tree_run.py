@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from itertools import product
 
 import pytest
 
@@ -11,10 +12,15 @@ from macro_routing.peers.labels import LabelSettings, OracleSettings, TreeLabels
 from macro_routing.peers.router import LayerRouters
 from macro_routing.report import write_report
 from macro_routing.routes import Route, RouteSpace
-from macro_routing.runs import Listener, resume, search
+from macro_routing.runs import Listener, RunFolder, resume, search
 from macro_routing.runs.comparing import compare_methods
 from macro_routing.runs.comparison import table_of
 from macro_routing.runs.result import ORACLE, ROUTER
+from macro_routing.search import Failure
+from macro_routing.workers.crew import Gone, Said
+from macro_routing.workers.messages import answers_to_json, ask_from_text
+from macro_routing.workers.pool import WorkerPool
+from macro_routing.workers.settings import WorkerError, WorkerSettings
 from tests.runs.small import small_frozen, small_task
 from tests.runs.test_run import CONFIG
 
@@ -87,6 +93,77 @@ def test_an_interrupted_run_ends_as_one_that_was_not(frozen, tmp_path):
     assert found.variants == whole.variants
     read = [json.loads((tmp_path / name / "answers.json").read_text())["decided"] for name in ("whole", "part")]
     assert read[0] == read[1]
+
+
+class CursedCrew:
+    """One worker in this process, with the real model and the real driver; only its deaths are played."""
+
+    def __init__(self, frozen, is_deadly):
+        self.frozen, self.is_deadly, self.events = frozen, is_deadly, []
+
+    def start(self, slot):
+        self.events.append(Said(slot, json.dumps({"ready": 1})))
+
+    def give(self, slot, text):
+        assignment, ask = ask_from_text(text)
+        pairs = zip(ask.routes, ask.unit, strict=True) if ask.paired else product(ask.routes, ask.unit)
+        if any(self.is_deadly(*pair) for pair in pairs):
+            self.events.append(Gone(slot, "killed by SIGSEGV"))
+            return
+        answers = assignment.evaluator(self.frozen, small_task(), print).run_ask(ask)
+        self.events.append(Said(slot, json.dumps({"answers": answers_to_json(answers)})))
+
+    def wait(self, _seconds):
+        events, self.events = self.events, []
+        return events
+
+    def kill(self, _slot):
+        raise AssertionError("nothing hangs here")
+
+    def close(self):
+        pass
+
+
+def _cursed(frozen, folder, method, is_deadly):
+    config = dataclasses.replace(BASE, method=method, search={} if method == "cola" else SMALL)
+    known = {"frozen": frozen, "task": small_task(), "store": folder.with_suffix(".sqlite")}
+    with WorkerPool(CursedCrew(frozen, is_deadly), WorkerSettings(workers=1)) as pool:
+        return search(config, folder, workers=pool, **known)
+
+
+def _decided(folder):
+    return json.loads((folder / "answers.json").read_text())["decided"]
+
+
+def _draws(folder):
+    return {str(draw.proposal.route): draw.outcome for draw in RunFolder.existing(folder).last_state().draws}
+
+
+@pytest.mark.parametrize(("method", "cursed"), [("cola", "L0 L3 RJ"), ("drllm", "L0-L2 L4 RJ")])
+def test_a_route_that_was_given_up_is_not_to_be_had_and_not_wrong(frozen, tmp_path, method, cursed):
+    _run(frozen, tmp_path / "whole", method)
+    before = _draws(tmp_path / "whole")[cursed]
+    assert before.correct > 0
+    _cursed(frozen, tmp_path / "run", method, lambda route, _example: str(route) == cursed)
+    given_up = _draws(tmp_path / "run")[cursed]
+    assert given_up == Failure("took down its worker 3 times: killed by SIGSEGV")
+    if method == "cola":
+        assert cursed in _decided(tmp_path / "whole")
+        assert cursed not in _decided(tmp_path / "run")
+    reports = [json.loads((tmp_path / name / "rounds/001.json").read_text()) for name in ("whole", "run")]
+    assert reports[1]["run"] < reports[1]["asked"]
+    assert reports[0]["run"] == reports[0]["asked"]
+
+
+def test_a_router_whose_choice_cannot_be_run_has_no_result(frozen, tmp_path):
+    whole = _run(frozen, tmp_path / "whole", "drllm")
+    chosen = next(route for route in _decided(tmp_path / "whole") if route != "L0 RJ")
+    test = set(small_task().pools["test"])
+    with pytest.raises(WorkerError, match=f"{chosen} could not be tested: it took down its worker 3 times"):
+        _cursed(frozen, tmp_path / "run", "drllm", lambda route, one: str(route) == chosen and one in test)
+    assert not (tmp_path / "run" / "result.json").exists()
+    mended = resume(tmp_path / "run", frozen=frozen, task=small_task())
+    assert mended.variants == whole.variants
 
 
 def test_the_oracle_is_a_bound_and_stands_apart(frozen, tmp_path):

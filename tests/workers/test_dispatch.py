@@ -1,11 +1,13 @@
 """The driver's decisions, with workers that are played: what a real one does when it dies is in test_faults.py."""
 
 import json
+import time
 from collections import deque
 
 import pytest
 
 from macro_routing.errors import MacroError, TaskError
+from macro_routing.evaluation.answering import Decoding
 from macro_routing.evaluation.executor import Ask, cut_for, neighbours
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.routes import parse_route
@@ -13,10 +15,12 @@ from macro_routing.runs import RunConfig, search
 from macro_routing.search import Failure
 from macro_routing.tasks import Example
 from macro_routing.workers.crew import Gone, Said
-from macro_routing.workers.dispatch import Dispatcher, Limits
+from macro_routing.workers.dispatch import Dispatcher
 from macro_routing.workers.messages import Assignment, answers_to_json, ask_from_text, ask_to_text
+from macro_routing.workers.patience import Patience, size_of
 from macro_routing.workers.pool import WorkerPool
 from macro_routing.workers.settings import WorkerError, WorkerSettings
+from macro_routing.workers.slots import Limits
 from tests.runs.small import small_frozen, small_task
 
 ROUTES = [parse_route(text, 6) for text in ("L0 RJ", "L0 L2 RJ", "L0-L3 L3 RJ")]
@@ -127,6 +131,116 @@ def test_a_hanging_worker_is_killed_at_its_deadline_and_a_late_answer_is_nobodys
     assert complete(found, asks())
     assert driver.counts.hangs == 1
     assert len(crew.killed) == 1
+
+
+class SlowCrew(PlayedCrew):
+    """Answers after so many seconds of the real clock."""
+
+    def __init__(self, seconds):
+        super().__init__()
+        self.seconds = seconds
+        self.later = []
+
+    def give(self, slot, text):
+        super().give(slot, text)
+        self.later.append((time.monotonic() + self.seconds(slot), self.events.pop()))
+
+    def wait(self, seconds):
+        found, end = list(self.events), time.monotonic() + seconds
+        self.events.clear()
+        while True:
+            found += [event for due, event in self.later if due <= time.monotonic()]
+            self.later = [(due, event) for due, event in self.later if event not in found]
+            if found or not self.later or time.monotonic() >= end:
+                return found
+            time.sleep(0.005)
+
+    def kill(self, slot):
+        super().kill(slot)
+        self.later = [(due, event) for due, event in self.later if event.slot != slot]
+
+
+def test_a_large_ask_is_given_longer():
+    many = tuple(Example(f"e{number}", "q", "A", ("x", "y")) for number in range(100))
+    asked = [Ask(tuple(ROUTES[:3]), many)]
+    driver, found = played(SlowCrew(lambda _slot: 0.3), workers=1, asked=asked, limits=Limits(unit_seconds=0.1))
+    assert complete(found, asked)
+    assert driver.counts.hangs == 0
+    slow = SlowCrew(lambda _slot: 0.3)
+    with pytest.raises(WorkerError, match=r"no answer within 0\.1 seconds; .* more --unit-minutes\) and resume"):
+        played(slow, workers=1, asked=asks(1), limits=Limits(unit_seconds=0.1))
+
+
+def test_patience_grows_with_the_ask_and_by_what_others_have_taken():
+    few, many = (tuple(Example(f"e{number}", "q", "A") for number in range(count)) for count in (10, 640))
+    standard, longer = ROUTES[0], ROUTES[2]
+    assert size_of(Ask((standard,), few), 0) == 10
+    assert size_of(Ask((standard, standard), few), 128) == 40
+    assert size_of(Ask((longer,), few), 0) > 10
+    assert size_of(Ask((standard,) * 10, few, paired=True), 0) == 10
+    patience = Patience(100.0)
+    assert patience.seconds("a", 1) == 100  # the least
+    assert 100 < patience.seconds("a", size_of(Ask((standard,) * 2, few), 1000)) < 1000
+    assert patience.seconds("a", size_of(Ask((standard,), many), 0)) == 800  # nothing was measured yet
+    patience.learn("a", 10, 500)
+    assert patience.seconds("a", 640) == 10 * 640 * 50
+    assert patience.seconds("b", 640) == 800  # another task has another speed
+    patience.learn("b", 640, 6.4)
+    assert patience.seconds("b", 640) == 100
+    assert Decoding("reasoning", 400, 100).most_tokens == 500
+    assert [Decoding(mode, 400, 100).most_tokens for mode in ("direct", "likelihood")] == [100, 0]
+
+
+def test_an_answer_that_came_while_the_driver_was_busy_is_taken():
+    crew = SlowCrew(lambda slot: 0.1 * slot)
+    driver = Dispatcher(crew, 2, Limits(unit_seconds=0.2))
+    found = []
+    for answer in driver.run(ASSIGNMENT, asks(2)):
+        found.append(answer)
+        time.sleep(0.3)  # as a store on a slow disk: the other's answer comes, and its time goes by
+    assert complete(found, asks(2))
+    assert (driver.counts.hangs, crew.killed) == (0, [])
+
+
+def test_a_worker_that_got_ready_while_the_driver_was_busy_is_kept():
+    crew = PlayedCrew(starts={1: [HANG]})
+    driver = Dispatcher(crew, 2, Limits(start_seconds=0.1))
+    run = driver.run(ASSIGNMENT, asks())
+    next(run)
+    time.sleep(0.15)
+    crew.events.append(Said(1, json.dumps({"ready": 1})))
+    list(run)
+    assert driver.counts.hangs == 0
+
+
+def test_all_workers_can_be_waited_for():
+    """What a measurement needs; a worker that cannot be started at all is not waited for."""
+    crew = SlowCrew(lambda _slot: 0.0)
+    crew.starts = {1: [HANG], 2: ["no room"] * 3}
+    crew.later.append((time.monotonic() + 0.1, Said(1, json.dumps({"ready": 1}))))
+    driver = Dispatcher(crew, 3, Limits())
+    driver.wait_for_all()
+    assert [slot.is_ready for slot in driver._slots] == [True, True, False]
+    assert complete(list(driver.run(ASSIGNMENT, asks(2))), asks(2))
+    assert driver.counts.by_slot == {0: 1, 1: 1}
+
+
+def test_what_is_worked_ahead_is_tried_once_and_blamed_on_nobody():
+    cursed = ROUTES[1]
+    crew = PlayedCrew(lambda _slot, ask: DIE if cursed in ask.routes and ask.unit == UNIT else None)
+    ahead = Ask(tuple(ROUTES), UNIT, ahead=True)
+    driver, found = played(crew, asked=[*asks(2), ahead])
+    assert complete(found, [*asks(2), ahead])
+    assert [answers for ask, answers in found if ask.ahead] == [Failure("killed by SIGKILL")]
+    assert driver.counts.deaths == 1
+    assert not driver.counts.quarantined
+    # In earnest it is tried as often as anything, and what is known of a route holds for what is ahead, too.
+    again = list(driver.run(ASSIGNMENT, [Ask(tuple(ROUTES), UNIT)]))
+    assert [ask.routes for ask, answers in again if isinstance(answers, Failure)] == [(cursed,)]
+    deaths = driver.counts.deaths
+    last = list(driver.run(ASSIGNMENT, [ahead]))
+    assert complete(last, [ahead])
+    assert driver.counts.deaths == deaths
 
 
 def test_a_route_that_kills_every_time_is_given_up_and_the_others_are_not():

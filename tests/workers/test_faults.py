@@ -106,16 +106,45 @@ def test_a_model_that_no_worker_can_load_is_the_models_error(ground, tmp_path):
     [
         ({"backend": "slurm"}, "backend"),
         ({"workers": -1}, "workers"),
-        ({"address": "auto"}, "backend = ray alone"),
+        ({"address": "auto"}, "add --backend ray or leave --address out"),
+        ({"gpus_per_worker": 1}, "add --workers N or leave it out"),
         ({"gpus_per_worker": 1.5}, "gpus_per_worker"),
         ({"unit_minutes": 0}, "unit_minutes"),
         ({"attempts": 0}, "attempts"),
-        ({"backend": "ray", "address": 5}, "address"),
+        ({"backend": "ray", "address": 5}, "address = 5 is not allowed: it must be HOST:PORT"),
+        ({"backend": "ray", "address": ""}, "address = '' is not allowed: it must be HOST:PORT"),
+        ({"backend": "ray", "address": "10.0.0.1"}, "address = '10.0.0.1' is not allowed"),
+        ({"backend": "ray", "address": "http://10.0.0.1:6379"}, "address = 'http://10.0.0.1:6379' is not allowed"),
     ],
 )
 def test_impossible_settings_are_refused(given, says):
     with pytest.raises(MacroError, match=says):
         WorkerSettings(**given)
+
+
+@pytest.mark.parametrize("address", ["auto", "10.0.0.1:6379", "head.local:6379", "[::1]:6379", "ray://head:10001"])
+def test_addresses_that_ray_knows_are_taken(address):
+    assert WorkerSettings("ray", 2, address).address == address
+
+
+def test_what_this_machine_does_not_have_is_refused_with_a_way_out():
+    with pytest.raises(WorkerError, match=r"no GPU here .* leave it out to work on CPU"):
+        environments(WorkerSettings(workers=2, gpus_per_worker=0.5), [], 8)
+    with pytest.raises(WorkerError, match=r"1000 workers on 8 cores .*; use about 8"):
+        environments(WorkerSettings(workers=1000), [], 8)
+    assert len(environments(WorkerSettings(workers=64), [], 8)) == 64
+
+
+def test_without_ray_it_is_said_what_to_install(monkeypatch):
+    """An environment without Ray is played: this one has it."""
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(WorkerError, match=r"pip install 'macro-routing\[ray\]'; without it --backend local"):
+        RayCrew("{}", WorkerSettings("ray", 2))
+
+
+def test_nobody_at_the_address_is_said_with_a_way_out():
+    with pytest.raises(WorkerError, match=r"127.0.0.1:1 cannot be used: .*refused; start one .* leave --address out"):
+        RayCrew("{}", WorkerSettings("ray", 2, "127.0.0.1:1"))
 
 
 def test_gpus_and_cores_are_dealt(monkeypatch):
@@ -183,6 +212,9 @@ def test_a_crew_that_ray_has_no_room_for_leaves_no_ray_behind():
         with pytest.raises(WorkerError, match="the Ray cluster has 0"):
             RayCrew("{}", WorkerSettings("ray", 2, gpus_per_worker=2))
         assert not ray.is_initialized()
+    with pytest.raises(WorkerError, match="would only wait for each other"):
+        RayCrew("{}", WorkerSettings("ray", 5000))
+    assert not ray.is_initialized()
 
 
 @pytest.mark.engines

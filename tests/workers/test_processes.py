@@ -11,11 +11,12 @@ import pytest
 
 from macro_routing.evaluation.executor import Ask
 from macro_routing.routes import Route
-from macro_routing.workers.dispatch import Dispatcher, Limits
+from macro_routing.workers.dispatch import Dispatcher
 from macro_routing.workers.messages import Assignment
 from macro_routing.workers.processes import ProcessCrew
 from macro_routing.workers.ray_actors import _reason
 from macro_routing.workers.settings import WorkerError
+from macro_routing.workers.slots import Limits
 
 WAITS = "import time; time.sleep(600)"
 
@@ -138,3 +139,27 @@ def test_a_system_that_refuses_a_worker_is_asked_three_times(monkeypatch, module
     with pytest.raises(WorkerError, match=f"no worker can be started: the system refuses it: .*{error.strerror}"):
         run(times=100)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+SPEAKS_SLOWLY = """
+import json, socket, sys, time
+with socket.socket(fileno=int(sys.argv[1])) as channel, channel.makefile("r") as lines:
+    next(lines)
+    channel.sendall((json.dumps({"ready": 1}) + chr(10)).encode())
+    for _ in lines:
+        for part in ('{"ans', 'wers"', ': []}', chr(10)):
+            time.sleep(0.4)
+            channel.sendall(part.encode())
+"""
+
+
+def test_a_worker_in_the_middle_of_its_answer_is_not_taken_to_hang():
+    """A long answer comes in parts; only one that says nothing at all is silent."""
+    crew = crew_of(SPEAKS_SLOWLY)
+    driver = Dispatcher(crew, 1, Limits(unit_seconds=0.9))
+    asked = [Ask((Route.standard(6),), ())]
+    try:
+        assert list(driver.run(Assignment("t", {}, "auto", {}, "scope"), asked)) == [(asked[0], ())]
+    finally:
+        crew.close()
+    assert driver.counts.hangs == 0

@@ -1,15 +1,21 @@
 """Races and evaluations over any number of workers, whose answers come from a table: what one process decides."""
 
+import dataclasses
+import json
+
 import pytest
 
+from benchmarks.scale import warm_up
 from benchmarks.simulated_crew import SimulatedCrew, by_table
 from macro_routing.evaluation.answering import Decoding
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.evaluation.units import UnitSizes
+from macro_routing.evaluation.units import UnitSizes, units_for_race
 from macro_routing.routes import RouteSpace
 from macro_routing.search import MarkovPolicy, Stopped
+from macro_routing.workers.crew import Gone
+from macro_routing.workers.messages import ask_from_text
 from macro_routing.workers.pool import WorkerPool
 from macro_routing.workers.settings import WorkerSettings
 from tests.runs.small import small_frozen, small_task
@@ -63,6 +69,64 @@ def test_a_race_is_the_same_to_the_last_stopped_draw(frozen, tmp_path, workers, 
     assert sum(counted) == sum(scope.outcomes for scope in store.scopes())  # nothing twice
     if mode == EXACT:
         assert any(isinstance(outcome, Stopped) for outcome in alone.outcomes)
+
+
+class Late(SimulatedCrew):
+    """The first worker is ready and answers at once, the others load their model for a minute."""
+
+    def start(self, slot):
+        self._later(slot, 60.0 * slot, json.dumps({"ready": 0}))
+
+
+def test_a_measurement_begins_when_every_worker_has_answered(frozen):
+    task = small_task()
+    with WorkerPool(Late(), WorkerSettings(workers=3)) as pool:
+        warm_up(_evaluator(frozen, pool), pool, task.pools["train"])
+        assert pool.counts.by_slot == {0: 1, 1: 1, 2: 1}
+        with pytest.raises(ValueError, match="24 examples are needed"):
+            warm_up(_evaluator(frozen, pool), pool, task.pools["train"][:20])
+
+
+class Cursed(SimulatedCrew):
+    """A worker that is asked one route on one unit dies of it."""
+
+    def __init__(self, route, example):
+        super().__init__(lambda ask: len(ask.routes) * len(ask.unit) * 0.5)
+        self.curse, self.gone = (route, example), []
+
+    def give(self, slot, text):
+        _, ask = ask_from_text(text)
+        if self.curse[0] in ask.routes and self.curse[1] in ask.unit:
+            self.gone.append(Gone(slot, "killed by SIGKILL"))
+        else:
+            super().give(slot, text)
+
+    def wait(self, seconds):
+        gone, self.gone = self.gone, []
+        return gone or super().wait(seconds)
+
+
+def test_a_route_that_fails_where_the_race_never_looks_races_like_any_other(frozen, tmp_path):
+    """What workers do ahead decides nothing: neither what they find there, nor that they die of it."""
+    draws, examples = _draws(20), small_task().pools["train"][:60]
+    alone = _evaluator(frozen, Table()).race(draws, examples, 4, EXACT)
+    units = units_for_race(examples, UnitSizes(race=6, fine=3, whole=8))
+    deaths = 0
+    for place, (route, looked_at, _) in enumerate(alone.looked_at):
+        if looked_at == len(examples):
+            continue
+        after = [unit for number, unit in enumerate(units) if sum(map(len, units[:number])) == looked_at]
+        crew = Cursed(route, after[0][0])  # where it would have been scored next
+        counted = []
+        store = ScoreStore(tmp_path / f"{place}.sqlite")
+        with WorkerPool(crew, WorkerSettings(workers=7)) as pool:
+            evaluator = dataclasses.replace(_evaluator(frozen, pool, store), on_outcomes=counted.append)
+            assert evaluator.race(draws, examples, 4, EXACT).outcomes == alone.outcomes
+        assert not pool.counts.quarantined
+        assert pool.counts.deaths <= 1
+        assert sum(counted) == sum(scope.outcomes for scope in store.scopes())
+        deaths += pool.counts.deaths
+    assert deaths > 0
 
 
 def test_more_workers_take_less_time(frozen):

@@ -112,9 +112,9 @@ def compare(
     base = make_config(flags, config, values)
     with listener_for(out, []) as listener, stopping_with("the same command goes on where it was"):
         arms = compare_methods(base, names, numbers, out, search=search, listener=listener, store=store, workers=crew)
-    for arm in arms:
-        write_report(out / f"{arm.method}-{arm.seed}")
-    page = write_methods_page(read_arms(out), out / "compare.html")  # earlier methods stay on it
+        for arm in arms:
+            write_report(out / f"{arm.method}-{arm.seed}")
+        page = write_methods_page(read_arms(out), out / "compare.html")  # earlier methods stay on it
     rows = table_of(arms)
     if as_json:
         found = [{**dataclasses.asdict(arm), "result": arm.result.to_json(), "right": None} for arm in arms]

@@ -81,6 +81,7 @@ def evaluate(
     """
     options.need_models_extra()
     options.quiet_libraries()
+    from macro_routing.cli.stopping import stopping_with
     from macro_routing.evaluation.answering import Decoding
     from macro_routing.evaluation.evaluator import Evaluator
     from macro_routing.evaluation.score_store import ScoreStore, default_store
@@ -102,16 +103,18 @@ def evaluate(
         dtype, device, device_map, quantization, attention, revision, trust_remote_code, allow_untested
     )
     source = TaskSource(task, str(data_dir) if data_dir else None, seed, question, answer, choices, kind)
+    kept = "nothing was kept" if no_store else "what was scored is kept, the same command goes on from there"
     with (
+        stopping_with(kept),
         nullcontext()
         if crew.in_process
-        else make_pool(crew, Setup(model, loading, (source,)), options.report_progress) as pool
+        else make_pool(crew, Setup(model, loading, (source,)), options.report_progress) as pool,
     ):
         frozen = (pool.model if pool else load_model)(model, loading, options.report_progress)
         parsed = options.read_route(route, frozen)
-        kept = None if no_store else ScoreStore(store or default_store())
+        known = None if no_store else ScoreStore(store or default_store())
         standard = Route.standard(frozen.layers)
-        evaluator = Evaluator(frozen, chosen, decoding, kept, decoder=decoder.value, executor=pool)
+        evaluator = Evaluator(frozen, chosen, decoding, known, decoder=decoder.value, executor=pool)
         if shared := contaminators(chosen.name):
             options.report_progress(
                 f"warning: {chosen.name} shares questions with {', '.join(shared)};"
@@ -120,7 +123,9 @@ def evaluate(
         options.report_progress(f"{len(examples)} {split.value} examples of {chosen.name}, {mode.value}")
         scores = evaluator.evaluate([standard, parsed], examples)
     if reason := scores[parsed].failure:
-        raise WorkerError(f"the route {parsed} cannot be run: it {reason}")
+        raise WorkerError(
+            f"the route {parsed} cannot be run: it {reason}; the same with --workers 0 shows what happens to it"
+        )
     comparison = compare(scores[standard].correct, scores[parsed].correct, seed=seed)
     if as_json:
         facts = {"task": chosen.name, "split": split.value, "seed": seed, "scope": evaluator.scope}

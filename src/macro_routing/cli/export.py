@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from macro_routing.cli import options
-from macro_routing.cli.stopping import ending_gently, stopping_with
+from macro_routing.cli.stopping import stopping_with
 from macro_routing.errors import ExportError, NotationError
 from macro_routing.routes.route_file import RouteFile
 
@@ -72,7 +72,7 @@ def export(
     evidence = _evidence(route)
     name = model or (evidence.model if evidence else options.model_of_route(route))
     revision = revision or (evidence.revision if evidence and model in {None, evidence.model} else None)
-    with stopping_with("nothing was written"), ending_gently():
+    with stopping_with("nothing was written"):
         base = open_base(name, revision=revision, report=options.report_progress)
         chosen = options.read_route(route, base)
         _write(to, base, chosen, evidence, out, copy_weights=copy_weights)

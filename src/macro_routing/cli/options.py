@@ -53,18 +53,28 @@ BackendOption = Annotated[
 WorkersOption = Annotated[
     int,
     typer.Option(
-        "--workers", help="Workers, each with the model loaded; 0 works in this process. Results are the same."
+        "--workers",
+        help="Workers, each with the model loaded; 0 works in this process. Results are the same, rounding aside.",
     ),
 ]
 AddressOption = Annotated[
-    str | None, typer.Option("--address", help="The Ray cluster to join.", show_default="one is started here")
+    str | None,
+    typer.Option(
+        "--address",
+        help="The Ray cluster to join: HOST:PORT, ray://HOST:PORT, or auto for the one that runs here.",
+        show_default="one is started here",
+    ),
 ]
 GpusOption = Annotated[
     float | None,
     typer.Option("--gpus-per-worker", help="GPUs, or a share of one, for each worker.", show_default="1, if any"),
 ]
 UnitMinutesOption = Annotated[
-    float, typer.Option("--unit-minutes", help="A worker that takes longer over one work unit is replaced.")
+    float,
+    typer.Option(
+        "--unit-minutes",
+        help="A worker that is silent for longer is replaced; where work units are large or slow it has more.",
+    ),
 ]
 
 

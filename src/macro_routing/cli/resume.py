@@ -39,4 +39,5 @@ def resume(
     is_finished = RunFolder.existing(run).is_finished and (run / "report.html").is_file()
     with listener_for(run, log_to or []) as listener, stoppable(run):
         result = go_on(run, listener=listener, store=store, workers=crew)
-    print_result(result, run / "report.html" if is_finished else write_report(run), as_json=as_json)
+        page = run / "report.html" if is_finished else write_report(run)
+    print_result(result, page, as_json=as_json)

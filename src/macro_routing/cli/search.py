@@ -235,7 +235,7 @@ def finish(
     folder = out or _new_folder(run_config)
     with listener_for(folder, log_to) as listener, stoppable(folder):
         result = run_search(run_config, folder, listener=listener, store=store, workers=workers)
-    page = write_report(folder)
+        page = write_report(folder)
     print_result(result, page, as_json=as_json)
     return result
 

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import typer
 
 INTERRUPTED = 130
 """What shells give a command that was stopped by Ctrl-C."""
-_ENDED = 143
+ENDED = 143
 """What they give one that was asked to end."""
+
+
+class AskedToEnd(KeyboardInterrupt):
+    """A request to end (SIGTERM), as batch systems and service managers send it; all that Ctrl-C cleans up, it does."""
 
 
 @contextmanager
 def stoppable(folder: Path) -> Iterator[None]:
-    """Turn Ctrl-C into one line; what was computed is in the run's folder and the score store."""
+    """Turn Ctrl-C and a request to end into one line; what was computed is in the run's folder and the score store."""
 
     def how() -> str:
         begun = (folder / "run.json").is_file()
@@ -30,19 +36,27 @@ def stoppable(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def stopping_with(how: str | Callable[[], str]) -> Iterator[None]:
-    """Turn Ctrl-C into one line that says ``how`` to go on."""
+    """Turn Ctrl-C and a request to end into one line that says ``how`` to go on."""
     try:
-        yield
-    except KeyboardInterrupt:
+        with _ending_gently():
+            yield
+    except KeyboardInterrupt as stop:
         print(f"\nmacro: stopped; {how if isinstance(how, str) else how()}", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(ENDED if isinstance(stop, AskedToEnd) else INTERRUPTED) from None
 
 
 @contextmanager
-def ending_gently() -> Iterator[None]:
-    """Let a request to end (SIGTERM) run what cleans up; without this the process is gone at once."""
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(_ENDED))
+def _ending_gently() -> Iterator[None]:
+    """Let a request to end run what cleans up; without this the process is gone at once."""
+    if threading.current_thread() is not threading.main_thread():  # where no handler can be set
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _asked_to_end)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _asked_to_end(*_: Any) -> None:
+    raise AskedToEnd

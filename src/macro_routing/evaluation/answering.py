@@ -56,6 +56,12 @@ class Decoding:
         check_switch("by_letter", self.by_letter)
         check_switch("stop_loops", self.stop_loops)
 
+    @property
+    def most_tokens(self) -> int:
+        """Tokens that may be written for an example; none where choices are compared."""
+        budgets = {REASONING: self.reasoning_budget + self.answer_budget, DIRECT: self.answer_budget}
+        return budgets.get(self.mode, 0)
+
 
 def answer(
     frozen: FrozenModel, model: Any, task: Task, examples: Sequence[Example], decoding: Decoding

@@ -42,6 +42,8 @@ class Book:
         everything = list(self._keys.values())
         self.routes = list(dict.fromkeys(routes))
         self._failed: dict[Route, str] = {}
+        self._not_ahead: set[Route] = set()
+        """Routes in an ask ahead that failed: the next one may, too, and costs a worker."""
 
         def stored(route: Route) -> dict[str, ExampleOutcome]:
             wanted = everything if only is None else [self._keys[example] for example in only[route]]
@@ -71,9 +73,9 @@ class Book:
         # Not larger than what is waited for, as a rule.
         size = max(1, sum(len(ask.routes) for ask in cut) // len(cut))
         more = (
-            Ask(part, ask.unit)
+            Ask(part, ask.unit, ahead=True)
             for unit, routes in likely
-            for ask in self._lacking(unit, routes)
+            for ask in self._lacking(unit, [route for route in routes if route not in self._not_ahead])
             for part in _chunks(ask.routes, size)
         )
         self._run([*cut, *islice(more, max(0, workers - len(cut)))])
@@ -88,14 +90,18 @@ class Book:
         return [Ask(tuple(lacking), unit)] if lacking else []
 
     def work_out_pairs(self, pairs: Sequence[tuple[Route, Example]]) -> None:
-        """Know the outcomes of these pairs."""
-        different = dict.fromkeys(pairs)
-        lacking = [(route, one) for route, one in different if self._keys[one] not in self._known[route]]
-        whole = self._evaluator.unit_sizes.whole
-        parts = (lacking[start : start + whole] for start in range(0, len(lacking), whole))
-        self._run(
-            [Ask(tuple(route for route, _ in part), tuple(one for _, one in part), paired=True) for part in parts]
-        )
+        """Know the outcomes of these pairs; cut by their order, so that who works them out changes no batch.
+
+        Of a part only what is lacking is run: pairs of one part have little in common, and to redo all would cost much.
+        """
+        different, whole = list(dict.fromkeys(pairs)), self._evaluator.unit_sizes.whole
+        asks = []
+        for start in range(0, len(different), whole):
+            part = different[start : start + whole]
+            if lacking := [(route, one) for route, one in part if self._keys[one] not in self._known[route]]:
+                routes, examples = zip(*lacking, strict=True)
+                asks.append(Ask(routes, examples, paired=True))
+        self._run(asks)
 
     @property
     def _workers(self) -> int:
@@ -110,7 +116,9 @@ class Book:
         # Closed at once when keeping fails: an executor must not be left in the middle of its work.
         with closing(self._evaluator.answered(asks)) as answered:
             for ask, answers in answered:
-                if isinstance(answers, Failure):
+                if isinstance(answers, Failure) and ask.ahead:
+                    self._not_ahead.update(ask.routes)  # asked for in earnest it is tried again, and judged
+                elif isinstance(answers, Failure):
                     self._failed.update(dict.fromkeys(ask.routes, answers.reason))
                 else:
                     self._keep(ask, answers)
@@ -140,6 +148,11 @@ class Book:
         if route in self._failed:
             return [known.get(self._keys[example], _WRONG) for example in examples]
         return [known[self._keys[example]] for example in examples]
+
+    def of_pair(self, route: Route, example: Example) -> ExampleOutcome | Failure:
+        """One outcome, or why there is none: what could not be run was not answered, and so not answered wrong."""
+        known = self._known[route].get(self._keys[example])
+        return Failure(self._failed[route]) if known is None else known
 
     def evaluated(self, route: Route, examples: Sequence[Example]) -> Evaluated:
         """One route on a list of examples."""

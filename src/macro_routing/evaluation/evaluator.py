@@ -101,18 +101,17 @@ class Evaluator:
         standings = race(draws, [len(unit) for unit in units], keep, mode, score, foresee)
         return book.raced(draws, standings, units)
 
-    def evaluate_pairs(self, pairs: Sequence[tuple[Route, Example]]) -> list[ExampleOutcome]:
-        """Each pair's route on its example; known ones come from the store, the others are worked out together."""
+    def evaluate_pairs(self, pairs: Sequence[tuple[Route, Example]]) -> list[ExampleOutcome | Failure]:
+        """Each pair's route on its example, or why it could not be run there.
+
+        Known ones come from the store, the others are worked out together.
+        """
         wanted: dict[Route, list[Example]] = {}
         for route, example in pairs:
             wanted.setdefault(route, []).append(example)
         book = Book(self, wanted, [example for _, example in pairs], wanted)
-        if self.executor is not None:
-            book.work_out_pairs(pairs)
-        else:
-            for start in range(0, len(pairs), self.unit_sizes.whole):
-                book.work_out_pairs(pairs[start : start + self.unit_sizes.whole])
-        return [book.found(route, [example])[0] for route, example in pairs]
+        book.work_out_pairs(pairs)
+        return [book.of_pair(route, example) for route, example in pairs]
 
     def run_pairs(self, pairs: Sequence[tuple[Route, Example]]) -> list[ExampleOutcome]:
         """The same, past the store; where memory runs out, in parts."""

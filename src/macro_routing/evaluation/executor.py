@@ -1,13 +1,14 @@
 """Where outcomes are worked out: the protocol of workers, and how work is cut for them.
 
 An ask is a group of routes on one work unit. Asks are idempotent: who answers one, how often it was tried before, and
-which other routes are in it changes no outcome, since the examples of a unit are run together whoever runs them.
+which other routes are in it changes no outcome, since the examples of a unit are run together whoever runs them. Of
+pairs, where each route has an example of its own, the others in the ask are the batch: there it holds up to rounding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from macro_routing.evaluation.outcome import ExampleOutcome
@@ -30,12 +31,16 @@ class Ask:
     unit: Unit
     paired: bool = False
     """Whether each route meets the example in its place alone, instead of all meeting all."""
+    ahead: bool = False
+    """Whether nobody waits for it yet: a worker that would be idle takes it."""
 
     def one_by_one(self) -> list[Ask]:
         """The same work, a route at a time."""
         if self.paired:
-            return [Ask((route,), (one,), paired=True) for route, one in zip(self.routes, self.unit, strict=True)]
-        return [Ask((route,), self.unit) for route in self.routes]
+            return [
+                replace(self, routes=(route,), unit=(one,)) for route, one in zip(self.routes, self.unit, strict=True)
+            ]
+        return [replace(self, routes=(route,)) for route in self.routes]
 
 
 class Executor(Protocol):
@@ -50,6 +55,7 @@ class Executor(Protocol):
         """Answers as they come, in any order; together they cover every ask once.
 
         An ask may come back in parts; a part that no worker survives comes back as the reason, and has one route.
+        What was asked ahead comes back as a reason when it failed once, and that says nothing of its routes.
         """
         ...
 

@@ -156,7 +156,7 @@ def _curve(config: RunConfig, place: RunFolder, known: dict[str, Any]) -> Iterat
     """Validation's choice after some of the rounds, on the test set; drawn, never chosen from.
 
     Before the end ties go to the earlier candidate: to settle them on training data as a run does would cost more than
-    the search.
+    the search. A route that workers had to give up is no candidate, and no point where it cannot be tested.
     """
     asked = np.cumsum([0, *(one.get("asked", 0) for one in place.rounds())])
     result = read_result(place)
@@ -169,7 +169,11 @@ def _curve(config: RunConfig, place: RunFolder, known: dict[str, Any]) -> Iterat
     for state in place.some_states(POINTS)[:-1]:
         if candidates := [one.route for one in prepared.searcher.candidates(state)]:
             validated = prepared.evaluator.evaluate(candidates, prepared.splits.validation)
-            best = max(candidates, key=lambda route: validated[route].score.accuracy)
+            ran = [route for route in candidates if not validated[route].failure]
+            if not ran:
+                continue
+            best = max(ran, key=lambda route: validated[route].score.accuracy)
             tested = prepared.evaluator.evaluate([best], prepared.splits.test)[best]
-            yield CurvePoint(int(asked[state.rounds]), str(best), tested.score.accuracy)
+            if not tested.failure:
+                yield CurvePoint(int(asked[state.rounds]), str(best), tested.score.accuracy)
     yield CurvePoint(int(asked[-1]), result.route, result.variants[0].accuracy)

@@ -27,11 +27,14 @@ from macro_routing.runs.outcome_report import wilson_interval
 from macro_routing.runs.progress import RoundReport
 from macro_routing.runs.result import ORACLE, ROUTER, STANDARD, RunResult, result_of_answers
 from macro_routing.runs.run import PreparedRun
-from macro_routing.search.searcher import Draw, Proposal, Score, SearchState
+from macro_routing.search.searcher import Draw, Failure, Proposal, Score, SearchState
 from macro_routing.search.tree_actions import counts_of_label
 from macro_routing.search.tree_search import RIGHT, TreeSearch
 from macro_routing.tasks.task import Example
+from macro_routing.workers.settings import WorkerError
 
+Seen = tuple[Route, ExampleOutcome | Failure]
+"""A route that was asked for on some example, and what came of it."""
 _MOST_KEPT = 200
 EACH_PROMPT = "decided for each prompt"
 ORACLE_PATHS = "the best found for each example, its answer known"
@@ -51,13 +54,14 @@ class TreeRun(PreparedRun):
         self.listener.on_stage("search", self._labels.most_outcomes())
         evaluator = dataclasses.replace(self.evaluator, on_outcomes=self.listener.on_outcomes)
         start = time.perf_counter()
-        seen: list[tuple[Route, ExampleOutcome]] = []
+        seen: list[Seen] = []
 
         def score(asked: list[tuple[int, Route]]) -> list[float]:
             pairs = [(route, examples[number]) for number, route in asked]
             found = evaluator.evaluate_pairs(pairs)
             seen.extend((route, outcome) for (route, _), outcome in zip(pairs, found, strict=True))
-            return [float(outcome.correct) for outcome in found]
+            # A route that cannot be run is no way to a right answer, and no wrong answer either: no tree ends with it.
+            return [0.0 if isinstance(outcome, Failure) else float(outcome.correct) for outcome in found]
 
         searches = self._labels.run(score)
         report = self._report(searches, seen, time.perf_counter() - start)
@@ -66,12 +70,11 @@ class TreeRun(PreparedRun):
         self.listener.on_round(report)
         return searches
 
-    def _report(
-        self, searches: Sequence[TreeSearch[Any]], seen: Sequence[tuple[Route, ExampleOutcome]], seconds: float
-    ) -> RoundReport:
+    def _report(self, searches: Sequence[TreeSearch[Any]], seen: Sequence[Seen], seconds: float) -> RoundReport:
         right = statistics.mean(search.rewards[self._standard] for search in searches)
         low, high = wilson_interval(right, len(searches))
-        work = sum(route.length * (self._prompt_tokens + _written(outcome)) for route, outcome in seen)
+        answered = [(route, outcome) for route, outcome in seen if not isinstance(outcome, Failure)]
+        work = sum(route.length * (self._prompt_tokens + _written(outcome)) for route, outcome in answered)
         return RoundReport(
             number=1,
             rounds=1,
@@ -83,9 +86,9 @@ class TreeRun(PreparedRun):
             standard=right,
             standard_low=low,
             standard_high=high,
-            run=len(seen),
+            run=len(answered),
             saved=self._labels.most_outcomes() - len(seen),
-            cut_off=statistics.mean(one.reasoning_cut or one.answer_cut for _, one in seen),
+            cut_off=statistics.mean(one.reasoning_cut or one.answer_cut for _, one in answered),
             seconds=seconds,
             asked=len(seen),
             work=work,
@@ -97,7 +100,7 @@ class TreeRun(PreparedRun):
         self.listener.on_stage("test", 2 * len(test))
         evaluator = dataclasses.replace(self.evaluator, on_outcomes=self.listener.on_outcomes)
         standard = evaluator.evaluate([self._standard], test)[self._standard]
-        decided = evaluator.evaluate_pairs(list(zip(routes, test, strict=True)))
+        decided = _all_answered(routes, evaluator.evaluate_pairs(list(zip(routes, test, strict=True))))
         told = EACH_PROMPT if kind == ROUTER else ORACLE_PATHS
         place.write(
             files.ANSWERS,
@@ -194,13 +197,30 @@ def oracle_facts(searches: Sequence[TreeSearch[Any]], standard: Route) -> dict[s
     }
 
 
-def _most_visited(seen: Sequence[tuple[Route, ExampleOutcome]]) -> tuple[Draw, ...]:
+def _all_answered(routes: Sequence[Route], found: Sequence[ExampleOutcome | Failure]) -> list[ExampleOutcome]:
+    """Outcomes on the test set; where one is missing there is no result, as with a route that was searched."""
+    answered = [one for one in found if not isinstance(one, Failure)]
+    for route, one in zip(routes, found, strict=True):
+        if isinstance(one, Failure):  # answers that were never given are no wrong answers
+            raise WorkerError(f"the route {route} could not be tested: it {one.reason}; mend it and resume the run")
+    return answered
+
+
+def _most_visited(seen: Sequence[Seen]) -> tuple[Draw, ...]:
     """The routes that were tried on most examples, with what they made of them; all would fill a large file."""
-    found: dict[Route, list[bool]] = {}
+    found: dict[Route, list[ExampleOutcome | Failure]] = {}
     for route, outcome in seen:
-        found.setdefault(route, []).append(outcome.correct)
+        found.setdefault(route, []).append(outcome)
     kept = sorted(found.items(), key=lambda item: -len(item[1]))[:_MOST_KEPT]
-    return tuple(Draw(0, Proposal(route), Score(sum(right), len(right))) for route, right in kept)
+    return tuple(Draw(0, Proposal(route), _together(outcomes)) for route, outcomes in kept)
+
+
+def _together(outcomes: Sequence[ExampleOutcome | Failure]) -> Score | Failure:
+    """A route's answers as one score; a route that was given up has none, whatever it was right about before."""
+    if given_up := [one for one in outcomes if isinstance(one, Failure)]:
+        return given_up[0]
+    right = [one.correct for one in outcomes if not isinstance(one, Failure)]
+    return Score(sum(right), len(right))
 
 
 def _written(outcome: ExampleOutcome) -> int:

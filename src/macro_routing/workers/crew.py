@@ -16,6 +16,13 @@ class Said:
 
 
 @dataclass(frozen=True)
+class Speaking:
+    """A part of a worker's message has come: it is not silent, though the rest is still on its way."""
+
+    slot: int
+
+
+@dataclass(frozen=True)
 class Gone:
     """A worker is no more."""
 
@@ -23,7 +30,7 @@ class Gone:
     reason: str
 
 
-Event = Said | Gone
+Event = Said | Speaking | Gone
 
 
 class Crew(Protocol):

@@ -3,16 +3,17 @@
 A worker that dies, hangs or breaks is replaced and its ask is asked again. An ask of several routes that has taken down
 two workers is asked route by route; a route that takes down so many more is suspected. Before it is given up the
 standard pass is asked the same: where that does not survive either, the fault is not the route's and the run ends.
-Time is measured by a clock that cannot be set.
+What is only worked ahead is tried once and blamed on nobody. Time is measured by a clock that cannot be set.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from macro_routing import errors
 from macro_routing.errors import MacroError, without_secrets
@@ -20,59 +21,15 @@ from macro_routing.evaluation.executor import Answers, Ask
 from macro_routing.models.elsewhere import ModelFacts
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Failure
-from macro_routing.workers.crew import Crew, Event, Gone, Said
+from macro_routing.workers.crew import Crew, Event, Gone, Said, Speaking
 from macro_routing.workers.messages import Assignment, answers_from_json, ask_to_text
+from macro_routing.workers.patience import Patience, size_of
 from macro_routing.workers.settings import WorkerError
+from macro_routing.workers.slots import Counts, Limits, Slot, Work
 
 _TOGETHER = 2
 """Workers that an ask of several routes may take down before its routes are asked one by one."""
 _LONGEST_WAIT = 60.0
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How patient a driver is."""
-
-    unit_seconds: float = 1800.0
-    start_seconds: float = 1800.0
-    attempts: int = 3
-
-
-@dataclass(frozen=True)
-class _Work:
-    """An ask on its way."""
-
-    ask: Ask
-    deaths: int = 0
-    reason: str = ""
-    suspect: _Work | None = None
-    """Set where the ask is the standard pass, asked to find out whether this one is to blame."""
-
-
-@dataclass
-class _Slot:
-    """A worker as the driver knows it."""
-
-    is_ready: bool = False
-    process: int = 0
-    """The worker's process number, on whatever machine it is."""
-    is_busy: bool = False
-    """Also when nobody waits for the answer any more."""
-    work: _Work | None = None
-    deadline: float = 0.0
-    failed_starts: int = 0
-    retired: str = ""
-    """Why no worker is put into this slot any more."""
-
-
-@dataclass
-class Counts:
-    """What happened to workers so far; for messages and tests."""
-
-    answered: int = 0
-    deaths: int = 0
-    hangs: int = 0
-    quarantined: dict[Route, str] = field(default_factory=dict)
 
 
 class Dispatcher:
@@ -84,10 +41,11 @@ class Dispatcher:
         """Workers are started at the first run."""
         self._crew = crew
         self._limits = limits
+        self._patience = Patience(limits.unit_seconds)
         self._report = report
-        self._slots = [_Slot() for _ in range(slots)]
+        self._slots = [Slot() for _ in range(slots)]
         self._idle: deque[int] = deque()
-        self._queue: deque[_Work] = deque()
+        self._queue: deque[Work] = deque()
         self._events: deque[Event] = deque()
         """What happened and was not dealt with yet: whoever stops listening leaves the rest to the next run."""
         self._quarantine: dict[tuple[str, Route], str] = {}
@@ -106,13 +64,13 @@ class Dispatcher:
     def run(self, assignment: Assignment, asks: Sequence[Ask]) -> Iterator[tuple[Ask, Answers | Failure]]:
         """Answers as they come; see ``Executor.run``."""
         self._assignment = assignment
-        self._queue = deque(map(_Work, asks))
+        self._queue = deque(map(Work, asks))
         self._start_all()
         try:
             yield from self._hear(0.0)  # a worker that was lost since the last run is not to be asked
             while self._queue or any(slot.work for slot in self._slots):
                 yield from self._fill()
-                yield from self._hear(self._patience())
+                yield from self._hear(self._longest_wait())
                 yield from self._overdue()
         finally:
             # Whoever stopped listening: answers that still come are not waited for, and not counted.
@@ -124,9 +82,19 @@ class Dispatcher:
         """What the first worker that is ready says of its model."""
         self._start_all()
         while self._facts is None:
-            list(self._hear(self._patience()))
-            list(self._overdue())
+            self._listen()
         return self._facts
+
+    def wait_for_all(self) -> None:
+        """Until every worker is ready that can be started at all."""
+        self._start_all()
+        while not all(slot.is_ready or slot.retired for slot in self._slots):
+            self._listen()
+
+    def _listen(self) -> None:
+        """Hear what happens while nothing is asked."""
+        list(self._hear(self._longest_wait()))
+        list(self._overdue())
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
@@ -142,7 +110,7 @@ class Dispatcher:
         slot = self._slots[number]
         slot.is_ready = slot.is_busy = False
         slot.work = None
-        slot.deadline = time.monotonic() + self._limits.start_seconds
+        slot.asked = slot.heard = time.monotonic()
         self._events = deque(event for event in self._events if event.slot != number)
         self._crew.start(number)
 
@@ -155,7 +123,8 @@ class Dispatcher:
             number, work = self._idle.popleft(), self._queue.popleft()
             slot = self._slots[number]
             slot.work, slot.is_busy = work, True
-            slot.deadline = time.monotonic() + self._limits.unit_seconds
+            slot.asked = slot.heard = time.monotonic()
+            slot.scope, slot.size = self._assignment.scope, size_of(work.ask, self._assignment.most_tokens)
             self._crew.give(number, ask_to_text(self._assignment, work.ask))
 
     def _drop_quarantined(self) -> Iterator[tuple[Ask, Failure]]:
@@ -163,7 +132,7 @@ class Dispatcher:
         while self._queue and any(self._key(route) in self._quarantine for route in self._queue[0].ask.routes):
             work = self._queue.popleft()
             parts = [(part, self._quarantine.get(self._key(part.routes[0]))) for part in work.ask.one_by_one()]
-            left = [_Work(part, work.deaths, work.reason) for part, reason in parts if reason is None]
+            left = [Work(part, work.deaths, work.reason) for part, reason in parts if reason is None]
             self._queue.extendleft(reversed(left))
             for part, reason in parts:
                 if reason is not None:
@@ -180,7 +149,10 @@ class Dispatcher:
         self._events.extend(self._crew.wait(0.0 if self._events else seconds))
         while self._events:
             event = self._events.popleft()
-            yield from self._said(event) if isinstance(event, Said) else self._gone(event)
+            if isinstance(event, Speaking):
+                self._slots[event.slot].heard = time.monotonic()
+            else:
+                yield from self._said(event) if isinstance(event, Said) else self._gone(event)
 
     def _said(self, event: Said) -> Iterator[tuple[Ask, Answers | Failure]]:
         slot = self._slots[event.slot]
@@ -201,10 +173,12 @@ class Dispatcher:
             return
         if "error" in message:
             raise _users(message)
+        self._patience.learn(slot.scope, slot.size, time.monotonic() - slot.asked)
         if work.suspect is not None:
             yield from self._convict(work.suspect)
         else:
             self.counts.answered += 1
+            self.counts.by_slot[event.slot] = self.counts.by_slot.get(event.slot, 0) + 1
             yield work.ask, answers_from_json(message["answers"])
 
     def _gone(self, event: Gone) -> Iterator[tuple[Ask, Answers | Failure]]:
@@ -228,7 +202,7 @@ class Dispatcher:
         if slot.failed_starts < self._limits.attempts:
             self._start(number)
             return
-        slot.retired, slot.deadline = reason, float("inf")
+        slot.retired = reason
         left = sum(not one.retired for one in self._slots)
         if left == 0:
             self._hopeless = f"no worker can be started: {reason}; what was scored is kept, mend it and resume the run"
@@ -236,42 +210,60 @@ class Dispatcher:
         self._report(f"a worker cannot be started ({reason}); going on with {left}")
 
     def _overdue(self) -> Iterator[tuple[Ask, Answers | Failure]]:
+        """Replace workers that have taken too long."""
         now = time.monotonic()
+        if not any(self._deadline(slot) <= now for slot in self._slots):
+            return
+        # What came while this process was busy with other things is not late.
+        yield from self._hear(0.0)
         for number, slot in enumerate(self._slots):
-            if (slot.is_busy or not slot.is_ready) and not slot.retired and slot.deadline <= now:
-                seconds = self._limits.unit_seconds if slot.is_busy else self._limits.start_seconds
+            if self._deadline(slot) <= now:
                 what = "answer" if slot.is_busy else "sign of being ready"
+                reason = f"no {what} within {self._allowed(slot):.4g} seconds"
                 self.counts.hangs += 1
                 self._crew.kill(number)
-                yield from self._gone(Gone(number, f"no {what} within {seconds:g} seconds"))
+                yield from self._gone(Gone(number, reason))
 
-    def _patience(self) -> float:
-        """Seconds until the next deadline."""
-        waiting = [slot.deadline for slot in self._slots if slot.is_busy or not slot.is_ready]
-        return min(max(0.0, min(waiting, default=0.0) - time.monotonic()), _LONGEST_WAIT)
+    def _allowed(self, slot: Slot) -> float:
+        """Seconds from its start or its ask in which a worker must be heard of."""
+        return self._patience.seconds(slot.scope, slot.size) if slot.is_busy else self._limits.start_seconds
+
+    def _deadline(self, slot: Slot) -> float:
+        """Worked out anew every time: what others have taken by now counts, too."""
+        is_awaited = (slot.is_busy or not slot.is_ready) and not slot.retired
+        return slot.heard + self._allowed(slot) if is_awaited else math.inf
+
+    def _longest_wait(self) -> float:
+        """Seconds until the next deadline; none where nobody is awaited."""
+        soonest = min(map(self._deadline, self._slots))
+        return 0.0 if soonest == math.inf else min(max(0.0, soonest - time.monotonic()), _LONGEST_WAIT)
 
     # --- blame ----------------------------------------------------------------------------------------------------
 
-    def _again(self, work: _Work) -> Iterator[tuple[Ask, Answers | Failure]]:
+    def _again(self, work: Work) -> Iterator[tuple[Ask, Answers | Failure]]:
         """Ask once more, in smaller parts, or find out who is to blame."""
+        if work.ask.ahead:
+            # Nobody needs it yet, and perhaps nobody will: it is neither repeated nor held against its routes.
+            yield work.ask, Failure(work.reason)
+            return
         if len(work.ask.routes) > 1:
             parts = [work.ask] if work.deaths < _TOGETHER else work.ask.one_by_one()
             deaths = work.deaths if work.deaths < _TOGETHER else 0
-            self._queue.extendleft(_Work(part, deaths, work.reason) for part in reversed(parts))
+            self._queue.extendleft(Work(part, deaths, work.reason) for part in reversed(parts))
             return
         if work.deaths < self._limits.attempts:
             self._queue.appendleft(work)
         elif work.ask.routes[0].is_standard:
             raise WorkerError(
-                f"the standard pass takes its workers down: {work.reason};"
-                " what was scored is kept, mend it and resume the run"
+                f"the standard pass takes its workers down: {work.reason}; what was scored is kept, mend it (workers"
+                " that are only slow need more --unit-minutes) and resume the run"
             )
         else:
             standard = replace(work.ask, routes=(Route.standard(work.ask.routes[0].layers),))
-            self._queue.appendleft(_Work(standard, suspect=work))
+            self._queue.appendleft(Work(standard, suspect=work))
         yield from ()
 
-    def _convict(self, work: _Work) -> Iterator[tuple[Ask, Failure]]:
+    def _convict(self, work: Work) -> Iterator[tuple[Ask, Failure]]:
         (route,) = work.ask.routes
         reason = f"took down its worker {work.deaths} times: {work.reason}"
         self._quarantine[self._key(route)] = self.counts.quarantined[route] = reason

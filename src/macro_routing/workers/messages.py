@@ -89,6 +89,11 @@ class Assignment:
             scope_digest(evaluator.scope),
         )
 
+    @property
+    def most_tokens(self) -> int:
+        """Tokens that may be written for each example."""
+        return Decoding(**self.decoding).most_tokens
+
     def evaluator(self, frozen: FrozenModel, task: Task, report: Callable[[str], None]) -> Evaluator:
         """The worker's own evaluator, which keeps nothing."""
         decoding, sizes = Decoding(**self.decoding), UnitSizes(**self.sizes)

@@ -13,10 +13,11 @@ from macro_routing.models.elsewhere import distant_model
 from macro_routing.models.frozen import FrozenModel, LoadOptions, load_model
 from macro_routing.search.searcher import Failure
 from macro_routing.workers.crew import Crew
-from macro_routing.workers.dispatch import Counts, Dispatcher, Limits
+from macro_routing.workers.dispatch import Dispatcher
 from macro_routing.workers.messages import Assignment, Setup
 from macro_routing.workers.processes import ProcessCrew
-from macro_routing.workers.settings import RAY, WorkerError, WorkerSettings
+from macro_routing.workers.settings import RAY, WorkerError, WorkerSettings, check_cores
+from macro_routing.workers.slots import Counts, Limits
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -45,6 +46,10 @@ class WorkerPool:
     def processes(self) -> list[int]:
         """Process numbers of the workers that are ready, each on its machine."""
         return self._dispatcher.processes
+
+    def wait_for_all(self) -> None:
+        """Start the workers and wait until each has loaded its model; a search need not, a measurement must."""
+        self._dispatcher.wait_for_all()
 
     def model(self, name: str, options: LoadOptions, report: Report) -> FrozenModel:
         """The model as the process that drives the workers needs it; on GPUs that is without its weights."""
@@ -120,7 +125,13 @@ def _visible_gpus(setup: Setup) -> list[str]:
 def environments(settings: WorkerSettings, gpus: Sequence[str], cores: int) -> list[dict[str, str]]:
     """What differs for each local worker: its GPUs, or its share of the cores."""
     workers = settings.workers
+    if not gpus and settings.gpus_per_worker:
+        raise WorkerError(
+            f"gpus_per_worker = {settings.gpus_per_worker:g}, but workers would see no GPU here (`macro doctor"
+            " --environment` tells which there are, --device cpu hides them); leave it out to work on CPU"
+        )
     if not gpus or settings.gpus_per_worker == 0:
+        check_cores(workers, cores)
         threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores // workers))
         return [{"OMP_NUM_THREADS": threads} for _ in range(workers)]
     each = settings.gpus_per_worker or 1

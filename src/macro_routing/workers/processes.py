@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from typing import IO
 
 from macro_routing.errors import without_secrets
-from macro_routing.workers.crew import Event, Gone, Said
+from macro_routing.workers.crew import Event, Gone, Said, Speaking
 
 COMMAND = (sys.executable, "-m", "macro_routing.workers.worker")
 _BLOCK = 1 << 20
@@ -137,6 +137,8 @@ class ProcessCrew:
     def _read(self, slot: int, worker: _Process) -> list[Event]:
         lines, closed = worker.lines()
         events: list[Event] = [Said(slot, line) for line in lines]
+        if worker.incoming and not closed:
+            events.append(Speaking(slot))
         if closed:
             events.append(Gone(slot, self._remove(slot)))
         return events

@@ -9,13 +9,16 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
 import socket
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from macro_routing.errors import without_secrets
 from macro_routing.workers.crew import Event, Gone, Said
-from macro_routing.workers.settings import WorkerError, WorkerSettings
+from macro_routing.workers.settings import WorkerError, WorkerSettings, check_cores
 from macro_routing.workers.worker import Worker, begin
 
 _STORE_BYTES = 100_000_000
@@ -66,6 +69,8 @@ class RayCrew:
         # On a GPU the core is busy launching; a worker without one needs the core to itself.
         needs = {"num_gpus": gpus, "num_cpus": 0 if gpus else 1}
         _check_room(has, settings.workers, needs)
+        if not gpus and settings.address is None:  # one that is started here says to have a core for each
+            check_cores(settings.workers, os.cpu_count() or 1)
         return needs
 
     def start(self, slot: int) -> None:
@@ -82,10 +87,11 @@ class RayCrew:
         """Answers that have come, and actors that are gone."""
         if not self._answers:
             return []
-        first, _ = self._ray.wait(list(self._answers), num_returns=1, timeout=seconds)
+        # An answer that lies on another machine has been given: fetching it is not the worker's time.
+        first, _ = self._ray.wait(list(self._answers), num_returns=1, timeout=seconds, fetch_local=False)
         if not first:
             return []
-        ready, _ = self._ray.wait(list(self._answers), num_returns=len(self._answers), timeout=0)
+        ready, _ = self._ray.wait(list(self._answers), num_returns=len(self._answers), timeout=0, fetch_local=False)
         return [self._heard(answer) for answer in ready]
 
     def _heard(self, answer: Any) -> Event:
@@ -116,7 +122,9 @@ def _joined(settings: WorkerSettings) -> Any:
     try:
         import ray
     except ImportError:
-        raise WorkerError("backend = ray needs Ray: pip install 'macro-routing[ray]'") from None
+        raise WorkerError(
+            "backend = ray needs Ray: pip install 'macro-routing[ray]'; without it --backend local uses this machine"
+        ) from None
     here: dict[str, Any] = {
         "address": "local",  # or a cluster that somebody left running would be joined
         "num_cpus": max(settings.workers, os.cpu_count() or 1),
@@ -127,12 +135,28 @@ def _joined(settings: WorkerSettings) -> Any:
     there = None if settings.address is None else {"address": settings.address}
     is_theirs = ray.is_initialized()  # by whoever calls us: it is refused, and not ours to end
     try:
-        ray.init(**(there or here), log_to_driver=False, logging_level=logging.ERROR)
+        with _own_end():
+            ray.init(**(there or here), log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as error:
         if not is_theirs:
             ray.shutdown()
         raise _unusable(settings.address, error) from None
     return ray
+
+
+@contextmanager
+def _own_end() -> Iterator[None]:
+    """Keep what this process does when it is asked to end: Ray would put its own ``sys.exit`` in the place."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    except SystemExit as ended:
+        if ended.code == signal.SIGTERM and callable(before):  # asked while Ray was starting
+            before(signal.SIGTERM, None)
+        raise
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 def _check_reachable(address: str | None) -> None:
@@ -146,19 +170,22 @@ def _check_reachable(address: str | None) -> None:
 
 
 def _unusable(address: str | None, error: Exception) -> WorkerError:
-    return WorkerError(
-        f"the Ray cluster {address or 'of this machine'} cannot be used: {_first_line(error)};"
-        " start one with `ray start --head` and name its address"
-    )
+    if address is None:
+        remedy = "--backend local does without Ray"
+    else:
+        remedy = "start one with `ray start --head` and name its address, or leave --address out to have one here"
+    return WorkerError(f"the Ray cluster {address or 'of this machine'} cannot be used: {_first_line(error)}; {remedy}")
 
 
 def _check_room(has: dict[str, float], workers: int, needs: dict[str, float]) -> None:
     """Refuse more workers than the cluster has room for: they would wait for ever."""
     for name, each in (("GPU", needs["num_gpus"]), ("CPU", needs["num_cpus"])):
         if workers * each > has.get(name, 0):
+            on_cpu = ", leave gpus_per_worker out to work on CPU" if not has.get("GPU") and name == "GPU" else ""
             raise WorkerError(
                 f"{workers} workers with {each:g} {name} each need {workers * each:g}, but the Ray cluster has"
-                f" {has.get(name, 0):g}; use fewer workers, other gpus_per_worker, or add machines to the cluster"
+                f" {has.get(name, 0):g}; use fewer workers{on_cpu or ', other gpus_per_worker'}, or add machines to the"
+                " cluster"
             )
 
 
@@ -171,4 +198,4 @@ def _reason(error: Exception) -> str:
 
 def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return lines[0].rstrip(".") if lines else type(error).__name__

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-from macro_routing.errors import MacroError, SettingsError
+from macro_routing.errors import MacroError, SettingsError, shorten
 from macro_routing.settings import check_choice, check_integer, check_number
 
 LOCAL, RAY = "local", "ray"
 BACKENDS = (LOCAL, RAY)
+_MOST_PER_CORE = 8
+"""More workers than this for each core of one machine are a slip of the finger."""
+_ADDRESS = re.compile(r"auto|(ray://)?[^\s/]+:[0-9]{1,5}")
 
 
 class WorkerError(MacroError):
@@ -17,7 +21,7 @@ class WorkerError(MacroError):
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """Who works outcomes out. Nothing here changes a result, so nothing of it is part of a run's configuration."""
+    """Who works outcomes out. Nothing here changes what is asked and decided, so it is no part of a configuration."""
 
     backend: str = LOCAL
     """``local``: processes on this machine; ``ray``: actors of a Ray cluster."""
@@ -28,7 +32,10 @@ class WorkerSettings:
     gpus_per_worker: float | None = None
     """Whole GPUs for a model that is larger than one, or a share of one; None: one each where there are GPUs."""
     unit_minutes: float = 30.0
-    """A worker that has not answered a work unit after these is taken to hang and replaced."""
+    """A worker that has not answered an ask of usual size after these is taken to hang and replaced.
+
+    Larger asks have longer, see ``patience``.
+    """
     start_minutes: float = 30.0
     """The same for loading the model."""
     attempts: int = 3
@@ -41,23 +48,48 @@ class WorkerSettings:
         """Refuse what cannot be had."""
         check_choice("backend", self.backend, BACKENDS)
         check_integer("workers", self.workers, least=0, most=10_000)
-        if self.address is not None and not isinstance(self.address, str):
-            raise SettingsError(f"address = {self.address!r} is not allowed: it must be a text")
-        if self.address is not None and self.backend != RAY:
-            raise SettingsError("address is for backend = ray alone; local workers are on this machine")
-        if self.gpus_per_worker is not None:
-            check_number("gpus_per_worker", self.gpus_per_worker, least=0)
-            if self.gpus_per_worker > 1 and self.gpus_per_worker != int(self.gpus_per_worker):
-                raise SettingsError(
-                    f"gpus_per_worker = {self.gpus_per_worker:g} is not allowed: it must be whole, or a share below 1"
-                )
+        self._check_address()
+        self._check_gpus()
         check_number("unit_minutes", self.unit_minutes, least=0, above=True)
         check_number("start_minutes", self.start_minutes, least=0, above=True)
         check_integer("attempts", self.attempts, least=1)
         if self.backend == RAY and self.workers == 0:
             object.__setattr__(self, "workers", 1)
 
+    def _check_address(self) -> None:
+        if self.address is None:
+            return
+        if self.backend != RAY:
+            raise SettingsError(
+                "address is for backend = ray alone, local workers are on this machine;"
+                " add --backend ray or leave --address out"
+            )
+        if not isinstance(self.address, str) or not _ADDRESS.fullmatch(self.address):
+            raise SettingsError(
+                f"address = {shorten(self.address)} is not allowed: it must be HOST:PORT, as `ray start --head` prints"
+                " it, ray://HOST:PORT, or auto for the cluster that runs on this machine"
+            )
+
+    def _check_gpus(self) -> None:
+        each = self.gpus_per_worker
+        if each is None:
+            return
+        check_number("gpus_per_worker", each, least=0)
+        if each > 1 and each != int(each):
+            raise SettingsError(f"gpus_per_worker = {each:g} is not allowed: it must be whole, or a share below 1")
+        if self.workers == 0 and self.backend == LOCAL:
+            raise SettingsError("gpus_per_worker is for workers, and there are none; add --workers N or leave it out")
+
     @property
     def in_process(self) -> bool:
         """Whether the search does the work itself."""
         return self.workers == 0
+
+
+def check_cores(workers: int, cores: int) -> None:
+    """Refuse to fill one machine's memory with workers that it has no cores for."""
+    if workers > _MOST_PER_CORE * cores:
+        raise WorkerError(
+            f"{workers} workers on {cores} cores would only wait for each other, each with the model in memory;"
+            f" use about {cores}, or --backend ray --address with more machines"
+        )

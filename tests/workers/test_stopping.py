@@ -1,0 +1,132 @@
+"""Commands that are asked to end (SIGTERM): real processes on a tiny model, ended at a known moment of a run."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.fault_ground import Ground, decided, environment, store_beside
+from macro_routing.runs import resume
+
+ENDED = 143
+ASKED_AT = """
+import json, os, signal, sys
+from pathlib import Path
+from macro_routing.cli.main import main
+from macro_routing.runs.folder import RunFolder
+
+rounds, arguments = int(sys.argv[1]), sys.argv[2:]
+save = RunFolder.save_round
+
+def save_and_end(place, state, report):
+    save(place, state, report)
+    if state.rounds == rounds:
+        children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+        print(json.dumps(children), flush=True)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+RunFolder.save_round = save_and_end
+sys.argv = ["macro", *arguments]
+main()
+"""
+"""Any ``macro`` command, sent SIGTERM after so many rounds; it prints the numbers of its workers before."""
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory):
+    return Ground.make(tmp_path_factory.mktemp("ground"))
+
+
+def ended_at(rounds, command):
+    """What was said, and the workers that there were."""
+    done = subprocess.run(
+        [sys.executable, "-c", ASKED_AT, str(rounds), *command],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == ENDED, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr, [int(number) for number in json.loads(done.stdout.splitlines()[-1])]
+
+
+def arguments_of(ground, place, workers):
+    return ground.command(place, workers)[3:]
+
+
+def assert_gone(workers):
+    for worker in workers:
+        with pytest.raises(ProcessLookupError):
+            os.kill(worker, 0)
+
+
+def test_a_search_that_is_asked_to_end_can_be_resumed(ground, tmp_path):
+    place = tmp_path / "run"
+    said, workers = ended_at(1, arguments_of(ground, place, 0))
+    assert said.endswith(f"\nmacro: stopped; go on with: macro resume {place}\n")
+    assert workers == []
+    resume(place)  # the lock is free
+    assert decided(place) == decided(ground.quiet)
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("more", ["--workers 2", "--backend ray --workers 2"])
+def test_search_and_resume_with_workers_end_them_when_they_are_asked_to_end(ground, tmp_path, more):
+    place = tmp_path / "run"
+    for rounds in (1, 2):
+        said, workers = ended_at(rounds, [*arguments_of(ground, place, 2)[:-2], *shlex.split(more)])
+        assert said.endswith(f"\nmacro: stopped; go on with: macro resume {place}\n")
+        assert len(workers) >= 2
+        assert_gone(workers)
+    resume(place)
+    assert decided(place) == decided(ground.quiet)
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_comparison_that_is_asked_to_end_goes_on_where_it_was(ground, tmp_path, workers):
+    out = tmp_path / "all"
+    command = [
+        *("compare", "--config", str(ground.folder / "search.toml"), "--task", ground.config.task),
+        *("--model", ground.config.model, "--preset", "quick", "--methods", "macro,random", "--seeds", "3"),
+        *("--out", str(out), "--store", str(store_beside(out)), "--workers", str(workers)),
+    ]
+    said, processes = ended_at(2, command)
+    assert said.endswith("\nmacro: stopped; the same command goes on where it was\n")
+    assert len(processes) == workers
+    assert_gone(processes)
+    done = subprocess.run(
+        [*ground.command(out)[:3], *command], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert (out / "compare.html").is_file()
+
+
+def test_an_evaluation_that_is_asked_to_end_says_so(ground, tmp_path):
+    """Here the signal comes with the first outcomes: there are no rounds."""
+    code = """
+import os, signal, sys
+import macro_routing.evaluation.evaluator as evaluation
+from macro_routing.cli.main import main
+
+run = evaluation.Evaluator.run_unit
+evaluation.Evaluator.run_unit = lambda *given: (run(*given), os.kill(os.getpid(), signal.SIGTERM))[0]
+sys.argv = ["macro", *sys.argv[1:]]
+main()
+"""
+    columns = ["--question", "q", "--answer", "a", "--choices", "c"]
+    what = ["--task", ground.config.task, "--model", ground.config.model, "--mode", "likelihood", *columns]
+    done = subprocess.run(
+        [sys.executable, "-c", code, "evaluate", *what, "--route", "L0 L3 RJ", "--store", tmp_path / "s.sqlite"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == ENDED, done.stderr
+    assert done.stderr.endswith("macro: stopped; what was scored is kept, the same command goes on from there\n")
