@@ -16,6 +16,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -251,7 +252,7 @@ def clock_jumps(ground: Ground, place: Path, rng: random.Random) -> Observed:
         DONT_FAKE_MONOTONIC="1",
         FAKETIME_DONT_FAKE_MONOTONIC="1",
     )
-    jumps = 0
+    jumps, start = 0, datetime.now() - timedelta(minutes=1)  # noqa: DTZ005 the log's times have no zone either
     with subprocess.Popen(  # noqa: S603
         ground.command(place), env=faked, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as driver:
@@ -265,10 +266,12 @@ def clock_jumps(ground: Ground, place: Path, rng: random.Random) -> Observed:
         said = driver.stderr.read().strip()
     if driver.returncode != 0:
         return Observed(happened=jumps > 0, same=False, lost=None, twice=None, note=without_secrets(said)[-300:])
-    dates = {line[:4] for line in (place / "log.txt").read_text(encoding="utf-8").splitlines()}
-    note = f"{jumps} jumps; years in the run's log: {', '.join(sorted(dates))}"
+    lines = (place / "log.txt").read_text(encoding="utf-8").splitlines()
+    times = [datetime.fromisoformat(line[:19]) for line in lines]
+    wrong = sum(not start < one < datetime.now() + timedelta(minutes=1) for one in times)  # noqa: DTZ005
+    note = f"{jumps} jumps; {wrong} of {len(times)} lines of the run's log were written at a time that was none"
     same = decided(place) == decided(ground.quiet)
-    return Observed(len(dates) > 1, same, lost(ground, store_beside(place)), None, None, note)
+    return Observed(wrong > 0, same, lost(ground, store_beside(place)), None, None, note)
 
 
 def ray_worker_killed(ground: Ground, place: Path, rng: random.Random) -> Observed:
