@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from macro_routing.engine.flight import decoder as flight_decoder
 from macro_routing.engine.flight import generation as flight_generation
 from macro_routing.engine.flight.decoder import FlightDecoder
 from macro_routing.engine.likelihood import ChoiceItem, choice_log_likelihoods
@@ -45,6 +46,18 @@ def test_pairs_fly_as_they_are_written(monkeypatch):
     pairs, stages = PAIRS, (Stage(ENDS, 2),)  # interpreted kernels take long
     with torch.no_grad():
         assert generate_of_pairs(model, pairs, Generation(stages), decoder) == _one_by_one(model, pairs, stages)
+
+
+def test_pairs_of_one_route_fly_alike_when_they_are_read_at_different_times(monkeypatch):
+    """Lanes are as long as a route's longest prompt, also for prompts that are read without it."""
+    model = tiny_model("llama", head_dim=32)
+    longer, shorter = (*range(20, 29),), (*range(30, 34),)
+    pairs = [(ROUTES[1], longer), (ROUTES[1], shorter), (ROUTES[2], longer)]
+    monkeypatch.setattr(flight_decoder, "PROMPT_TOKENS", 18)  # two rows at once
+    stages = (Stage(ENDS, 2),)
+    with torch.no_grad():
+        found = generate_of_pairs(model, pairs, Generation(stages), FlightDecoder(model, graphs=False))
+    assert found == _one_by_one(model, pairs, stages)
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,12 @@ def plan_batches(lengths: Sequence[int], most_tokens: int) -> list[list[int]]:
     return batches
 
 
-def pad_left(rows: Sequence[Tokens], device: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Token ids and attention mask, ``[rows, longest]``, padding first, so that all rows end together."""
-    longest = max(len(row) for row in rows)
+def pad_left(rows: Sequence[Tokens], device: Any, *, least: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Token ids and attention mask, ``[rows, longest]``, padding first, so that all rows end together.
+
+    ``least`` makes them longer than the longest needs.
+    """
+    longest = max(least, *(len(row) for row in rows))
     ids = torch.tensor([[0] * (longest - len(row)) + list(row) for row in rows], device=device)
     mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows], device=device)
     return ids, mask

@@ -124,7 +124,9 @@ class FlightDecoder:
         rows = [(batch, row) for batch in boarding.batches for row in range(len(batch.prompts))]
         for places in plan_batches([batch.length for batch, _ in rows], PROMPT_TOKENS):
             chosen = [rows[place] for place in places]
-            ids, mask = pad_left([batch.prompts[row] for batch, row in chosen], machine.states.device)
+            # As long as the lanes are: the longest row of a batch may be read at another time than this one.
+            longest = max(batch.length for batch, _ in chosen)
+            ids, mask = pad_left([batch.prompts[row] for batch, row in chosen], machine.states.device, least=longest)
 
             def keep(turn: Turn, slot: Any, chosen: list[tuple[Batch, int]] = chosen) -> None:
                 steps = [visit.step for visit in turn.visits]
