@@ -298,8 +298,10 @@ def ray_machine_lost(ground: Ground, place: Path, rng: random.Random) -> Observe
     nodes = [cluster.add_node(**size)]
     moments = sorted(rng.sample(range(3, 25), 2))
 
-    def change(_pool: WorkerPool) -> bool:
+    def change(pool: WorkerPool) -> bool:
         if nodes:
+            if len(pool.counts.by_slot) < WORKERS:
+                return False  # a machine whose worker has not begun yet would not be missed
             cluster.remove_node(nodes.pop(), allow_graceful=False)
         else:
             cluster.add_node(**size)
