@@ -48,8 +48,8 @@ PARTS: dict[str, dict[str, Any]] = {
     "like routes, nothing else": {"model": "whole"},
     "every route alone": {"model": "alone"},
     "without routes kept for their own scores": {"by_own_scores": 0},
-    "half the rounds": {"rounds": 8},
-    "three finalists": {"finalists": 3},
+    "twice the rounds": {"rounds": 20},
+    "one finalist": {"finalists": 1},
     "confirmed on a fifth": {"held_back": 0.2},
     "no threshold": {"doubt": 1.0},
 }

@@ -42,7 +42,8 @@ def test_the_budget_is_never_exceeded_and_examples_are_never_shared(budget):
 
 def test_the_published_budget_pays_for_all_examples():
     search = GuidedSearch(SPACE, TRAINING, BUDGET)
-    assert search.rounds == 16
+    assert search.rounds == 11
+    assert search.most_candidates == 6  # five beside the standard pass, as the protocol says
     assert len(search.held_back) == 500
     assert sum(map(len, search.chunks)) == 500
     assert 0.97 * BUDGET < search.most_outcomes() <= BUDGET

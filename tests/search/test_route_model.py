@@ -227,3 +227,34 @@ def test_routes_that_look_back_far_are_no_error():
     route = parse_route("L0-L11 L11(+h-11) RJ", 12)
     wide.check(route)
     assert Features.of([route]).changed == pytest.approx([2.5])
+
+
+def test_sizes_are_read_off_some_routes_when_there_are_many_scores():
+    routes = some_routes(40)
+    scores = some_scores(routes, rows=200)
+    some = scores.thinned(90)
+    assert scores.thinned(200) is scores
+    assert 0 < len(some.where) <= 100
+    kept = {str(route) for route in some.routes.routes}
+    assert str(routes[0]) in kept  # the standard pass
+    told = [
+        (str(scores.routes.routes[place]), *rest)
+        for place, *rest in zip(scores.where, scores.when, scores.accuracy, scores.examples, strict=True)
+    ]
+    left = [
+        (str(some.routes.routes[place]), *rest)
+        for place, *rest in zip(some.where, some.when, some.accuracy, some.examples, strict=True)
+    ]
+    assert left == [row for row in told if row[0] in kept]  # all that was seen of a route, or nothing
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_coin_flips_are_taken_for_coin_flips_after_one_round(shared):
+    """Routes that fail on the same examples differ less than coin flips do; who mistakes one for the other errs."""
+    features, rng = Features.of(some_routes(80)), np.random.default_rng(3)
+    right = rng.random((80, 60)) < 0.5
+    if shared:
+        right = np.where(rng.random((80, 60)) < 0.1, right, right[:1])
+    scores = Scores(features, np.arange(80), np.zeros(80, dtype=int), right.mean(axis=1), np.full(80, 60.0))
+    noise = RouteModel.fit(scores, begin=Sizes()).sizes.noise
+    assert noise < 0.5 if shared else noise > 0.8

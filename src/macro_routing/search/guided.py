@@ -54,7 +54,7 @@ _MOST_DRAWS = 1000
 """Routes of a round at most, however much the budget pays for."""
 _MOST_WRITTEN = 5000
 """Programs drawn for the first round at most."""
-_VERSION = 2
+_VERSION = 3
 """Of the search: a state that another one has left is refused."""
 _SWEEPS = 1
 """How often every size of the model is tried larger and smaller after a round."""

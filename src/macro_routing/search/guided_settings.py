@@ -13,18 +13,18 @@ from macro_routing.settings import check_choice, check_integer, check_number
 class GuidedSettings:
     """The settings of the guided search."""
 
-    rounds: int = 15
+    rounds: int = 10
     """Rounds, each with its own share of the training examples."""
     draws: int = 70
     """Different routes per round, the standard pass among them; more where the budget pays for it."""
     held_back: float = 0.5
     """Share of the training examples that are kept for the confirmation."""
-    finalists: int = 1
+    finalists: int = 4
     """Routes of which the model expects most that meet the standard pass there."""
     by_own_scores: int = 3
     """Routes that are scored again in every round because of their own scores alone, whatever the model thinks of them;
     the best of these is a finalist, too. The model expects no lonely peaks."""
-    doubt: float = 0.05
+    doubt: float = 0.03
     """A finalist is chosen when, by all that is known, it is no better than the standard pass with at most this
     probability."""
     epsilon_local: float = 0.06

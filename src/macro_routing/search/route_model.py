@@ -26,7 +26,7 @@ _MOST_BACK = 8
 """Adds that look back further are told apart no more."""
 _WIDEST_TURN = 8
 """Jumps that go further, forwards or back, are told apart no more."""
-_NEIGHBOURS = 1.0
+_NEIGHBOURS = 2.0
 """Over how many layers the effect of a layer resembles that of its neighbours."""
 _TURN = 0.5
 """A jump counts as half a changed step, beside the layers that it repeats or skips."""
@@ -39,6 +39,8 @@ _SHARED = 6.0
 _USUAL = 40
 """Examples that a route's own accuracy is mixed with, to say how noisy its scores are."""
 _JITTER = 1e-6
+_MOST_FITTED = 600
+"""Scores from which sizes are read off, at most: that is done many times over, and its work grows with their cube."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Sizes:
     """What only the whole route explains."""
     reach: float = 4.0
     """In how many changed steps that part is forgotten."""
-    own: float = 0.005
+    own: float = 0.001
     """What a route has for itself, shared by none."""
     damage: float = 0.015
     """Loss per changed step."""
@@ -72,6 +74,10 @@ MODELS = {
     "alone": Sizes(layer=0.0, turn=0.0, whole=0.0, own=0.03, damage=0.0, example=0.0),
 }
 """Where fitting begins: all parts, one of them, or none, where routes tell nothing about each other; 0 stays 0."""
+
+_BEGINNINGS = (Sizes(), Sizes(example=0.05, noise=1.0))
+"""From where fitting may begin anew: what recorded landscapes have, where like routes fail on the same examples; and
+coin flips, each for itself. To take the second for the first is to be sure too early."""
 
 _FACTORS = {
     "layer": (0.5, 2.0),
@@ -241,6 +247,15 @@ class Scores:
         together = _whole(self.parts, _SHARED)[self.where[:, None], self.where]
         return np.asarray(self._same_round * together / (2 * np.sqrt(self.examples[:, None] * self.examples)))
 
+    def thinned(self, most: int) -> Scores:
+        """About so many rows: those of every second, third, … route, chosen by nothing that they scored."""
+        if len(self.where) <= most:
+            return self
+        every = -(-len(self.where) // most)
+        kept = np.flatnonzero(self.where % every == 0)
+        routes = self.routes[np.arange(0, len(self.routes), every)]
+        return Scores(routes, self.where[kept] // every, self.when[kept], self.accuracy[kept], self.examples[kept])
+
     def covariance(self, sizes: Sizes) -> Floats:
         """Covariance of the rows."""
         found = _covariance(sizes, self.parts)[self.where[:, None], self.where]
@@ -267,10 +282,12 @@ class RouteModel:
         That begins with ``begin``, or with what was typical before anything was known, if it explains the scores
         better: sizes that have shrunk while nothing was found would take long to grow again.
         """
-        sizes, best = begin, _evidence(begin, scores) if sweeps else 0.0
-        typical = replace(Sizes(), **{name: 0.0 for name in _FACTORS if getattr(begin, name) == 0})
-        if sweeps and (evidence := _evidence(typical, scores)) > best:
-            sizes, best = typical, evidence
+        some = scores.thinned(_MOST_FITTED)
+        sizes, best = begin, _evidence(begin, some) if sweeps else 0.0
+        for typical in _BEGINNINGS if sweeps else ():
+            tried = replace(typical, **{name: 0.0 for name in _FACTORS if getattr(begin, name) == 0})
+            if (evidence := _evidence(tried, some)) > best:
+                sizes, best = tried, evidence
         for _ in range(sweeps):
             for name, factors in _FACTORS.items():
                 for factor in factors:
@@ -279,7 +296,7 @@ class RouteModel:
                         continue
                     if tried == sizes:
                         continue
-                    if (evidence := _evidence(tried, scores)) > best:
+                    if (evidence := _evidence(tried, some)) > best:
                         sizes, best = tried, evidence
                         break
         inverse = np.linalg.inv(scores.covariance(sizes))
