@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from macro_routing.errors import SettingsError
-from macro_routing.evaluation.clustered import paired_difference
+from macro_routing.evaluation.clustered import paired_difference, resampled_means
 
 
 def test_the_mean_weighs_tasks_alike():
@@ -52,3 +52,17 @@ def test_no_difference_is_no_evidence():
 def test_nothing_to_compare_is_refused():
     with pytest.raises(SettingsError, match="examples of every task"):
         paired_difference([{}])
+
+
+def test_resampling_kinds_of_examples_is_resampling_examples():
+    """The slow way, example by example, has the same means and the same spread."""
+    rng = np.random.default_rng(1)
+    counts = rng.integers(1, 4, 60).astype(float)
+    sums = np.array([rng.integers(-count, count + 1) for count in counts], dtype=float)
+    chosen = rng.integers(0, 60, (20_000, 60))
+    slow = sums[chosen].sum(axis=1) / counts[chosen].sum(axis=1)
+    fast = resampled_means(sums, counts, rng, 20_000)
+    error = slow.std() / np.sqrt(20_000)
+    assert abs(fast.mean() - slow.mean()) < 6 * error
+    assert fast.std() == pytest.approx(slow.std(), rel=0.03)
+    assert np.percentile(fast, [2.5, 97.5]) == pytest.approx(np.percentile(slow, [2.5, 97.5]), abs=20 * error)

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from macro_routing.errors import RunError
+from macro_routing.evaluation.clustered import resampled_means
 from macro_routing.evaluation.statistics import Floats
 from macro_routing.runs import folder as files
 from macro_routing.runs import methods
@@ -177,7 +178,6 @@ def _by_example(arms: Sequence[Arm], name: str) -> tuple[Floats, Floats]:
 
 def _interval(sums: Floats, counts: Floats, resamples: int = 4000) -> tuple[float, float]:
     """Percentile interval of the mean difference, examples resampled: seeds that share one are no new evidence."""
-    rng = np.random.default_rng(0)
-    draws = rng.multinomial(len(sums), np.full(len(sums), 1 / len(sums)), size=resamples)
-    low, high = np.percentile(draws @ sums / (draws @ counts), [2.5, 97.5])
+    means = resampled_means(sums, counts, np.random.default_rng(0), resamples)
+    low, high = np.percentile(means, [2.5, 97.5])
     return float(low), float(high)
