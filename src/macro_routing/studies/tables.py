@@ -66,16 +66,17 @@ class Table:
         body = [" & ".join(_latex_cell(column, row) for column in self.columns) + r" \\" for row in self.rows]
         caption = " ".join([f"{self.title}.", *map(without_marks, self.notes)])
         lines = [
-            "% needs the packages booktabs and amssymb",
+            "% needs the packages booktabs, amssymb and graphicx; a table wider than the text is made smaller",
             r"\begin{table}",
             r"\centering",
+            r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
             rf"\begin{{tabular}}{{{layout}}}",
             r"\toprule",
             " & ".join(latex_text(column.heading) for column in self.columns) + r" \\",
             r"\midrule",
             *body,
             r"\bottomrule",
-            r"\end{tabular}",
+            r"\end{tabular}}",
             rf"\caption{{{latex_text(caption)}}}",
             r"\end{table}",
         ]
