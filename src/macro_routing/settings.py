@@ -41,9 +41,9 @@ def check_integer(name: str, value: object, *, least: int, most: int | None = No
 def check_number(name: str, value: object, *, least: float, most: float = math.inf, above: bool = False) -> None:
     """Refuse ``value`` unless it is a finite number in [least, most], or in (least, most] when ``above``."""
     allowed = f"a number {'above' if above else 'of at least'} {least:g}"
-    if most < math.inf:
-        allowed += f" and at most {most:g}"
     sound = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
+    if most < math.inf or (isinstance(value, int | float) and not sound):
+        allowed += f" and at most {min(most, _LARGEST):g}"
     if not sound or not least <= value <= most or (above and value == least):  # type: ignore[operator]
         raise SettingsError(f"{name} = {shorten(value)} is not allowed: it must be {allowed}")
 

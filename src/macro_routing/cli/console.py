@@ -108,5 +108,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise MacroError(f"there is no file {path}") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, RecursionError) as error:
         raise MacroError(f"cannot read {path}: {error}") from None
+    except ValueError as error:
+        raise MacroError(f"cannot read {path}: {error}; it must be a TOML file (lines of key = value)") from None

@@ -15,6 +15,8 @@ from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile, is_route_file, parse_route_file
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from macro_routing.models.frozen import FrozenModel
     from macro_routing.models.unloaded import UnloadedModel
     from macro_routing.workers.settings import WorkerSettings
@@ -54,7 +56,8 @@ WorkersOption = Annotated[
     int,
     typer.Option(
         "--workers",
-        help="Workers, each with the model loaded; 0 works in this process. Results are the same, rounding aside.",
+        help="Workers, each with the model loaded; 0 works in this process (on Ray: one worker)."
+        " Results are the same, rounding aside.",
     ),
 ]
 AddressOption = Annotated[
@@ -111,6 +114,14 @@ DECODER_HELP = (
 def report_progress(message: str) -> None:
     """What takes a while, on standard error."""
     print(f"macro: {message}", file=sys.stderr, flush=True)
+
+
+def tell_changes(run: Path) -> None:
+    """Say which files of a finished run are no longer what the run left."""
+    from macro_routing.runs.folder import RunFolder
+
+    for name in RunFolder(run).changed():
+        report_progress(f"{run / name} was changed after the run had ended: it is not what the run found")
 
 
 def need_models_extra() -> None:

@@ -28,9 +28,11 @@ def report(
     Of several runs, a page that compares them. Examples: `macro report runs/first`,
     `macro report runs/first runs/second --output both.html`, `macro report runs/first --figures pictures`
     """
-    from macro_routing.cli.options import report_progress
+    from macro_routing.cli.options import report_progress, tell_changes
     from macro_routing.report import write_comparison, write_figures, write_report
 
+    for run in runs:
+        tell_changes(run)
     if len(runs) == 1:
         print(write_report(runs[0], output))
     else:

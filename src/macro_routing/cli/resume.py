@@ -37,6 +37,7 @@ def resume(
 
     # A finished run is only read, so it may lie where nothing can be written.
     is_finished = RunFolder.existing(run).is_finished and (run / "report.html").is_file()
+    options.tell_changes(run)
     with listener_for(run, log_to or []) as listener, stoppable(run):
         result = go_on(run, listener=listener, store=store, workers=crew)
         page = run / "report.html" if is_finished else write_report(run)

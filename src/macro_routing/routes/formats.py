@@ -27,7 +27,10 @@ def parse_json(text: str, layers: int | None) -> Route:
     if isinstance(value, list):
         value = {"steps": value}
     if not isinstance(value, dict) or not isinstance(value.get("steps"), list):
-        raise NotationError("a JSON route is a list of layer numbers or an object with a list 'steps'")
+        raise NotationError(
+            "a JSON route is a list of layer numbers or an object with a list 'steps'; a route file of macro also has"
+            " its 'format'"
+        )
     if unknown := sorted(set(value) - {"steps", "layers", "rejoin"}):
         raise NotationError(f"unknown key {shorten(unknown[0])} in the JSON route; known keys: steps, layers, rejoin")
     rejoin = value.get("rejoin", False)

@@ -102,6 +102,10 @@ PRESET_METHODS = {"paper": MACRO, "default": GUIDED, "quick": MACRO}
 """How a preset searches unless a method is named."""
 
 
+_FLAGS_ONLY = ("backend", "workers", "address", "gpus_per_worker", "unit_minutes")
+"""Who does the work is no part of what is asked."""
+
+
 @dataclass(frozen=True)
 class RunConfig:
     """A run as it was asked for."""
@@ -237,6 +241,10 @@ class RunConfig:
         """A configuration from a TOML file's contents; unknown keys are refused by name."""
         names = [item.name for item in dataclasses.fields(cls)]
         for name in values:
+            if name in _FLAGS_ONLY:
+                raise SettingsError(
+                    f"{where}: {name} is no part of a configuration, since it changes no result; give it as a flag"
+                )
             if name not in names:
                 raise SettingsError(
                     f"{where}: unknown key {name!r}; known keys: {', '.join(names)}{suggestion(name, names)}"

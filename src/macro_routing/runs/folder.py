@@ -21,13 +21,14 @@ import hashlib
 import json
 import os
 import platform
+import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from macro_routing.errors import MacroError, RunError, without_secrets
+from macro_routing.errors import MacroError, NotationError, RouteError, RunError, without_secrets
 from macro_routing.search.searcher import SearchState
 from macro_routing.search.state_file import load_state, save_state
 
@@ -76,7 +77,7 @@ class RunFolder:
         except OSError as error:
             raise RunError(f"{str(path)[:80]} cannot be read: {error.strerror}") from None
         if not has_run:
-            near = [entry.parent for entry in path.parent.glob(f"*/{RUN}")] if path.parent.is_dir() else []
+            near = [one.parent for one in path.parent.glob(f"*/{RUN}") if one.is_file()] if path.parent.is_dir() else []
             hint = f"; runs beside it: {', '.join(sorted(str(one) for one in near)[:5])}" if near else ""
             if (path / "compare.html").is_file():
                 hint = "; it is a comparison, whose runs are the folders in it: repeat `macro compare` to go on with it"
@@ -112,10 +113,13 @@ class RunFolder:
             yield
         except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError, OSError) as error:
             raise RunError(self._damaged(name, error)) from None
+        except (NotationError, RouteError) as error:  # a route in it that is none
+            raise RunError(self._damaged(name, error)) from None
 
     def _damaged(self, name: str, error: Exception) -> str:
         remedy = (
-            "the run cannot be continued, but its scores are in the score store"
+            "the run cannot be continued, but its scores are in the score store: the same `macro search` with"
+            " another --out finds them there"
             if name == RUN
             else f"remove it and `macro resume {self.path}` makes it again"
         )
@@ -145,7 +149,8 @@ class RunFolder:
         """Write a file whole or not at all."""
         unfinished = self.path / f"{name}.unfinished"
         with self.reported():
-            with unfinished.open("w", encoding="utf-8") as file:
+            unfinished.unlink(missing_ok=True)  # a link there would lead somewhere else
+            with unfinished.open("x", encoding="utf-8") as file:
                 file.write(without_secrets(text))
                 file.flush()
                 os.fsync(file.fileno())
@@ -153,7 +158,7 @@ class RunFolder:
 
     def log(self, text: str) -> None:
         """A line in the run's log."""
-        with self.reported(), (self.path / "log.txt").open("a", encoding="utf-8") as file:
+        with self.reported(), _own_file(self.path / "log.txt") as file:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {without_secrets(text)}\n")
 
     # --- the search's state ---------------------------------------------------------------------------------------
@@ -205,8 +210,18 @@ class RunFolder:
             *self.path.glob(f"{ROUTERS}/*"),
         ]
         files = sorted(p for p in kept if p.is_file() and p.name not in apart)
-        digests = {str(p.relative_to(self.path)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+        digests = {str(p.relative_to(self.path)): self._digest(p) for p in files}
         self.write(MANIFEST, {"format": FORMAT, "files": digests})
+
+    def changed(self) -> list[str]:
+        """Files that are not what they were when the run was finished."""
+        with self.understood(MANIFEST):
+            known = self.read(MANIFEST).get("files", {}).items() if self.has(MANIFEST) else ()
+            return [name for name, digest in known if self.has(name) and self._digest(self.path / name) != digest]
+
+    @staticmethod
+    def _digest(path: Path) -> str:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
 
     @property
     def is_finished(self) -> bool:
@@ -223,17 +238,39 @@ class RunFolder:
         """Keep other processes out; the lock goes with the process, however it ends."""
         with self.reported():
             self._make_parts()  # somebody may have removed one
-            file = (self.path / "lock").open("a+", encoding="utf-8")
+            file = _own_file(self.path / "lock")
         with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 file.seek(0)
-                raise RunError(f"{self.path} is in use by {file.read().strip() or 'another process'}") from None
+                holder = file.read().strip() or "another process"
+                raise RunError(
+                    f"{self.path} is in use by {holder}; wait for it, or stop it with Ctrl-C there"
+                ) from None
             file.truncate(0)
             file.write(f"process {os.getpid()} on {platform.node()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}")
             file.flush()
-            yield
+            try:
+                yield
+            except KeyboardInterrupt:
+                with suppress(RunError):
+                    self.log("stopped on request")
+                raise
+
+
+def _own_file(path: Path) -> TextIO:
+    """Open a file for adding to it, unless it is a link or a pipe: a folder may come from somebody else."""
+    try:
+        number = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise RunError(f"{path} is a link, and a run writes to its own files only; remove it") from None
+        raise
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise RunError(f"{path} is no plain file; remove it")
+    return os.fdopen(number, "a+", encoding="utf-8")
 
 
 def _holds_something(entry: Path) -> bool:

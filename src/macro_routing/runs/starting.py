@@ -79,12 +79,18 @@ def executor_for(
         *(TaskSource(name, data.data_dir, config.seed) for name in config.guard_settings.tasks),
     ]
     setup = Setup(config.model, config.load_options, tuple(sources))
-    return make_pool(workers, setup, (listener or Listener()).on_message)
+    pool = make_pool(workers, setup, (listener or Listener()).on_message)
+    (listener or Listener()).on_message(f"{workers.described}; answers begin when the model is loaded there")
+    return pool
 
 
 def _logged(workers: WorkerPool | None, place: RunFolder) -> AbstractContextManager[None]:
     """What happens to workers is written into the log of the run that they work for."""
-    return nullcontext() if workers is None else workers.telling(FolderLog(place).on_message)
+    if workers is None:
+        return nullcontext()
+    log = FolderLog(place)
+    log.on_message(f"with {workers.workers} worker(s)")
+    return workers.telling(log.on_message)
 
 
 def resume(  # noqa: PLR0913
@@ -101,7 +107,9 @@ def resume(  # noqa: PLR0913
     if place.is_finished:
         return read_result(place)
     header = place.read(files.RUN)
-    config = RunConfig.from_tables(header["config"]["given"], str(place.path / files.RUN))
+    with place.understood(files.RUN):
+        config = RunConfig.from_tables(header["config"]["given"], str(place.path / files.RUN))
+        _check_shape(header)
     with place.held(), executor_for(config, workers, listener) as executor:
         store = store or header["store"]
         run = prepare(config, frozen=frozen, task=task, listener=listener, store=store, executor=executor)
@@ -203,13 +211,25 @@ def check_given(before: dict[str, Any], config: RunConfig, path: Path) -> None:
         )
 
 
+_COMPARED = {
+    "model": "the model's weights",
+    "scope": "the model's numerics, the prompts or the grader",
+    "splits": "the task's data",
+    "guards": "a guard task's data",
+}
+"""Parts of a run's header that must stay as they are, by what they are."""
+
+
+def _check_shape(header: dict[str, Any]) -> None:
+    if not isinstance(header["store"], str):
+        raise TypeError("the place of its scores is no text")
+    for what in _COMPARED:
+        if not isinstance(header[what], dict):
+            raise TypeError(f"{what} is no object")
+
+
 def check_same(before: dict[str, Any], now: dict[str, Any], path: Path) -> None:
     """Refuse to go on with another model, other data or other grading than the run began with."""
-    for what, name in (
-        ("model", "the model's weights"),
-        ("scope", "the model's numerics, the prompts or the grader"),
-        ("splits", "the task's data"),
-        ("guards", "a guard task's data"),
-    ):
+    for what, name in _COMPARED.items():
         if before[what] != now[what]:
             raise RunError(f"{path} cannot be continued: {name} are not those it began with; start a new run")

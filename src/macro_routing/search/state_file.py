@@ -33,7 +33,8 @@ def save_state(path: str | os.PathLike[str], state: SearchState) -> None:
     if not path.parent.is_dir():
         raise SearchError(f"the search cannot be saved: there is no folder {path.parent}")
     unfinished = path.with_name(f"{path.name}.unfinished")
-    with unfinished.open("wb") as file:
+    unfinished.unlink(missing_ok=True)  # a link there would lead somewhere else
+    with unfinished.open("xb") as file:
         np.savez_compressed(file, record=np.frombuffer(json.dumps(record).encode(), np.uint8), **arrays)
         file.flush()
         os.fsync(file.fileno())

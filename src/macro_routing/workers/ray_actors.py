@@ -174,7 +174,9 @@ def _unusable(address: str | None, error: Exception) -> WorkerError:
         remedy = "--backend local does without Ray"
     else:
         remedy = "start one with `ray start --head` and name its address, or leave --address out to have one here"
-    return WorkerError(f"the Ray cluster {address or 'of this machine'} cannot be used: {_first_line(error)}; {remedy}")
+    # Whatever stands before an @ may be a password, and messages end in logs.
+    named = "of this machine" if address is None else re.sub(r"[^/]*@", "[…]@", address)
+    return WorkerError(f"the Ray cluster {named} cannot be used: {_first_line(error)}; {remedy}")
 
 
 def _check_room(has: dict[str, float], workers: int, needs: dict[str, float]) -> None:

@@ -81,6 +81,12 @@ class WorkerSettings:
             raise SettingsError("gpus_per_worker is for workers, and there are none; add --workers N or leave it out")
 
     @property
+    def described(self) -> str:
+        """For people."""
+        where = "processes of this machine" if self.backend == LOCAL else "actors on Ray"
+        return f"{self.workers} worker{'' if self.workers == 1 else 's'}, {where}"
+
+    @property
     def in_process(self) -> bool:
         """Whether the search does the work itself."""
         return self.workers == 0

@@ -1,0 +1,105 @@
+"""Run folders that came from somebody else: nothing outside of them is written, nothing in them is believed."""
+
+import json
+import os
+
+import pytest
+
+from macro_routing.cli.options import tell_changes
+from macro_routing.errors import MacroError, RunError, SettingsError
+from macro_routing.runs import RunConfig, RunFolder, resume, search
+from macro_routing.runs import folder as files
+from macro_routing.workers.ray_actors import _unusable
+from macro_routing.workers.settings import WorkerSettings
+from tests.runs.small import small_frozen, small_task
+from tests.runs.test_run import CONFIG, _StopAfter
+
+
+@pytest.fixture
+def stopped(tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        search(
+            CONFIG,
+            folder,
+            frozen=small_frozen(),
+            task=small_task(),
+            store=tmp_path / "s.sqlite",
+            listener=_StopAfter(60),
+        )
+    return folder
+
+
+def go_on(folder):
+    return resume(folder, frozen=small_frozen(), task=small_task())
+
+
+@pytest.mark.parametrize("name", ["lock", "log.txt"])
+def test_a_link_leads_nowhere(stopped, tmp_path, name):
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (stopped / name).unlink()
+    (stopped / name).symlink_to(precious)
+    with pytest.raises(RunError, match=f"{name} is a link.*remove it"):
+        go_on(stopped)
+    assert precious.read_text() == "mine"
+    (stopped / name).unlink()
+    os.mkfifo(stopped / name)
+    with pytest.raises(RunError, match=f"{name} is no plain file"):
+        go_on(stopped)
+    (stopped / name).unlink()
+    assert go_on(stopped).folder == str(stopped)
+
+
+def test_files_are_never_written_through_links(tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    folder = RunFolder.new(tmp_path / "run")
+    (folder.path / "result.json.unfinished").symlink_to(precious)
+    folder.write(files.RESULT, {"a": 1})
+    assert folder.read(files.RESULT) == {"a": 1}
+    assert precious.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "change", [{"store": 5}, {"splits": None}, {"model": []}, {"config": {}}, {"scope": "none"}], ids=str
+)
+def test_a_header_of_another_shape_is_named(stopped, change):
+    header = json.loads((stopped / files.RUN).read_text())
+    (stopped / files.RUN).write_text(json.dumps({**header, **change}))
+    with pytest.raises(RunError, match=r"run\.json is damaged.*another --out"):
+        go_on(stopped)
+    missing = {name: value for name, value in header.items() if name not in change}
+    (stopped / files.RUN).write_text(json.dumps(missing))
+    with pytest.raises(RunError, match=r"run\.json is damaged"):
+        go_on(stopped)
+
+
+def test_a_stop_is_in_the_log(stopped):
+    assert "stopped on request" in (stopped / "log.txt").read_text()
+
+
+def test_files_that_were_changed_later_are_told(stopped, capsys):
+    go_on(stopped)
+    tell_changes(stopped)
+    assert capsys.readouterr().err == ""
+    with (stopped / files.ANSWERS).open("a") as file:
+        file.write(" ")
+    tell_changes(stopped)
+    assert "answers.json was changed after the run had ended" in capsys.readouterr().err
+
+
+def test_passwords_in_addresses_are_not_shown():
+    said = str(_unusable("ray://user:secret@head:10001", OSError("no route")))
+    assert "secret" not in said
+    assert "user" not in said
+    assert "@head:10001" in said
+
+
+def test_workers_are_flags_only_and_say_so():
+    with pytest.raises(SettingsError, match=r"workers is no part of a configuration.*flag"):
+        RunConfig.from_tables({"task": "sciq", "workers": 3}, "mine.toml")
+    assert WorkerSettings(workers=1).described == "1 worker, processes of this machine"
+    assert WorkerSettings("ray", 2).described == "2 workers, actors on Ray"
+    with pytest.raises(MacroError, match=r"above 0 and at most 1e\+300"):
+        WorkerSettings(unit_minutes=1e308)
