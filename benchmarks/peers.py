@@ -58,16 +58,22 @@ class Cell(NamedTuple):
 
 def cells(tasks: Sequence[str]) -> Iterator[Cell]:
     """Methods that find a route for all seeds, tree searches for one, the published settings, the rest."""
-    for methods, seeds in ((ROUTES, SEEDS), (TREES, SEEDS[:1]), (tuple(PUBLISHED), ()), (TREES, SEEDS[1:])):
-        for seed in seeds:
-            for task, mode in CASES:
-                if task in tasks:
-                    for method in methods:
-                        yield Cell(seed, task, mode, method, BUDGET, f"{task}-{mode}")
-        task, mode = CASES[0]
-        if not seeds and task in tasks:
-            for method, budget in PUBLISHED.items():
-                yield Cell(SEEDS[0], task, mode, method, budget, f"{task}-{mode}-{method}-published")
+    yield from _common(tasks, ROUTES, SEEDS)
+    yield from _common(tasks, TREES, SEEDS[:1])
+    task, mode = CASES[0]
+    if task in tasks:
+        for method, budget in PUBLISHED.items():
+            yield Cell(SEEDS[0], task, mode, method, budget, f"{task}-{mode}-{method}-published")
+    yield from _common(tasks, TREES, SEEDS[1:])
+
+
+def _common(tasks: Sequence[str], methods: Sequence[str], seeds: Sequence[int]) -> Iterator[Cell]:
+    """Cells at the common budget."""
+    for seed in seeds:
+        for task, mode in CASES:
+            if task in tasks:
+                for method in methods:
+                    yield Cell(seed, task, mode, method, BUDGET, f"{task}-{mode}")
 
 
 def run_missing(model: str, runs: Path, data_dir: Path | None, minutes: float, tasks: Sequence[str]) -> None:

@@ -31,12 +31,12 @@ def report(
     from macro_routing.cli.options import report_progress, tell_changes
     from macro_routing.report import write_comparison, write_figures, write_report
 
-    for run in runs:
-        tell_changes(run)
     if len(runs) == 1:
         print(write_report(runs[0], output))
     else:
         print(write_comparison(runs, output or COMPARISON))
+    for run in runs:
+        tell_changes(run)
     if figures is not None:
         for path in write_figures(runs, figures, report_progress):
             print(path)
