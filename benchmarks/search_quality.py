@@ -80,6 +80,7 @@ def run_missing(models: tuple[str, str | None], runs: Path, data_dir: Path | Non
     """Cell by cell while there is time: seed by seed, setting by setting; each model is loaded when it is needed."""
     from macro_routing.models import load_model
     from macro_routing.runs.comparing import compare_methods
+    from macro_routing.runs.comparison import read_arms
 
     loaded: dict[bool, Any] = {}
     for seed in SEEDS:
@@ -90,6 +91,8 @@ def run_missing(models: tuple[str, str | None], runs: Path, data_dir: Path | Non
             for method in METHODS:
                 if time.monotonic() > end:
                     return
+                if any((arm.method, arm.seed) == (method, seed) for arm in read_arms(runs / setting.folder)):
+                    continue
                 frozen = loaded.setdefault(setting.small, None) or load_model(model)
                 loaded[setting.small] = frozen
                 base = config(model, setting.task, setting.mode, data_dir, BUDGET)
