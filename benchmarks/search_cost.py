@@ -1,0 +1,155 @@
+"""The default search with half of the budget, where the paper's search gains when it is restarted to all of it.
+
+    python -m benchmarks.search_cost MODEL --small SMALL_MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20]
+    python -m benchmarks.search_cost --runs FOLDER [--write docs/data/search_cost.json]
+
+FOLDER is that of ``benchmarks.search_quality``. A setting counts when its restarted searches of all seeds are there
+and the interval of their mean gain lies above zero; all others are listed with the reason why they do not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.peers import BUDGET, SEEDS, config
+from benchmarks.record import write_record
+from benchmarks.search_quality import SETTINGS, Setting
+
+HALF = BUDGET // 2
+RESTARTED, GUIDED = "macro-restarts", "guided"
+COLUMNS = {
+    "setting": "setting",
+    "restarted": "paper, restarted: gain, points",
+    "restarted_asked": "outcomes asked",
+    "guided": "guided, half of the budget: gain, points",
+    "guided_asked": "outcomes asked, guided",
+    "difference": "guided minus restarted, points",
+    "seeds": "seeds",
+}
+
+
+def folder_of(setting: Setting) -> str:
+    """Where a setting's searches with half of the budget are."""
+    return f"{setting.folder}-half"
+
+
+def gained(runs: Path, setting: Setting) -> bool | None:
+    """Whether restarting gains on a setting; None as long as a seed is missing."""
+    arms = {seed: arm for seed, arm in _arms(runs / setting.folder, RESTARTED).items() if seed in SEEDS}
+    return None if len(arms) < len(SEEDS) else _mean(arms, None)[1] > 0
+
+
+def run_missing(models: tuple[str, str | None], runs: Path, data_dir: Path | None, end: float) -> None:
+    """Search by search while there is time."""
+    from macro_routing.models import load_model
+    from macro_routing.runs.comparing import compare_methods
+
+    for setting in SETTINGS:
+        model = models[setting.small]
+        missing = [seed for seed in SEEDS if seed not in _arms(runs / folder_of(setting), GUIDED)]
+        if model is None or not missing or not gained(runs, setting):
+            continue
+        frozen = load_model(model)
+        for seed in missing:
+            if time.monotonic() > end:
+                return
+            base = config(model, setting.task, setting.mode, data_dir, HALF)
+            # A store of its own: what the whole budget has paid for must not make half of it look quick.
+            known: dict[str, Any] = {"frozen": frozen, "store": runs / f"scores-{folder_of(setting)}.sqlite"}
+            (arm,) = compare_methods(base, [GUIDED], [seed], runs / folder_of(setting), **known)
+            print(f"{folder_of(setting)}, seed {seed}: {arm.result.verdict} ({arm.seconds:.0f} s)", flush=True)
+
+
+def lines(runs: Path) -> list[dict[str, Any]]:
+    """A line per setting."""
+    return [_line(runs, setting) for setting in SETTINGS]
+
+
+def _line(runs: Path, setting: Setting) -> dict[str, Any]:
+    line: dict[str, Any] = {"setting": setting.name}
+    whole, half = _arms(runs / setting.folder, RESTARTED), _arms(runs / folder_of(setting), GUIDED)
+    gain = gained(runs, setting)
+    if gain is None:
+        return {**line, "restarted": "not run with all seeds"}
+    line |= {"restarted": _told(_mean(whole, None)), "restarted_asked": _asked(whole), "seeds": len(whole)}
+    if not gain:
+        return {**line, "guided": "no gain to match"}
+    both = sorted(set(whole) & set(half))
+    if not both:
+        return {**line, "guided": "not run"}
+    guided, restarted = ({seed: arms[seed] for seed in both} for arms in (half, whole))
+    line |= {"guided": _told(_mean(guided, None)), "guided_asked": _asked(guided), "seeds": len(both)}
+    return {**line, "difference": _told(_mean(guided, restarted))}
+
+
+def _arms(folder: Path, method: str) -> dict[int, Any]:
+    from macro_routing.runs.comparison import read_arms
+
+    return {arm.seed: arm for arm in read_arms(folder) if arm.method == method}
+
+
+def _asked(arms: dict[int, Any]) -> float:
+    return float(np.mean([arm.asked for arm in arms.values()]))
+
+
+def _mean(arms: dict[int, Any], against: dict[int, Any] | None) -> tuple[float, float, float]:
+    """Mean difference to other arms of the same seeds, or to the standard pass, with its interval."""
+    from macro_routing.evaluation.clustered import resampled_means
+    from macro_routing.runs.methods import METHODS
+    from macro_routing.runs.result import STANDARD
+
+    found: dict[str, list[int]] = {}
+    for seed, arm in arms.items():
+        right = arm.right[METHODS[arm.method].title]
+        other = against[seed].right[METHODS[against[seed].method].title] if against else arm.right[STANDARD]
+        for example, one in right.items():
+            found.setdefault(example, []).append(int(one) - int(other[example]))
+    sums = np.array([sum(some) for some in found.values()], float)
+    counts = np.array([len(some) for some in found.values()], float)
+    low, high = np.percentile(resampled_means(sums, counts, np.random.default_rng(0), 4000), [2.5, 97.5])
+    return 100 * float(sums.sum() / counts.sum()), 100 * float(low), 100 * float(high)
+
+
+def _told(mean: Sequence[float]) -> str:
+    return f"{mean[0]:+.1f} ({mean[1]:+.1f} to {mean[2]:+.1f})"
+
+
+def main() -> None:
+    """Run, or collect."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", nargs="?")
+    parser.add_argument("--small")
+    parser.add_argument("--runs", type=Path, required=True)
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--write", type=Path)
+    arguments = parser.parse_args()
+    if arguments.model:
+        end = time.monotonic() + 60 * arguments.minutes
+        run_missing((arguments.model, arguments.small), arguments.runs, arguments.data_dir, end)
+    found = lines(arguments.runs)
+    for line in found:
+        print(line)
+    headers = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(arguments.runs.glob("*/*/run.json"))]
+    if arguments.write and headers:
+        machine = headers[0]["environment"]
+        write_record(
+            arguments.write,
+            command="python -m benchmarks.search_cost MODEL --small SMALL_MODEL --runs FOLDER",
+            config={"preset": "paper", "budget": BUDGET, "half": HALF},
+            seed=", ".join(map(str, SEEDS)),
+            columns=COLUMNS,
+            results=found,
+            where=f"one {machine.get('cuda:0', machine['processor'])}; {machine['extra [models]']}",
+        )
+
+
+if __name__ == "__main__":
+    main()
