@@ -194,8 +194,8 @@ def collect(runs: Path, docs: Path, wanted: Sequence[Study]) -> None:
 
 
 def pictures(folder: Path) -> Iterator[Path]:
-    """The study's drawings."""
-    yield from sorted(folder.glob("*.svg"))
+    """The study's drawings; of several alike, one per kind of search, only the first, which is the figure."""
+    yield from (path for path in sorted(folder.glob("*.svg")) if not path.stem.startswith("layers_"))
 
 
 def _stem(study: str, part: str) -> str:

@@ -21,7 +21,7 @@ from macro_routing.studies.composition import Found, composition, find_runs, tim
 from macro_routing.studies.cost import cost
 from macro_routing.studies.explain import cut_off_share, explain
 from macro_routing.studies.findings import write_findings
-from macro_routing.studies.front import front, headline_of, policy_of
+from macro_routing.studies.front import front, headline_of, judged, policy_of
 from macro_routing.studies.lens import lens_items, logit_lens, readings
 from macro_routing.studies.main_table import _ranked, check_models, gather, leading_method, main_table, table_rows
 from macro_routing.studies.one_route import one_route
@@ -215,7 +215,8 @@ def test_composition_counts_a_search_once_and_settings_apart(tmp_path, frozen):
     found = find_runs([first.folder.path, second.folder.path], "macro")
     assert len(found) == 2
     study = composition(found)
-    assert [(row["settings"], row["runs"]) for row in study.table.rows] == [("phase = True", 1), ("phase = False", 1)]
+    assert [(row["settings"], row["runs"]) for row in study.table.rows] == [("", 1), ("phase = False", 1)]
+    assert "phase = True" in study.table.notes[0]  # what stands behind the line that names nothing
     assert len({figure.name for figure in study.figures}) == 2
 
 
@@ -381,6 +382,12 @@ def test_cost(tmp_path, frozen, subject):
     routed = found.table.rows[3]
     assert routed["lowest"] <= routed["overhead"] <= routed["highest"]
     assert routed["equal_seconds"] > 0
+    by_task = [f"{row['task']} {100 * row['overhead']:+.1f} %" for row in found.table.rows if row["arm"] == "route"]
+    assert ", ".join(by_task) in found.headline  # no average over tasks in which a route writes more or less
+    assert (
+        f"{100 * np.mean([found.table.rows[1]['equal_overhead'], routed['equal_overhead']]):+.1f} % time per token"
+        in (found.headline)
+    )
     written(bench, found)
 
 
@@ -427,6 +434,7 @@ def test_front(tmp_path, frozen, subject):
     twice = front(small_bench(tmp_path / "twice", frozen), subject, policy, [1.5, 1.51], 4)
     assert [row["route"] for row in twice.table.rows] == [rows[2]["route"]] * 2
     assert twice.table.rows[1]["p"] is None  # the same route is compared once
+    assert len({row["p_holm"] for row in judged(twice.table.rows)}) == 1  # and drawn alike
     with pytest.raises(SettingsError, match=r"so short: depth 0\.01"):
         front(bench, subject, policy, [0.01, 1.0], 4)
     plain_base = dataclasses.replace(BASE, method="random", search={})

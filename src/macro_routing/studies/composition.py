@@ -115,17 +115,22 @@ def composition(found: Sequence[Found]) -> Findings:
             " change is of the mean length. The rank is that of the chosen program in the policy's raw order, over"
             " runs where it has one. The same search found in several folders counts once; depths and settings that"
             " differ from run to run are apart."
+            + "".join(
+                _usual_note([one for one in found if _kind(one) == kind]) for kind in dict.fromkeys(map(_kind, found))
+            )
         ),
         comparisons_note(0),
     )
-    whole = ", ".join(
-        f"{_name(row['model'], row['method'], row['settings'])}: {100 * row['moves']:.0f} % move,"
-        f" {100 * row['adds']:.0f} % add"
-        for row in rows
+    shares = {name: sum(row[name] * row["runs"] for row in rows) / len(found) for name in ("moves", "adds", "standard")}
+    whole = (
+        f"{100 * shares['moves']:.0f} % move, {100 * shares['adds']:.0f} % add,"
+        f" {100 * shares['standard']:.0f} % are the standard pass"
     )
     details = {"runs": [{"model": one.model, "run": one.run, "route": str(one.route)} for one in found]}
     table = Table("What found routes are made of", _columns(), rows, notes)
-    return Findings(STUDY, f"{len(found)} routes; {whole}.", {TABLE: table}, figures, 0, details)
+    return Findings(
+        STUDY, f"{len(found)} routes of {len(groups)} kind(s) of search: {whole}.", {TABLE: table}, figures, 0, details
+    )
 
 
 def _kind(one: Found) -> tuple[str, str, int]:
@@ -134,13 +139,23 @@ def _kind(one: Found) -> tuple[str, str, int]:
 
 
 def _told_apart(one: Found, others: Sequence[Found]) -> str:
-    """Those of a run's settings that not all others of its kind have; nothing where all are alike."""
-    differing = [
-        name
-        for name in dict.fromkeys(name for other in others for name in other.settings)
-        if len({str(other.settings.get(name)) for other in others}) > 1
-    ]
-    return ", ".join(f"{name} = {one.settings.get(name)}" for name in differing)
+    """Those of a run's settings that are not what most others of its kind have."""
+    names = dict.fromkeys(name for other in others for name in other.settings)
+    told = {name: str(one.settings.get(name)) for name in names}
+    return ", ".join(f"{name} = {value}" for name, value in told.items() if value != _usual(name, others))
+
+
+def _usual(name: str, found: Sequence[Found]) -> str:
+    """What most runs have for a setting; of equally many the first."""
+    return Counter(str(one.settings.get(name)) for one in found).most_common(1)[0][0]
+
+
+def _usual_note(found: Sequence[Found]) -> str:
+    """What stands behind settings that a line does not name."""
+    names = dict.fromkeys(name for one in found for name in one.settings)
+    differing = [name for name in names if len({str(one.settings.get(name)) for one in found}) > 1]
+    told = ", ".join(f"{name} = {_usual(name, found)}" for name in differing)
+    return f" Where a line does not say otherwise: {told}." if told else ""
 
 
 def _name(model: str, method: str, settings: str) -> str:

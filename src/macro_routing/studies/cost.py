@@ -43,12 +43,12 @@ def cost(bench: Bench, subject: Subject, tasks: Sequence[TaskName], *, items: in
             return measure_arms(evaluator, routes, some, turns)
 
         rows += _rows(str(task), route, bench.cell(f"on-{task}", mark, measure), len(examples))
-    mean = statistics.mean(row["overhead"] for row in rows if row["arm"] == "route")
+    routed = [row for row in rows if row["arm"] == "route"]
     memory = [row["memory_overhead"] for row in rows if row.get("memory_overhead") is not None]
     told = f"{100 * statistics.mean(memory):+.1f} % memory" if memory else "memory is counted on a GPU only"
     headline = (
-        f"{route.length} layers instead of {route.layers} ({100 * (route.length / route.layers - 1):+.1f} %) take"
-        f" {100 * mean:+.1f} % time per item on average; {told}."
+        f"{route.length} layers instead of {route.layers} ({100 * (route.length / route.layers - 1):+.1f} %):"
+        f" {_time_told(routed)}; {told}."
     )
     device = bench.frozen.model.device
     notes = (
@@ -76,6 +76,14 @@ def cost(bench: Bench, subject: Subject, tasks: Sequence[TaskName], *, items: in
     )
     figure = replace(shape, legend=())  # its colours judge nothing
     return Findings(STUDY, headline, {TABLE: Table(title, _columns(), rows, notes)}, [figure], 0, {"route": str(route)})
+
+
+def _time_told(routed: Sequence[dict[str, Any]]) -> str:
+    """Time per token where texts are written, and by task per item, which depends on how much a route writes."""
+    by_task = ", ".join(f"{row['task']} {100 * row['overhead']:+.1f} %" for row in routed)
+    equal = [row["equal_overhead"] for row in routed if row.get("equal_overhead") is not None]
+    per_token = f"{100 * statistics.mean(equal):+.1f} % time per token of texts of equal length; " if equal else ""
+    return f"{per_token}time per item, longer or shorter answers included: {by_task}"
 
 
 def measure_arms(

@@ -21,7 +21,7 @@ from macro_routing.studies.words import (
     comparisons_note,
     difference_columns,
     interval,
-    p_value,
+    p_compared,
     percent,
     points,
     text_column,
@@ -71,7 +71,7 @@ def front(bench: Bench, subject: Subject, policy: MarkovPolicy, depths: Sequence
         rows.append({"depth": depth, "limit": limits[depth], **row, **({"p": None} if is_known else {})})
     rows = with_holm(rows)
     title = f"The best routes of one policy by depth on {task}"
-    shown = [(f"at most {row['limit']} layers ({row['depth']:g}×): {row['length']}", row) for row in rows]
+    shown = [(f"at most {row['limit']} layers ({row['depth']:g}×): {row['length']}", row) for row in judged(rows)]
     figures = [differences_figure(STUDY, f"Accuracy by depth ({bench.told([task])}, n = {len(standard)})", shown)]
     notes = (
         (
@@ -86,6 +86,12 @@ def front(bench: Bench, subject: Subject, policy: MarkovPolicy, depths: Sequence
     return Findings(STUDY, headline_of(rows, layers), tables, figures, comparisons_in(rows), {"layers": layers})
 
 
+def judged(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """For the picture: a route that was compared within a smaller limit is as good within this one."""
+    known = {row["route"]: row["p_holm"] for row in rows if row["p_holm"] is not None}
+    return [{**row, "p_holm": known.get(row["route"])} for row in rows]
+
+
 def headline_of(rows: Sequence[Mapping[str, Any]], layers: int) -> str:
     """What validation likes best of all depths, never what tests best; of equals the shorter."""
     best = max(rows, key=lambda row: (row["validation"], -row["length"]))
@@ -95,7 +101,7 @@ def headline_of(rows: Sequence[Mapping[str, Any]], layers: int) -> str:
     return (
         f"{told} {best['length']} layers instead of {layers}: {percent(best['accuracy'])} % are right,"
         f" {points(best['difference'])} points against the standard pass ({interval(best['low'], best['high'])};"
-        f" p = {p_value(best['p_holm'])}, corrected; n = {best['n']})."
+        f" p {p_compared(best['p_holm'])}, corrected; n = {best['n']})."
     )
 
 

@@ -27,6 +27,12 @@ def p_value(value: float | None) -> str:
     return "" if value is None else f"{value:.2g}" if value >= 1e-4 else "< 0.0001"
 
 
+def p_compared(value: float) -> str:
+    """The same in a sentence, after "p"."""
+    told = p_value(value)
+    return told if told.startswith("<") else f"= {told}"
+
+
 def interval(low: float | None, high: float | None) -> str:
     """The ends of an interval, in points."""
     return "" if low is None or high is None else f"{points(low)} to {points(high)}"
