@@ -11,9 +11,15 @@ import os
 import re
 from collections.abc import Iterable
 
+PAUSED = 75
+"""Status of a command that may be given again: nothing is wrong, but not everything is done."""
+
 
 class MacroError(Exception):
     """Base of every error this project raises on purpose."""
+
+    status = 2
+    """With which a command ends."""
 
 
 class NotationError(MacroError):

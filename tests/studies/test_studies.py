@@ -223,7 +223,7 @@ def test_composition_counts_a_search_once_and_settings_apart(tmp_path, frozen):
 def test_composition_keeps_depths_apart():
     routes = [Found("m", "MACRO", "r", parse_route("L0 RJ", layers), 1) for layers in (6, 8, 8)]
     study = composition(routes)
-    assert [(row["layers"], row["runs"]) for row in study.table.rows] == [(6, 1), (8, 2)]
+    assert [(row["layers"], row["runs"]) for row in study.table.rows] == [(8, 2), (6, 1)]
     assert len({figure.name for figure in study.figures}) == 2
 
 
@@ -241,7 +241,7 @@ def test_main_table(tmp_path, frozen):
     assert set(found.tables) == {"table", "significance", "search_time", "best_routes"}
     rows = {row["method"]: row for row in found.table.rows}
     assert {"standard pass", "MACRO", "random search"} <= set(rows)
-    arms = read_arms(bench.folder.path / "runs" / "small-other")
+    arms = read_arms(bench.folder.path / "runs" / "small--other")
     mine = [arm for arm in arms if arm.method == "random"]
     values = [arm.result.variants[0].accuracy for arm in mine]
     assert rows["random search"]["accuracy"]["other"] == pytest.approx(np.mean(values))
@@ -263,7 +263,7 @@ def test_a_variant_that_a_task_has_not_is_an_empty_cell(tmp_path, frozen):
     bench = small_bench(tmp_path, frozen)
     found = main_table(bench, ["small"], [OTHER], [1], ["macro", "random"])
     assert found.headline.startswith("The highest of 4 averages, picked on these results")
-    arms = {("small", task): read_arms(bench.folder.path / "runs" / "small-other") for task in (OTHER, WRITTEN)}
+    arms = {("small", task): read_arms(bench.folder.path / "runs" / "small--other") for task in (OTHER, WRITTEN)}
     for arm in arms["small", WRITTEN]:
         arm.right.pop(TOP_1, None)
     row = next(row for row in table_rows(arms) if row["method"] == TOP_1)
@@ -305,7 +305,9 @@ def test_selection_is_timed_from_the_last_round(tmp_path):
         "2026-01-01 12:00:07  test: at most 5 outcomes",
     ]
     (tmp_path / "log.txt").write_text("\n".join(lines))
-    assert selection_seconds(tmp_path) == 7  # the pause does not count
+    assert selection_seconds(tmp_path) == 8  # the pause does not count, what was done before it does
+    (tmp_path / "log.txt").write_text("\n".join([*lines, "2026-01-01 13:00:00  begins or goes on: a task", *lines[4:]]))
+    assert selection_seconds(tmp_path) == 8  # stopped in its test, when all was selected
     (tmp_path / "log.txt").write_text("\n".join([*lines[:3], lines[4].replace("12:00:07", "10:00:50")]))
     assert selection_seconds(tmp_path) == 20
 
@@ -385,7 +387,7 @@ def test_cost(tmp_path, frozen, subject):
     by_task = [f"{row['task']} {100 * row['overhead']:+.1f} %" for row in found.table.rows if row["arm"] == "route"]
     assert ", ".join(by_task) in found.headline  # no average over tasks in which a route writes more or less
     assert (
-        f"{100 * np.mean([found.table.rows[1]['equal_overhead'], routed['equal_overhead']]):+.1f} % time per token"
+        f"{100 * np.mean([found.table.rows[1]['equal_overhead'], routed['equal_overhead']]):+.1f} % time per step"
         in (found.headline)
     )
     written(bench, found)
@@ -405,7 +407,7 @@ def test_explain(tmp_path, frozen, subject):
     )
     assert [row["number"] for row in parts] == [1, 2]
     assert found.table.shown()[1]["no."] == "1"
-    assert found.table.notes[0].startswith("Seed 1.")
+    assert found.table.notes[0].startswith(f"Seed 1, n = {expected.n};")
     assert len(found.tables["examples"].rows) == expected.fixed + expected.broken
     written(bench, found)
 

@@ -33,7 +33,8 @@ from macro_routing.cli import (
     tasks,
 )
 from macro_routing.cli.console import print_error
-from macro_routing.errors import MacroError
+from macro_routing.cli.options import report_progress
+from macro_routing.errors import PAUSED, MacroError
 
 app = typer.Typer(
     name="macro",
@@ -88,8 +89,11 @@ def main() -> None:
     try:
         app()
     except MacroError as error:
-        print_error(str(error))
-        sys.exit(2)
+        if error.status == PAUSED:
+            report_progress(str(error))
+        else:
+            print_error(str(error))
+        sys.exit(error.status)
     except OSError as error:  # the terminal, the pipe or the disk behind standard output is gone
         if error.errno not in {errno.ENOSPC, errno.EPIPE}:
             raise

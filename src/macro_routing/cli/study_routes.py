@@ -11,6 +11,7 @@ import typer
 
 from macro_routing.cli import options
 from macro_routing.cli import study_options as shared
+from macro_routing.errors import MacroError
 
 if TYPE_CHECKING:
     from macro_routing.studies.bench import Bench, Subject, TaskName
@@ -232,6 +233,7 @@ def _run(
     from macro_routing.tasks.prompts import MODES
 
     argument = given["route"]
+    _check_there(argument)
     brought = shared.known_of_route(argument)
     known = {"task": shared.DEFAULT_TASK, "seed": _FIRST_SEED, "preset": "quick", **brought}
     # How the route's own task was answered is that task's: others are answered as the preset or the user says.
@@ -239,6 +241,8 @@ def _run(
     known["decoding"] = {name: value for name, value in known.get("decoding", {}).items() if name != "mode"}
     is_own = given["task"] is None and given["mode"] is None and mode in MODES
     task = TaskName(known["task"], mode) if is_own else TaskName.parse(given["task"] or known["task"])
+    if brought and given["task"] is None:
+        _check_known(argument, task.task)
     tasks = own_way(tasks, task) if is_own and tasks else tasks
     # What a run searched all its examples with must not be cut short for a study, but by the user.
     base = shared.base_config({**given, "task": task.task, "preset": None}, given["config"], known=known)
@@ -270,6 +274,23 @@ def own_way(tasks: Sequence[TaskName], own: TaskName) -> Sequence[TaskName]:
     found = tuple(own if one.whole == plain else one for one in tasks)
     check_once(found)
     return found
+
+
+def _check_there(argument: str) -> None:
+    """A mistyped folder is no route with a mistake in it."""
+    if "/" in argument and " " not in argument and _named(argument) == argument and not Path(argument).is_absolute():
+        raise MacroError(f"there is no run and no route file {argument}")
+
+
+def _check_known(argument: str, task: str) -> None:
+    """A route file keeps the name of a task, which says nothing about where a user's own file is."""
+    from macro_routing.tasks.catalog import task_names
+
+    if task not in task_names() and not Path(task).exists():
+        raise MacroError(
+            f"{argument} was searched on {task}, which is no built-in task: name its file with --task, or give the"
+            " run's folder instead"
+        )
 
 
 def _named(argument: str) -> str:

@@ -50,17 +50,12 @@ def compare_methods(  # noqa: PLR0913
 ) -> list[Arm]:
     """Run what is missing of every method with every seed; ``search`` are settings for those that know them."""
     check_methods(names, seeds)
-    given = {**base.search, **(search or {})}
-    configs = [(method, seed, config_for(base, method, seed, given)) for seed in seeds for method in names]
     listener = listener or Listener()
     # The same workers for all: what they know of a task, its prompts and its grader, depends on no seed.
     with executor_for(base, workers, listener) as pool:
         frozen = frozen or model_for(base, pool, listener)
         known: dict[str, Any] = {"frozen": frozen, "task": task, "store": store}
-        if base.budget is None:  # one budget for all: what MACRO asks for
-            literal = prepare(config_for(base, methods.MACRO, seeds[0], given), **known)
-            budget = literal.searcher.most_outcomes()
-            configs = [(method, seed, dataclasses.replace(config, budget=budget)) for method, seed, config in configs]
+        configs = configs_for(base, names, seeds, known, search)
         # All of them before the first is run: what one would refuse at the end is refused now.
         for method, seed, config in configs:
             _check_goes_together(folder / f"{method}-{seed}", config, prepare(config, **known).header())
@@ -72,6 +67,22 @@ def compare_methods(  # noqa: PLR0913
             for method, seed, config in configs
             for place in [_run(config, folder / f"{method}-{seed}", {**known, "workers": pool})]
         ]
+
+
+def configs_for(
+    base: RunConfig,
+    names: Sequence[str],
+    seeds: Sequence[int],
+    known: Mapping[str, Any],
+    search: Mapping[str, Any] | None = None,
+) -> list[tuple[str, int, RunConfig]]:
+    """Method, seed and settings of every run of a comparison; without a budget all have what MACRO asks for."""
+    given = {**base.search, **(search or {})}
+    configs = [(method, seed, config_for(base, method, seed, given)) for seed in seeds for method in names]
+    if base.budget is None:
+        budget = prepare(config_for(base, methods.MACRO, seeds[0], given), **known).searcher.most_outcomes()
+        configs = [(method, seed, dataclasses.replace(config, budget=budget)) for method, seed, config in configs]
+    return configs
 
 
 def _run(config: RunConfig, place: Path, known: dict[str, Any]) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from macro_routing.models.frozen import FrozenModel, load_model
 from macro_routing.models.influence import block_influence
 from macro_routing.runs import folder as files
 from macro_routing.runs.beginning import first_state
-from macro_routing.runs.config import RunConfig
+from macro_routing.runs.config import DataSettings, RunConfig
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.log import FolderLog
 from macro_routing.runs.methods import METHODS
@@ -129,24 +129,14 @@ def prepare(  # noqa: PLR0913
 ) -> PreparedRun:
     """Everything loaded and checked, nothing searched and nothing written yet."""
     listener = listener or Listener()
-    data = config.data_settings
-    columns: dict[str, Any] = {
-        "question": data.question,
-        "answer": data.answer,
-        "choices": data.choices,
-        "kind": data.kind,
-    }
-    data_dir = Path(data.data_dir) if data.data_dir else None
-    task = task or find_task(config.task, data_dir, config.seed, **columns)
+    task = task or task_of(config)
     frozen = frozen or model_for(config, executor, listener)
-    sizes = config.data_for(frozen)
-    splits = make_splits(task, seed=config.seed, training=sizes.training, validation=sizes.validation)
-    splits = dataclasses.replace(splits, test=splits.test[: sizes.test])
+    splits = splits_of(config, task, config.data_for(frozen))
     for name in ("training", "validation", "test"):
         has = len(splits.named("train" if name == "training" else name))
         if config.data.get(name, 0) > has:
             listener.on_message(f"{config.data[name]} {name} examples were asked for, the data gives {has}")
-    guards = {name: find_task(name, data_dir, config.seed) for name in config.guard_settings.tasks}
+    guards = {name: find_task(name, _data_dir(config), config.seed) for name in config.guard_settings.tasks}
     evaluator = Evaluator(
         frozen,
         task,
@@ -167,6 +157,37 @@ def prepare(  # noqa: PLR0913
     found: Any = searcher
     beginning = first_state(found, config.init_from, frozen, listener.on_message)
     return PreparedRun(config, evaluator, splits, found, guards, listener, beginning)
+
+
+def task_of(config: RunConfig) -> Task:
+    """The task that the settings name."""
+    data = config.data_settings
+    columns: dict[str, Any] = {
+        "question": data.question,
+        "answer": data.answer,
+        "choices": data.choices,
+        "kind": data.kind,
+    }
+    return find_task(config.task, _data_dir(config), config.seed, **columns)
+
+
+def _data_dir(config: RunConfig) -> Path | None:
+    return Path(config.data_settings.data_dir) if config.data_settings.data_dir else None
+
+
+def splits_of(config: RunConfig, task: Task, sizes: DataSettings) -> Splits:
+    """The task's examples as a run of these sizes parts them."""
+    splits = make_splits(task, seed=config.seed, training=sizes.training, validation=sizes.validation)
+    return dataclasses.replace(splits, test=splits.test[: sizes.test])
+
+
+def check_data(header: Mapping[str, Any], config: RunConfig, task: Task | None, path: Path) -> None:
+    """Refuse a run whose questions are other ones by now; needs no model, the sizes are the run's."""
+    sizes = DataSettings(**header["config"]["resolved"]["data"])
+    splits = splits_of(config, task or task_of(config), sizes)
+    now = {name: [len(splits.named(name)), mark] for name, mark in splits.fingerprints.items()}
+    if now != header["splits"]:
+        raise RunError(f"{path} was run on other examples than {config.task} has now; name another folder with --out")
 
 
 def model_for(config: RunConfig, workers: WorkerPool | None, listener: Listener) -> FrozenModel:

@@ -10,7 +10,14 @@ from macro_routing.studies.bench import Bench, TaskName
 from macro_routing.studies.comparing import comparisons_in, differences_figure, losses_in, with_holm
 from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.tables import Column, Row, Table
-from macro_routing.studies.variants import Variant, run_variant, searches_note, standard_row, variant_row
+from macro_routing.studies.variants import (
+    Variant,
+    check_variants,
+    run_variant,
+    searches_note,
+    standard_row,
+    variant_row,
+)
 from macro_routing.studies.words import comparisons_note, difference_columns, interval, points, spread, text_column
 
 STUDY = "ablation"
@@ -31,6 +38,7 @@ def variants() -> list[Variant]:
 
 def ablation(bench: Bench, tasks: Sequence[TaskName], seeds: Sequence[int]) -> Findings:
     """Run the search with each factor removed, and compare with the whole state on the same examples."""
+    check_variants(bench, variants(), tasks, seeds[0])
     cells = {variant.name: run_variant(bench, variant, tasks, seeds) for variant in variants()}
     chosen, full = SELECTED[bench.base.method], cells[FULL]
     rows: list[dict[str, Any]] = []

@@ -6,16 +6,17 @@ import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from macro_routing.errors import RunError, SettingsError
+from macro_routing.errors import PAUSED, ModelError, RunError, SettingsError
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.scored import Evaluated
 from macro_routing.models.frozen import FrozenModel, load_model
+from macro_routing.models.unloaded import find_model
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as run_files
 from macro_routing.runs.comparison import Arm, read_arm
@@ -24,8 +25,9 @@ from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.progress import Listener
 from macro_routing.runs.run import PreparedRun
-from macro_routing.runs.starting import check_given, check_same, prepare, resume, search
+from macro_routing.runs.starting import check_data, check_given, check_same, prepare, resume, search
 from macro_routing.studies.folder import RUNS, StudyFolder
+from macro_routing.studies.words import short_name
 from macro_routing.tasks.prompts import MODES
 from macro_routing.tasks.task import Example, Task, fingerprint
 
@@ -35,6 +37,8 @@ _LONGEST = 36
 
 class PausedError(RunError):
     """The minutes given to a study are over; what is done is kept."""
+
+    status = PAUSED
 
 
 @dataclass(frozen=True)
@@ -60,11 +64,6 @@ class TaskName:
         """As it was written; of a file only its name."""
         name = Path(self.task).name
         return name if self.mode is None else f"{name}:{self.mode}"
-
-
-def short_name(model: str) -> str:
-    """A model's name without the folders before it."""
-    return model.rstrip("/").rsplit("/", 1)[-1]
 
 
 def task_names(texts: Sequence[str]) -> tuple[TaskName, ...]:
@@ -155,6 +154,12 @@ class Bench:
             "store": self.store,
         }
 
+    def check_searches(self, searches: Iterable[tuple[str, RunConfig]]) -> None:
+        """Refuse before the first of these searches, by name, what a later one would refuse, perhaps hours from now."""
+        for name, config in searches:
+            if not (self.folder.run_place(name) / run_files.RUN).is_file():
+                prepare(config, **self._known(config.task))
+
     # --- parts ----------------------------------------------------------------------------------------------------
 
     def search(self, name: str, config: RunConfig) -> Arm:
@@ -173,16 +178,34 @@ class Bench:
         return read_arm(config.method, config.seed, place, ())
 
     def _check_belongs(self, place: Path, config: RunConfig) -> None:
-        """Refuse a run of other settings that has come to the same place; of other data where the model is there."""
+        """Refuse a run of other settings that has come to the same place, or of another model or other data."""
         if not (place / run_files.RUN).is_file():
             return
         run = RunFolder.existing(place)
         with run.understood(run_files.RUN):
             header = run.read(run_files.RUN)
             check_given(header, config, place)
+            self.check_unchanged(header, config, place)
         if self.given_model is not None or "frozen" in vars(self):
             now = prepare(config, **self._known(config.task)).header()
             check_same(header, json.loads(json.dumps(now)), place)
+
+    def check_unchanged(self, header: Mapping[str, Any], config: RunConfig, place: Path) -> None:
+        """Refuse what was run on other examples or with other weights; nothing is loaded for that."""
+        check_data(header, config, self.given_tasks.get(config.task), place)
+        if self._weights_id not in {None, header["model"]["weights_id"]}:
+            raise RunError(f"{place} was run with other weights; name another folder for the study with --out")
+
+    @cached_property
+    def _weights_id(self) -> str | None:
+        """Of the model as it is now; None where it cannot be found any more, and what is finished is taken as it is."""
+        if self.given_model is not None or "frozen" in vars(self):
+            return self.frozen.weights_id
+        try:
+            return find_model(self.base.model, self.base.load_options).weights_id
+        except ModelError as error:
+            self.listener.on_message(f"finished parts are not compared with the model: {error}")
+            return None
 
     def _check_other_runs(self) -> None:
         """Refuse to put a search beside others of another model that has come to the same name."""

@@ -88,6 +88,11 @@ def differences_figure(
     """Named rows' differences in points with their intervals; colours follow the corrected p-value."""
     shown = [_interval(told, row) for told, row in rows]
     unit = "points of accuracy" if route is None else f"points of accuracy: {short_route(route, 80)}"
+    return judged_figure(name, title, unit, shown)
+
+
+def judged_figure(name: str, title: str, unit: str, shown: Sequence[IntervalRow]) -> Figure:
+    """Differences with their intervals; the colours are judgements by corrected p-values."""
     figure = intervals_figure(name, title, unit, shown, 0.0)
     kinds = [kind for kind in _MEANINGS if any(row.kind == kind for row in shown)]
     legend = tuple((shape, _MEANINGS[kind]) for (shape, _), kind in zip(figure.legend, kinds, strict=True))

@@ -24,6 +24,7 @@ from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.folder import file_name
 from macro_routing.studies.tables import Column, Table, flattened
 from macro_routing.studies.words import column, comparisons_note, percent, text_column
+from macro_routing.tasks.prompts import LIKELIHOOD
 
 STUDY = "composition"
 _MOST_TIMES = 4
@@ -96,7 +97,11 @@ def _settings(header: Mapping[str, Any]) -> dict[str, Any]:
 def _mark(header: Mapping[str, Any]) -> str:
     given, resolved = header["config"]["given"], header["config"]["resolved"]
     asked = [given.get(name) for name in ("task", "seed", "method", "racing", "max_minutes", "init_from", "guard")]
-    what = [header["model"]["weights_id"], header["splits"], resolved["searcher"], resolved["decoding"], asked]
+    splits = {name: value for name, value in header["splits"].items() if name != "test"}
+    decoding = dict(resolved["decoding"])
+    if decoding.get("mode") == LIKELIHOOD:  # nothing is written
+        decoding = {name: value for name, value in decoding.items() if not name.endswith("_budget")}
+    what = [header["model"]["weights_id"], splits, resolved["searcher"], decoding, asked]
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
 
@@ -106,6 +111,7 @@ def composition(found: Sequence[Found]) -> Findings:
     for one in found:
         told = _told_apart(one, [other for other in found if _kind(other) == _kind(one)])
         groups.setdefault((*_kind(one), told), []).append(one)
+    groups = dict(sorted(groups.items(), key=lambda group: -len(group[1])))  # the figure is the largest one's
     rows = [_row(model, method, told, ones) for (model, method, _, told), ones in groups.items()]
     figures = [_figure(*name, [one.route for one in ones]) for name, ones in groups.items()]
     notes = (

@@ -1,7 +1,7 @@
 """What a route costs to run: time per item and peak memory beside the standard pass, on this engine (paper, "Cost").
 
 Both arms answer the same items as the task is answered, turn by turn, so that a machine that slows down slows both. A
-route that writes less looks faster than it is: time per token, over texts of equal length, stands beside time per item.
+route that writes less looks faster than it is: time per step, over texts of equal length, stands beside time per item.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.units import units_in_order
 from macro_routing.report.intervals import OPEN, IntervalRow, intervals_figure
 from macro_routing.routes.route import Route
-from macro_routing.runs.cost import measure_cost
-from macro_routing.studies.bench import Bench, Subject, TaskName, mark_of, short_name
+from macro_routing.runs.cost import PROMPTS, measure_cost
+from macro_routing.studies.bench import Bench, Subject, TaskName, mark_of
 from macro_routing.studies.comparing import short_route
 from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.tables import Column, Table
-from macro_routing.studies.words import text_column
+from macro_routing.studies.words import points, short_name, text_column
 from macro_routing.tasks.task import Example
 
 STUDY = "cost"
@@ -45,9 +45,9 @@ def cost(bench: Bench, subject: Subject, tasks: Sequence[TaskName], *, items: in
         rows += _rows(str(task), route, bench.cell(f"on-{task}", mark, measure), len(examples))
     routed = [row for row in rows if row["arm"] == "route"]
     memory = [row["memory_overhead"] for row in rows if row.get("memory_overhead") is not None]
-    told = f"{100 * statistics.mean(memory):+.1f} % memory" if memory else "memory is counted on a GPU only"
+    told = f"{points(statistics.mean(memory))} % memory" if memory else "memory is counted on a GPU only"
     headline = (
-        f"{route.length} layers instead of {route.layers} ({100 * (route.length / route.layers - 1):+.1f} %):"
+        f"{route.length} layers instead of {route.layers} ({points(route.length / route.layers - 1)} %):"
         f" {_time_told(routed)}; {told}."
     )
     device = bench.frozen.model.device
@@ -57,8 +57,9 @@ def cost(bench: Bench, subject: Subject, tasks: Sequence[TaskName], *, items: in
             " followed each other, with the lowest and the highest. One untimed turn goes first."
         ),
         (
-            "Time per token is of texts of equal length, written by the plain path for a few prompts, one token at a"
-            " time for all of them. Nothing is tested here: turns on one machine are no sample of machines."
+            f"A step writes one token for each of {PROMPTS} prompts at once, by the plain path and to equal length: it"
+            " says what a route costs by itself, where time per item also says how much it writes. Nothing is tested"
+            " here: turns on one machine are no sample of machines."
         ),
     )
     title = f"Cost of {route}"
@@ -79,10 +80,10 @@ def cost(bench: Bench, subject: Subject, tasks: Sequence[TaskName], *, items: in
 
 
 def _time_told(routed: Sequence[dict[str, Any]]) -> str:
-    """Time per token where texts are written, and by task per item, which depends on how much a route writes."""
-    by_task = ", ".join(f"{row['task']} {100 * row['overhead']:+.1f} %" for row in routed)
+    """Time per step where texts are written, and by task per item, which depends on how much a route writes."""
+    by_task = ", ".join(f"{row['task']} {points(row['overhead'])} %" for row in routed)
     equal = [row["equal_overhead"] for row in routed if row.get("equal_overhead") is not None]
-    per_token = f"{100 * statistics.mean(equal):+.1f} % time per token of texts of equal length; " if equal else ""
+    per_token = f"{points(statistics.mean(equal))} % time per step of texts of equal length; " if equal else ""
     return f"{per_token}time per item, longer or shorter answers included: {by_task}"
 
 
@@ -168,8 +169,8 @@ def _columns() -> list[Column]:
         number("lowest", "lowest", "{:+.1f}", 100),
         number("highest", "highest", "{:+.1f}", 100),
         number("tokens per item", "item_tokens", "{:.1f}"),
-        number("ms per token", "equal_seconds", "{:.1f}", 1000),
-        number("more per token, %", "equal_overhead", "{:+.1f}", 100),
+        number("ms per step", "equal_seconds", "{:.1f}", 1000),
+        number("more per step, %", "equal_overhead", "{:+.1f}", 100),
         number("peak memory, MiB", "peak_bytes", "{:,.0f}", 2**-20),
         number("more memory, %", "memory_overhead", "{:+.1f}", 100),
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from macro_routing.studies.bench import Bench, Subject
@@ -36,11 +36,18 @@ def explain(bench: Bench, subject: Subject) -> Findings:
     cuts = cut_off_share(scored["standard"], scored["route"])
     whole, count = rows[0], comparisons_in(rows)
     tables = {
-        TABLE: Table(f"What each deviation of {route} is worth on {task}", _columns(), rows, _notes(seed, count)),
-        "cut_off": Table("How much of the gain is fewer cut-off answers", _cut_columns(), [cuts], (_CUT_NOTE,)),
+        TABLE: Table(
+            f"What each deviation of {route} is worth on {task}",
+            _columns(),
+            rows,
+            _notes(seed, whole, _mean(scored["route"]["correct"]), count),
+        ),
+        "cut_off": Table(
+            "How much of the gain is fewer cut-off answers", _cut_columns(), [cuts], (f"{_CUT_NOTE} n = {cuts['n']}.",)
+        ),
         "examples": _examples_table(run.splits.test, scored),
     }
-    title = f"What is lost without each deviation ({bench.told([task])}, n = {whole['n']})"
+    title = f"What is lost without each deviation, 95 % intervals ({bench.told([task])}, n = {whole['n']})"
     shown = [(row["deviation"], row) for row in rows if row.get("p") is not None]
     constant = Counter(one.answer for one in run.splits.test).most_common(1)[0][1] / len(run.splits.test)
     headline = (
@@ -145,10 +152,11 @@ def _examples_table(examples: Sequence[Example], scored: dict[str, Any]) -> Tabl
     return Table("Examples that the route fixes and breaks", columns, kept, (note,))
 
 
-def _notes(seed: int, count: int) -> tuple[str, str]:
+def _notes(seed: int, whole: Mapping[str, Any], routed: float, count: int) -> tuple[str, str]:
     return (
         (
-            f"Seed {seed}. Each deviation is dropped in turn, the others kept: the difference is what the whole route"
+            f"Seed {seed}, n = {whole['n']}; the whole route has {percent(routed)} % right. Each deviation is dropped"
+            " in turn, the others kept: the difference is what the whole route"
             " has over what is left. *Alone* is the standard pass with this deviation only, against the standard pass."
             " The first line is the whole route against the standard pass. Deviations work together, so the lines need"
             " not add up."

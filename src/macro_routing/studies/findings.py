@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from macro_routing.models.environment import describe_environment
@@ -16,8 +17,10 @@ from macro_routing.report.figure import Figure
 from macro_routing.report.figure_files import write_drawings
 from macro_routing.studies.folder import FORMAT, StudyFolder
 from macro_routing.studies.tables import Table
+from macro_routing.studies.words import short_name
 
 DATA, TABLE, FIGURE = "data.json", "table", "figure"
+_DRAWN = {".svg", ".png"}
 _PRIVATE = ("cache folder", "built-in models")
 """Of this machine only."""
 
@@ -54,6 +57,7 @@ def write_findings(
     """Write everything beside the parts it was made of; gives what data.json holds."""
     from macro_routing import __version__
 
+    tables = {name: _of_model(table, settings) for name, table in findings.tables.items()}
     data: dict[str, Any] = {
         "format": FORMAT,
         "study": findings.study,
@@ -66,13 +70,11 @@ def write_findings(
         "comparisons": findings.comparisons,
         "tables": {
             name: {"title": table.title, "rows": list(table.rows), "shown": table.shown(), "notes": list(table.notes)}
-            for name, table in findings.tables.items()
+            for name, table in tables.items()
         },
         "details": dict(findings.details),
     }
-    data = finite(data)
-    write_file(folder.path / DATA, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-    for name, table in findings.tables.items():
+    for name, table in tables.items():
         write_file(folder.path / f"{name}.csv", table.csv())
         write_file(folder.path / f"{name}.md", table.markdown())
         write_file(folder.path / f"{name}.tex", table.latex())
@@ -80,8 +82,30 @@ def write_findings(
         dataclasses.replace(figure, name=FIGURE if place == 0 else figure.name)
         for place, figure in enumerate(findings.figures)
     ]
-    write_drawings(drawings, folder.path, report)
+    before = _pictures(folder)
+    data["pictures"] = [path.name for path in write_drawings(drawings, folder.path, report)]
+    for name in before - set(data["pictures"]):  # of another number of models or kinds of search
+        (folder.path / name).unlink(missing_ok=True)
+    data = finite(data)
+    write_file(folder.path / DATA, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     return data
+
+
+def _pictures(folder: StudyFolder) -> set[str]:
+    """Pictures that the study has drawn before; names only, of this folder."""
+    try:
+        kept = json.loads((folder.path / DATA).read_text(encoding="utf-8"))["pictures"]
+        return {str(name) for name in kept if Path(str(name)).suffix in _DRAWN and Path(str(name)).name == str(name)}
+    except (OSError, ValueError, TypeError, KeyError):
+        return set()
+
+
+def _of_model(table: Table, settings: Mapping[str, Any]) -> Table:
+    """A table that stands alone: its title names the model where no column does."""
+    runs = settings.get("runs")
+    if not isinstance(runs, Mapping) or any("model" in row for row in table.rows):
+        return table
+    return dataclasses.replace(table, title=f"{table.title} ({short_name(str(runs['model']))})")
 
 
 def finite(value: Any) -> Any:

@@ -125,6 +125,10 @@ def readings(frozen: FrozenModel, route: Route, items: Sequence[LensItem]) -> li
 # --- what is shown ------------------------------------------------------------------------------------------------
 
 
+def _signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", "−")
+
+
 def _findings(bench: Bench, task: TaskName, routes: dict[str, Route], read: dict[str, Any]) -> Findings:
     asked = len(read["route"])
     usable = np.logical_and.reduce([np.isfinite(values).all(axis=1) for values in read.values()])
@@ -140,7 +144,7 @@ def _findings(bench: Bench, task: TaskName, routes: dict[str, Route], read: dict
     headline = (
         f"After the last step the right token has {100 * rows[0]['end_probability']:.1f} % in the standard pass and"
         f" {100 * rows[1]['end_probability']:.1f} % on the route; difference in log-probability"
-        f" {rows[1]['difference']:+.2f} ({low:+.2f} to {high:+.2f}), n = {n}."
+        f" {_signed(rows[1]['difference'])} nats ({_signed(low)} to {_signed(high)}), n = {n}."
     )
     notes = (
         (
@@ -156,7 +160,7 @@ def _findings(bench: Bench, task: TaskName, routes: dict[str, Route], read: dict
     chances = [_line(told[arm], np.exp(values)) for arm, values in read.items()]
     steps = Axis("layers applied so far")
     figures = [
-        lines_figure("figure", title, lines, steps, Axis("log-probability of the right token")),
+        lines_figure("figure", title, lines, steps, Axis("log-probability of the right token, nats")),
         lines_figure("probability", title, chances, steps, Axis("probability of the right token", "{:.2g}".format)),
     ]
     details = {"route": str(routes["route"]), "steps": {arm: _steps(routes[arm], read[arm]) for arm in read}}

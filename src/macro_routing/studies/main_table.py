@@ -5,24 +5,37 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from macro_routing.errors import SettingsError
+from macro_routing.errors import RunError, SettingsError
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.report.heatmap import heatmap_figure
-from macro_routing.runs.comparing import compare_methods
+from macro_routing.runs import folder as run_files
+from macro_routing.runs.comparing import compare_methods, configs_for
 from macro_routing.runs.comparison import Arm, read_arms
+from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.methods import STANDARD as STANDARD_METHOD
 from macro_routing.runs.result import ORACLE, SELECTED, STANDARD
-from macro_routing.studies.bench import Bench, TaskName, short_name
+from macro_routing.studies.bench import Bench, TaskName
 from macro_routing.studies.best_routes import best_route_rows, best_routes_table
 from macro_routing.studies.comparing import comparisons_in, is_significant, seeds_row, with_holm
 from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.search_time import search_time_figure, search_time_rows, search_time_table
 from macro_routing.studies.significance import significance_rows, significance_table
 from macro_routing.studies.tables import MARKS, Column, Row, Table
-from macro_routing.studies.words import comparisons_note, difference_columns, percent, spread, text_column
+from macro_routing.studies.words import (
+    comparisons_note,
+    difference_columns,
+    interval,
+    p_compared,
+    percent,
+    points,
+    short_name,
+    spread,
+    text_column,
+)
 
 STUDY = "main-table"
 STANDARD_NAME = "standard pass"
@@ -39,6 +52,8 @@ def main_table(
     arms: Arms = {}
     for model in models:
         mine = dataclasses.replace(bench, base=dataclasses.replace(bench.base, model=model))
+        for task in tasks:
+            _check(mine, task, seeds[0], methods)
         for task in tasks:
             arms[short_name(model), task] = _cell(mine, task, seeds, methods)
     return gather(arms, SELECTED[leading])
@@ -67,12 +82,30 @@ def leading_method(methods: Sequence[str]) -> str:
     return judged[0]
 
 
+def _check(bench: Bench, task: TaskName, seed: int, methods: Sequence[str]) -> None:
+    """Refuse what a method would refuse, before any of them has searched."""
+    place = _place(bench, task)
+    missing = [method for method in methods if not (place / f"{method}-{seed}" / run_files.RUN).is_file()]
+    if not missing:
+        return
+    known = {"frozen": bench.frozen, "task": bench.given_tasks.get(task.task), "store": bench.store}
+    configs = configs_for(bench.config(task, seed), missing, [seed], known)
+    bench.check_searches((f"{place.name}/{method}-{seed}", config) for method, _, config in configs)
+
+
+def _place(bench: Bench, task: TaskName) -> Path:
+    # Two signs between the names: one may be part of either, and another model's cell would be taken for this one.
+    return bench.folder.run_place(f"{short_name(bench.base.model)}--{task}")
+
+
 def _cell(bench: Bench, task: TaskName, seeds: Sequence[int], methods: Sequence[str]) -> list[Arm]:
     """A comparison's folder; each method and seed has a score store of its own: none is faster for another's work."""
-    place = bench.folder.run_place(f"{short_name(bench.base.model)}-{task}")
+    place = _place(bench, task)
     wanted = [(method, seed) for seed in seeds for method in methods]
+    finished = {(arm.method, arm.seed) for arm in read_arms(place)}
     for method, seed in wanted:
-        if (method, seed) in {(arm.method, arm.seed) for arm in read_arms(place)}:
+        if (method, seed) in finished:
+            _check_cell(bench, task, seed, place / f"{method}-{seed}")
             continue
         bench.check_time()
         bench.listener.on_message(f"{bench.base.model}, {task}, {method}, seed {seed}")
@@ -88,6 +121,20 @@ def _cell(bench: Bench, task: TaskName, seeds: Sequence[int], methods: Sequence[
             store=bench.store or place.with_name(f"{place.name}-scores") / f"{method}-{seed}.sqlite",
         )
     return [arm for arm in read_arms(place) if (arm.method, arm.seed) in set(wanted)]
+
+
+def _check_cell(bench: Bench, task: TaskName, seed: int, place: Path) -> None:
+    """Refuse a finished run of another model or task that has come to the same place, or whose data have changed."""
+    config, run = bench.config(task, seed), RunFolder.existing(place)
+    with run.understood(run_files.RUN):
+        header = run.read(run_files.RUN)
+        before = header["config"]["given"]
+        if (before["model"], before["task"], before["seed"]) != (config.model, config.task, seed):
+            raise RunError(
+                f"{place} is of {before['model']} on {before['task']}, not of {config.model} on {config.task}: their"
+                " folders would have one name; rename one of the files, or make a study of each"
+            )
+        bench.check_unchanged(header, config, place)
 
 
 # --- what is shown ------------------------------------------------------------------------------------------------
@@ -162,8 +209,8 @@ def _headline(shown: Sequence[Row]) -> str:
     picked = f"The highest of {len(judged)} averages, picked on these results"
     told = picked if len(judged) > 1 else "The only average"
     return (
-        f"{told}: {best['method']} on {best['model']}, {100 * best['difference']:+.1f} points over the standard pass"
-        f" ({100 * best['low']:+.1f} to {100 * best['high']:+.1f}; p = {best['p_holm']:.2g}, corrected)."
+        f"{told}: {best['method']} on {best['model']}, {points(best['difference'])} points over the standard pass"
+        f" ({interval(best['low'], best['high'])}; p {p_compared(best['p_holm'])}, corrected)."
     )
 
 
@@ -213,14 +260,13 @@ def _row(model: str, name: str, tasks: Mapping[TaskName, Sequence[Arm]]) -> dict
 
 
 def _ranked(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Places 1 to 3 by task and on average; equal values share a place, as they are shown."""
+    """Places 1 to 3 by task and on average; equal values, as they are shown, share a place and take up the next."""
     judged = [row for row in rows if row["kind"] != ORACLE]
 
     def place(value: float | None, values: Sequence[float | None]) -> int:
         if value is None:
             return 0
-        shown = sorted({percent(one) for one in values if one is not None}, key=float, reverse=True)
-        rank = shown.index(percent(value)) + 1
+        rank = 1 + sum(float(percent(one)) > float(percent(value)) for one in values if one is not None)
         return rank if rank <= 3 else 0
 
     ranked = []

@@ -18,7 +18,7 @@ from macro_routing.studies.comparing import comparisons_in, difference_row, diff
 from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.pooling import POOL, pooled, pooled_task
 from macro_routing.studies.tables import Column, Table
-from macro_routing.studies.words import column, comparisons_note, difference_columns, percent, text_column
+from macro_routing.studies.words import column, comparisons_note, difference_columns, percent, points, text_column
 from macro_routing.tasks.prompts import DIRECT
 
 STUDY = "one-route"
@@ -53,8 +53,12 @@ def one_route(bench: Bench, inside: Sequence[TaskName], outside: Sequence[TaskNa
         rows = [{**row, "p": None} for row in rows]
     rows = with_holm(rows)
     count = comparisons_in(rows)
-    means = ", ".join(f"{100 * row['difference']:+.1f} points {row['domain']}" for row in rows if row["task"] == "mean")
-    shown = [(f"{row['domain']}: {row['task']}", row) for row in rows]
+    means = ", ".join(f"{points(row['difference'])} points {row['domain']}" for row in rows if row["task"] == "mean")
+    headline = (
+        "The search returned the standard pass: nothing is compared." if route.is_standard else f"{route}: {means}."
+    )
+    # Also the mean of one task, which was compared with its task already, is no line of the picture.
+    shown = [(f"{row['domain']}: {row['task']}", row) for row in rows if row["p_holm"] is not None]
     title = f"One route for {bench.told(inside)}: difference to the standard pass, 95 % intervals"
     notes = (
         (
@@ -65,8 +69,8 @@ def one_route(bench: Bench, inside: Sequence[TaskName], outside: Sequence[TaskNa
         comparisons_note(count),
     )
     table = Table("One model, one route", _columns(), rows, notes)
-    figure = differences_figure(STUDY, title, shown, route)
-    return Findings(STUDY, f"{route}: {means}.", {TABLE: table}, [figure], count, {"route": str(route)})
+    figures = [differences_figure(STUDY, title, shown, route)] if shown else []
+    return Findings(STUDY, headline, {TABLE: table}, figures, count, {"route": str(route)})
 
 
 def _search(bench: Bench, tasks: Sequence[TaskName], seed: int) -> Route:

@@ -17,10 +17,13 @@ from macro_routing.runs.methods import STANDARD as STANDARD_METHOD
 from macro_routing.studies.tables import Column, Table
 from macro_routing.studies.words import percent, points, text_column
 
+_SHORT = 0.1
+"""Hours under which seconds are drawn: tenths of minutes would all look alike."""
+
 
 def selection_seconds(run: Path) -> float:
-    """From the last round, or where the run was gone on with after it, to the test: validation, or training routers."""
-    since, found = None, 0.0
+    """From the last round to the test: validation, or training routers; without the time between two goes."""
+    since, last, spent, found = None, None, 0.0, None
     try:
         lines = (run / "log.txt").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -29,11 +32,16 @@ def selection_seconds(run: Path) -> float:
         if not line[:4].isdigit():
             continue
         when, what = datetime.fromisoformat(line[:19]), line[21:]
-        if what.startswith(("round ", "begins or goes on")):
+        if what.startswith("round "):
+            since, spent = when, 0.0
+        elif what.startswith("begins or goes on"):
+            if since is not None and last is not None:
+                spent += (last - since).total_seconds()
             since = when
-        elif what.startswith("test:") and since is not None:
-            found = (when - since).total_seconds()
-    return found
+        elif what.startswith("test:") and since is not None and found is None:
+            found = spent + (when - since).total_seconds()  # a run stopped in its test has selected already
+        last = when
+    return found or 0.0
 
 
 def search_time_rows(arms: Mapping[Any, Sequence[Arm]]) -> list[dict[str, Any]]:
@@ -94,8 +102,10 @@ def search_time_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
         name = f"{row['model']} · {row['method']}" if several else str(row["method"])
         return f"{name}: {percent(row['accuracy'])} % right ({points(row['difference'])} points)"
 
-    shown = [IntervalRow(named(row), 0.0, 60 * row["hours"], 60 * row["hours"], OPEN) for row in rows]
-    figure = intervals_figure(
-        "search_time", "Minutes of search and selection per task and seed", "minutes", shown, 1e-9
-    )
+    most = max((row["hours"] for row in rows), default=0.0)
+    unit, scale = ("minutes", 60.0) if most > _SHORT else ("seconds", 3600.0)
+    shown = [IntervalRow(named(row), 0.0, scale * row["hours"], scale * row["hours"], OPEN) for row in rows]
+    models = ", ".join(dict.fromkeys(str(row["model"]) for row in rows))
+    title = f"Time of search and selection per task and seed{'' if several else f' ({models})'}"
+    figure = intervals_figure("search_time", title, unit, shown, 1e-9)
     return replace(figure, legend=())

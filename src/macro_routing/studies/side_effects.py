@@ -13,7 +13,7 @@ from typing import Any
 from macro_routing.engine.batches import Tokens
 from macro_routing.routes.route import Route
 from macro_routing.studies import sharing
-from macro_routing.studies.bench import Bench, Subject, TaskName, short_name
+from macro_routing.studies.bench import Bench, Subject, TaskName
 from macro_routing.studies.comparing import (
     comparisons_in,
     difference_row,
@@ -24,7 +24,7 @@ from macro_routing.studies.comparing import (
 from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.perplexity import perplexities, surprise, text_of, windows
 from macro_routing.studies.tables import Column, Row, Table
-from macro_routing.studies.words import column, comparisons_note, difference_columns, percent, text_column
+from macro_routing.studies.words import column, comparisons_note, difference_columns, percent, short_name, text_column
 from macro_routing.tasks.task import Example
 
 STUDY = "side-effects"
@@ -56,7 +56,7 @@ def side_effects(
         "perplexity": Table("Plain text", _text_columns(), [plain], (_NOTE,)),
     }
     shown = [(_named(row), row) for row in rows]
-    title = f"Side effects ({short_name(bench.base.model)}): difference to the standard pass; {change}"
+    title = f"Side effects ({short_name(bench.base.model)}): difference to the standard pass, 95 % intervals; {change}"
     figure = differences_figure(STUDY, title, shown, route)
     return Findings(STUDY, headline, tables, [figure], count, {"route": str(route), "text": plain["source"]})
 

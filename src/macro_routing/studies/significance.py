@@ -11,13 +11,16 @@ from typing import Any
 from macro_routing.errors import RunError, suggestion
 from macro_routing.evaluation.statistics import holm, significance
 from macro_routing.report.figure import Figure
-from macro_routing.report.intervals import GAIN, LOSS, OPEN, IntervalRow, intervals_figure
+from macro_routing.report.intervals import GAIN, LOSS, OPEN, IntervalRow
 from macro_routing.runs.result import LEVEL
+from macro_routing.studies.comparing import judged_figure
 from macro_routing.studies.findings import DATA, TABLE, Findings
 from macro_routing.studies.tables import Column, Table
 from macro_routing.studies.words import p_value, text_column
 
 STUDY = "significance"
+_LEAST = 3
+"""Benchmarks that an interval over them needs."""
 AVERAGE = "Avg"
 """A column that is no benchmark."""
 Results = Sequence[Mapping[str, Any]]
@@ -68,27 +71,31 @@ def significance_rows(differences: Mapping[str, Sequence[float]]) -> list[dict[s
 
 def significance_table(rows: Sequence[Mapping[str, Any]], method: str, baseline: str) -> Table:
     """The paper's columns: mean difference, interval, wins/ties/losses, corrected p-value."""
-
-    def signed(value: float) -> str:
-        return f"{value:+.2f}".replace("-", "−")
-
     notes = (
         (
             f"Differences of {method} to {baseline}, one per benchmark, averaged over seeds. The interval resamples"
             " benchmarks (cluster bootstrap, 95 % percentiles, 10^5 resamples); p is a one-sided exact Wilcoxon"
             f" signed-rank test, corrected by Holm over {len(rows)} model(s). With fewer than five benchmarks no p"
-            " can fall below 0.05."
+            f" can fall below 0.05, and with fewer than {_LEAST} there is no interval: it would be their range."
         ),
     )
     columns = [
         text_column("model", "model"),
-        Column("mean difference, points", lambda row: signed(row["mean"])),
-        Column("95 % interval", lambda row: f"{signed(row['low'])} to {signed(row['high'])}"),
+        Column("mean difference, points", lambda row: _signed(row["mean"])),
+        Column("95 % interval", _interval),
         Column("W/T/L", lambda row: f"{row['wins']}/{row['ties']}/{row['losses']}"),
         Column("p, Holm", lambda row: p_value(row["p_holm"])),
         Column("benchmarks", lambda row: str(row["benchmarks"])),
     ]
     return Table(f"{method} against {baseline} over benchmarks", columns, rows, notes)
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", "−")
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    return f"{_signed(row['low'])} to {_signed(row['high'])}" if row["benchmarks"] >= _LEAST else ""
 
 
 def significance_figure(rows: Sequence[Mapping[str, Any]], method: str, baseline: str) -> Figure:
@@ -98,8 +105,10 @@ def significance_figure(rows: Sequence[Mapping[str, Any]], method: str, baseline
         return OPEN if row["p_holm"] >= LEVEL else GAIN if row["mean"] > 0 else LOSS
 
     shown = [IntervalRow(row["model"], row["low"], row["mean"], row["high"], kind(row)) for row in rows]
-    title = f"{method} minus {baseline}, mean over benchmarks with 95 % intervals"
-    return intervals_figure(STUDY, title, "points of accuracy", shown, 0.0)
+    counts = sorted({row["benchmarks"] for row in rows})
+    told = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    title = f"{method} minus {baseline}, mean over {told} benchmark(s) with 95 % intervals"
+    return judged_figure(STUDY, title, "points of accuracy", shown)
 
 
 def significance_study(results: Results, baseline: str, method: str, models: Sequence[str] = ()) -> Findings:

@@ -16,7 +16,15 @@ from macro_routing.studies.bench import Bench, TaskName
 from macro_routing.studies.comparing import comparisons_in, is_significant, over_seeds, with_holm
 from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.tables import Column, Table
-from macro_routing.studies.variants import Cells, Variant, run_variant, searches_note, standard_row, variant_row
+from macro_routing.studies.variants import (
+    Cells,
+    Variant,
+    check_variants,
+    run_variant,
+    searches_note,
+    standard_row,
+    variant_row,
+)
 from macro_routing.studies.words import comparisons_note, difference_columns, spread, text_column
 
 STUDY = "sweep"
@@ -75,8 +83,7 @@ def sweep(
     variants = {
         value: Variant(f"{setting}={value}", {} if value == default else {table: {setting: value}}) for value in ordered
     }
-    for variant in variants.values():  # all before the first is run: what one would refuse at the end is refused now
-        bench.config(tasks[0], seeds[0], **variant.changes)
+    check_variants(bench, list(variants.values()), tasks, seeds[0])
     found = {value: run_variant(bench, variant, tasks, seeds) for value, variant in variants.items()}
     chosen = SELECTED[bench.base.method]
     rows: list[dict[str, Any]] = []

@@ -8,7 +8,7 @@ from typing import Any
 from macro_routing.errors import SettingsError
 from macro_routing.report.heatmap import heatmap_figure
 from macro_routing.studies import sharing
-from macro_routing.studies.bench import Bench, TaskName, short_name
+from macro_routing.studies.bench import Bench, TaskName
 from macro_routing.studies.comparing import (
     comparisons_in,
     difference_row,
@@ -19,7 +19,7 @@ from macro_routing.studies.comparing import (
 )
 from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.tables import Column, Table
-from macro_routing.studies.words import column, comparisons_note, difference_columns, percent, text_column
+from macro_routing.studies.words import column, comparisons_note, difference_columns, percent, short_name, text_column
 
 STUDY = "transfer"
 
@@ -29,6 +29,7 @@ def transfer(bench: Bench, tasks: Sequence[TaskName], seed: int) -> Findings:
     if len(tasks) < 2:
         raise SettingsError("transfer needs two tasks or more: routes are carried from one to another")
     bench.need_routes()
+    bench.check_searches((f"{task}-{seed}", bench.config(task, seed)) for task in tasks)
     routes = {str(task): bench.search(f"{task}-{seed}", bench.config(task, seed)).result.best_route for task in tasks}
     rows: list[dict[str, Any]] = []
     for target in tasks:
@@ -59,8 +60,8 @@ def transfer(bench: Bench, tasks: Sequence[TaskName], seed: int) -> Findings:
     away = [row for row in rows if row["source"] != row["target"] and row["p"] is not None and not row[sharing.KEY]]
     gained, lost = len(gains_in(away)), len(losses_in(away))
     headline = (
-        f"Of {len(away)} routes on another task {gained} gain and {lost} lose (p < 0.05, corrected); routes that are"
-        " the standard pass, and tasks that share questions, are not counted."
+        f"Of {len(away)} pairs of a route and another task {gained} gain and {lost} lose (p < 0.05, corrected);"
+        " routes that are the standard pass, and tasks that share questions, are not counted."
         if away
         else "Every route that was found is the standard pass, or its tasks share questions: nothing is transferred."
     )

@@ -42,10 +42,21 @@ def _sizes(task: TaskName, cells: Cells) -> list[str]:
     return list(dict.fromkeys(str(len(arm.right[STANDARD])) for (one, _), arm in cells.items() if one == task))
 
 
+def check_variants(bench: Bench, variants: Sequence[Variant], tasks: Sequence[TaskName], seed: int) -> None:
+    """Refuse before the first search what one of them would refuse."""
+    bench.check_searches(
+        (_search_name(one, task, seed), bench.config(task, seed, **one.changes)) for one in variants for task in tasks
+    )
+
+
+def _search_name(variant: Variant, task: TaskName, seed: int) -> str:
+    return f"{variant.name}-{task}-{seed}"
+
+
 def run_variant(bench: Bench, variant: Variant, tasks: Sequence[TaskName], seeds: Sequence[int]) -> Cells:
     """The searches of a variant, those that are missing run now."""
     return {
-        (task, seed): bench.search(f"{variant.name}-{task}-{seed}", bench.config(task, seed, **variant.changes))
+        (task, seed): bench.search(_search_name(variant, task, seed), bench.config(task, seed, **variant.changes))
         for seed in seeds
         for task in tasks
     }

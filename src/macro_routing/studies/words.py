@@ -22,6 +22,11 @@ def spread(mean: float | None, deviation: float | None) -> str:
     return percent(mean) + ("" if deviation is None else f" ± {100 * deviation:.1f}")
 
 
+def short_name(model: str) -> str:
+    """A model's name without the folders before it."""
+    return model.rstrip("/").rsplit("/", 1)[-1]
+
+
 def p_value(value: float | None) -> str:
     """How surprising a difference would be by luck alone."""
     return "" if value is None else f"{value:.2g}" if value >= 1e-4 else "< 0.0001"
