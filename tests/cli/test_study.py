@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +73,12 @@ def test_mistakes_are_one_line(tmp_path):
     assert "both called m" in refusal("study", "main-table", "--models", "a/m,b/m", "--out", tmp_path / "a")
     assert "is no task" in refusal("study", "transfer", "--tasks", "category,catgory", "--out", tmp_path / "a")
     assert "has no choices" in refusal("study", "ablation", "--tasks", "counting:likelihood", "--out", tmp_path / "a")
+    twice = refusal("study", "transfer", "--tasks", "category,category:likelihood", "--out", tmp_path / "a")
+    assert "category and category:likelihood are the same task" in twice
+    assert "--models names none" in refusal("study", "main-table", "--models", ",", "--out", tmp_path / "a")
+    assert "no run and no route file" in refusal("explain", "runs/nope", "--out", tmp_path / "a")
+    text = ("--text", tmp_path / "none.txt", "--tasks", "category", "--out", tmp_path / "a")
+    assert "cannot read the text" in refusal("study", "side-effects", "L0-L4 L6 RJ", *text)
     assert not (tmp_path / "a").exists()
 
 
@@ -93,6 +100,41 @@ def searched(tmp_path_factory):
     )
     assert done.exit_code == 0, done.output
     return home
+
+
+def test_a_route_file_knows_only_the_name_of_ones_own_task(searched):
+    told = refusal("explain", searched / "run" / "route.json", "--out", searched / "nowhere")
+    assert "name its file with --task" in told
+    assert not (searched / "nowhere").exists()
+
+
+def test_a_damaged_run_is_told(searched, tmp_path):
+    shutil.copytree(searched / "run", tmp_path / "run")
+    (tmp_path / "run" / "run.json").write_text("{")
+    assert "run.json is damaged" in refusal("explain", tmp_path / "run", "--out", tmp_path / "e")
+
+
+def test_minutes_that_are_over_are_no_error(searched):
+    words = ("study", "transfer", "--tasks", "category,sequence", "--model", searched / "model", *TINY)
+    ended = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "macro_routing.cli.main",
+            *map(str, words),
+            "--minutes",
+            "0.00001",
+            "--out",
+            searched / "p",
+        ],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    assert ended.returncode == 75
+    assert "goes on where it was" in ended.stderr
+    assert "error" not in ended.stderr
 
 
 def test_a_study_of_a_run_knows_model_task_seed_and_columns(searched):

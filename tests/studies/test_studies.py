@@ -12,7 +12,7 @@ from macro_routing.errors import RunError, SettingsError, TaskError
 from macro_routing.evaluation.statistics import compare
 from macro_routing.routes import Route, parse_route
 from macro_routing.runs import RunFolder
-from macro_routing.runs.comparison import read_arms
+from macro_routing.runs.comparison import read_arms, write_curve
 from macro_routing.runs.result import SELECTED, STANDARD, TOP_1
 from macro_routing.search import decode_routes
 from macro_routing.studies.ablation import ablation
@@ -218,6 +218,16 @@ def test_composition_counts_a_search_once_and_settings_apart(tmp_path, frozen):
     assert [(row["settings"], row["runs"]) for row in study.table.rows] == [("", 1), ("phase = False", 1)]
     assert "phase = True" in study.table.notes[0]  # what stands behind the line that names nothing
     assert len({figure.name for figure in study.figures}) == 2
+    # What a search was tested on, and how long answers may be that nobody writes, make no other search of it.
+    third = small_bench(tmp_path / "c", frozen)
+    changes = {"data": {"test": 10}, "decoding": {"mode": "likelihood", "answer_budget": 9}}
+    third.search("small", third.config(SMALL, 1, **changes))
+    assert len(find_runs([first.folder.path, third.folder.path], "macro")) == 1
+    # Pictures of kinds of searches that are no longer there go with them.
+    written(second, study)
+    assert len(list(second.folder.path.glob("layers_*.svg"))) == 1
+    written(second, composition(found[:1]))
+    assert not list(second.folder.path.glob("layers_*.svg"))
 
 
 def test_composition_keeps_depths_apart():
@@ -423,8 +433,8 @@ def test_front(tmp_path, frozen, subject):
     plain = dataclasses.replace(run.evaluator, store=None)
     standard = Route.standard(frozen.layers)
     for row in rows:
-        decoded = [one.route for one in decode_routes(policy, 4, row["limit"])]
-        fitting = decoded + ([standard] if row["limit"] >= frozen.layers else [])
+        decoded = {one.route for other in rows for one in decode_routes(policy, 4, other["limit"])} | {standard}
+        fitting = [route for route in decoded if route.length <= row["limit"]]
         on_validation = plain.evaluate(fitting, run.splits.validation)
         assert row["length"] <= row["limit"]
         assert row["validation"] == max(on_validation[route].score.accuracy for route in fitting)
@@ -433,6 +443,8 @@ def test_front(tmp_path, frozen, subject):
         expected = compare(scored[standard].correct, scored[chosen].correct)
         assert (row["difference"], row["fixed"]) == pytest.approx((expected.difference, expected.fixed))
     written(bench, found)
+    best = [row["validation"] for row in rows]
+    assert best == sorted(best)  # more room never makes the best within it worse
     twice = front(small_bench(tmp_path / "twice", frozen), subject, policy, [1.5, 1.51], 4)
     assert [row["route"] for row in twice.table.rows] == [rows[2]["route"]] * 2
     assert twice.table.rows[1]["p"] is None  # the same route is compared once
@@ -541,10 +553,42 @@ def test_a_finished_search_must_be_the_one_that_is_wanted(tmp_path, frozen):
     with pytest.raises(RunError, match=r"other settings \(seed, search\)"):
         idle.search("one", bench.config(SMALL, 2, search={"draws": 7}))
     changed = dataclasses.replace(bench, given_tasks={"small": small_task("small", offset=31)})
-    with pytest.raises(RunError, match="the task's data are not"):
+    with pytest.raises(RunError, match="run on other examples than small has now"):
         changed.search("one", bench.config(SMALL, 1))
-    with pytest.raises(RunError, match="weights are not"):
+    with pytest.raises(RunError, match="run with other weights"):
         small_bench(tmp_path, small_frozen("qwen2")).search("one", bench.config(SMALL, 1))
+    # Without a model as well: a finished part needs none, and its questions can be compared all the same.
+    with pytest.raises(RunError, match="run on other examples than small has now"):
+        dataclasses.replace(changed, given_model=None).search("one", bench.config(SMALL, 1))
+
+
+def test_a_main_table_takes_no_cell_of_another_task_or_other_data(tmp_path, frozen):
+    bench = small_bench(tmp_path, frozen)
+    main_table(bench, ["small"], [OTHER], [1], ["random"])
+    place = bench.folder.path / "runs" / "small--other" / "random-1"
+    header = json.loads((place / "run.json").read_text())
+    changed = dataclasses.replace(bench, given_tasks={"other": small_task("other", offset=57)})
+    with pytest.raises(RunError, match="run on other examples than other has now"):
+        main_table(changed, ["small"], [OTHER], [1], ["random"])
+    header["config"]["given"]["task"] = "another"
+    (place / "run.json").write_text(json.dumps(header))
+    write_curve(place, ())
+    with pytest.raises(RunError, match="on another, not of small on other"):
+        main_table(bench, ["small"], [OTHER], [1], ["random"])
+
+
+def test_what_a_method_refuses_is_refused_before_the_first_search(tmp_path, frozen):
+    bench = small_bench(tmp_path, frozen)
+    tight = dataclasses.replace(bench, base=dataclasses.replace(bench.base, budget=10))
+    with pytest.raises(SettingsError, match="budget = 10 is not allowed"):
+        main_table(tight, ["small"], [OTHER], [1], ["random", "rys"])
+    assert not list((bench.folder.path / "runs").glob("*/*"))
+
+
+def test_a_study_of_a_route_minds_no_setting_of_a_search(tmp_path, frozen):
+    few = dataclasses.replace(BASE, search={"iterations": 500})
+    bench = dataclasses.replace(small_bench(tmp_path, frozen), base=few)
+    assert len(bench.prepared(SMALL, 1).splits.test) > 0
 
 
 def test_a_file_is_kept_from_the_root(tmp_path, monkeypatch):

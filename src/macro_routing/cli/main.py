@@ -94,6 +94,9 @@ def main() -> None:
         else:
             print_error(str(error))
         sys.exit(error.status)
+    except UnicodeEncodeError as error:
+        print_error(f"{error.object!r} holds signs that are no text (UTF-8); rename it")
+        sys.exit(2)
     except OSError as error:  # the terminal, the pipe or the disk behind standard output is gone
         if error.errno not in {errno.ENOSPC, errno.EPIPE}:
             raise

@@ -15,7 +15,7 @@ import typer
 from macro_routing.cli import options
 from macro_routing.cli.console import print_fields, print_json, read_text_argument
 from macro_routing.cli.search import Preset, SearchMode, make_config
-from macro_routing.errors import SettingsError
+from macro_routing.errors import MacroError, SettingsError
 from macro_routing.routes.route_file import is_route_file, parse_route_file
 
 if TYPE_CHECKING:
@@ -164,16 +164,22 @@ def _laid_over(known: Mapping[str, Any], file: Mapping[str, Any]) -> dict[str, A
     }
 
 
+_WIDEST = 10_000
+"""Signs of a table's line at most."""
+_OF_A_RUN = ("task", "model", "preset", "seed", "decoder", "loading", "data", "decoding", "units")
+"""Settings of a run that its route is studied with."""
+
+
 def known_of_route(argument: str) -> dict[str, Any]:
     """What a run's folder or a route file says about how its route was searched; nothing for a plain route."""
-    folder = Path(argument)
+    header = Path(argument) / "run.json"
     try:
-        header = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        given = dict(header["config"]["given"])
-        kept = ("task", "model", "preset", "seed", "decoder", "loading", "data", "decoding", "units")
-        return {name: given[name] for name in kept if name in given}
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
+        given = dict(json.loads(header.read_text(encoding="utf-8"))["config"]["given"])
+        return {name: given[name] for name in _OF_A_RUN}
+    except OSError:
+        pass  # no run's folder
+    except (ValueError, KeyError, TypeError):
+        raise MacroError(f"{header} is damaged; name the route file in that folder, or the route, instead") from None
     text = read_text_argument(argument)
     if not is_route_file(text):
         return {}
@@ -222,18 +228,22 @@ def check_tasks(base: RunConfig, tasks: Sequence[TaskName]) -> None:
     """Refuse a task that there is not, or that cannot be answered as asked, before anything is loaded or searched."""
     from macro_routing.tasks.catalog import find_task
 
+    answered: dict[tuple[str, str], TaskName] = {}
     for one in tasks:
         mode = {} if one.mode is None else {"mode": one.mode}
         config = dataclasses.replace(base, task=one.task, decoding={**base.decoding, **mode})
         data = config.data_settings
         folder = Path(data.data_dir) if data.data_dir else None
         columns: Any = {name: getattr(data, name) for name in ("question", "answer", "choices", "kind")}
-        config.decoding_for(find_task(config.task, folder, config.seed, **columns))
+        decoding = config.decoding_for(find_task(config.task, folder, config.seed, **columns))
+        same = answered.setdefault((config.task, decoding.mode), one)
+        if same is not one:
+            raise SettingsError(f"{same} and {one} are the same task, answered the same way; name it once")
 
 
 def finish(folder: StudyFolder, found: Findings, settings: Mapping[str, Any], *, as_json: bool) -> None:
     """Write a study's files and print its result."""
-    from macro_routing.studies.findings import FIGURE, write_findings
+    from macro_routing.studies.findings import write_findings
 
     command = shlex.join(["macro", *sys.argv[1:]])
     data = write_findings(folder, found, settings, command, options.report_progress)
@@ -242,6 +252,7 @@ def finish(folder: StudyFolder, found: Findings, settings: Mapping[str, Any], *,
         return
     from rich.console import Console
     from rich.markup import escape
+    from rich.measure import Measurement
     from rich.table import Table
 
     print(found.headline)
@@ -253,11 +264,15 @@ def finish(folder: StudyFolder, found: Findings, settings: Mapping[str, Any], *,
     for row in table.rows:
         shown.add_row(*(escape(column.show(row)) for column in table.columns))
     # Tables are wider than a terminal of eighty signs: lines that wrap are read more easily than words cut to pieces.
-    Console(width=max(Console().width, 240)).print(shown)
+    console = Console(width=_WIDEST)
+    print_width = Measurement.get(console, console.options, shown).maximum
+    Console(width=max(Console().width, print_width)).print(shown)
     for note in table.notes:
         print(note)
     files = [f"{name}.md, .tex, .csv" for name in found.tables]
-    drawn = [("figure", f"{FIGURE}.svg, .png")] if found.figures else []
+    drawn = (
+        [("pictures", "; ".join(name for name in data["pictures"] if name.endswith(".svg")))] if found.figures else []
+    )
     print_fields([("folder", str(folder.path)), ("tables", "; ".join(files)), *drawn])
 
 

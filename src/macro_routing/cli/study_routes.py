@@ -169,10 +169,13 @@ def side_effects(
     given = locals()
     shared.begin()
     from macro_routing.studies.bench import task_names
+    from macro_routing.studies.perplexity import text_of
     from macro_routing.studies.side_effects import STUDY
     from macro_routing.studies.side_effects import side_effects as study
 
     named = task_names(shared.names_of(tasks))
+    if text is not None:
+        text_of(text)  # before anything is measured: a folder belongs to the text it was begun with
 
     def make(bench: Bench, subject: Subject, some: Sequence[TaskName]) -> Findings:
         return study(bench, subject, some, text=text, most_windows=windows)

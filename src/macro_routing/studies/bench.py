@@ -22,7 +22,7 @@ from macro_routing.runs import folder as run_files
 from macro_routing.runs.comparison import Arm, read_arm
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.folder import RunFolder
-from macro_routing.runs.methods import METHODS
+from macro_routing.runs.methods import METHODS, STANDARD
 from macro_routing.runs.progress import Listener
 from macro_routing.runs.run import PreparedRun
 from macro_routing.runs.starting import check_data, check_given, check_same, prepare, resume, search
@@ -143,8 +143,9 @@ class Bench:
         return dataclasses.replace(self.base, task=task.task, seed=seed, **merged, **plain)
 
     def prepared(self, task: TaskName, seed: int) -> PreparedRun:
-        """A task's evaluator and splits."""
-        return prepare(self.config(task, seed), **self._known(task.task))
+        """A task's evaluator and splits; nothing is searched, so no setting of a search may stand in the way."""
+        config = dataclasses.replace(self.config(task, seed), method=STANDARD, search={}, space={}, budget=None)
+        return prepare(config, **self._known(task.task))
 
     def _known(self, task: str) -> dict[str, Any]:
         return {

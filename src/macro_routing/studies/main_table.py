@@ -62,6 +62,8 @@ def main_table(
 def check_models(models: Sequence[str]) -> None:
     """Refuse two models that the table would call the same: one's numbers would stand under the other's name."""
     known: dict[str, str] = {}
+    if not models:
+        raise SettingsError("--models names none; give one or more, with commas")
     for model in models:
         other = known.setdefault(short_name(model), model)
         if other != model:
@@ -260,13 +262,14 @@ def _row(model: str, name: str, tasks: Mapping[TaskName, Sequence[Arm]]) -> dict
 
 
 def _ranked(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Places 1 to 3 by task and on average; equal values, as they are shown, share a place and take up the next."""
+    """Places 1 to 3 by task and on average; equal values share a place, as they are shown."""
     judged = [row for row in rows if row["kind"] != ORACLE]
 
     def place(value: float | None, values: Sequence[float | None]) -> int:
         if value is None:
             return 0
-        rank = 1 + sum(float(percent(one)) > float(percent(value)) for one in values if one is not None)
+        shown = sorted({percent(one) for one in values if one is not None}, key=float, reverse=True)
+        rank = shown.index(percent(value)) + 1
         return rank if rank <= 3 else 0
 
     ranked = []

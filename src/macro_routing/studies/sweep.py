@@ -40,7 +40,12 @@ def place_of(setting: str, config: RunConfig) -> str:
         "space": RouteSpace,
         "data": DataSettings,
     }
-    known = {field.name: table for table, kind in reversed(tables.items()) for field in dataclasses.fields(kind)}
+    known = {
+        field.name: table
+        for table, kind in reversed(tables.items())
+        for field in dataclasses.fields(kind)
+        if not isinstance(field.default, tuple)  # a list of values is no value
+    }
     if setting not in known or setting in _NO_SETTING:
         names = sorted(name for name in known if name not in _NO_SETTING)
         raise SettingsError(f"{setting} is no setting to sweep; known: {', '.join(names)}{suggestion(setting, names)}")
@@ -77,6 +82,8 @@ def sweep(
     bench: Bench, tasks: Sequence[TaskName], seeds: Sequence[int], setting: str, values: Sequence[Value]
 ) -> Findings:
     """Search with every value, and compare with the default on the same examples."""
+    if not values:
+        raise SettingsError("--values names none; give one or more, with commas")
     table, default = place_of(setting, bench.base), default_of(setting, bench.base)
     ordered = _ordered([*values, default])
     # The default is what is run without a word about the setting: a preset may settle it by the model.

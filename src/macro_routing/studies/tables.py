@@ -12,7 +12,9 @@ from typing import Any
 Row = Mapping[str, Any]
 _LATIN_1 = 0xFF
 _MEDALS = ("", "①", "②", "③")
-MARKS = "① ② ③ mark the three best of a column within a model (bold, underlined, italic in LaTeX); ties share the mark."
+MARKS = (
+    "① ② ③ mark the three best values of a column within a model (bold, underlined, italic in LaTeX); ties share one."
+)
 
 
 def _no_rank(_row: Row) -> int:
