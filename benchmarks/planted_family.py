@@ -152,6 +152,7 @@ def main() -> None:
     parser.add_argument("--only", help="searches by name, separated by semicolons")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--runs", type=Path, help="keeps every run, so that the command can be stopped and repeated")
+    parser.add_argument("--where", help="the machine in words, where --runs come from another one")
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     names = arguments.only.split(";") if arguments.only else list(PARTS if arguments.parts else METHODS)
@@ -177,6 +178,7 @@ def main() -> None:
             f"python -m benchmarks.planted_family {'--parts ' if arguments.parts else ''}--first {arguments.first}"
         )
         common: dict[str, Any] = {"command": f"{command} --seeds {arguments.seeds}", "config": config}
+        common["where"] = arguments.where
         write_record(arguments.write, columns=COLUMNS, results=lines, seed=arguments.first, **common)
         if not arguments.parts:
             by_edits = arguments.write.with_name(f"{arguments.write.stem}_targets.json")
