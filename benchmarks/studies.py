@@ -164,7 +164,7 @@ def run_missing(model: str, runs: Path, data_dir: Path | None, minutes: float, w
             continue
         words += ["--out", str(runs / study.name)]
         if study.searches:
-            words += ["--minutes", f"{left:.2f}"]
+            words += ["--minutes", f"{max(left, 0.01):.2f}"]  # no less: none is refused
             if study.name != "main-table":  # its times are only fair without what others have worked out
                 words += ["--store", str(runs / "scores.sqlite")]
         print(f"macro study {shlex.join(words)}", flush=True)

@@ -82,6 +82,14 @@ def test_mistakes_are_one_line(tmp_path):
     assert not (tmp_path / "a").exists()
 
 
+@pytest.mark.parametrize("study", [("transfer",), ("explain", "L0 RJ")])
+@pytest.mark.parametrize("minutes", ["nan", "inf", "-1", "0"])
+def test_minutes_that_never_end_or_never_begin_are_refused(tmp_path, study, minutes):
+    told = refusal("study", *study, "--minutes", minutes, "--out", tmp_path / "a")
+    assert told.startswith(f"--minutes = {float(minutes)} is not allowed: it must be a number above 0")
+    assert not (tmp_path / "a").exists()
+
+
 def test_a_folder_of_other_settings_is_refused(tmp_path):
     call("study", "significance", PUBLISHED, "--baseline", "Baseline", "--out", tmp_path / "s")
     told = refusal("study", "significance", PUBLISHED, "--baseline", "Dr.LLM", "--out", tmp_path / "s")

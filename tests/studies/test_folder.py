@@ -1,5 +1,7 @@
 """A study's folder: resumed with the same settings, refused with others, whole after any stop."""
 
+import json
+
 import pytest
 
 from macro_routing.errors import RunError
@@ -77,6 +79,58 @@ def test_damage_says_how_to_go_on(tmp_path):
     (tmp_path / "cells" / "one.json").write_text("{")
     with pytest.raises(RunError, match="remove it"):
         folder.cell("one", "mark", dict)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "[" * 200_000, '{"settings": null}', '{"settings": []}', "{}"])
+def test_a_damaged_study_is_told_from_a_part(tmp_path, text):
+    opened(tmp_path)
+    whole = json.loads((tmp_path / "study.json").read_text())
+    kept = {name: whole[name] for name in ("format", "study")}
+    (tmp_path / "study.json").write_text(json.dumps(json.loads(text) | kept) if text.endswith("}") else text)
+    with pytest.raises(RunError, match=r"study.json is damaged \(.*put it back, or name another folder") as refused:
+        opened(tmp_path)
+    assert "remove" not in str(refused.value)
+
+
+@pytest.mark.parametrize("kept", [{}, {"found": None}, {"found": [1]}])
+def test_a_part_without_what_was_found_is_damaged(tmp_path, kept):
+    folder = opened(tmp_path)
+    (tmp_path / "cells" / "one.json").write_text(json.dumps({"mark": "mark", **kept}))
+    with pytest.raises(RunError, match=r".found. is no object\); remove it and the same command makes it again"):
+        folder.cell("one", "mark", dict)
+
+
+def test_a_study_that_was_stopped_before_it_began_can_begin(tmp_path):
+    (tmp_path / "cells").mkdir()
+    (tmp_path / "lock").write_text("123")
+    (tmp_path / "study.json.unfinished").write_text("{")
+    opened(tmp_path).cell("one", "mark", dict)
+    (tmp_path / "study.json").unlink()
+    with pytest.raises(RunError, match="not an empty folder"):
+        opened(tmp_path)  # parts of a study that nobody knows
+
+
+def test_a_study_is_there_before_its_parts(tmp_path, monkeypatch):
+    def stop(*_):
+        assert not (tmp_path / "s" / "cells").exists()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("macro_routing.studies.folder._write", stop)  # no other way to be stopped just there
+    with pytest.raises(KeyboardInterrupt):
+        opened(tmp_path / "s")
+
+
+def test_a_lock_that_cannot_be_made_is_an_error_of_the_folder(tmp_path):
+    folder = opened(tmp_path)
+    (tmp_path / "lock").mkdir()
+    with (
+        pytest.raises(RunError, match="cannot be used: Is a directory; name another folder"),
+        folder.held(),
+    ):
+        pass
+    (tmp_path / "lock").rmdir()
+    with pytest.raises(OSError, match="of the study itself"), folder.held():
+        raise OSError("of the study itself")
 
 
 def test_one_process_at_a_time(tmp_path):

@@ -49,3 +49,52 @@ def test_lines_that_are_none_are_refused(tmp_path):
         significance_study(read_results(PUBLISHED), "Baseline", "MACRO", ["Qwen3-1.7"])
     with pytest.raises(RunError, match="there are Baseline, "):
         differences_by_model(read_results(PUBLISHED), "Baseline", "MACR")
+
+
+def line(model="m", method="MACRO", **accuracy):
+    return {"model": model, "method": method, "accuracy": accuracy or {"gsm8k": [50.0, 1.0]}}
+
+
+def refusal(tmp_path, text):
+    file = tmp_path / "lines.json"
+    file.write_text(text if isinstance(text, str) else json.dumps(text))
+    with pytest.raises(RunError) as refused:
+        significance_study(read_results(file), "Baseline", "MACRO")
+    return str(refused.value)
+
+
+def test_two_lines_of_one_model_and_method_are_refused(tmp_path):
+    told = refusal(tmp_path, [line(method="Baseline"), line(), line(gsm8k=[60.0, 1.0])])
+    assert "two lines of m with MACRO" in told
+
+
+@pytest.mark.parametrize("key", ["model", "method"])
+@pytest.mark.parametrize("name", [["m"], {"m": 1}, None, 4])
+def test_names_that_are_none_are_refused(tmp_path, key, name):
+    told = refusal(tmp_path, [{**line(), key: name}])
+    assert f"the {key} of line 1 is {name!r}, no text" in told
+    assert '{"model": name, "method": name, "accuracy": ' in told
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["[1" + "0" * 400 + "]", "[NaN]", "[-Infinity, 1]", "[1e400]", "[null]", "[true]", '["4"]', "[]", "4", "{}"],
+)
+def test_values_that_are_no_numbers_are_named(tmp_path, value):
+    lines = json.dumps([line(method="Baseline"), line(sciq="HERE")]).replace('"HERE"', value)
+    told = refusal(tmp_path, lines)
+    assert "m, MACRO, sciq: " in told
+    assert "list of" in told
+    assert len(told) < 400 + len(str(tmp_path))
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, "4", '"lines"', "[4]", "{}", '{"details": 4}', '[{"accuracy": []}]'])
+def test_other_json_is_refused_in_words(tmp_path, text):
+    assert "holds no main table (" in refusal(tmp_path, text)
+
+
+def test_no_lines_and_no_benchmark_in_common_are_said(tmp_path):
+    assert "holds no results; it takes" in refusal(tmp_path, [])
+    both = [line("fine", name) for name in ("Baseline", "MACRO")]
+    told = refusal(tmp_path, [*both, line("apart", "Baseline", sciq=[1, 0], Avg=[1, 0]), line("apart", Avg=[1, 0])])
+    assert "Baseline and MACRO of apart have no benchmark in common" in told

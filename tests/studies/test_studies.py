@@ -25,7 +25,7 @@ from macro_routing.studies.front import front, headline_of, judged, policy_of
 from macro_routing.studies.lens import lens_items, logit_lens, readings
 from macro_routing.studies.main_table import _ranked, check_models, gather, leading_method, main_table, table_rows
 from macro_routing.studies.one_route import one_route
-from macro_routing.studies.perplexity import surprise, windows
+from macro_routing.studies.perplexity import perplexities, surprise, windows
 from macro_routing.studies.search_time import selection_seconds
 from macro_routing.studies.side_effects import questions_in_turn, side_effects
 from macro_routing.studies.significance import read_results
@@ -527,6 +527,34 @@ def test_perplexity_is_that_of_plain_passes(frozen, subject):
             expected = torch.nn.functional.cross_entropy(logits, torch.tensor(row[1:]), reduction="sum")
             assert value == pytest.approx(expected.item(), rel=1e-4)
     assert all(len(row) > 1 for row in rows)
+
+
+def test_rows_that_are_no_numbers_are_left_out_of_perplexity(tmp_path, frozen, subject):
+    bench = small_bench(tmp_path, frozen)
+    text = tmp_path / "plain.txt"
+    text.write_text("w1 w2 w3 w4 w5 " * 200)
+    found = side_effects(bench, subject, [SMALL], text=text, most_windows=5)
+    assert len(found.tables["perplexity"].notes) == 1
+    (cell,) = (bench.folder.path / "cells").glob("plain-text*")
+    kept = json.loads(cell.read_text())
+    kept["found"]["route"][0], kept["found"]["standard"][2] = math.nan, math.inf
+    cell.write_text(json.dumps(kept))  # as a route is kept whose numbers run over
+    some = side_effects(bench, subject, [SMALL], text=text, most_windows=5)
+    (row,) = some.tables["perplexity"].rows
+    assert (row["windows"], row["left_out"]) == (2, 2)
+    whole = windows(frozen, [text.read_text()], 5)
+    expected = perplexities([whole[1], whole[3]], {name: [v[1], v[3]] for name, v in kept["found"].items()})
+    assert row == {"source": "plain.txt", **expected, "left_out": 2}
+    assert "Of 4 rows 2 are left out" in some.tables["perplexity"].notes[1]
+    written(bench, some)
+    kept["found"]["route"] = [math.nan] * 4
+    cell.write_text(json.dumps(kept))
+    none = side_effects(bench, subject, [SMALL], text=text, most_windows=5)
+    assert "no perplexity (none of 4 rows came to finite numbers) on plain.txt" in none.headline
+    assert not none.tables["perplexity"].rows
+    assert "Of 4 rows 4 are left out" in none.tables["perplexity"].notes[1]
+    assert "nan" not in none.tables["perplexity"].markdown() + none.headline
+    written(bench, none)
 
 
 # --- stopping and names -------------------------------------------------------------------------------------------

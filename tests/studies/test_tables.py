@@ -3,6 +3,8 @@
 import csv
 import io
 
+import pytest
+
 from macro_routing.studies.tables import Column, Table, latex_text, markdown_text, without_marks
 from macro_routing.studies.words import comparisons_note, text_column
 
@@ -72,6 +74,18 @@ def test_csv_keeps_plain_values():
 
 def test_markdown_text_is_no_emphasis():
     assert markdown_text("a_b*c\nd") == r"a\_b\*c d"
+
+
+@pytest.mark.parametrize("sign", ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"])
+def test_no_name_ends_a_line(sign):
+    name = f"a{sign}b"
+    columns = [text_column(name, "name"), text_column("route", "name", is_code=True)]
+    table = Table(f"t {name}", columns, [{"name": name, "by_task": {name: 1}}])
+    assert markdown_text(name) == "a b"
+    assert table.markdown().splitlines() == ["# t a b", "", "| a b | route |", "| --- | --- |", "| a b | `a b` |"]
+    assert table.csv().splitlines() == ["name,by_task.a b", "a b,1"]
+    plain = Table("t a b", [text_column("a b", "name"), columns[1]], [{"name": "a b"}])
+    assert [" ".join(line.split()) for line in table.latex().splitlines()] == plain.latex().splitlines()
 
 
 def test_the_number_of_comparisons_is_told():

@@ -17,6 +17,7 @@ from macro_routing.cli.console import print_fields, print_json, read_text_argume
 from macro_routing.cli.search import Preset, SearchMode, make_config
 from macro_routing.errors import MacroError, SettingsError
 from macro_routing.routes.route_file import is_route_file, parse_route_file
+from macro_routing.settings import check_number
 
 if TYPE_CHECKING:
     from macro_routing.runs.config import RunConfig
@@ -81,8 +82,20 @@ OwnStoreOption = Annotated[
         "--store", help="Where scores are kept.", show_default="one for each method and seed, so times are fair"
     ),
 ]
+
+
+def checked_minutes(minutes: float | None) -> float | None:
+    """Refuse a limit that is none, before anything is loaded: NaN would never be over."""
+    if minutes is not None:
+        check_number("--minutes", minutes, least=0, above=True)
+    return minutes
+
+
 MinutesOption = Annotated[
-    float | None, typer.Option("--minutes", help="Begin no further part after so many; the same command goes on.")
+    float | None,
+    typer.Option(
+        "--minutes", help="Begin no further part after so many; the same command goes on.", callback=checked_minutes
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RouteArgument = Annotated[

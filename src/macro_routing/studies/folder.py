@@ -26,6 +26,8 @@ FORMAT = "macro-study/1"
 _LONGEST = 150
 """Signs of a part's file or folder name."""
 STUDY, CELLS, RUNS, LOCK = "study.json", "cells", "runs", "lock"
+_UNFINISHED = f"{STUDY}.unfinished"
+"""What is left where a process ended while it wrote."""
 
 
 class StudyFolder:
@@ -46,24 +48,28 @@ class StudyFolder:
             else:
                 folder._begin(wanted)
         except OSError as error:
-            raise RunError(f"{str(path)[:200]} cannot be used: {error.strerror}; name another with --out") from None
+            raise _unusable(path, error) from None
         return folder
 
     def _begin(self, wanted: Mapping[str, Any]) -> None:
         if (self.path / run_files.RUN).is_file():
             raise RunError(f"{self.path} is a run's own folder; name another one for the study with --out")
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+        is_free = not (self.path / STUDY).exists() and self.path.is_dir() and self._is_untouched()
+        if self.path.exists() and not is_free:
             raise RunError(f"{self.path} is not an empty folder and holds no study; name another one with --out")
-        (self.path / CELLS).mkdir(parents=True, exist_ok=True)
-        _write(self.path / STUDY, wanted)
+        self.path.mkdir(parents=True, exist_ok=True)
+        _write(self.path / STUDY, wanted)  # first: whoever is stopped after it finds a study and no foreign folder
+        (self.path / CELLS).mkdir(exist_ok=True)
 
     def _check(self, wanted: Mapping[str, Any]) -> None:
-        before = _read(self.path / STUDY)
+        remedy = "so this study can no longer be told from another; put it back, or name another folder with --out"
+        before = _read(self.path / STUDY, remedy)
         if before.get("format") != FORMAT:
             raise RunError(f"{self.path} has the format {before.get('format')!r}; this version reads {FORMAT}")
         if before.get("study") != wanted["study"]:
             raise RunError(f"{self.path} holds the study {before.get('study')}; name another folder with --out")
-        changed = sorted(_differing(before.get("settings", {}), wanted["settings"]))
+        settings = _object_in(before, "settings", self.path / STUDY, remedy)
+        changed = sorted(_differing(settings, wanted["settings"]))
         if changed and self._is_untouched():
             with self.held():  # who waits for a model to load holds it, and nobody else may say what it is for
                 _write(self.path / STUDY, wanted)
@@ -77,7 +83,7 @@ class StudyFolder:
     def _is_untouched(self) -> bool:
         """Whether nothing was measured yet: settings that were a mistake are in nobody's way then."""
         parts = [path for name in (CELLS, RUNS) for path in (self.path / name).glob("*")]
-        return not parts and {path.name for path in self.path.iterdir()} <= {STUDY, CELLS, RUNS, LOCK}
+        return not parts and {path.name for path in self.path.iterdir()} <= {STUDY, _UNFINISHED, CELLS, RUNS, LOCK}
 
     def run_place(self, name: str) -> Path:
         """Where a search of this study is."""
@@ -87,14 +93,14 @@ class StudyFolder:
         """A part as it was measured, or measured now; ``mark`` names the model and the data it belongs to."""
         path = self._cell_path(name)
         if path.is_file():
-            kept = _read(path)
+            remedy = "remove it and the same command makes it again"
+            kept = _read(path, remedy)
             if kept.get("mark") != mark:
                 raise RunError(
                     f"{path} was measured on another model, other data or other prompts; name another folder with --out"
                 )
-            found: dict[str, Any] = kept["found"]
-            return found
-        found = json.loads(json.dumps(make()))  # as it will be read the next time
+            return _object_in(kept, "found", path, remedy)
+        found: dict[str, Any] = json.loads(json.dumps(make()))  # as it will be read the next time
         (self.path / CELLS).mkdir(exist_ok=True)
         _write(path, {"mark": mark, "found": found})
         return found
@@ -109,7 +115,11 @@ class StudyFolder:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep other processes out; the lock goes with the process, however it ends."""
-        with (self.path / LOCK).open("a+", encoding="utf-8") as file:
+        try:
+            file = (self.path / LOCK).open("a+", encoding="utf-8")
+        except OSError as error:
+            raise _unusable(self.path, error) from None
+        with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -139,14 +149,30 @@ def _differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[st
             yield name
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, remedy: str) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path} is damaged ({error}); remove it and the same command makes it again") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damaged(path, error, remedy) from None
     if not isinstance(found, dict):
-        raise RunError(f"{path} is damaged (it is no object); remove it and the same command makes it again")
+        raise _damaged(path, "it is no object", remedy)
     return found
+
+
+def _object_in(file: Mapping[str, Any], name: str, path: Path, remedy: str) -> dict[str, Any]:
+    """One of a file's own objects."""
+    found = file.get(name)
+    if not isinstance(found, dict):
+        raise _damaged(path, f'"{name}" is no object', remedy)
+    return found
+
+
+def _damaged(path: Path, why: object, remedy: str) -> RunError:
+    return RunError(f"{path} is damaged ({why}); {remedy}")
+
+
+def _unusable(path: Path, error: OSError) -> RunError:
+    return RunError(f"{str(path)[:200]} cannot be used: {error.strerror}; name another folder with --out")
 
 
 def _write(path: Path, value: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from macro_routing.routes.route import Route
 WINDOW = 256
 """Tokens that are read together; longer texts are cut."""
 _BATCH = 4
+_MOST = 700
+"""Whose exponential is still a floating point number."""
 
 
 def text_of(path: Path) -> str:
@@ -58,11 +60,18 @@ def surprise(frozen: FrozenModel, route: Route, rows: Sequence[Tokens]) -> list[
 
 
 def perplexities(rows: Sequence[Tokens], found: dict[str, list[float]]) -> dict[str, Any]:
-    """Perplexity of both routes, and their ratio with an interval over rows of text."""
-    sizes = [len(row) - 1 for row in rows]
-    total = sum(sizes)
-    mean = {name: sum(values) / total for name, values in found.items()}
-    per_token = {name: [value * len(rows) / total for value in values] for name, values in found.items()}
+    """Perplexity of both routes, and their ratio with an interval over rows of text.
+
+    Rows on which a route's numbers ran over are left out of both: one of them would make nothing of all others.
+    """
+    usable = [place for place in range(len(rows)) if all(math.isfinite(values[place]) for values in found.values())]
+    counts = {"windows": len(usable), "left_out": len(rows) - len(usable)}
+    if not usable:
+        return {**dict.fromkeys(("standard", "route", "ratio", "low", "high")), **counts, "tokens": 0}
+    total = sum(len(rows[place]) - 1 for place in usable)
+    kept = {name: [values[place] for place in usable] for name, values in found.items()}
+    mean = {name: sum(values) / total for name, values in kept.items()}
+    per_token = {name: [value * len(usable) / total for value in values] for name, values in kept.items()}
     low, high = paired_bootstrap(per_token["standard"], per_token["route"])
     return {
         "standard": _exp(mean["standard"]),
@@ -70,10 +79,24 @@ def perplexities(rows: Sequence[Tokens], found: dict[str, list[float]]) -> dict[
         "ratio": _exp(mean["route"] - mean["standard"]),
         "low": _exp(low),
         "high": _exp(high),
-        "windows": len(rows),
+        **counts,
         "tokens": total,
     }
 
 
+def change_told(plain: Mapping[str, Any]) -> str:
+    """What ``perplexities`` came to, within a sentence."""
+    if not plain["windows"]:
+        return f"no perplexity (none of {plain['left_out']} rows came to finite numbers)"
+    return f"perplexity {plain['standard']:.2f} → {plain['route']:.2f} ({100 * (plain['ratio'] - 1):+.1f} %)"
+
+
+def left_out_notes(plain: Mapping[str, Any]) -> list[str]:
+    """A note where rows were left out."""
+    asked = plain["windows"] + plain["left_out"]
+    told = f"Of {asked} rows {plain['left_out']} are left out: a route came to no finite number on them."
+    return [told] if plain["left_out"] else []
+
+
 def _exp(value: float) -> float:
-    return math.exp(value) if value < 700 else math.inf
+    return math.inf if value >= _MOST else math.exp(value)

@@ -22,7 +22,7 @@ from macro_routing.studies.comparing import (
     with_holm,
 )
 from macro_routing.studies.findings import TABLE, Findings
-from macro_routing.studies.perplexity import perplexities, surprise, text_of, windows
+from macro_routing.studies.perplexity import change_told, left_out_notes, perplexities, surprise, text_of, windows
 from macro_routing.studies.tables import Column, Row, Table
 from macro_routing.studies.words import column, comparisons_note, difference_columns, percent, short_name, text_column
 from macro_routing.tasks.task import Example
@@ -46,14 +46,16 @@ def side_effects(
     count = comparisons_in(rows)
     judged = [row for row in rows if not row[sharing.KEY]]
     worse = [row["task"] for row in losses_in(judged)]
-    change = f"perplexity {plain['standard']:.2f} → {plain['route']:.2f} ({100 * (plain['ratio'] - 1):+.1f} %)"
+    change = change_told(plain)
     headline = (
         f"Worse on {len(worse)} of {len(judged)} tasks ({', '.join(worse) or 'none'}; p < 0.05, corrected);"
         f" {change} on {plain['source']}."
     )
     tables = {
         TABLE: Table(f"{route} on other tasks", _columns(), rows, _notes(subject, count)),
-        "perplexity": Table("Plain text", _text_columns(), [plain], (_NOTE,)),
+        "perplexity": Table(
+            "Plain text", _text_columns(), [plain] * (plain["windows"] > 0), (_NOTE, *left_out_notes(plain))
+        ),
     }
     shown = [(_named(row), row) for row in rows]
     title = f"Side effects ({short_name(bench.base.model)}): difference to the standard pass, 95 % intervals; {change}"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from macro_routing.errors import RunError, suggestion
+from macro_routing.errors import RunError, shorten, suggestion
 from macro_routing.evaluation.statistics import holm, significance
 from macro_routing.report.figure import Figure
 from macro_routing.report.intervals import GAIN, LOSS, OPEN, IntervalRow
@@ -23,6 +23,12 @@ _LEAST = 3
 """Benchmarks that an interval over them needs."""
 AVERAGE = "Avg"
 """A column that is no benchmark."""
+_LARGEST = 1e6
+"""No percentage is larger; NaN, infinity and integers beyond floating point are not either."""
+_SHAPE = (
+    "the folder of `macro study main-table`, or a list of"
+    ' {"model": name, "method": name, "accuracy": {benchmark: [mean, deviation]}}'
+)
 Results = Sequence[Mapping[str, Any]]
 """Lines of a main table: model, method, and (mean, deviation) in percent by benchmark."""
 
@@ -33,16 +39,52 @@ def read_results(path: Path) -> Results:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
         lines = found["details"]["results"] if isinstance(found, dict) else found
-        for line in lines:
-            _ = line["model"], line["method"], {name: value[0] + 0.0 for name, value in line["accuracy"].items()}
+        _check_lines(lines)
     except OSError as error:
         raise RunError(f"{file} cannot be read: {error.strerror}; name a main-table study or a JSON file") from None
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise RunError(
-            f"{file} holds no main table ({type(error).__name__}: {error}); it takes the folder of `macro study"
-            ' main-table`, or a list of {"model", "method", "accuracy": {benchmark: [mean, deviation]}}'
-        ) from None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        told = "its JSON is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        told = f"there is no {told}" if isinstance(error, KeyError) else told
+        raise RunError(f"{file} holds no main table ({told}); it takes {_SHAPE}") from None
+    if not lines:
+        raise RunError(f"{file} holds no results; it takes {_SHAPE}")
+    _check_pairs(file, lines)
     return list(lines)
+
+
+def _check_lines(lines: object) -> None:
+    if not isinstance(lines, list):
+        raise TypeError("it is no list of lines")
+    for place, line in enumerate(lines):
+        _check_line(line, place + 1)
+
+
+def _check_line(line: object, number: int) -> None:
+    """Refuse a line that is none, in words; what it holds is a stranger's."""
+    if not isinstance(line, dict):
+        raise TypeError(f"line {number} is {shorten(line)}, no object")
+    for name in ("model", "method"):
+        if not isinstance(line.get(name), str):
+            raise TypeError(f"the {name} of line {number} is {shorten(line.get(name))}, no text")
+    if not isinstance(line.get("accuracy"), dict):
+        raise TypeError(f"the accuracy of line {number} is {shorten(line.get('accuracy'))}, no object")
+    for benchmark, value in line["accuracy"].items():
+        mean = value[0] if isinstance(value, list) and value else value
+        is_number = isinstance(mean, int | float) and not isinstance(mean, bool) and abs(mean) <= _LARGEST
+        if not isinstance(value, list) or not is_number:
+            raise TypeError(
+                f"{line['model']}, {line['method']}, {benchmark}: {shorten(value)} does not begin with a finite number"
+            )
+
+
+def _check_pairs(file: Path, lines: Results) -> None:
+    """Refuse two lines of one model and method: neither is known to be the right one."""
+    known = set()
+    for line in lines:
+        pair = line["model"], line["method"]
+        if pair in known:
+            raise RunError(f"{file} has two lines of {pair[0]} with {pair[1]}; keep one of them")
+        known.add(pair)
 
 
 def differences_by_model(results: Results, baseline: str, method: str) -> dict[str, list[float]]:
@@ -52,6 +94,11 @@ def differences_by_model(results: Results, baseline: str, method: str) -> dict[s
         arms = {line["method"]: line["accuracy"] for line in results if line["model"] == model}
         if baseline in arms and method in arms:
             names = [name for name in arms[baseline] if name in arms[method] and name != AVERAGE]
+            if not names:
+                raise RunError(
+                    f"{baseline} and {method} of {model} have no benchmark in common; add one, or name the other"
+                    " models with --models"
+                )
             found[model] = [arms[method][name][0] - arms[baseline][name][0] for name in names]
     if not found:
         methods = ", ".join(dict.fromkeys(line["method"] for line in results))

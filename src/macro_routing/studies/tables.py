@@ -49,9 +49,10 @@ class Table:
         rows = [flattened(row) for row in self.rows]
         names = list(dict.fromkeys(name for row in rows for name in row))
         text = io.StringIO()
-        writer = csv.DictWriter(text, names, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        writer = csv.writer(text, lineterminator="\n")
+        lines: list[list[Any]] = [names, *([row.get(name) for name in names] for row in rows)]
+        for values in lines:
+            writer.writerow([one_line(value) if isinstance(value, str) else value for value in values])
         return text.getvalue()
 
     def markdown(self) -> str:
@@ -60,7 +61,7 @@ class Table:
         rules = ["---:" if column.is_number else "---" for column in self.columns]
         body = [[_markdown_cell(column, row) for column in self.columns] for row in self.rows]
         lines = ["| " + " | ".join(cells) + " |" for cells in (heads, rules, *body)]
-        return "\n\n".join([f"# {self.title}", "\n".join(lines), *self.notes]) + "\n"
+        return "\n\n".join([f"# {one_line(self.title)}", "\n".join(lines), *self.notes]) + "\n"
 
     def latex(self) -> str:
         """The same as a floating table."""
@@ -105,7 +106,7 @@ def flattened(row: Row, before: str = "") -> dict[str, Any]:
 
 
 def _markdown_cell(column: Column, row: Row, *, escape: bool = True) -> str:
-    text, rank = column.show(row), column.rank(row)
+    text, rank = one_line(column.show(row)), column.rank(row)
     if column.is_code and text:
         text = f"`{text}`"
     elif escape:
@@ -115,9 +116,14 @@ def _markdown_cell(column: Column, row: Row, *, escape: bool = True) -> str:
     return f"{text} {_MEDALS[rank]}".strip()
 
 
+def one_line(text: str) -> str:
+    """Text without any sign that some reader ends a line at: a table's row is a line in all three files."""
+    return " ".join(text.splitlines())
+
+
 def markdown_text(text: str) -> str:
     """Text that no table of Markdown breaks at; nothing in it is emphasis."""
-    return re.sub(r"([|*_`<\\])", r"\\\1", text.replace("\n", " "))
+    return re.sub(r"([|*_`<\\])", r"\\\1", one_line(text))
 
 
 _LATEX_RANKS = ("{}", r"\textbf{{{}}}", r"\underline{{{}}}", r"\textit{{{}}}")
