@@ -31,6 +31,7 @@ from macro_routing.studies.side_effects import questions_in_turn, side_effects
 from macro_routing.studies.significance import read_results
 from macro_routing.studies.sweep import default_of, place_of, read_value, sweep
 from macro_routing.studies.transfer import transfer
+from macro_routing.studies.words import points
 from tests.runs.small import small_frozen, small_task
 from tests.studies.benches import BASE, OTHER, SMALL, WRITTEN, small_bench
 
@@ -394,12 +395,10 @@ def test_cost(tmp_path, frozen, subject):
     routed = found.table.rows[3]
     assert routed["lowest"] <= routed["overhead"] <= routed["highest"]
     assert routed["equal_seconds"] > 0
-    by_task = [f"{row['task']} {100 * row['overhead']:+.1f} %" for row in found.table.rows if row["arm"] == "route"]
+    by_task = [f"{row['task']} {points(row['overhead'])} %" for row in found.table.rows if row["arm"] == "route"]
     assert ", ".join(by_task) in found.headline  # no average over tasks in which a route writes more or less
-    assert (
-        f"{100 * np.mean([found.table.rows[1]['equal_overhead'], routed['equal_overhead']]):+.1f} % time per step"
-        in (found.headline)
-    )
+    step = np.mean([found.table.rows[1]["equal_overhead"], routed["equal_overhead"]])
+    assert f"{points(step)} % time per step" in found.headline
     written(bench, found)
 
 

@@ -55,7 +55,7 @@ def surprise(frozen: FrozenModel, route: Route, rows: Sequence[Tokens]) -> list[
         logits = model(ids, attention_mask=mask, position_ids=positions_of(mask), use_cache=False).logits
         told = torch.log_softmax(logits[:, :-1].float(), -1).gather(-1, ids[:, 1:, None])[..., 0]
         # A token counts where the one before it is no padding.
-        found += (-told * mask[:, :-1]).sum(-1).tolist()
+        found += torch.where(mask[:, :-1].bool(), -told, 0.0).sum(-1).tolist()
     return found
 
 
