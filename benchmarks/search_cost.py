@@ -63,7 +63,8 @@ def run_missing(models: tuple[str, str | None], runs: Path, data_dir: Path | Non
             base = config(model, setting.task, setting.mode, data_dir, HALF)
             # A store of its own: what the whole budget has paid for must not make half of it look quick.
             known: dict[str, Any] = {"frozen": frozen, "store": runs / f"scores-{folder_of(setting)}.sqlite"}
-            (arm,) = compare_methods(base, [GUIDED], [seed], runs / folder_of(setting), **known)
+            place = runs / folder_of(setting)
+            (arm,) = compare_methods(base, [GUIDED], [seed], place, points=1, **known)
             print(f"{folder_of(setting)}, seed {seed}: {arm.result.verdict} ({arm.seconds:.0f} s)", flush=True)
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.peers import BUDGET, SEEDS, config
+from benchmarks.peers import BUDGET, CASES, SEEDS, config
 from benchmarks.record import write_record
 
 METHODS = ("guided", "macro", "rys", "random", "macro-restarts")
@@ -37,6 +37,13 @@ class Setting(NamedTuple):
     def folder(self) -> str:
         """Where its runs are."""
         return f"{'small-' if self.small else ''}{self.task}-{self.mode}"
+
+    @property
+    def points(self) -> int:
+        """Places on the curve: only the peers' table, whose runs these are, too, draws one."""
+        from macro_routing.runs.comparing import POINTS
+
+        return POINTS if not self.small and (self.task, self.mode) in CASES else 1
 
     @property
     def name(self) -> str:
@@ -98,7 +105,8 @@ def run_missing(models: tuple[str, str | None], runs: Path, data_dir: Path | Non
                 base = config(model, setting.task, setting.mode, data_dir, BUDGET)
                 known: dict[str, Any] = {"frozen": frozen, "store": runs / f"scores-{setting.folder}.sqlite"}
                 try:
-                    (arm,) = compare_methods(base, [method], [seed], runs / setting.folder, **known)
+                    place = runs / setting.folder
+                    (arm,) = compare_methods(base, [method], [seed], place, points=setting.points, **known)
                 except Exception:  # noqa: BLE001 a table takes hours; one broken cell must not cost the others
                     traceback.print_exc()
                     continue

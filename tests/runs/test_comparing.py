@@ -10,7 +10,7 @@ from macro_routing.errors import RunError, SettingsError
 from macro_routing.report import write_methods_page
 from macro_routing.report.methods_page import mean_curve
 from macro_routing.runs import RunFolder, search
-from macro_routing.runs.comparing import _curve, check_methods, compare_methods
+from macro_routing.runs.comparing import POINTS, _curve, check_methods, compare_methods
 from macro_routing.runs.comparison import CurvePoint, read_arms, table_of
 from macro_routing.runs.methods import METHODS
 from macro_routing.search.names import METHOD_NAMES
@@ -65,14 +65,15 @@ def test_a_route_that_was_given_up_is_on_no_curve(tmp_path):
     known = {"frozen": frozen, "task": task, "store": tmp_path / "s.sqlite"}
     search(config, tmp_path / "run", **known)
     place = RunFolder.existing(tmp_path / "run")
-    whole = list(_curve(config, place, known))
+    whole = list(_curve(config, place, known, POINTS))
+    assert list(_curve(config, place, known, 1)) == whole[-1:]
     cursed = next(point.route for point in whole[:-1] if point.route != "L0 RJ")
     for name in ("train", "test"):  # where it fails: validation is drawn from the first
         deadly = set(task.pools[name])
         crew = CursedCrew(frozen, lambda route, one, deadly=deadly: str(route) == cursed and one in deadly)
         with WorkerPool(crew, WorkerSettings(workers=1)) as pool:
             known["store"] = tmp_path / f"{name}.sqlite"
-            curve = list(_curve(config, place, {**known, "executor": pool}))
+            curve = list(_curve(config, place, {**known, "executor": pool}, POINTS))
         assert pool.counts.quarantined
         assert cursed not in [point.route for point in curve[:-1]]
         assert curve[-1] == whole[-1]  # what the run itself came to stays

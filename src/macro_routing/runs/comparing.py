@@ -47,8 +47,12 @@ def compare_methods(  # noqa: PLR0913
     listener: Listener | None = None,
     store: Path | None = None,
     workers: WorkerSettings | None = None,
+    points: int = POINTS,
 ) -> list[Arm]:
-    """Run what is missing of every method with every seed; ``search`` are settings for those that know them."""
+    """Run what is missing of every method with every seed; ``search`` are settings for those that know them.
+
+    ``points`` are places on the curve of each search; with one there is its end alone, and nothing more is tested.
+    """
     check_methods(names, seeds)
     listener = listener or Listener()
     # The same workers for all: what they know of a task, its prompts and its grader, depends on no seed.
@@ -63,7 +67,7 @@ def compare_methods(  # noqa: PLR0913
         _make(folder)
         known["listener"] = listener
         return [
-            read_arm(method, seed, place, _with_curve(config, place, {**known, "executor": pool}))
+            read_arm(method, seed, place, _with_curve(config, place, {**known, "executor": pool}, points))
             for method, seed, config in configs
             for place in [_run(config, folder / f"{method}-{seed}", {**known, "workers": pool})]
         ]
@@ -154,16 +158,16 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _with_curve(config: RunConfig, place: Path, known: dict[str, Any]) -> list[CurvePoint]:
+def _with_curve(config: RunConfig, place: Path, known: dict[str, Any], points: int) -> list[CurvePoint]:
     """The curve as it was drawn, or drawn now."""
     if (known_already := read_curve(place)) is not None:
         return known_already
-    curve = list(_curve(config, RunFolder.existing(place), known))
+    curve = list(_curve(config, RunFolder.existing(place), known, points))
     write_curve(place, curve)
     return curve
 
 
-def _curve(config: RunConfig, place: RunFolder, known: dict[str, Any]) -> Iterator[CurvePoint]:
+def _curve(config: RunConfig, place: RunFolder, known: dict[str, Any], points: int) -> Iterator[CurvePoint]:
     """Validation's choice after some of the rounds, on the test set; drawn, never chosen from.
 
     Before the end ties go to the earlier candidate: to settle them on training data as a run does would cost more than
@@ -175,9 +179,11 @@ def _curve(config: RunConfig, place: RunFolder, known: dict[str, Any]) -> Iterat
         if result.kind != ORACLE:
             yield CurvePoint(int(asked[-1]), result.route, result.variants[0].accuracy)
         return
-    prepared = prepare(config, **known)
-    assert isinstance(prepared.searcher, Searcher)
-    for state in place.some_states(POINTS)[:-1]:
+    earlier = place.some_states(points)[:-1]
+    prepared = prepare(config, **known) if earlier else None
+    for state in earlier:
+        assert prepared is not None
+        assert isinstance(prepared.searcher, Searcher)
         if candidates := [one.route for one in prepared.searcher.candidates(state)]:
             validated = prepared.evaluator.evaluate(candidates, prepared.splits.validation)
             ran = [route for route in candidates if not validated[route].failure]
