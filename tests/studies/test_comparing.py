@@ -19,3 +19,10 @@ def test_a_loss_on_very_many_examples_is_drawn_as_one():
     assert row["p"] == 0.0  # too small for a number of the machine
     figure = differences_figure("f", "title", [("one", row)])
     assert [meaning for _, meaning in figure.legend] == ["a loss (p < 0.05, corrected)"]
+
+
+def test_a_line_that_was_not_compared_is_drawn_as_such():
+    row = {"difference": 0.05, "low": 0.01, "high": 0.09}
+    rows = [("judged", {**row, "p_holm": 0.01}), ("open", {**row, "p_holm": 0.4}), ("itself", {**row, "p_holm": None})]
+    told = [meaning for _, meaning in differences_figure("any", "title", rows).legend]
+    assert told == ["a gain (p < 0.05, corrected)", "no evidence of a gain or a loss", "not compared"]

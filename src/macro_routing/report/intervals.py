@@ -14,7 +14,7 @@ from macro_routing.runs.result import LEVEL, ORACLE, RunResult
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM, _ROW = 860.0, 26.0, 90.0, 4.0, 42.0, 44.0
 _LONGEST_NAME = 90
 GAIN, LOSS, OPEN, PLAIN = "gain", "loss", "open", "best"
-_MEANINGS = {GAIN: "a gain (p < 0.05)", LOSS: "a loss (p < 0.05)", OPEN: "no evidence of either"}
+_MEANINGS = {GAIN: "a gain (p < 0.05)", LOSS: "a loss (p < 0.05)", OPEN: "no evidence of either", PLAIN: "not compared"}
 
 
 @dataclass(frozen=True)

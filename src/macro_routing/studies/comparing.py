@@ -10,13 +10,14 @@ from typing import Any
 from macro_routing.evaluation.clustered import PairedDifference, paired_difference
 from macro_routing.evaluation.statistics import compare, holm
 from macro_routing.report.figure import Figure
-from macro_routing.report.intervals import GAIN, LOSS, OPEN, IntervalRow, intervals_figure
+from macro_routing.report.intervals import GAIN, LOSS, OPEN, PLAIN, IntervalRow, intervals_figure
 from macro_routing.runs.result import LEVEL
 
 _MEANINGS = {
     GAIN: "a gain (p < 0.05, corrected)",
     LOSS: "a loss (p < 0.05, corrected)",
     OPEN: "no evidence of a gain or a loss",
+    PLAIN: "not compared",
 }
 Right = Mapping[str, bool]
 """By example: whether the answer was right."""
@@ -100,7 +101,7 @@ def judged_figure(name: str, title: str, unit: str, shown: Sequence[IntervalRow]
 
 
 def _interval(name: str, row: Mapping[str, Any]) -> IntervalRow:
-    kind = GAIN if gains_in([row]) else LOSS if losses_in([row]) else OPEN
+    kind = GAIN if gains_in([row]) else LOSS if losses_in([row]) else PLAIN if row.get("p_holm") is None else OPEN
     return IntervalRow(name, 100 * row["low"], 100 * row["difference"], 100 * row["high"], kind)
 
 
