@@ -26,6 +26,7 @@ def commands(block):
         yield command, output
 
 
+@pytest.mark.engines  # real searches and models: minutes together
 @pytest.mark.parametrize("block", blocks("console"))
 def test_console(block, tmp_path):
     """In order and in one folder: later commands use what earlier ones made."""
