@@ -102,20 +102,15 @@ def _asked(arms: dict[int, Any]) -> float:
 
 def _mean(arms: dict[int, Any], against: dict[int, Any] | None) -> tuple[float, float, float]:
     """Mean difference to other arms of the same seeds, or to the standard pass, with its interval."""
-    from macro_routing.evaluation.clustered import resampled_means
-    from macro_routing.runs.methods import METHODS
-    from macro_routing.runs.result import STANDARD
+    from macro_routing.runs.result import SELECTED, STANDARD
+    from macro_routing.studies.comparing import over_seeds
 
-    found: dict[str, list[int]] = {}
-    for seed, arm in arms.items():
-        right = arm.right[METHODS[arm.method].title]
-        other = against[seed].right[METHODS[against[seed].method].title] if against else arm.right[STANDARD]
-        for example, one in right.items():
-            found.setdefault(example, []).append(int(one) - int(other[example]))
-    sums = np.array([sum(some) for some in found.values()], float)
-    counts = np.array([len(some) for some in found.values()], float)
-    low, high = np.percentile(resampled_means(sums, counts, np.random.default_rng(0), 4000), [2.5, 97.5])
-    return 100 * float(sums.sum() / counts.sum()), 100 * float(low), 100 * float(high)
+    def chosen(arm: Any) -> Any:
+        return arm.right[SELECTED[arm.method]]
+
+    pairs = [(chosen(against[seed]) if against else arm.right[STANDARD], chosen(arm)) for seed, arm in arms.items()]
+    found = over_seeds([pairs])
+    return 100 * found.mean, 100 * found.low, 100 * found.high
 
 
 def _told(mean: Sequence[float]) -> str:

@@ -239,16 +239,13 @@ def run_study(
 
 def check_tasks(base: RunConfig, tasks: Sequence[TaskName]) -> None:
     """Refuse a task that there is not, or that cannot be answered as asked, before anything is loaded or searched."""
-    from macro_routing.tasks.catalog import find_task
+    from macro_routing.runs.starting import task_of
 
     answered: dict[tuple[str, str], TaskName] = {}
     for one in tasks:
         mode = {} if one.mode is None else {"mode": one.mode}
         config = dataclasses.replace(base, task=one.task, decoding={**base.decoding, **mode})
-        data = config.data_settings
-        folder = Path(data.data_dir) if data.data_dir else None
-        columns: Any = {name: getattr(data, name) for name in ("question", "answer", "choices", "kind")}
-        decoding = config.decoding_for(find_task(config.task, folder, config.seed, **columns))
+        decoding = config.decoding_for(task_of(config))
         same = answered.setdefault((config.task, decoding.mode), one)
         if same is not one:
             raise SettingsError(f"{same} and {one} are the same task, answered the same way; name it once")

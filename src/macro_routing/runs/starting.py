@@ -181,10 +181,10 @@ def splits_of(config: RunConfig, task: Task, sizes: DataSettings) -> Splits:
     return dataclasses.replace(splits, test=splits.test[: sizes.test])
 
 
-def check_data(header: Mapping[str, Any], config: RunConfig, task: Task | None, path: Path) -> None:
+def check_data(header: Mapping[str, Any], config: RunConfig, task: Task, path: Path) -> None:
     """Refuse a run whose questions are other ones by now; needs no model, the sizes are the run's."""
     sizes = DataSettings(**header["config"]["resolved"]["data"])
-    splits = splits_of(config, task or task_of(config), sizes)
+    splits = splits_of(config, task, sizes)
     now = {name: [len(splits.named(name)), mark] for name, mark in splits.fingerprints.items()}
     if now != header["splits"]:
         raise RunError(f"{path} was run on other examples than {config.task} has now; name another folder with --out")

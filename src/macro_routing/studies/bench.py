@@ -25,7 +25,7 @@ from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS, STANDARD
 from macro_routing.runs.progress import Listener
 from macro_routing.runs.run import PreparedRun
-from macro_routing.runs.starting import check_data, check_given, check_same, prepare, resume, search
+from macro_routing.runs.starting import check_data, check_given, check_same, prepare, resume, search, task_of
 from macro_routing.studies.folder import RUNS, StudyFolder
 from macro_routing.studies.words import short_name
 from macro_routing.tasks.prompts import MODES
@@ -110,6 +110,7 @@ class Bench:
     """Stands in for the model that the settings name."""
     given_tasks: Mapping[str, Task] = field(default_factory=dict)
     """Stand in for tasks of these names."""
+    _tasks: dict[str, Task] = field(default_factory=dict, init=False, repr=False)
     _started: float = field(default_factory=time.monotonic, repr=False)
 
     @cached_property
@@ -159,7 +160,11 @@ class Bench:
         """Refuse before the first of these searches, by name, what a later one would refuse, perhaps hours from now."""
         for name, config in searches:
             if not (self.folder.run_place(name) / run_files.RUN).is_file():
-                prepare(config, **self._known(config.task))
+                self.check_search(config)
+
+    def check_search(self, config: RunConfig) -> None:
+        """Refuse what a search would refuse; nothing is searched."""
+        prepare(config, **self._known(config.task))
 
     # --- parts ----------------------------------------------------------------------------------------------------
 
@@ -193,9 +198,16 @@ class Bench:
 
     def check_unchanged(self, header: Mapping[str, Any], config: RunConfig, place: Path) -> None:
         """Refuse what was run on other examples or with other weights; nothing is loaded for that."""
-        check_data(header, config, self.given_tasks.get(config.task), place)
+        check_data(header, config, self._task(config), place)
         if self._weights_id not in {None, header["model"]["weights_id"]}:
             raise RunError(f"{place} was run with other weights; name another folder for the study with --out")
+
+    def _task(self, config: RunConfig) -> Task:
+        """The task of a run, read once: a table has many runs on it."""
+        key = repr((config.task, config.seed, config.data))
+        if key not in self._tasks:
+            self._tasks[key] = self.given_tasks.get(config.task) or task_of(config)
+        return self._tasks[key]
 
     @cached_property
     def _weights_id(self) -> str | None:

@@ -28,7 +28,7 @@ from macro_routing.studies.bench import Bench, Subject, TaskName, mark_of
 from macro_routing.studies.comparing import short_route
 from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.tables import Column, Table
-from macro_routing.studies.words import column, comparisons_note, text_column
+from macro_routing.studies.words import column, comparisons_note, signed, text_column
 from macro_routing.tasks.prompts import LIKELIHOOD, REASONING
 from macro_routing.tasks.task import Example
 
@@ -125,10 +125,6 @@ def readings(frozen: FrozenModel, route: Route, items: Sequence[LensItem]) -> li
 # --- what is shown ------------------------------------------------------------------------------------------------
 
 
-def _signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "−")
-
-
 def _findings(bench: Bench, task: TaskName, routes: dict[str, Route], read: dict[str, Any]) -> Findings:
     asked = len(read["route"])
     usable = np.logical_and.reduce([np.isfinite(values).all(axis=1) for values in read.values()])
@@ -144,7 +140,7 @@ def _findings(bench: Bench, task: TaskName, routes: dict[str, Route], read: dict
     headline = (
         f"After the last step the right token has {100 * rows[0]['end_probability']:.1f} % in the standard pass and"
         f" {100 * rows[1]['end_probability']:.1f} % on the route; difference in log-probability"
-        f" {_signed(rows[1]['difference'])} nats ({_signed(low)} to {_signed(high)}), n = {n}."
+        f" {signed(rows[1]['difference'])} nats ({signed(low)} to {signed(high)}), n = {n}."
     )
     notes = (
         (

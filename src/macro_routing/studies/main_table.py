@@ -91,8 +91,8 @@ def _check(bench: Bench, task: TaskName, seed: int, methods: Sequence[str]) -> N
     if not missing:
         return
     known = {"frozen": bench.frozen, "task": bench.given_tasks.get(task.task), "store": bench.store}
-    configs = configs_for(bench.config(task, seed), missing, [seed], known)
-    bench.check_searches((f"{place.name}/{method}-{seed}", config) for method, _, config in configs)
+    for _, _, config in configs_for(bench.config(task, seed), missing, [seed], known):
+        bench.check_search(config)
 
 
 def _place(bench: Bench, task: TaskName) -> Path:

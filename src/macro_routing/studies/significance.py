@@ -16,7 +16,7 @@ from macro_routing.runs.result import LEVEL
 from macro_routing.studies.comparing import judged_figure
 from macro_routing.studies.findings import DATA, TABLE, Findings
 from macro_routing.studies.tables import Column, Table
-from macro_routing.studies.words import p_value, text_column
+from macro_routing.studies.words import p_value, signed, text_column
 
 STUDY = "significance"
 _LEAST = 3
@@ -128,7 +128,7 @@ def significance_table(rows: Sequence[Mapping[str, Any]], method: str, baseline:
     )
     columns = [
         text_column("model", "model"),
-        Column("mean difference, points", lambda row: _signed(row["mean"])),
+        Column("mean difference, points", lambda row: signed(row["mean"])),
         Column("95 % interval", _interval),
         Column("W/T/L", lambda row: f"{row['wins']}/{row['ties']}/{row['losses']}"),
         Column("p, Holm", lambda row: p_value(row["p_holm"])),
@@ -137,12 +137,8 @@ def significance_table(rows: Sequence[Mapping[str, Any]], method: str, baseline:
     return Table(f"{method} against {baseline} over benchmarks", columns, rows, notes)
 
 
-def _signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "−")
-
-
 def _interval(row: Mapping[str, Any]) -> str:
-    return f"{_signed(row['low'])} to {_signed(row['high'])}" if row["benchmarks"] >= _LEAST else ""
+    return f"{signed(row['low'])} to {signed(row['high'])}" if row["benchmarks"] >= _LEAST else ""
 
 
 def significance_figure(rows: Sequence[Mapping[str, Any]], method: str, baseline: str) -> Figure:

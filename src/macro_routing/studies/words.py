@@ -27,6 +27,11 @@ def short_name(model: str) -> str:
     return model.rstrip("/").rsplit("/", 1)[-1]
 
 
+def signed(value: float) -> str:
+    """A difference that is no share, with its sign."""
+    return f"{value:+.2f}".replace("-", "−")
+
+
 def p_value(value: float | None) -> str:
     """How surprising a difference would be by luck alone."""
     return "" if value is None else f"{value:.2g}" if value >= 1e-4 else "< 0.0001"
