@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.record import write_record
+from benchmarks.record import run_headers, where_run, write_record
 
 CASES = (("sciq", "likelihood"), ("arc_easy", "likelihood"), ("counting", "direct"), ("svamp", "direct"))
 SEEDS = (1, 2, 42)
@@ -191,14 +191,13 @@ def main() -> None:
     results = [line for task, mode in CASES for line in rows_of(arguments.runs, task, mode)]
     for line in results:
         print({name: line.get(name) for name in COLUMNS})
-    headers = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(arguments.runs.glob("*/*/run.json"))]
+    headers = run_headers(arguments.runs)
     if arguments.write and headers:
-        machine = headers[0]["environment"]
         common: dict[str, Any] = {
             "command": "python -m benchmarks.peers MODEL --runs FOLDER",
             "config": {"model": Path(headers[0]["model"]["name"]).name, "preset": "paper", "budget": BUDGET},
             "seed": SEEDS[0],
-            "where": f"one {machine.get('cuda:0', machine['processor'])}; {machine['extra [models]']}",
+            "where": where_run(headers),
         }
         write_record(arguments.write, columns=COLUMNS, results=results, **common)
         oracle = arguments.write.with_name(f"{arguments.write.stem}_oracle.json")

@@ -38,6 +38,17 @@ def commit() -> str:
     return (git("rev-parse", "--short", "HEAD") or "unknown") + (" with changes" if changed else "")
 
 
+def run_headers(runs: Path) -> list[dict[str, Any]]:
+    """What the runs of comparisons under a folder say of themselves."""
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(runs.glob("*/*/run.json"))]
+
+
+def where_run(headers: Sequence[Mapping[str, Any]]) -> str:
+    """The machine that runs were made on, in words."""
+    machine = headers[0]["environment"]
+    return f"one {machine.get('cuda:0', machine['processor'])}; {machine['extra [models]']}"
+
+
 def write_record(  # noqa: PLR0913 a record names all it takes to repeat it
     path: Path,
     *,

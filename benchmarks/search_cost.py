@@ -10,7 +10,6 @@ and the interval of their mean gain lies above zero; all others are listed with 
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.peers import BUDGET, SEEDS, config
-from benchmarks.record import write_record
+from benchmarks.record import run_headers, where_run, write_record
 from benchmarks.search_quality import SETTINGS, Setting
 
 HALF = BUDGET // 2
@@ -133,9 +132,8 @@ def main() -> None:
     found = lines(arguments.runs)
     for line in found:
         print(line)
-    headers = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(arguments.runs.glob("*/*/run.json"))]
+    headers = run_headers(arguments.runs)
     if arguments.write and headers:
-        machine = headers[0]["environment"]
         write_record(
             arguments.write,
             command="python -m benchmarks.search_cost MODEL --small SMALL_MODEL --runs FOLDER",
@@ -143,7 +141,7 @@ def main() -> None:
             seed=", ".join(map(str, SEEDS)),
             columns=COLUMNS,
             results=found,
-            where=f"one {machine.get('cuda:0', machine['processor'])}; {machine['extra [models]']}",
+            where=where_run(headers),
         )
 
 

@@ -11,7 +11,6 @@ protocol's; runs that ``benchmarks.peers`` has left in the folder are the same r
 from __future__ import annotations
 
 import argparse
-import json
 import time
 import traceback
 from collections.abc import Iterator, Sequence
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.peers import BUDGET, CASES, SEEDS, config
-from benchmarks.record import write_record
+from benchmarks.record import run_headers, where_run, write_record
 
 METHODS = ("guided", "macro", "rys", "random", "macro-restarts")
 
@@ -192,15 +191,14 @@ def main() -> None:
         run_missing((arguments.model, arguments.small), arguments.runs, arguments.data_dir, end, only)
     found, told = lines(arguments.runs), summary(arguments.runs)
     _print([*found, *told])
-    headers = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(arguments.runs.glob("*/*/run.json"))]
+    headers = run_headers(arguments.runs)
     if arguments.write and headers:
-        machine = headers[0]["environment"]
         models = sorted({Path(one["model"]["name"]).name for one in headers})
         common: dict[str, Any] = {
             "command": "python -m benchmarks.search_quality MODEL --small SMALL_MODEL --runs FOLDER",
             "config": {"preset": "paper", "budget": BUDGET, "models": models},
             "seed": SEEDS[0],
-            "where": f"one {machine.get('cuda:0', machine['processor'])}; {machine['extra [models]']}",
+            "where": where_run(headers),
         }
         write_record(arguments.write, columns=COLUMNS, results=found, **common)
         rest = arguments.write.with_name(f"{arguments.write.stem}_summary.json")
