@@ -179,7 +179,7 @@ def _laid_over(known: Mapping[str, Any], file: Mapping[str, Any]) -> dict[str, A
 
 _WIDEST = 10_000
 """Signs of a table's line at most."""
-_OF_A_RUN = ("task", "model", "preset", "seed", "decoder", "loading", "data", "decoding", "units")
+_OF_A_RUN = ("preset", "seed", "decoder", "loading", "data", "decoding", "units")
 """Settings of a run that its route is studied with."""
 
 
@@ -188,7 +188,8 @@ def known_of_route(argument: str) -> dict[str, Any]:
     header = Path(argument) / "run.json"
     try:
         given = dict(json.loads(header.read_text(encoding="utf-8"))["config"]["given"])
-        return {name: given[name] for name in _OF_A_RUN}
+        needed = {name: given[name] for name in ("task", "model")}
+        return needed | {name: given[name] for name in _OF_A_RUN if name in given}  # runs of other versions have fewer
     except OSError:
         pass  # no run's folder
     except (ValueError, KeyError, TypeError):
