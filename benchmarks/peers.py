@@ -1,9 +1,9 @@
 """All methods on one model over tasks and seeds at one budget, in parts that can be resumed.
 
     python -m benchmarks.peers MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20] [--tasks sciq,svamp]
-    python -m benchmarks.peers --runs FOLDER [--write docs/data/peers.json]
+    python -m benchmarks.peers [--write docs/data/peers.json]
 
-The first runs what is missing, the second collects what is there.
+The first runs what is missing, the second makes the table of what is kept (``benchmarks.cells``).
 
 Each task is a comparison under FOLDER. Nothing begins after the minutes are over; what was not run is listed as such.
 Parts with different tasks may run at the same time; the seconds in the table are then those of a GPU shared by two.
@@ -14,14 +14,14 @@ times the examples, Dr.LLM with 100 examples and 10 simulations.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.record import run_headers, where_run, write_record
+from benchmarks.cells import KEPT, is_kept, kept_arms, origin, read_cells
+from benchmarks.record import write_record
 
 CASES = (("sciq", "likelihood"), ("arc_easy", "likelihood"), ("counting", "direct"), ("svamp", "direct"))
 SEEDS = (1, 2, 42)
@@ -89,8 +89,9 @@ def run_missing(model: str, runs: Path, data_dir: Path | None, minutes: float, t
     for cell in cells(tasks):
         if time.monotonic() > end:
             return
-        if any((arm.method, arm.seed) == (cell.method, cell.seed) for arm in read_arms(runs / cell.folder)):
-            continue  # also where routers were too large to be brought along
+        done = any((arm.method, arm.seed) == (cell.method, cell.seed) for arm in read_arms(runs / cell.folder))
+        if done or is_kept(cell.folder, cell.method, cell.seed):
+            continue
         base = config(model, cell.task, cell.mode, data_dir, cell.budget)
         try:
             (arm,) = compare_methods(base, [cell.method], [cell.seed], runs / cell.folder, **known)
@@ -108,12 +109,12 @@ def config(model: str, task: str, mode: str, data_dir: Path | None, budget: int)
     return RunConfig(task, model, "paper", budget=budget, data=data, decoding={"mode": mode})
 
 
-def rows_of(runs: Path, task: str, mode: str) -> list[dict[str, Any]]:
+def rows_of(kept: Path, task: str, mode: str) -> list[dict[str, Any]]:
     """The lines of one task; methods without any run are listed as not run."""
-    from macro_routing.runs.comparison import read_arms, table_of
+    from macro_routing.runs.comparison import table_of
     from macro_routing.runs.methods import METHODS as KNOWN
 
-    arms = read_arms(runs / f"{task}-{mode}")
+    arms = kept_arms(f"{task}-{mode}", kept)
     lines = [_line(f"{task}, {mode}", row) for row in table_of(arms)] if arms else []
     done = {line["method"] for line in lines}
     lines += [
@@ -121,7 +122,7 @@ def rows_of(runs: Path, task: str, mode: str) -> list[dict[str, Any]]:
         for name in METHODS
         if KNOWN[name].title not in done
     ]
-    for arm in [arm for method in PUBLISHED for arm in read_arms(runs / f"{task}-{mode}-{method}-published")]:
+    for arm in [arm for method in PUBLISHED for arm in kept_arms(f"{task}-{mode}-{method}-published", kept)]:
         (row,) = (one for one in table_of([arm]) if one.name == KNOWN[arm.method].title)
         lines.append({**_line(f"{task}, {mode}", row), "method": f"{row.name}, published settings"})
     return lines
@@ -137,14 +138,11 @@ ORACLE_COLUMNS = {
 }
 
 
-def oracle_rows(runs: Path) -> list[dict[str, Any]]:
+def oracle_rows(kept: Path) -> list[dict[str, Any]]:
     """CoLA's two statements, by task, counts over all seeds."""
     found = []
     for task, mode in CASES:
-        facts = [
-            json.loads(path.read_text(encoding="utf-8"))
-            for path in sorted((runs / f"{task}-{mode}").glob("cola-*/oracle.json"))
-        ]
+        facts = [cell["oracle"] for cell in read_cells(f"{task}-{mode}", kept) if "oracle" in cell]
         sums = {name: sum(one[name] for one in facts) for name in (facts[0] if facts else {})}
         line: dict[str, Any] = {"task": f"{task}, {mode}"}
         if sums:
@@ -179,7 +177,8 @@ def main() -> None:
     """Run, or collect."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?")
-    parser.add_argument("--runs", type=Path, required=True)
+    parser.add_argument("--runs", type=Path, default=Path("runs/peers"))
+    parser.add_argument("--kept", type=Path, default=KEPT)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--tasks", default=",".join(task for task, _ in CASES))
@@ -188,20 +187,20 @@ def main() -> None:
     if arguments.model:
         arguments.runs.mkdir(parents=True, exist_ok=True)
         run_missing(arguments.model, arguments.runs, arguments.data_dir, arguments.minutes, arguments.tasks.split(","))
-    results = [line for task, mode in CASES for line in rows_of(arguments.runs, task, mode)]
+    results = [line for task, mode in CASES for line in rows_of(arguments.kept, task, mode)]
     for line in results:
         print({name: line.get(name) for name in COLUMNS})
-    headers = run_headers(arguments.runs)
-    if arguments.write and headers:
+    if arguments.write:
+        folders = [f"{task}-{mode}" for task, mode in CASES]
         common: dict[str, Any] = {
             "command": "python -m benchmarks.peers MODEL --runs FOLDER",
-            "config": {"model": Path(headers[0]["model"]["name"]).name, "preset": "paper", "budget": BUDGET},
-            "seed": SEEDS[0],
-            "where": where_run(headers),
+            "config": {"preset": "paper", "budget": BUDGET, "cells": "docs/data/cells"},
+            "seed": ", ".join(map(str, SEEDS)),
+            **origin(folders, arguments.kept),
         }
         write_record(arguments.write, columns=COLUMNS, results=results, **common)
         oracle = arguments.write.with_name(f"{arguments.write.stem}_oracle.json")
-        write_record(oracle, columns=ORACLE_COLUMNS, results=oracle_rows(arguments.runs), **common)
+        write_record(oracle, columns=ORACLE_COLUMNS, results=oracle_rows(arguments.kept), **common)
 
 
 if __name__ == "__main__":

@@ -38,11 +38,6 @@ def commit() -> str:
     return (git("rev-parse", "--short", "HEAD") or "unknown") + (" with changes" if changed else "")
 
 
-def run_headers(runs: Path) -> list[dict[str, Any]]:
-    """What the runs of comparisons under a folder say of themselves."""
-    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(runs.glob("*/*/run.json"))]
-
-
 def where_run(headers: Sequence[Mapping[str, Any]]) -> str:
     """The machine that runs were made on, in words."""
     machine = headers[0]["environment"]
@@ -59,15 +54,16 @@ def write_record(  # noqa: PLR0913 a record names all it takes to repeat it
     results: Sequence[Mapping[str, Any]],
     device: str = "cpu",
     where: str | None = None,
+    commits: str | None = None,
 ) -> None:
     """Write a measurement; ``columns`` maps the keys of a result that the pages show to their headings.
 
-    ``where`` says what it was made on when that is not this machine.
+    ``where`` says what it was made on when that is not this machine, ``commits`` with what when that was not now.
     """
     record = {
         "command": command,
         "config": dict(config),
-        "commit": commit(),
+        "commit": commits or commit(),
         "hardware": where or hardware(device),
         "seed": seed,
         "n": len(results),

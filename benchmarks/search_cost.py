@@ -1,10 +1,11 @@
 """The default search with half of the budget, where the paper's search gains when it is restarted to all of it.
 
     python -m benchmarks.search_cost MODEL --small SMALL_MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20]
-    python -m benchmarks.search_cost --runs FOLDER [--write docs/data/search_cost.json]
+    python -m benchmarks.search_cost [--write docs/data/search_cost.json]
 
-FOLDER is that of ``benchmarks.search_quality``. A setting counts when its restarted searches of all seeds are there
-and the interval of their mean gain lies above zero; all others are listed with the reason why they do not count.
+The first runs what is missing, the second makes the table of what is kept (``benchmarks.cells``). A setting counts
+when its restarted searches of all seeds are kept and the interval of their mean gain lies above zero; all others are
+listed with the reason why they do not count.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.cells import KEPT, kept_arms, origin
 from benchmarks.peers import BUDGET, SEEDS, config
-from benchmarks.record import run_headers, where_run, write_record
+from benchmarks.record import write_record
 from benchmarks.search_quality import SETTINGS, Setting
 
 HALF = BUDGET // 2
@@ -39,21 +41,21 @@ def folder_of(setting: Setting) -> str:
     return f"{setting.folder}-half"
 
 
-def gained(runs: Path, setting: Setting) -> bool | None:
+def gained(kept: Path, setting: Setting) -> bool | None:
     """Whether restarting gains on a setting; None as long as a seed is missing."""
-    arms = {seed: arm for seed, arm in _arms(runs / setting.folder, RESTARTED).items() if seed in SEEDS}
+    arms = {seed: arm for seed, arm in _arms(kept, setting.folder, RESTARTED).items() if seed in SEEDS}
     return None if len(arms) < len(SEEDS) else _mean(arms, None)[1] > 0
 
 
-def run_missing(models: tuple[str, str | None], runs: Path, data_dir: Path | None, end: float) -> None:
+def run_missing(models: tuple[str, str | None], runs: Path, data_dir: Path | None, end: float, kept: Path) -> None:
     """Search by search while there is time."""
     from macro_routing.models import load_model
     from macro_routing.runs.comparing import compare_methods
 
     for setting in SETTINGS:
         model = models[setting.small]
-        missing = [seed for seed in SEEDS if seed not in _arms(runs / folder_of(setting), GUIDED)]
-        if model is None or not missing or not gained(runs, setting):
+        missing = [seed for seed in SEEDS if seed not in _arms(kept, folder_of(setting), GUIDED)]
+        if model is None or not missing or not gained(kept, setting):
             continue
         frozen = load_model(model)
         for seed in missing:
@@ -67,15 +69,15 @@ def run_missing(models: tuple[str, str | None], runs: Path, data_dir: Path | Non
             print(f"{folder_of(setting)}, seed {seed}: {arm.result.verdict} ({arm.seconds:.0f} s)", flush=True)
 
 
-def lines(runs: Path) -> list[dict[str, Any]]:
+def lines(kept: Path) -> list[dict[str, Any]]:
     """A line per setting."""
-    return [_line(runs, setting) for setting in SETTINGS]
+    return [_line(kept, setting) for setting in SETTINGS]
 
 
-def _line(runs: Path, setting: Setting) -> dict[str, Any]:
+def _line(kept: Path, setting: Setting) -> dict[str, Any]:
     line: dict[str, Any] = {"setting": setting.name}
-    whole, half = _arms(runs / setting.folder, RESTARTED), _arms(runs / folder_of(setting), GUIDED)
-    gain = gained(runs, setting)
+    whole, half = _arms(kept, setting.folder, RESTARTED), _arms(kept, folder_of(setting), GUIDED)
+    gain = gained(kept, setting)
     if gain is None:
         return {**line, "restarted": "not run with all seeds"}
     line |= {"restarted": _told(_mean(whole, None)), "restarted_asked": _asked(whole), "seeds": len(whole)}
@@ -89,10 +91,8 @@ def _line(runs: Path, setting: Setting) -> dict[str, Any]:
     return {**line, "difference": _told(_mean(guided, restarted))}
 
 
-def _arms(folder: Path, method: str) -> dict[int, Any]:
-    from macro_routing.runs.comparison import read_arms
-
-    return {arm.seed: arm for arm in read_arms(folder) if arm.method == method}
+def _arms(kept: Path, folder: str, method: str) -> dict[int, Any]:
+    return {arm.seed: arm for arm in kept_arms(folder, kept) if arm.method == method}
 
 
 def _asked(arms: dict[int, Any]) -> float:
@@ -121,27 +121,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?")
     parser.add_argument("--small")
-    parser.add_argument("--runs", type=Path, required=True)
+    parser.add_argument("--runs", type=Path, default=Path("runs/search_quality"))
+    parser.add_argument("--kept", type=Path, default=KEPT)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     if arguments.model:
         end = time.monotonic() + 60 * arguments.minutes
-        run_missing((arguments.model, arguments.small), arguments.runs, arguments.data_dir, end)
-    found = lines(arguments.runs)
+        run_missing((arguments.model, arguments.small), arguments.runs, arguments.data_dir, end, arguments.kept)
+    found = lines(arguments.kept)
     for line in found:
         print(line)
-    headers = run_headers(arguments.runs)
-    if arguments.write and headers:
+    if arguments.write:
         write_record(
             arguments.write,
             command="python -m benchmarks.search_cost MODEL --small SMALL_MODEL --runs FOLDER",
-            config={"preset": "paper", "budget": BUDGET, "half": HALF},
+            config={"preset": "paper", "budget": BUDGET, "half": HALF, "cells": "docs/data/cells"},
             seed=", ".join(map(str, SEEDS)),
             columns=COLUMNS,
             results=found,
-            where=where_run(headers),
+            **origin([one for setting in SETTINGS for one in (setting.folder, folder_of(setting))], arguments.kept),
         )
 
 

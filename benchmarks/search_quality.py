@@ -2,10 +2,10 @@
 
     python -m benchmarks.search_quality MODEL --small SMALL_MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20]
         [--only sciq,svamp]
-    python -m benchmarks.search_quality --runs FOLDER [--write docs/data/search_quality.json]
+    python -m benchmarks.search_quality [--write docs/data/search_quality.json]
 
-The first runs what is missing, the second collects what is there. Settings, seeds, methods and the budget are the
-protocol's; runs that ``benchmarks.peers`` has left in the folder are the same runs and are not made again.
+The first runs what is missing, the second makes the table of what is kept (``benchmarks.cells``). Settings, seeds,
+methods and the budget are the protocol's; runs of ``benchmarks.peers`` are the same runs and are not made again.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.cells import KEPT, is_kept, kept_arms, origin
 from benchmarks.peers import BUDGET, CASES, SEEDS, config
-from benchmarks.record import run_headers, where_run, write_record
+from benchmarks.record import write_record
 
 METHODS = ("guided", "macro", "rys", "random", "macro-restarts")
 
@@ -82,7 +83,13 @@ SUMMARY = {
 }
 
 
-def run_missing(models: tuple[str, str | None], runs: Path, data_dir: Path | None, end: float, only: set[str]) -> None:
+def chosen_settings(only: str) -> list[Setting]:
+    """Those of some tasks or folders, separated by commas; all when none is named."""
+    wanted = set(filter(None, only.split(",")))
+    return [one for one in SETTINGS if not wanted or one.folder in wanted or one.task in wanted]
+
+
+def run_missing(models: tuple[str, str | None], runs: Path, data_dir: Path | None, end: float, only: str) -> None:
     """Cell by cell while there is time: seed by seed, setting by setting; each model is loaded when it is needed."""
     from macro_routing.models import load_model
     from macro_routing.runs.comparing import compare_methods
@@ -90,14 +97,15 @@ def run_missing(models: tuple[str, str | None], runs: Path, data_dir: Path | Non
 
     loaded: dict[bool, Any] = {}
     for seed in SEEDS:
-        for setting in SETTINGS:
+        for setting in chosen_settings(only):
             model = models[setting.small]
-            if model is None or (only and setting.folder not in only and setting.task not in only):
+            if model is None:
                 continue
             for method in METHODS:
                 if time.monotonic() > end:
                     return
-                if any((arm.method, arm.seed) == (method, seed) for arm in read_arms(runs / setting.folder)):
+                done = any((arm.method, arm.seed) == (method, seed) for arm in read_arms(runs / setting.folder))
+                if done or is_kept(setting.folder, method, seed):
                     continue
                 frozen = loaded.setdefault(setting.small, None) or load_model(model)
                 loaded[setting.small] = frozen
@@ -112,26 +120,24 @@ def run_missing(models: tuple[str, str | None], runs: Path, data_dir: Path | Non
                 print(f"{setting.folder}, {method}, {seed}: {arm.result.verdict} ({arm.seconds:.0f} s)", flush=True)
 
 
-def differences(runs: Path) -> Iterator[tuple[Setting, int, dict[str, float]]]:
+def differences(kept: Path) -> Iterator[tuple[Setting, int, dict[str, float]]]:
     """By setting and seed: every method's test accuracy minus the standard pass's on the same examples."""
-    from macro_routing.runs.comparison import read_arms
-
     for setting in SETTINGS:
-        arms = read_arms(runs / setting.folder)
+        arms = kept_arms(setting.folder, kept)
         for seed in SEEDS:
             found = {arm.method: arm.result.comparison.difference for arm in arms if arm.seed == seed}
             if found:
                 yield setting, seed, found
 
 
-def lines(runs: Path) -> list[dict[str, Any]]:
+def lines(kept: Path) -> list[dict[str, Any]]:
     """A line per setting, each method's mean difference with its interval."""
-    from macro_routing.runs.comparison import read_arms, table_of
+    from macro_routing.runs.comparison import table_of
     from macro_routing.runs.methods import METHODS as KNOWN
 
     found = []
     for setting in SETTINGS:
-        arms = [arm for arm in read_arms(runs / setting.folder) if arm.method in METHODS]
+        arms = [arm for arm in kept_arms(setting.folder, kept) if arm.method in METHODS]
         line: dict[str, Any] = {"setting": setting.name, **dict.fromkeys(METHODS, "not run")}
         rows = {row.name: row for row in table_of(arms)} if arms else {}
         for method in METHODS:
@@ -146,11 +152,11 @@ def lines(runs: Path) -> list[dict[str, Any]]:
     return found
 
 
-def summary(runs: Path) -> list[dict[str, Any]]:
+def summary(kept: Path) -> list[dict[str, Any]]:
     """The guided search against nothing and against each other method, over the settings that both have run."""
     from macro_routing.evaluation.statistics import significance
 
-    cells = list(differences(runs))
+    cells = list(differences(kept))
     found = []
     for other in ("", *METHODS[1:]):
         by_setting: dict[Setting, list[float]] = {}
@@ -178,7 +184,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?")
     parser.add_argument("--small")
-    parser.add_argument("--runs", type=Path, required=True)
+    parser.add_argument("--runs", type=Path, default=Path("runs/search_quality"))
+    parser.add_argument("--kept", type=Path, default=KEPT)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--only", default="", help="tasks or folders, separated by commas")
@@ -187,18 +194,15 @@ def main() -> None:
     if arguments.model:
         arguments.runs.mkdir(parents=True, exist_ok=True)
         end = time.monotonic() + 60 * arguments.minutes
-        only = set(filter(None, arguments.only.split(",")))
-        run_missing((arguments.model, arguments.small), arguments.runs, arguments.data_dir, end, only)
-    found, told = lines(arguments.runs), summary(arguments.runs)
+        run_missing((arguments.model, arguments.small), arguments.runs, arguments.data_dir, end, arguments.only)
+    found, told = lines(arguments.kept), summary(arguments.kept)
     _print([*found, *told])
-    headers = run_headers(arguments.runs)
-    if arguments.write and headers:
-        models = sorted({Path(one["model"]["name"]).name for one in headers})
+    if arguments.write:
         common: dict[str, Any] = {
             "command": "python -m benchmarks.search_quality MODEL --small SMALL_MODEL --runs FOLDER",
-            "config": {"preset": "paper", "budget": BUDGET, "models": models},
-            "seed": SEEDS[0],
-            "where": where_run(headers),
+            "config": {"preset": "paper", "budget": BUDGET, "cells": "docs/data/cells"},
+            "seed": ", ".join(map(str, SEEDS)),
+            **origin((one.folder for one in SETTINGS), arguments.kept),
         }
         write_record(arguments.write, columns=COLUMNS, results=found, **common)
         rest = arguments.write.with_name(f"{arguments.write.stem}_summary.json")

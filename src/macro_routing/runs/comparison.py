@@ -40,7 +40,7 @@ class Arm:
     method: str
     seed: int
     result: RunResult
-    asked: int
+    asked: float
     """Outcomes the search asked for."""
     work: float
     """Layer applications × tokens of the answers it looked at."""

@@ -1,0 +1,141 @@
+"""The runs behind the tables on real models, kept in the repository: a line a run, with the verdict on every test item.
+
+    python -m benchmarks.cells --runs FOLDER
+
+keeps what the comparisons under FOLDER have come to, so that a table grows in parts and can be made, and doubted, by
+anyone without a GPU. A run that is kept already stays: its test set has been met. ``benchmarks.again`` measures kept
+routes once more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.record import ROOT, commit, where_run
+from macro_routing.runs import folder as files
+from macro_routing.runs.comparison import Arm, read_arms
+from macro_routing.runs.methods import METHODS
+from macro_routing.runs.result import STANDARD, RunResult
+
+KEPT = ROOT / "docs" / "data" / "cells"
+Cell = dict[str, Any]
+
+
+def packed(bits: Iterable[bool]) -> str:
+    """Verdicts in the order of the test set, four to a digit; a leading one keeps the zeros before the first."""
+    return f"{int('1' + ''.join(str(int(bit)) for bit in bits), 2):x}"
+
+
+def unpacked(digits: str) -> list[bool]:
+    """What ``packed`` wrote."""
+    return [bit == "1" for bit in f"{int(digits, 16):b}"[1:]]
+
+
+def cell_of(arm: Arm, place: Path) -> Cell:
+    """A run as it is kept."""
+    names = list(arm.right[STANDARD])
+    facts = place / files.ORACLE_FACTS
+    return {
+        "method": arm.method,
+        "seed": arm.seed,
+        "commit": commit(),
+        "hardware": where_run([json.loads((place / files.RUN).read_text(encoding="utf-8"))]),
+        "asked": arm.asked,
+        "work": arm.work,
+        "seconds": arm.seconds,
+        "test": test_set(names),
+        "right": {name: packed(right[one] for one in names) for name, right in arm.right.items()},
+        "result": plain(arm.result),
+        **({"oracle": json.loads(facts.read_text(encoding="utf-8"))} if facts.is_file() else {}),
+    }
+
+
+def test_set(names: Sequence[str]) -> str:
+    """What tells a test set from another; two seeds of a task have the same one, or no item in common."""
+    return hashlib.sha256(json.dumps(list(names)).encode()).hexdigest()[:12]
+
+
+def plain(result: RunResult) -> dict[str, Any]:
+    """A result without the place where it was."""
+    return dataclasses.asdict(dataclasses.replace(result, folder=""))
+
+
+def arm_of(cell: Cell) -> Arm:
+    """A kept run as a part of a comparison; a cost that was not recorded is no number."""
+    right = {
+        name: {f"{cell['test']}-{number}": verdict for number, verdict in enumerate(unpacked(digits))}
+        for name, digits in cell["right"].items()
+    }
+    asked, work, seconds = (math.nan if cell[name] is None else cell[name] for name in ("asked", "work", "seconds"))
+    return Arm(cell["method"], cell["seed"], RunResult.from_json(cell["result"]), asked, work, seconds, (), right)
+
+
+def read_cells(name: str, kept: Path = KEPT) -> list[Cell]:
+    """The kept runs of one comparison."""
+    path = kept / f"{name}.jsonl"
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
+
+
+def kept_arms(name: str, kept: Path = KEPT) -> list[Arm]:
+    """The same, as parts of a comparison; what was kept without its verdicts waits to be measured again."""
+    return [arm_of(cell) for cell in read_cells(name, kept) if "right" in cell]
+
+
+def write_cells(name: str, cells: Sequence[Cell], kept: Path = KEPT) -> None:
+    """Write a comparison's file anew, by seed and method."""
+    kept.mkdir(parents=True, exist_ok=True)
+    order = sorted(cells, key=lambda cell: (cell["seed"], list(METHODS).index(cell["method"])))
+    text = "".join(json.dumps(cell, ensure_ascii=False) + "\n" for cell in order)
+    unfinished = kept / f"{name}.jsonl.unfinished"
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(kept / f"{name}.jsonl")
+
+
+def is_kept(name: str, method: str, seed: int, kept: Path = KEPT) -> bool:
+    """Whether a run need not be made."""
+    return any((cell["method"], cell["seed"]) == (method, seed) for cell in read_cells(name, kept))
+
+
+def keep(runs: Path, kept: Path = KEPT) -> int:
+    """Keep every finished run under a folder of comparisons that is not kept yet; how many that were."""
+    added = 0
+    for folder in sorted(path for path in runs.iterdir() if path.is_dir()):
+        cells = read_cells(folder.name, kept)
+        known = {(cell["method"], cell["seed"]) for cell in cells}
+        new = [
+            cell_of(arm, folder / f"{arm.method}-{arm.seed}")
+            for arm in read_arms(folder)
+            if (arm.method, arm.seed) not in known
+        ]
+        if new:
+            write_cells(folder.name, [*cells, *new], kept)
+        added += len(new)
+    return added
+
+
+def origin(names: Iterable[str], kept: Path = KEPT) -> dict[str, str]:
+    """Commits and machines behind some comparisons, in words, for a record that is made of them."""
+    cells = [cell for name in names for cell in read_cells(name, kept) if "right" in cell]
+    commits = dict.fromkeys(one for cell in cells for one in (cell.get("earlier", {}).get("commit"), cell["commit"]))
+    machines = dict.fromkeys(cell["hardware"] for cell in cells)
+    return {"commits": ", ".join(filter(None, commits)), "where": " / ".join(machines)}
+
+
+def main() -> None:
+    """Keep."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=Path, required=True)
+    parser.add_argument("--into", type=Path, default=KEPT)
+    arguments = parser.parse_args()
+    print(f"{keep(arguments.runs, arguments.into)} more runs are kept")
+
+
+if __name__ == "__main__":
+    main()

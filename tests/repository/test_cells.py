@@ -1,0 +1,73 @@
+"""Runs kept in the repository: read back as they were, never replaced, measured again, behind what the pages say."""
+
+import dataclasses
+
+import pytest
+
+from benchmarks.again import measured
+from benchmarks.cells import arm_of, is_kept, keep, kept_arms, packed, read_cells, unpacked
+from macro_routing.runs.comparing import compare_methods
+from macro_routing.runs.comparison import read_arms, table_of
+from tests.runs.small import small_frozen, small_task
+from tests.runs.test_comparing import BASE, SETTINGS
+
+pytestmark = pytest.mark.xdist_group("cells")  # the comparison is made once
+COMPARED = ("macro", "rys", "cola", "drllm")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    known = {"frozen": small_frozen(), "task": small_task(), "store": folder / "s.sqlite"}
+    compare_methods(BASE, COMPARED, (1, 2), folder / "small", search=SETTINGS, **known)
+    return folder
+
+
+@pytest.mark.parametrize("verdicts", [[], [False], [True], [False, False, True], [True] * 9, [False] * 17])
+def test_verdicts_are_read_back(verdicts):
+    assert unpacked(packed(verdicts)) == verdicts
+
+
+def test_a_kept_comparison_has_the_table_that_it_had(runs, tmp_path):
+    assert keep(runs, tmp_path) == 8
+    before, after = read_arms(runs / "small"), kept_arms("small", tmp_path)
+    assert table_of(after) == table_of(before)
+    assert [(arm.method, arm.seed) for arm in after] == [(arm.method, arm.seed) for arm in before]
+    oracles = [cell for cell in read_cells("small", tmp_path) if "oracle" in cell]
+    assert [cell["method"] for cell in oracles] == ["cola", "cola"]
+
+
+def test_what_is_kept_is_not_replaced(runs, tmp_path):
+    keep(runs, tmp_path)
+    text = (tmp_path / "small.jsonl").read_text()
+    (tmp_path / "small.jsonl").write_text(text.replace('"seconds": ', '"seconds": 9'))
+    changed = (tmp_path / "small.jsonl").read_text()
+    assert keep(runs, tmp_path) == 0
+    assert (tmp_path / "small.jsonl").read_text() == changed != text
+    assert is_kept("small", "rys", 2, tmp_path)
+    assert not is_kept("small", "rys", 3, tmp_path)
+    assert not is_kept("other", "rys", 2, tmp_path)
+
+
+def test_a_route_kept_without_verdicts_gets_them(runs, tmp_path):
+    keep(runs, tmp_path)
+    cell = next(cell for cell in read_cells("small", tmp_path) if cell["method"] == "macro")
+    known = {"frozen": small_frozen(), "task": small_task(), "store": tmp_path / "s.sqlite"}
+    same, told = measured(cell, BASE, **known)
+    assert same == cell
+    assert "other verdicts: 0, standard 0 of 20" in told
+    bare = {name: cell[name] for name in ("method", "seed", "asked", "work", "seconds")}
+    bare |= {"result": {"route": cell["result"]["route"]}, "earlier": {"difference": 0.5}}
+    filled, told = measured(bare, BASE, **known)
+    assert told.endswith("+50.00 before")
+    assert filled["test"] == cell["test"]
+    assert filled["right"] == {name: cell["right"][name] for name in ("MACRO", "standard")}
+    assert arm_of(filled).result.comparison == arm_of(cell).result.comparison
+
+
+def test_a_cost_that_was_not_recorded_is_no_number(runs, tmp_path):
+    keep(runs, tmp_path)
+    cell = read_cells("small", tmp_path)[0]
+    arm = arm_of({**cell, "asked": None})
+    assert arm.asked != arm.asked
+    assert dataclasses.replace(arm, asked=cell["asked"]) == arm_of(cell)
