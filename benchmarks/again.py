@@ -1,10 +1,11 @@
 """Kept routes on their test sets once more: is what the tables say still what comes out?
 
     python -m benchmarks.again MODEL --small SMALL_MODEL [--data-dir FOLDER] [--only sciq,svamp] [--unmeasured]
+    python -m benchmarks.again [--write docs/data/again.json]
 
-tells for every kept route how far its gain and its verdicts are from what was kept, which stays as it is. A run that
-was kept without verdicts, of which only the route was recorded, gets those of this measurement; with ``--unmeasured``
-nothing else is done.
+The first tells for every kept route how far its gain and its verdicts are from what was kept, which stays as it is. A
+run that was kept without verdicts, of which only the route was recorded, gets those of this measurement; with
+``--unmeasured`` nothing else is done. The second makes the table of those.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cells import Cell, packed, plain, read_cells, test_set, unpacked, write_cells
-from benchmarks.peers import BUDGET, config
-from benchmarks.record import commit, where_run
-from benchmarks.search_quality import chosen_settings
+from benchmarks.cells import Cell, made_by, origin, packed, plain, read_cells, test_set, unpacked, write_cells
+from benchmarks.peers import BUDGET, SEEDS, config
+from benchmarks.record import write_record
+from benchmarks.search_quality import SETTINGS, chosen_settings
 from macro_routing.models import load_model
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.routes.route import Route
@@ -47,9 +48,8 @@ def measured(cell: Cell, base: RunConfig, **known: Any) -> tuple[Cell, str]:
             cell,
             f"{seen}, {100 * before:+.2f} kept; other verdicts: {changed[0]}, standard {changed[1]} of {len(test)}",
         )
-    new = {"commit": commit(), "hardware": where_run([run.header()]), "result": plain(result), "right": right}
-    new["test"] = test_set([example.id for example in test])
-    return {**cell, **new}, f"{seen}, {100 * cell['earlier']['difference']:+.2f} before"
+    found = {"test": test_set([example.id for example in test]), "right": right, "result": plain(result)}
+    return {**cell, **made_by(run.header()), **found}, f"{seen}, {100 * cell['earlier']['difference']:+.2f} before"
 
 
 def differing(one: str, other: str) -> int:
@@ -57,15 +57,64 @@ def differing(one: str, other: str) -> int:
     return sum(a != b for a, b in zip(unpacked(one), unpacked(other), strict=True))
 
 
+COLUMNS = {
+    "mode": "answers",
+    "routes": "routes",
+    "same": "of these with the very same gain",
+    "mean": "mean change of the gain, points",
+    "largest": "largest, points",
+}
+
+
+def repeated() -> list[dict[str, Any]]:
+    """By way to answer: gains of routes that were recorded before, and measured again."""
+    changes: dict[str, list[float]] = {}
+    for setting in SETTINGS:
+        for cell in read_cells(setting.folder):
+            if "earlier" in cell and "right" in cell:
+                now = RunResult.from_json(cell["result"]).comparison.difference
+                changes.setdefault(setting.mode, []).append(round(100 * abs(now - cell["earlier"]["difference"]), 6))
+    return [
+        {
+            "mode": mode,
+            "routes": len(some),
+            "same": sum(one == 0 for one in some),
+            "mean": sum(some) / len(some),
+            "largest": max(some),
+            "raw": some,
+        }
+        for mode, some in changes.items()
+    ]
+
+
 def main() -> None:
-    """Setting by setting."""
+    """Measure, or tell."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model")
+    parser.add_argument("model", nargs="?")
     parser.add_argument("--small")
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--only", default="", help="tasks or folders, separated by commas")
+    parser.add_argument("--write", type=Path)
     parser.add_argument("--unmeasured", action="store_true", help="only runs that were kept without verdicts")
     arguments = parser.parse_args()
+    if arguments.model:
+        measure_all(arguments)
+    found = repeated()
+    for line in found:
+        print({name: line[name] for name in COLUMNS})
+    if arguments.write:
+        write_record(
+            arguments.write,
+            command="python -m benchmarks.again MODEL --small SMALL_MODEL --unmeasured",
+            seed=", ".join(map(str, SEEDS)),
+            columns=COLUMNS,
+            results=found,
+            **origin(setting.folder for setting in SETTINGS),
+        )
+
+
+def measure_all(arguments: argparse.Namespace) -> None:
+    """Setting by setting."""
     loaded: dict[str, FrozenModel] = {}
     for setting in chosen_settings(arguments.only):
         name = arguments.small if setting.small else arguments.model

@@ -45,8 +45,7 @@ def cell_of(arm: Arm, place: Path) -> Cell:
     return {
         "method": arm.method,
         "seed": arm.seed,
-        "commit": commit(),
-        "hardware": where_run([json.loads((place / files.RUN).read_text(encoding="utf-8"))]),
+        **made_by(json.loads((place / files.RUN).read_text(encoding="utf-8"))),
         "asked": arm.asked,
         "work": arm.work,
         "seconds": arm.seconds,
@@ -55,6 +54,11 @@ def cell_of(arm: Arm, place: Path) -> Cell:
         "result": plain(arm.result),
         **({"oracle": json.loads(facts.read_text(encoding="utf-8"))} if facts.is_file() else {}),
     }
+
+
+def made_by(header: dict[str, Any]) -> dict[str, str]:
+    """With what a run was made, read from its header."""
+    return {"model": Path(header["model"]["name"]).name, "commit": commit(), "hardware": where_run([header])}
 
 
 def test_set(names: Sequence[str]) -> str:
@@ -120,12 +124,13 @@ def keep(runs: Path, kept: Path = KEPT) -> int:
     return added
 
 
-def origin(names: Iterable[str], kept: Path = KEPT) -> dict[str, str]:
-    """Commits and machines behind some comparisons, in words, for a record that is made of them."""
+def origin(names: Iterable[str], kept: Path = KEPT) -> dict[str, Any]:
+    """What a record that is made of some comparisons says of where it comes from."""
     cells = [cell for name in names for cell in read_cells(name, kept) if "right" in cell]
     commits = dict.fromkeys(one for cell in cells for one in (cell.get("earlier", {}).get("commit"), cell["commit"]))
+    config = {"preset": "paper", "cells": "docs/data/cells", "models": sorted({cell["model"] for cell in cells})}
     machines = dict.fromkeys(cell["hardware"] for cell in cells)
-    return {"commits": ", ".join(filter(None, commits)), "where": " / ".join(machines)}
+    return {"config": config, "commits": ", ".join(filter(None, commits)), "where": " / ".join(machines)}
 
 
 def main() -> None:

@@ -194,10 +194,10 @@ def main() -> None:
         folders = [f"{task}-{mode}" for task, mode in CASES]
         common: dict[str, Any] = {
             "command": "python -m benchmarks.peers MODEL --runs FOLDER",
-            "config": {"preset": "paper", "budget": BUDGET, "cells": "docs/data/cells"},
             "seed": ", ".join(map(str, SEEDS)),
             **origin(folders, arguments.kept),
         }
+        common["config"]["budget"] = BUDGET
         write_record(arguments.write, columns=COLUMNS, results=results, **common)
         oracle = arguments.write.with_name(f"{arguments.write.stem}_oracle.json")
         write_record(oracle, columns=ORACLE_COLUMNS, results=oracle_rows(arguments.kept), **common)

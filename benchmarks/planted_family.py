@@ -2,13 +2,16 @@
 
     python -m benchmarks.planted_family [--first 1000] [--seeds 1000] [--processes 2] [--runs FILE] [--write FILE]
     python -m benchmarks.planted_family --parts [--first 0] [--seeds 240] …
+    python -m benchmarks.planted_family --directions [--first 0] [--seeds 240] …
 
-The first compares the methods, the second takes the parts of the guided search away one by one, on tuning seeds.
+The first compares the methods, the second takes the parts of the guided search away one by one, the third changes the
+paper's search in one way at a time; the last two are for tuning seeds.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import time
@@ -53,19 +56,46 @@ METHODS: dict[str, Callable[[int], Searcher]] = {
 }
 TOLD = "nothing to search: the target told, and confirmed on all examples"
 """What certainty costs where nothing has to be found; a search can only do better by what like routes tell."""
-PARTS: dict[str, dict[str, Any]] = {
-    "guided": {},
-    "without the policy's programs": {"pool": 0},
-    "without edits of the best": {"incumbents": 0},
-    "layers add up, nothing else": {"model": "layers"},
-    "like routes, nothing else": {"model": "whole"},
-    "every route alone": {"model": "alone"},
-    "without routes kept for their own scores": {"by_own_scores": 0},
-    "twice the rounds": {"rounds": 20},
-    "one finalist": {"finalists": 1},
-    "confirmed on a fifth": {"held_back": 0.2},
-    "no threshold": {"doubt": 1.0},
+
+
+def _guided(**settings: Any) -> Callable[[int], Searcher]:
+    return lambda seed: GuidedSearch(SPACE, TRAINING, BUDGET, GuidedSettings(**settings), seed)
+
+
+def _paper(**settings: Any) -> Callable[[int], Searcher]:
+    return lambda seed: MacroSearch(SPACE, TRAINING, dataclasses.replace(PAPER, **settings), seed)
+
+
+PARTS = {
+    "guided": _guided(),
+    "without the policy's programs": _guided(pool=0),
+    "without edits of the best": _guided(incumbents=0),
+    "layers add up, nothing else": _guided(model="layers"),
+    "like routes, nothing else": _guided(model="whole"),
+    "every route alone": _guided(model="alone"),
+    "without routes kept for their own scores": _guided(by_own_scores=0),
+    "twice the rounds": _guided(rounds=20),
+    "one finalist": _guided(finalists=1),
+    "confirmed on a fifth": _guided(held_back=0.2),
+    "no threshold": _guided(doubt=1.0),
 }
+DIRECTIONS = {
+    "paper": _paper(),
+    "the old policy weighs as much as one draw (α = 1)": _paper(alpha=1.0),
+    "the old policy weighs as much as five draws (α = 5)": _paper(alpha=5.0),
+    "a third of the way to every update (η = 0.3)": _paper(smoothing=0.3),
+    "half of the draws are elite (m = 15)": _paper(elite=15),
+    "few deviations per draw (ε = 0.06, 0.02)": _paper(epsilon_local=0.06, epsilon_operator=0.02),
+    "many deviations per draw (ε = 0.4, 0.2)": _paper(epsilon_local=0.4, epsilon_operator=0.2),
+    "half of all examples are seen again (λ = 0.5)": _paper(replay=0.5),
+    "different routes in the final set": _paper(final_set="different"),
+    "the standard pass in the final set": _paper(final_set="anchored"),
+    "few deviations, α = 5, different routes": _paper(
+        epsilon_local=0.06, epsilon_operator=0.02, alpha=5.0, final_set="different"
+    ),
+    "begun again until the budget is spent": METHODS["paper, restarted"],
+}
+TABLES: dict[str, dict[str, Callable[[int], Searcher]]] = {"": METHODS, "parts": PARTS, "directions": DIRECTIONS}
 COLUMNS = {
     "search": "search",
     "share": "share of the target's gain",
@@ -77,6 +107,12 @@ COLUMNS = {
     "alike": "standard pass returned, all others as good (%)",
     "n": "problems",
 }
+PART_COLUMNS = {
+    "search": "search",
+    "share": "share of the target's gain",
+    "against": "minus the first line, same problems",
+    **{name: COLUMNS[name] for name in ("moves", *LEVELS, "found", "nothing", "alike", "n")},
+}
 PLANTED, NOTHING, ALIKE = "planted", "nothing", "alike"
 SORTS = {PLANTED: 1, NOTHING: 2, ALIKE: 4}
 """What is asked of a seed's problem: for every seed, every second, every fourth."""
@@ -84,7 +120,7 @@ WORDS = {"moves": "edits, moves only", "adds": "edits, with adds"}
 FOUND_COLUMNS = {"search": "search", "target": "target", "share": "share of its gain", "found": "found (%)", "n": "n"}
 
 
-def one(job: tuple[str, int, str], *, parts: bool) -> dict[str, Any]:
+def one(job: tuple[str, int, str], *, table: str) -> dict[str, Any]:
     """One search on one problem."""
     name, seed, sort = job
     planted = member(seed, nothing=sort == NOTHING, alike=sort == ALIKE)
@@ -92,9 +128,7 @@ def one(job: tuple[str, int, str], *, parts: bool) -> dict[str, Any]:
     if name == TOLD:
         route = told(planted)
     else:
-        searcher = (
-            GuidedSearch(SPACE, TRAINING, BUDGET, GuidedSettings(**PARTS[name]), seed) if parts else METHODS[name](seed)
-        )
+        searcher = TABLES[table][name](seed)
         route = solve(searcher, planted.problem, training=TRAINING, validation=VALIDATION).selected.route
     facts = {"search": name, "seed": seed, "level": planted.level, "edits": planted.edits, "kind": planted.kind}
     result = {"share": planted.share(route)} if sort == PLANTED else {"standard": route.is_standard}
@@ -140,6 +174,14 @@ def line(name: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def against(first: Sequence[Sequence[float]], runs: Sequence[dict[str, Any]]) -> str:
+    """How a search differs from the one of the first line on the problems that both have."""
+    before = {int(seed): share for seed, share, _ in first}
+    differences = np.array([run["share"] - before[run["seed"]] for run in runs if run["sort"] == PLANTED])
+    error = 1.96 * differences.std(ddof=1) / len(differences) ** 0.5 if len(differences) > 1 else 0.0
+    return f"{differences.mean():+.3f} ± {error:.3f}"
+
+
 def by_target(name: str, runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same by number and kind of edits."""
     found = []
@@ -172,7 +214,9 @@ def read_runs(path: Path | None) -> dict[tuple[str, int, str], dict[str, Any]]:
 def main() -> None:
     """Run, print, write on request."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", action="store_true")
+    tables = parser.add_mutually_exclusive_group()
+    for table in filter(None, TABLES):
+        tables.add_argument(f"--{table}", dest="table", action="store_const", const=table, default="")
     parser.add_argument("--first", type=int, default=1000)
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--only", help="searches by name, separated by semicolons")
@@ -181,9 +225,12 @@ def main() -> None:
     parser.add_argument("--where", help="the machine in words, where --runs come from another one")
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
-    names = arguments.only.split(";") if arguments.only else list(PARTS if arguments.parts else [*METHODS, TOLD])
+    names = arguments.only.split(";") if arguments.only else list(TABLES[arguments.table])
+    if not arguments.only and not arguments.table:
+        names.append(TOLD)
     seeds = range(arguments.first, arguments.first + arguments.seeds)
-    lines, targets = [], []
+    lines: list[dict[str, Any]] = []
+    targets: list[dict[str, Any]] = []
     known = read_runs(arguments.runs)
     with ProcessPoolExecutor(arguments.processes) as pool:
         for name in names:
@@ -191,23 +238,23 @@ def main() -> None:
             jobs = [(name, seed, sort) for sort, every in sorts.items() for seed in seeds if seed % every == 0]
             runs = [known[job] for job in jobs if job in known]
             missing = [job for job in jobs if job not in known]
-            for run in pool.map(partial(one, parts=arguments.parts), missing, chunksize=2):
+            for run in pool.map(partial(one, table=arguments.table), missing, chunksize=2):
                 runs.append(run)
                 if arguments.runs:
                     with arguments.runs.open("a", encoding="utf-8") as kept:
                         kept.write(json.dumps(run) + "\n")
-            lines.append(line(name, runs))
+            lines.append(line(name, runs) | {"against": against(lines[0]["raw"], runs) if lines else None})
             targets += by_target(name, runs)
             print({key: value for key, value in lines[-1].items() if key != "raw"}, flush=True)
     if arguments.write:
         config = {"layers": SPACE.layers, "training": TRAINING, "validation": VALIDATION, "budget": BUDGET}
-        command = (
-            f"python -m benchmarks.planted_family {'--parts ' if arguments.parts else ''}--first {arguments.first}"
-        )
+        option = f"--{arguments.table} " if arguments.table else ""
+        command = f"python -m benchmarks.planted_family {option}--first {arguments.first}"
         common: dict[str, Any] = {"command": f"{command} --seeds {arguments.seeds}", "config": config}
         common["where"] = arguments.where
-        write_record(arguments.write, columns=COLUMNS, results=lines, seed=arguments.first, **common)
-        if not arguments.parts:
+        columns = PART_COLUMNS if arguments.table else COLUMNS
+        write_record(arguments.write, columns=columns, results=lines, seed=arguments.first, **common)
+        if not arguments.table:
             by_edits = arguments.write.with_name(f"{arguments.write.stem}_targets.json")
             write_record(by_edits, columns=FOUND_COLUMNS, results=targets, seed=arguments.first, **common)
 

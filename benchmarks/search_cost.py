@@ -134,14 +134,16 @@ def main() -> None:
     for line in found:
         print(line)
     if arguments.write:
+        folders = [one for setting in SETTINGS for one in (setting.folder, folder_of(setting))]
+        made_of = origin(folders, arguments.kept)
+        made_of["config"] |= {"budget": BUDGET, "half": HALF}
         write_record(
             arguments.write,
             command="python -m benchmarks.search_cost MODEL --small SMALL_MODEL --runs FOLDER",
-            config={"preset": "paper", "budget": BUDGET, "half": HALF, "cells": "docs/data/cells"},
             seed=", ".join(map(str, SEEDS)),
             columns=COLUMNS,
             results=found,
-            **origin([one for setting in SETTINGS for one in (setting.folder, folder_of(setting))], arguments.kept),
+            **made_of,
         )
 
 

@@ -200,10 +200,10 @@ def main() -> None:
     if arguments.write:
         common: dict[str, Any] = {
             "command": "python -m benchmarks.search_quality MODEL --small SMALL_MODEL --runs FOLDER",
-            "config": {"preset": "paper", "budget": BUDGET, "cells": "docs/data/cells"},
             "seed": ", ".join(map(str, SEEDS)),
             **origin((one.folder for one in SETTINGS), arguments.kept),
         }
+        common["config"]["budget"] = BUDGET
         write_record(arguments.write, columns=COLUMNS, results=found, **common)
         rest = arguments.write.with_name(f"{arguments.write.stem}_summary.json")
         write_record(rest, columns=SUMMARY, results=told, **common)

@@ -1,11 +1,14 @@
 """Runs kept in the repository: read back as they were, never replaced, measured again, behind what the pages say."""
 
 import dataclasses
+import json
 
 import pytest
 
+from benchmarks import again, peers, search_cost, search_quality
 from benchmarks.again import measured
-from benchmarks.cells import arm_of, is_kept, keep, kept_arms, packed, read_cells, unpacked
+from benchmarks.cells import KEPT, arm_of, is_kept, keep, kept_arms, packed, read_cells, unpacked
+from benchmarks.record import ROOT
 from macro_routing.runs.comparing import compare_methods
 from macro_routing.runs.comparison import read_arms, table_of
 from tests.runs.small import small_frozen, small_task
@@ -71,3 +74,19 @@ def test_a_cost_that_was_not_recorded_is_no_number(runs, tmp_path):
     arm = arm_of({**cell, "asked": None})
     assert arm.asked != arm.asked
     assert dataclasses.replace(arm, asked=cell["asked"]) == arm_of(cell)
+
+
+@pytest.mark.parametrize(
+    ("record", "made"),
+    [
+        ("search_quality.json", lambda: search_quality.lines(KEPT)),
+        ("search_quality_summary.json", lambda: search_quality.summary(KEPT)),
+        ("search_cost.json", lambda: search_cost.lines(KEPT)),
+        ("peers.json", lambda: [line for case in peers.CASES for line in peers.rows_of(KEPT, *case)]),
+        ("peers_oracle.json", lambda: peers.oracle_rows(KEPT)),
+        ("again.json", again.repeated),
+    ],
+)
+def test_the_records_are_made_of_what_is_kept(record, made):
+    recorded = json.loads((ROOT / "docs" / "data" / record).read_text(encoding="utf-8"))["results"]
+    assert json.loads(json.dumps(made())) == recorded
