@@ -6,7 +6,8 @@
 The first runs what is missing, the second makes the table of what is kept (``benchmarks.cells``).
 
 Each task is a comparison under FOLDER. Nothing begins after the minutes are over; what was not run is listed as such.
-Parts with different tasks may run at the same time; the seconds in the table are then those of a GPU shared by two.
+Parts with different tasks may run beside each other on one GPU, each with its ``--share`` of the memory; the seconds in
+the table are then those of a part of it.
 Beside the common budget two peers run once, on the first task, at their published settings: RYS's full sweep with four
 times the examples, Dr.LLM with 100 examples and 10 simulations.
 """
@@ -101,6 +102,14 @@ def run_missing(model: str, runs: Path, data_dir: Path | None, minutes: float, t
         print(f"{cell.folder}, {cell.method}, seed {cell.seed}: {arm.result.verdict} ({arm.seconds:.0f} s)", flush=True)
 
 
+def take_share(share: float | None) -> None:
+    """Leave the rest of the GPU's memory to others."""
+    import torch
+
+    if share and torch.cuda.is_available():
+        torch.cuda.set_per_process_memory_fraction(share)
+
+
 def config(model: str, task: str, mode: str, data_dir: Path | None, budget: int) -> Any:
     """The paper's settings on a task."""
     from macro_routing.runs import RunConfig
@@ -181,11 +190,13 @@ def main() -> None:
     parser.add_argument("--kept", type=Path, default=KEPT)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--share", type=float, help="of the GPU's memory, where several run beside each other")
     parser.add_argument("--tasks", default=",".join(task for task, _ in CASES))
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     if arguments.model:
         arguments.runs.mkdir(parents=True, exist_ok=True)
+        take_share(arguments.share)
         run_missing(arguments.model, arguments.runs, arguments.data_dir, arguments.minutes, arguments.tasks.split(","))
     results = [line for task, mode in CASES for line in rows_of(arguments.kept, task, mode)]
     for line in results:

@@ -1,11 +1,12 @@
 """The default search against the paper's, random search and RYS on real models, as docs/search_protocol.md says.
 
     python -m benchmarks.search_quality MODEL --small SMALL_MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20]
-        [--only sciq,svamp]
+        [--only sciq,svamp] [--share 0.1]
     python -m benchmarks.search_quality [--write docs/data/search_quality.json]
 
 The first runs what is missing, the second makes the table of what is kept (``benchmarks.cells``). Settings, seeds,
 methods and the budget are the protocol's; runs of ``benchmarks.peers`` are the same runs and are not made again.
+Several with different ``--only`` may run beside each other on one GPU, each with its ``--share`` of the memory.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.cells import KEPT, is_kept, kept_arms, origin
-from benchmarks.peers import BUDGET, CASES, SEEDS, config
+from benchmarks.peers import BUDGET, CASES, SEEDS, config, take_share
 from benchmarks.record import write_record
 
 METHODS = ("guided", "macro", "rys", "random", "macro-restarts")
@@ -189,11 +190,13 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--only", default="", help="tasks or folders, separated by commas")
+    parser.add_argument("--share", type=float, help="of the GPU's memory, where several run beside each other")
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     if arguments.model:
         arguments.runs.mkdir(parents=True, exist_ok=True)
         end = time.monotonic() + 60 * arguments.minutes
+        take_share(arguments.share)
         run_missing((arguments.model, arguments.small), arguments.runs, arguments.data_dir, end, arguments.only)
     found, told = lines(arguments.kept), summary(arguments.kept)
     _print([*found, *told])

@@ -53,3 +53,26 @@ def test_sizes_come_from_the_model_and_the_machine():
     assert cache_bytes_per_token(model) == 2 * 2 * 8 * 4  # keys and values, 2 heads of width 8, float32
     assert free_bytes(torch.device("cpu")) > 1 << 20
     assert most_cached_tokens(model, 6) > most_cached_tokens(model, 60) > 1
+
+
+def test_a_share_of_a_gpu_is_not_exceeded(monkeypatch):
+    """The numbers that a GPU would give are typed in: there is none where this test runs. The next one asks a GPU."""
+    told = {"mem_get_info": (70, 100), "memory_reserved": 20, "memory_allocated": 15}
+    for name, value in told.items():
+        monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
+    for fraction, free in ((1.0, 75), (0.5, 35), (0.2, 5), (0.1, 5)):
+        monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda *_, part=fraction: part)
+        assert free_bytes(torch.device("cuda")) == free
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_share_of_a_real_gpu():
+    device = torch.device("cuda")
+    total = torch.cuda.mem_get_info(device)[1]
+    before = torch.cuda.get_per_process_memory_fraction(device)
+    torch.cuda.set_per_process_memory_fraction(0.1, device)
+    try:
+        assert 0 < free_bytes(device) <= total // 10
+    finally:
+        torch.cuda.set_per_process_memory_fraction(before, device)

@@ -19,10 +19,12 @@ SHARE = 0.6
 
 
 def free_bytes(device: torch.device) -> int:
-    """Memory that can still be used on a device."""
+    """Memory that can still be used on a device; of a GPU that others use, too, no more than torch may take."""
     if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
+        free, total = torch.cuda.mem_get_info(device)
+        reserved = torch.cuda.memory_reserved(device)
+        allowed = int(total * torch.cuda.get_per_process_memory_fraction(device)) - reserved
+        return max(0, min(free, allowed)) + reserved - torch.cuda.memory_allocated(device)
     with suppress(OSError), open("/proc/meminfo", encoding="ascii") as file:  # noqa: PTH123 only Linux has it
         for line in file:
             if line.startswith("MemAvailable"):
