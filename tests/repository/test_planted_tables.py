@@ -1,0 +1,40 @@
+"""The tables of searches on planted problems: every line is a search that begins, and lines are compared in pairs."""
+
+import pytest
+
+from benchmarks.planted_family import METHODS, PLANTED, TABLES, TOLD, against, line, one
+
+
+@pytest.mark.parametrize(("table", "name"), [(table, name) for table, searches in TABLES.items() for name in searches])
+def test_every_line_is_a_search_that_begins(table, name):
+    searcher = TABLES[table][name](0)
+    asked = searcher.ask(searcher.start())
+    assert asked is not None
+    assert len(asked.proposals) > 1
+
+
+def test_the_lines_of_a_table_are_different_searches():
+    for searches in TABLES.values():
+        assert len({make(0).identity for make in searches.values()}) == len(searches)
+
+
+def test_the_first_lines_are_the_searches_that_are_judged():
+    assert TABLES["parts"]["guided"](5) == METHODS["guided"](5)
+    assert TABLES["directions"]["paper"](5) == METHODS["paper"](5)
+
+
+def test_differences_are_taken_problem_by_problem():
+    def runs(shares):
+        facts = {"sort": PLANTED, "found": False, "seconds": 1.0, "kind": "moves", "edits": 1, "level": "easy"}
+        return [{**facts, "seed": seed, "share": share} for seed, share in enumerate(shares)]
+
+    first = line("first", runs([0.0, 0.5, 1.0]))
+    assert against(first["raw"], runs([0.1, 0.6, 1.1])) == "+0.100 ± 0.000"
+    assert against(first["raw"], [*runs([0.0, 0.5, 0.7]), {"sort": "nothing"}]) == "-0.100 ± 0.196"
+
+
+def test_a_problem_gives_the_same_every_time():
+    repeated = [{**one(("paper", 3, PLANTED), table="directions"), "seconds": 0} for _ in range(2)]
+    assert repeated[0] == repeated[1]
+    assert {"share", "found", "level", "edits"} <= set(repeated[0])
+    assert one((TOLD, 3, PLANTED), table="")["share"] in (0.0, pytest.approx(1.0))
