@@ -151,7 +151,7 @@ def line(name: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     planted, nothing, alike = ([run for run in runs if run["sort"] == sort] for sort in SORTS)
 
     def mean(chosen: Sequence[dict[str, Any]], what: str = "share") -> float | None:
-        return float(np.mean([run[what] for run in chosen])) if chosen else None
+        return round(float(np.mean([run[what] for run in chosen])), 6) if chosen else None
 
     shares = np.array([run["share"] for run in planted])
     error = 1.96 * shares.std(ddof=1) / len(shares) ** 0.5 if len(shares) > 1 else 0.0
