@@ -16,7 +16,18 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cells import Cell, made_by, origin, packed, plain, read_cells, test_set, unpacked, write_cells
+from benchmarks.cells import (
+    Cell,
+    made_by,
+    note_test_set,
+    origin,
+    packed,
+    plain,
+    read_cells,
+    test_set,
+    unpacked,
+    write_cells,
+)
 from benchmarks.peers import BUDGET, SEEDS, config
 from benchmarks.record import write_record
 from benchmarks.search_quality import SETTINGS, chosen_settings
@@ -48,7 +59,9 @@ def measured(cell: Cell, base: RunConfig, **known: Any) -> tuple[Cell, str]:
             cell,
             f"{seen}, {100 * before:+.2f} kept; other verdicts: {changed[0]}, standard {changed[1]} of {len(test)}",
         )
-    found = {"test": test_set([example.id for example in test]), "right": right, "result": plain(result)}
+    names = [example.id for example in test]
+    note_test_set(names)
+    found = {"test": test_set(names), "right": right, "result": plain(result)}
     return {**cell, **made_by(run.header()), **found}, f"{seen}, {100 * cell['earlier']['difference']:+.2f} before"
 
 

@@ -3,17 +3,17 @@
     python -m benchmarks.cells --runs FOLDER
 
 keeps what the comparisons under FOLDER have come to, so that a table grows in parts and can be made, and doubted, by
-anyone without a GPU. A run that is kept already stays: its test set has been met. ``benchmarks.again`` measures kept
-routes once more.
+anyone without a GPU. A run that is kept already stays: its test set has been met. Keep where you ran: the commit at
+hand is the one that is noted. ``benchmarks.again`` measures kept routes once more.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import hashlib
 import json
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from macro_routing.runs.methods import METHODS
 from macro_routing.runs.result import STANDARD, RunResult
 
 KEPT = ROOT / "docs" / "data" / "cells"
+TEST_SETS = "test_sets.json"
 Cell = dict[str, Any]
 
 
@@ -56,27 +57,49 @@ def cell_of(arm: Arm, place: Path) -> Cell:
     }
 
 
-def made_by(header: dict[str, Any]) -> dict[str, str]:
+def made_by(header: dict[str, Any]) -> dict[str, Any]:
     """With what a run was made, read from its header."""
-    return {"model": Path(header["model"]["name"]).name, "commit": commit(), "hardware": where_run([header])}
+    given = header["config"]["given"]
+    asked = {"task": given["task"], "preset": given["preset"], "budget": given["budget"], **given["decoding"]}
+    machine = {"model": Path(header["model"]["name"]).name, "commit": commit(), "hardware": where_run([header])}
+    return {"settings": asked, **machine}
 
 
 def test_set(names: Sequence[str]) -> str:
-    """What tells a test set from another; two seeds of a task have the same one, or no item in common."""
+    """What tells a test set from another."""
     return hashlib.sha256(json.dumps(list(names)).encode()).hexdigest()[:12]
+
+
+def read_test_sets(kept: Path = KEPT) -> dict[str, list[str]]:
+    """The items of every test set that kept runs have met: seeds may share some, which are no new evidence."""
+    path = kept / TEST_SETS
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def note_test_set(names: Sequence[str], kept: Path = KEPT) -> None:
+    """Keep the items of a test set."""
+    sets = {**read_test_sets(kept), test_set(names): list(names)}
+    lines = [f"{json.dumps(mark)}: {json.dumps(items)}" for mark, items in sorted(sets.items())]
+    _write(kept / TEST_SETS, "{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)
 
 
 def plain(result: RunResult) -> dict[str, Any]:
     """A result without the place where it was."""
-    return dataclasses.asdict(dataclasses.replace(result, folder=""))
+    return {**result.to_json(), "folder": ""}
 
 
-def arm_of(cell: Cell) -> Arm:
+def arm_of(cell: Cell, test_sets: dict[str, list[str]]) -> Arm:
     """A kept run as a part of a comparison; a cost that was not recorded is no number."""
-    right = {
-        name: {f"{cell['test']}-{number}": verdict for number, verdict in enumerate(unpacked(digits))}
-        for name, digits in cell["right"].items()
-    }
+    names = test_sets[cell["test"]]
+    right = {name: dict(zip(names, unpacked(digits), strict=True)) for name, digits in cell["right"].items()}
     asked, work, seconds = (math.nan if cell[name] is None else cell[name] for name in ("asked", "work", "seconds"))
     return Arm(cell["method"], cell["seed"], RunResult.from_json(cell["result"]), asked, work, seconds, (), right)
 
@@ -84,22 +107,31 @@ def arm_of(cell: Cell) -> Arm:
 def read_cells(name: str, kept: Path = KEPT) -> list[Cell]:
     """The kept runs of one comparison."""
     path = kept / f"{name}.jsonl"
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
+    if not kept.is_dir():
+        sys.exit(f"{kept} is no folder of kept runs")
+    cells: dict[tuple[str, int], Cell] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines() if path.is_file() else [], 1):
+        try:
+            cell = json.loads(line)
+            key = cell["method"], cell["seed"]
+        except (ValueError, TypeError, KeyError):
+            sys.exit(f"{path}, line {number} is no kept run")
+        if key in cells:
+            sys.exit(f"{path}, line {number}: {key[0]} with seed {key[1]} is there twice; leave one of the two")
+        cells[key] = cell
+    return list(cells.values())
 
 
 def kept_arms(name: str, kept: Path = KEPT) -> list[Arm]:
     """The same, as parts of a comparison; what was kept without its verdicts waits to be measured again."""
-    return [arm_of(cell) for cell in read_cells(name, kept) if "right" in cell]
+    sets = read_test_sets(kept)
+    return [arm_of(cell, sets) for cell in read_cells(name, kept) if "right" in cell]
 
 
 def write_cells(name: str, cells: Sequence[Cell], kept: Path = KEPT) -> None:
     """Write a comparison's file anew, by seed and method."""
-    kept.mkdir(parents=True, exist_ok=True)
     order = sorted(cells, key=lambda cell: (cell["seed"], list(METHODS).index(cell["method"])))
-    text = "".join(json.dumps(cell, ensure_ascii=False) + "\n" for cell in order)
-    unfinished = kept / f"{name}.jsonl.unfinished"
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(kept / f"{name}.jsonl")
+    _write(kept / f"{name}.jsonl", "".join(json.dumps(cell, ensure_ascii=False) + "\n" for cell in order))
 
 
 def is_kept(name: str, method: str, seed: int, kept: Path = KEPT) -> bool:
@@ -109,19 +141,29 @@ def is_kept(name: str, method: str, seed: int, kept: Path = KEPT) -> bool:
 
 def keep(runs: Path, kept: Path = KEPT) -> int:
     """Keep every finished run under a folder of comparisons that is not kept yet; how many that were."""
+    if not runs.is_dir():
+        sys.exit(f"{runs} is no folder")
+    kept.mkdir(parents=True, exist_ok=True)
     added = 0
     for folder in sorted(path for path in runs.iterdir() if path.is_dir()):
         cells = read_cells(folder.name, kept)
         known = {(cell["method"], cell["seed"]) for cell in cells}
-        new = [
-            cell_of(arm, folder / f"{arm.method}-{arm.seed}")
-            for arm in read_arms(folder)
-            if (arm.method, arm.seed) not in known
-        ]
+        arms = [arm for arm in read_arms(folder) if (arm.method, arm.seed) not in known]
+        new = [cell_of(arm, folder / f"{arm.method}-{arm.seed}") for arm in arms]
+        _check_alike([*cells, *new], folder)
+        for arm in arms:
+            note_test_set(list(arm.right[STANDARD]), kept)
         if new:
             write_cells(folder.name, [*cells, *new], kept)
         added += len(new)
     return added
+
+
+def _check_alike(cells: Sequence[Cell], folder: Path) -> None:
+    """Refuse to put runs of another model, task or budget into a line of the table."""
+    found = {json.dumps([cell["model"], cell["settings"]], sort_keys=True) for cell in cells}
+    if len(found) > 1:
+        sys.exit(f"{folder} was run with another model or other settings than what is kept under its name: {found}")
 
 
 def origin(names: Iterable[str], kept: Path = KEPT) -> dict[str, Any]:

@@ -15,6 +15,8 @@ times the examples, Dr.LLM with 100 examples and 10 simulations.
 from __future__ import annotations
 
 import argparse
+import math
+import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
@@ -77,13 +79,14 @@ def _common(tasks: Sequence[str], methods: Sequence[str], seeds: Sequence[int]) 
                     yield Cell(seed, task, mode, method, BUDGET, f"{task}-{mode}")
 
 
-def run_missing(model: str, runs: Path, data_dir: Path | None, minutes: float, tasks: Sequence[str]) -> None:
+def run_missing(arguments: argparse.Namespace) -> None:
     """Compare cell by cell while there is time; the model is loaded once."""
     from macro_routing.models import load_model
     from macro_routing.runs.comparing import compare_methods
     from macro_routing.runs.comparison import read_arms
 
-    end = time.monotonic() + 60 * minutes
+    end = time.monotonic() + 60 * arguments.minutes
+    model, runs, tasks = arguments.model, arguments.runs, chosen_tasks(arguments.tasks)
     frozen = load_model(model)
     # A store per part: parts at the same time do not wait for each other's writing.
     known: dict[str, Any] = {"frozen": frozen, "store": runs / f"scores-{'-'.join(tasks)}.sqlite"}
@@ -91,15 +94,23 @@ def run_missing(model: str, runs: Path, data_dir: Path | None, minutes: float, t
         if time.monotonic() > end:
             return
         done = any((arm.method, arm.seed) == (cell.method, cell.seed) for arm in read_arms(runs / cell.folder))
-        if done or is_kept(cell.folder, cell.method, cell.seed):
+        if done or is_kept(cell.folder, cell.method, cell.seed, arguments.kept):
             continue
-        base = config(model, cell.task, cell.mode, data_dir, cell.budget)
+        base = config(model, cell.task, cell.mode, arguments.data_dir, cell.budget)
         try:
             (arm,) = compare_methods(base, [cell.method], [cell.seed], runs / cell.folder, **known)
         except Exception:  # noqa: BLE001 a table takes hours; one broken cell must not cost the others
             traceback.print_exc()
             continue
         print(f"{cell.folder}, {cell.method}, seed {cell.seed}: {arm.result.verdict} ({arm.seconds:.0f} s)", flush=True)
+
+
+def chosen_tasks(names: str) -> list[str]:
+    """Tasks by name, separated by commas."""
+    wanted, known = [name.strip() for name in names.split(",")], [task for task, _ in CASES]
+    if unknown := set(wanted) - set(known):
+        sys.exit(f"no task of this table: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    return wanted
 
 
 def take_share(share: float | None) -> None:
@@ -167,6 +178,7 @@ def _share(part: int, whole: int) -> str:
 
 
 def _line(task: str, row: Any) -> dict[str, Any]:
+    costs = {"asked": row.asked, "seconds": row.seconds, "work": row.work}
     return {
         "task": task,
         "method": row.name,
@@ -174,11 +186,10 @@ def _line(task: str, row: Any) -> dict[str, Any]:
         "accuracy": 100 * row.accuracy,
         "spread": None if row.spread is None else 100 * row.spread,
         "difference": f"{100 * row.difference:+.1f} ({100 * row.low:+.1f} to {100 * row.high:+.1f})",
-        "asked": row.asked,
-        "seconds": row.seconds,
         "layers": row.layers,
         "kind": row.kind,
-        "work": row.work,
+        # What was not recorded of one run is not known of their mean.
+        **{name: None if math.isnan(cost) else cost for name, cost in costs.items()},
     }
 
 
@@ -197,7 +208,7 @@ def main() -> None:
     if arguments.model:
         arguments.runs.mkdir(parents=True, exist_ok=True)
         take_share(arguments.share)
-        run_missing(arguments.model, arguments.runs, arguments.data_dir, arguments.minutes, arguments.tasks.split(","))
+        run_missing(arguments)
     results = [line for task, mode in CASES for line in rows_of(arguments.kept, task, mode)]
     for line in results:
         print({name: line.get(name) for name in COLUMNS})

@@ -71,4 +71,4 @@ def write_record(  # noqa: PLR0913 a record names all it takes to repeat it
         "results": [dict(result) for result in results],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")

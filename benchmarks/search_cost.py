@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import time
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cells import KEPT, kept_arms, origin
-from benchmarks.peers import BUDGET, SEEDS, config
+from benchmarks.peers import BUDGET, SEEDS, config, take_share
 from benchmarks.record import write_record
-from benchmarks.search_quality import SETTINGS, Setting
+from benchmarks.search_quality import SETTINGS, Setting, chosen_settings
 
 HALF = BUDGET // 2
 RESTARTED, GUIDED = "macro-restarts", "guided"
@@ -47,13 +48,14 @@ def gained(kept: Path, setting: Setting) -> bool | None:
     return None if len(arms) < len(SEEDS) else _mean(arms, None)[1] > 0
 
 
-def run_missing(models: tuple[str, str | None], runs: Path, data_dir: Path | None, end: float, kept: Path) -> None:
+def run_missing(arguments: argparse.Namespace) -> None:
     """Search by search while there is time."""
     from macro_routing.models import load_model
     from macro_routing.runs.comparing import compare_methods
 
-    for setting in SETTINGS:
-        model = models[setting.small]
+    runs, kept, end = arguments.runs, arguments.kept, time.monotonic() + 60 * arguments.minutes
+    for setting in chosen_settings(arguments.only):
+        model = arguments.small if setting.small else arguments.model
         missing = [seed for seed in SEEDS if seed not in _arms(kept, folder_of(setting), GUIDED)]
         if model is None or not missing or not gained(kept, setting):
             continue
@@ -61,11 +63,15 @@ def run_missing(models: tuple[str, str | None], runs: Path, data_dir: Path | Non
         for seed in missing:
             if time.monotonic() > end:
                 return
-            base = config(model, setting.task, setting.mode, data_dir, HALF)
+            base = config(model, setting.task, setting.mode, arguments.data_dir, HALF)
             # A store of its own: what the whole budget has paid for must not make half of it look quick.
             known: dict[str, Any] = {"frozen": frozen, "store": runs / f"scores-{folder_of(setting)}.sqlite"}
             place = runs / folder_of(setting)
-            (arm,) = compare_methods(base, [GUIDED], [seed], place, points=1, **known)
+            try:
+                (arm,) = compare_methods(base, [GUIDED], [seed], place, points=1, **known)
+            except Exception:  # noqa: BLE001 one broken search must not cost the others
+                traceback.print_exc()
+                continue
             print(f"{folder_of(setting)}, seed {seed}: {arm.result.verdict} ({arm.seconds:.0f} s)", flush=True)
 
 
@@ -125,11 +131,13 @@ def main() -> None:
     parser.add_argument("--kept", type=Path, default=KEPT)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--only", default="", help="tasks or folders, separated by commas")
+    parser.add_argument("--share", type=float, help="of the GPU's memory, where several run beside each other")
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     if arguments.model:
-        end = time.monotonic() + 60 * arguments.minutes
-        run_missing((arguments.model, arguments.small), arguments.runs, arguments.data_dir, end, arguments.kept)
+        take_share(arguments.share)
+        run_missing(arguments)
     found = lines(arguments.kept)
     for line in found:
         print(line)

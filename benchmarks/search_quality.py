@@ -12,6 +12,7 @@ Several with different ``--only`` may run beside each other on one GPU, each wit
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
@@ -86,31 +87,35 @@ SUMMARY = {
 
 def chosen_settings(only: str) -> list[Setting]:
     """Those of some tasks or folders, separated by commas; all when none is named."""
-    wanted = set(filter(None, only.split(",")))
+    wanted = {name.strip() for name in only.split(",") if name.strip()}
+    if unknown := wanted - {name for one in SETTINGS for name in (one.folder, one.task)}:
+        sys.exit(f"no setting: {', '.join(sorted(unknown))}; there are {', '.join(one.folder for one in SETTINGS)}")
     return [one for one in SETTINGS if not wanted or one.folder in wanted or one.task in wanted]
 
 
-def run_missing(models: tuple[str, str | None], runs: Path, data_dir: Path | None, end: float, only: str) -> None:
+def run_missing(arguments: argparse.Namespace) -> None:
     """Cell by cell while there is time: seed by seed, setting by setting; each model is loaded when it is needed."""
     from macro_routing.models import load_model
     from macro_routing.runs.comparing import compare_methods
     from macro_routing.runs.comparison import read_arms
 
+    runs, end = arguments.runs, time.monotonic() + 60 * arguments.minutes
+    settings = chosen_settings(arguments.only)
     loaded: dict[bool, Any] = {}
     for seed in SEEDS:
-        for setting in chosen_settings(only):
-            model = models[setting.small]
+        for setting in settings:
+            model = arguments.small if setting.small else arguments.model
             if model is None:
                 continue
             for method in METHODS:
                 if time.monotonic() > end:
                     return
                 done = any((arm.method, arm.seed) == (method, seed) for arm in read_arms(runs / setting.folder))
-                if done or is_kept(setting.folder, method, seed):
+                if done or is_kept(setting.folder, method, seed, arguments.kept):
                     continue
                 frozen = loaded.setdefault(setting.small, None) or load_model(model)
                 loaded[setting.small] = frozen
-                base = config(model, setting.task, setting.mode, data_dir, BUDGET)
+                base = config(model, setting.task, setting.mode, arguments.data_dir, BUDGET)
                 known: dict[str, Any] = {"frozen": frozen, "store": runs / f"scores-{setting.folder}.sqlite"}
                 try:
                     place = runs / setting.folder
@@ -138,7 +143,7 @@ def lines(kept: Path) -> list[dict[str, Any]]:
 
     found = []
     for setting in SETTINGS:
-        arms = [arm for arm in kept_arms(setting.folder, kept) if arm.method in METHODS]
+        arms = [arm for arm in kept_arms(setting.folder, kept) if arm.method in METHODS and arm.seed in SEEDS]
         line: dict[str, Any] = {"setting": setting.name, **dict.fromkeys(METHODS, "not run")}
         rows = {row.name: row for row in table_of(arms)} if arms else {}
         for method in METHODS:
@@ -195,9 +200,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.model:
         arguments.runs.mkdir(parents=True, exist_ok=True)
-        end = time.monotonic() + 60 * arguments.minutes
         take_share(arguments.share)
-        run_missing((arguments.model, arguments.small), arguments.runs, arguments.data_dir, end, arguments.only)
+        run_missing(arguments)
     found, told = lines(arguments.kept), summary(arguments.kept)
     _print([*found, *told])
     if arguments.write:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.runner import ENVIRONMENT, run
 
-METHODS = "macro,macro-restarts,random,rys,shortgpt,early-exit,drllm,drllm-ext,cola,standard"
+METHODS = "guided,macro,macro-restarts,random,rys,shortgpt,early-exit,drllm,drllm-ext,cola,standard"
 SMALL = (
     *("--task", "category", "--preset", "quick", "--seeds", "1", "--budget", "140", "--max-span", "1"),
     *("--iterations", "2", "--draws", "4", "--elite", "2", "--training", "16", "--validation", "6", "--test", "12"),
@@ -19,7 +19,16 @@ def test_the_whole_table_on_a_real_model(tmp_path):
     found = json.loads(run(*command, "--json").stdout)
     names = [row["name"] for row in found["rows"]]
     assert names[-2:] == ["standard", "CoLA (oracle)"]
-    assert {"MACRO", "MACRO (top-1)", "MACRO (no Vit.)", "random search", "RYS", "Dr.LLM", "Dr.LLM+Ext."} <= set(names)
+    assert {
+        "MACRO, guided",
+        "MACRO",
+        "MACRO (top-1)",
+        "MACRO (no Vit.)",
+        "random search",
+        "RYS",
+        "Dr.LLM",
+        "Dr.LLM+Ext.",
+    } <= set(names)
     assert all(row["asked"] <= 140 for row in found["rows"])
     assert (tmp_path / "all" / "compare.html").stat().st_size < 3_000_000
     for name in METHODS.split(","):

@@ -2,12 +2,24 @@
 
 import dataclasses
 import json
+from functools import partial
 
 import pytest
 
 from benchmarks import again, peers, search_cost, search_quality
 from benchmarks.again import measured
-from benchmarks.cells import KEPT, arm_of, is_kept, keep, kept_arms, packed, read_cells, unpacked
+from benchmarks.cells import (
+    KEPT,
+    arm_of,
+    is_kept,
+    keep,
+    kept_arms,
+    note_test_set,
+    packed,
+    read_cells,
+    read_test_sets,
+    unpacked,
+)
 from benchmarks.record import ROOT
 from macro_routing.runs.comparing import compare_methods
 from macro_routing.runs.comparison import read_arms, table_of
@@ -52,7 +64,8 @@ def test_what_is_kept_is_not_replaced(runs, tmp_path):
     assert not is_kept("other", "rys", 2, tmp_path)
 
 
-def test_a_route_kept_without_verdicts_gets_them(runs, tmp_path):
+def test_a_route_kept_without_verdicts_gets_them(runs, tmp_path, monkeypatch):
+    monkeypatch.setattr(again, "note_test_set", partial(note_test_set, kept=tmp_path))
     keep(runs, tmp_path)
     cell = next(cell for cell in read_cells("small", tmp_path) if cell["method"] == "macro")
     known = {"frozen": small_frozen(), "task": small_task(), "store": tmp_path / "s.sqlite"}
@@ -64,16 +77,47 @@ def test_a_route_kept_without_verdicts_gets_them(runs, tmp_path):
     filled, told = measured(bare, BASE, **known)
     assert told.endswith("+50.00 before")
     assert filled["test"] == cell["test"]
+    sets = read_test_sets(tmp_path)
     assert filled["right"] == {name: cell["right"][name] for name in ("MACRO", "standard")}
-    assert arm_of(filled).result.comparison == arm_of(cell).result.comparison
+    assert arm_of(filled, sets).result.comparison == arm_of(cell, sets).result.comparison
+
+
+def test_runs_of_something_else_are_refused(runs, tmp_path):
+    keep(runs, tmp_path)
+    changed = (tmp_path / "small.jsonl").read_text().replace('"budget": 700', '"budget": 701').splitlines()
+    (tmp_path / "small.jsonl").write_text(changed[0] + "\n")
+    with pytest.raises(SystemExit, match="another model or other settings"):
+        keep(runs, tmp_path)
+
+
+@pytest.mark.parametrize("damage", [lambda text: text[:-9], lambda text: text + "\n\n", lambda text: text * 2])
+def test_a_damaged_file_is_named_with_its_line(runs, tmp_path, damage):
+    keep(runs, tmp_path)
+    path = tmp_path / "small.jsonl"
+    path.write_text(damage(path.read_text()))
+    with pytest.raises(SystemExit, match=r"small\.jsonl, line \d+"):
+        read_cells("small", tmp_path)
+
+
+def test_what_is_not_there_is_named(tmp_path):
+    with pytest.raises(SystemExit, match="no folder"):
+        keep(tmp_path / "nowhere")
+    with pytest.raises(SystemExit, match="no folder of kept runs"):
+        kept_arms("small", tmp_path / "nowhere")
+    with pytest.raises(SystemExit, match="no setting: svmap; there are"):
+        search_quality.chosen_settings("svmap")
+    with pytest.raises(SystemExit, match="no task of this table: openbookqa"):
+        peers.chosen_tasks("sciq, openbookqa")
+    assert peers.chosen_tasks("sciq, svamp") == ["sciq", "svamp"]
 
 
 def test_a_cost_that_was_not_recorded_is_no_number(runs, tmp_path):
     keep(runs, tmp_path)
     cell = read_cells("small", tmp_path)[0]
-    arm = arm_of({**cell, "asked": None})
+    sets = read_test_sets(tmp_path)
+    arm = arm_of({**cell, "asked": None}, sets)
     assert arm.asked != arm.asked
-    assert dataclasses.replace(arm, asked=cell["asked"]) == arm_of(cell)
+    assert dataclasses.replace(arm, asked=cell["asked"]) == arm_of(cell, sets)
 
 
 @pytest.mark.parametrize(

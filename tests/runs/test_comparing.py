@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import shutil
 
 import pytest
@@ -128,9 +129,9 @@ def small(tmp_path):
     """A comparison of its own, of a method that takes a moment."""
     frozen = small_frozen()
 
-    def run(names=("early-exit",), task=None, folder=tmp_path / "small", **changes):
-        known = {"frozen": frozen, "task": task or small_task(), "store": tmp_path / "s.sqlite"}
-        return compare_methods(dataclasses.replace(BASE, **changes), names, (1,), folder, **known)
+    def run(names=("early-exit",), task=None, folder=tmp_path / "small", seeds=(1,), search=None, **changes):
+        known = {"frozen": frozen, "task": task or small_task(), "store": tmp_path / "s.sqlite", "search": search}
+        return compare_methods(dataclasses.replace(BASE, **changes), names, seeds, folder, **known)
 
     return tmp_path / "small", run
 
@@ -147,6 +148,24 @@ def test_another_budget_is_not_put_beside(small):
     run()
     with pytest.raises(RunError, match="another budget"):
         run(names=("shortgpt",), budget=100)
+
+
+def test_one_line_of_the_table_is_of_one_search(small):
+    _, run = small
+    run(names=("random",), search={"k": 2})
+    with pytest.raises(RunError, match="another search"):
+        run(names=("random",), seeds=(2,), search={"k": 3})
+    run(names=("early-exit",), search={"k": 3})  # another method's settings are its own
+
+
+def test_what_no_data_could_show_is_no_number_in_json(small):
+    folder, run = small
+    (arm,) = run(data={"training": 40, "validation": 10, "test": 3})
+    text = (folder / "early-exit-1" / "result.json").read_text()
+    assert json.loads(text)["detectable"] is None
+    assert "Infinity" not in text
+    assert arm.result.detectable == math.inf
+    assert read_arms(folder)[0].result == arm.result
 
 
 def test_what_one_method_refuses_stops_all_before_the_first(small):

@@ -60,10 +60,15 @@ def test_every_round_has_the_control_and_different_routes():
 
 
 def test_a_budget_too_small_is_refused_with_the_number_that_would_do():
-    with pytest.raises(SettingsError, match="at least; give more") as refused:
+    with pytest.raises(SettingsError, match="give a budget of as many, or fewer draws") as refused:
         GuidedSearch(SMALL, 120, 40, GuidedSettings(draws=20))
-    needed = int(str(refused.value).split(" outcomes at least")[0].split()[-1])
+    needed = int(str(refused.value).split(" outcomes;")[0].split()[-1])
     GuidedSearch(SMALL, 120, needed, GuidedSettings(draws=20))
+
+
+def test_too_few_examples_are_refused_as_such():
+    with pytest.raises(SettingsError, match="2 training examples are not allowed"):
+        GuidedSearch(SMALL, 2, 40_000, GuidedSettings(draws=20))
 
 
 def test_failed_routes_teach_nothing_and_do_not_win():

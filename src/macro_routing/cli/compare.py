@@ -17,7 +17,7 @@ from macro_routing.search.names import METHOD_NAMES
 if TYPE_CHECKING:
     from macro_routing.runs.comparison import MethodRow
 
-DEFAULT_METHODS = "macro,macro-restarts,random,rys,shortgpt,early-exit"
+DEFAULT_METHODS = "guided,macro,macro-restarts,random,rys,shortgpt,early-exit"
 
 
 def compare(
@@ -77,7 +77,7 @@ def compare(
 
     Stopped, the same command goes on where it was. Every method and seed is a run of its own, with a report.
 
-    Example: `macro compare --task category --preset quick --methods macro,random,rys --seeds 1,2`
+    Example: `macro compare --task category --preset quick --methods guided,macro,random,rys --seeds 1,2`
     """
     flags: dict[str, dict[str, Any]] = {
         "": {"task": task, "model": model, "preset": preset.value, "budget": budget},

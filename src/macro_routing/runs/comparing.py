@@ -63,7 +63,7 @@ def compare_methods(  # noqa: PLR0913
         # All of them before the first is run: what one would refuse at the end is refused now.
         for method, seed, config in configs:
             _check_goes_together(folder / f"{method}-{seed}", config, prepare(config, **known).header())
-        _check_neighbours(folder, configs[0][2], frozen)
+        _check_neighbours(folder, [config for _, _, config in configs], frozen)
         _make(folder)
         known["listener"] = listener
         return [
@@ -99,11 +99,16 @@ def _run(config: RunConfig, place: Path, known: dict[str, Any]) -> Path:
 
 
 _COMMON = ("task", "model", "preset", "budget", "racing", "decoder", "loading", "data", "decoding", "space", "units")
+_OF_A_METHOD = ("search", "guard", "init_from")
 
 
-def _check_neighbours(folder: Path, config: RunConfig, frozen: FrozenModel) -> None:
-    """Refuse to put runs beside others that had another model, task, budget or data: one table is made of all."""
-    now = config.given()
+def _check_neighbours(folder: Path, configs: Sequence[RunConfig], frozen: FrozenModel) -> None:
+    """Refuse to put runs beside others that had another model, task, budget or data: one table is made of all.
+
+    Runs of one method are one line of it, so they had the same settings of their search, too.
+    """
+    now = configs[0].given()
+    methods_now = {config.method: config.given() for config in configs}
     for path in sorted(folder.glob(f"*-*/{files.RUN}")):
         run = RunFolder.existing(path.parent)
         with run.understood(files.RUN):
@@ -112,6 +117,8 @@ def _check_neighbours(folder: Path, config: RunConfig, frozen: FrozenModel) -> N
         if weights != frozen.weights_id:
             raise RunError(f"{path.parent} was run with other weights; compare into another folder")
         changed = [name for name in _COMMON if before.get(name) != _plain(now[name])]
+        if mine := methods_now.get(before["method"]):
+            changed += [name for name in _OF_A_METHOD if before.get(name) != _plain(mine[name])]
         if changed:
             raise RunError(f"{path.parent} was run with another {', '.join(changed)}; compare into another folder")
 

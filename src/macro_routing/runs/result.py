@@ -78,8 +78,10 @@ class RunResult:
         return self.kind != ORACLE and self.comparison.difference > 0 and self.comparison.p_value < LEVEL
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {**dataclasses.asdict(self), "difference": self.comparison.difference, "is_gain": self.is_gain}
+        """Plain values; infinity, which JSON does not have, is null."""
+        detectable = self.detectable if math.isfinite(self.detectable) else None
+        more = {"detectable": detectable, "difference": self.comparison.difference, "is_gain": self.is_gain}
+        return {**dataclasses.asdict(self), **more}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> RunResult:
@@ -89,6 +91,7 @@ class RunResult:
         comparison = Comparison(**values["comparison"])
         # Runs of earlier versions say nothing of their kind: they were routes.
         values = {"kind": ROUTE, **values}
+        values["detectable"] = math.inf if values["detectable"] is None else values["detectable"]
         return cls(variants=variants, comparison=comparison, **{name: values[name] for name in names})
 
 

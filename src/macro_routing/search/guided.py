@@ -89,11 +89,16 @@ class GuidedSearch:
         check_integer("budget", self.budget, least=1)
         for route in self.among or ():
             self.space.check(route)
+        if self.examples < 3:
+            raise SettingsError(
+                f"{self.examples} training examples are not allowed: the guided search needs 3 at least, to search with"
+                " and to confirm with"
+            )
         if self._used < 3:
             needed = self.settings.cost(3)
             raise SettingsError(
-                f"budget = {self.budget} and {self.examples} examples are not allowed: {self.settings.draws} routes a"
-                f" round and a confirmation need 3 examples and {needed} outcomes at least; give more, or fewer draws"
+                f"budget = {self.budget} is not allowed: {self.settings.draws} routes a round and a confirmation on 3"
+                f" examples ask for {needed} outcomes; give a budget of as many, or fewer draws"
             )
 
     # --- who sees what --------------------------------------------------------------------------------------------
