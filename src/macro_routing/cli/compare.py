@@ -21,7 +21,13 @@ DEFAULT_METHODS = "guided,macro,macro-restarts,random,rys,shortgpt,early-exit"
 
 
 def compare(
-    task: Annotated[str, typer.Option(help="A task's name (see `macro tasks`), a .toml, or a .jsonl or .csv file.")],
+    task: Annotated[
+        str,
+        typer.Option(
+            help="A task's name (see `macro tasks`), a .toml, or a .jsonl or .csv file; other columns than question,"
+            " answer and choices are named in [data] of --config."
+        ),
+    ],
     model: Annotated[
         str | None,
         typer.Option(help="A built-in name, a folder, a .gguf file or a hub id.", show_default="smollm2-135m"),

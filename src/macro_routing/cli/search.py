@@ -78,13 +78,21 @@ def search(
     test: Annotated[
         int | None, typer.Option(help="Use only the first so many test examples.", show_default="all, or the preset's")
     ] = None,
-    iterations: Annotated[int | None, typer.Option(help="Rounds.", show_default="the preset's")] = None,
+    iterations: Annotated[
+        int | None, typer.Option(help="Rounds; the guided search has its own.", show_default="the preset's")
+    ] = None,
     draws: Annotated[int | None, typer.Option(help="Routes drawn per round.", show_default="the preset's")] = None,
     elite: Annotated[
-        int | None, typer.Option(help="How many of them move the policy.", show_default="the preset's")
+        int | None,
+        typer.Option(help="How many of them move the policy; not in the guided search.", show_default="the preset's"),
     ] = None,
     k: Annotated[
-        int | None, typer.Option("--k", help="Candidates that are validated at the end.", show_default="the preset's")
+        int | None,
+        typer.Option(
+            "--k",
+            help="Candidates that are validated at the end; not in the guided search.",
+            show_default="the preset's",
+        ),
     ] = None,
     max_length: Annotated[int | None, typer.Option(help="Longest route.", show_default="layers + 12")] = None,
     no_adds: Annotated[
