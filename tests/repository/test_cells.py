@@ -26,7 +26,6 @@ from macro_routing.runs.comparison import read_arms, table_of
 from tests.runs.small import small_frozen, small_task
 from tests.runs.test_comparing import BASE, SETTINGS
 
-pytestmark = pytest.mark.xdist_group("cells")  # the comparison is made once
 COMPARED = ("macro", "rys", "cola", "drllm")
 
 
