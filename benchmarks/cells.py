@@ -61,7 +61,7 @@ def made_by(header: dict[str, Any]) -> dict[str, Any]:
     """With what a run was made, read from its header."""
     given = header["config"]["given"]
     asked = {"task": given["task"], "preset": given["preset"], "budget": given["budget"], **given["decoding"]}
-    machine = {"model": Path(header["model"]["name"]).name, "commit": commit(), "hardware": where_run([header])}
+    machine = {"model": Path(header["model"]["name"]).name, "commit": commit(), "hardware": where_run(header)}
     return {"settings": asked, **machine}
 
 
@@ -78,7 +78,10 @@ def read_test_sets(kept: Path = KEPT) -> dict[str, list[str]]:
 
 def note_test_set(names: Sequence[str], kept: Path = KEPT) -> None:
     """Keep the items of a test set."""
-    sets = {**read_test_sets(kept), test_set(names): list(names)}
+    sets = read_test_sets(kept)
+    if test_set(names) in sets:
+        return
+    sets[test_set(names)] = list(names)
     lines = [f"{json.dumps(mark)}: {json.dumps(items)}" for mark, items in sorted(sets.items())]
     _write(kept / TEST_SETS, "{\n" + ",\n".join(lines) + "\n}\n")
 
@@ -166,13 +169,13 @@ def _check_alike(cells: Sequence[Cell], folder: Path) -> None:
         sys.exit(f"{folder} was run with another model or other settings than what is kept under its name: {found}")
 
 
-def origin(names: Iterable[str], kept: Path = KEPT) -> dict[str, Any]:
-    """What a record that is made of some comparisons says of where it comes from."""
+def origin(names: Iterable[str], kept: Path = KEPT, **more: Any) -> dict[str, Any]:
+    """What a record that is made of some comparisons says of where it comes from; ``more`` belongs to its settings."""
     cells = [cell for name in names for cell in read_cells(name, kept) if "right" in cell]
     commits = dict.fromkeys(one for cell in cells for one in (cell.get("earlier", {}).get("commit"), cell["commit"]))
     config = {"preset": "paper", "cells": "docs/data/cells", "models": sorted({cell["model"] for cell in cells})}
     machines = dict.fromkeys(cell["hardware"] for cell in cells)
-    return {"config": config, "commits": ", ".join(filter(None, commits)), "where": " / ".join(machines)}
+    return {"config": config | more, "commits": ", ".join(filter(None, commits)), "where": " / ".join(machines)}
 
 
 def main() -> None:

@@ -213,13 +213,12 @@ def main() -> None:
     for line in results:
         print({name: line.get(name) for name in COLUMNS})
     if arguments.write:
-        folders = [f"{task}-{mode}" for task, mode in CASES]
+        folders = dict.fromkeys(cell.folder for cell in cells([task for task, _ in CASES]))
         common: dict[str, Any] = {
             "command": "python -m benchmarks.peers MODEL --runs FOLDER",
             "seed": ", ".join(map(str, SEEDS)),
-            **origin(folders, arguments.kept),
+            **origin(folders, arguments.kept, budget=BUDGET),
         }
-        common["config"]["budget"] = BUDGET
         write_record(arguments.write, columns=COLUMNS, results=results, **common)
         oracle = arguments.write.with_name(f"{arguments.write.stem}_oracle.json")
         write_record(oracle, columns=ORACLE_COLUMNS, results=oracle_rows(arguments.kept), **common)

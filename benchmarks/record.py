@@ -38,9 +38,9 @@ def commit() -> str:
     return (git("rev-parse", "--short", "HEAD") or "unknown") + (" with changes" if changed else "")
 
 
-def where_run(headers: Sequence[Mapping[str, Any]]) -> str:
-    """The machine that runs were made on, in words."""
-    machine = headers[0]["environment"]
+def where_run(header: Mapping[str, Any]) -> str:
+    """The machine that a run was made on, in words."""
+    machine = header["environment"]
     return f"one {machine.get('cuda:0', machine['processor'])}; {machine['extra [models]']}"
 
 

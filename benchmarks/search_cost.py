@@ -143,15 +143,13 @@ def main() -> None:
         print(line)
     if arguments.write:
         folders = [one for setting in SETTINGS for one in (setting.folder, folder_of(setting))]
-        made_of = origin(folders, arguments.kept)
-        made_of["config"] |= {"budget": BUDGET, "half": HALF}
         write_record(
             arguments.write,
             command="python -m benchmarks.search_cost MODEL --small SMALL_MODEL --runs FOLDER",
             seed=", ".join(map(str, SEEDS)),
             columns=COLUMNS,
             results=found,
-            **made_of,
+            **origin(folders, arguments.kept, budget=BUDGET, half=HALF),
         )
 
 

@@ -208,9 +208,8 @@ def main() -> None:
         common: dict[str, Any] = {
             "command": "python -m benchmarks.search_quality MODEL --small SMALL_MODEL --runs FOLDER",
             "seed": ", ".join(map(str, SEEDS)),
-            **origin((one.folder for one in SETTINGS), arguments.kept),
+            **origin((one.folder for one in SETTINGS), arguments.kept, budget=BUDGET),
         }
-        common["config"]["budget"] = BUDGET
         write_record(arguments.write, columns=COLUMNS, results=found, **common)
         rest = arguments.write.with_name(f"{arguments.write.stem}_summary.json")
         write_record(rest, columns=SUMMARY, results=told, **common)
