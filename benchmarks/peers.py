@@ -1,13 +1,14 @@
 """All methods on one model over tasks and seeds at one budget, in parts that can be resumed.
 
     python -m benchmarks.peers MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20] [--tasks sciq,svamp]
+        [--methods cola] [--seeds 1,2] [--share 0.1]
     python -m benchmarks.peers [--write docs/data/peers.json]
 
 The first runs what is missing, the second makes the table of what is kept (``benchmarks.cells``).
 
 Each task is a comparison under FOLDER. Nothing begins after the minutes are over; what was not run is listed as such.
-Parts with different tasks may run beside each other on one GPU, each with its ``--share`` of the memory; the seconds in
-the table are then those of a part of it.
+Parts with different tasks, methods or seeds may run beside each other on one GPU, each with a FOLDER of its own and its
+``--share`` of the memory; the seconds in the table are then those of a part of it.
 Beside the common budget two peers run once, on the first task, at their published settings: RYS's full sweep with four
 times the examples, Dr.LLM with 100 examples and 10 simulations.
 """
@@ -93,16 +94,43 @@ def run_missing(arguments: argparse.Namespace) -> None:
     for cell in cells(tasks):
         if time.monotonic() > end:
             return
-        done = any((arm.method, arm.seed) == (cell.method, cell.seed) for arm in read_arms(runs / cell.folder))
-        if done or is_kept(cell.folder, cell.method, cell.seed, arguments.kept):
+        run = cell.method, cell.seed
+        done = any((arm.method, arm.seed) == run for arm in read_arms(runs / cell.folder))
+        if done or is_kept(cell.folder, *run, arguments.kept) or not chosen(arguments, *run):
             continue
         base = config(model, cell.task, cell.mode, arguments.data_dir, cell.budget)
         try:
-            (arm,) = compare_methods(base, [cell.method], [cell.seed], runs / cell.folder, **known)
+            # One point: of a curve nothing is kept.
+            (arm,) = compare_methods(base, [cell.method], [cell.seed], runs / cell.folder, points=1, **known)
         except Exception:  # noqa: BLE001 a table takes hours; one broken cell must not cost the others
             traceback.print_exc()
             continue
         print(f"{cell.folder}, {cell.method}, seed {cell.seed}: {arm.result.verdict} ({arm.seconds:.0f} s)", flush=True)
+
+
+def add_part(parser: argparse.ArgumentParser) -> None:
+    """Flags that leave the rest to others who run beside."""
+    parser.add_argument("--methods", type=_names, help="separated by commas; all without it")
+    parser.add_argument("--seeds", type=_names, help="separated by commas; all without it")
+    parser.add_argument("--share", type=float, help="of the GPU's memory, where several run beside each other")
+
+
+def _names(text: str) -> set[str]:
+    return {name.strip() for name in text.split(",")}
+
+
+def chosen(arguments: argparse.Namespace, method: str, seed: int) -> bool:
+    """Whether a run belongs to the part that was asked for."""
+    methods, seeds = arguments.methods, arguments.seeds
+    return (not methods or method in methods) and (not seeds or str(seed) in seeds)
+
+
+def check_part(arguments: argparse.Namespace, methods: Sequence[str]) -> None:
+    """Refuse names that no run has: nothing would be run, and nobody told."""
+    for kind, wanted, known in (("method", arguments.methods, methods), ("seed", arguments.seeds, map(str, SEEDS))):
+        there = list(known)
+        if unknown := (wanted or set()) - set(there):
+            sys.exit(f"no {kind} of this table: {', '.join(sorted(unknown))}; there are {', '.join(there)}")
 
 
 def chosen_tasks(names: str) -> list[str]:
@@ -201,10 +229,11 @@ def main() -> None:
     parser.add_argument("--kept", type=Path, default=KEPT)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--minutes", type=float, default=20.0)
-    parser.add_argument("--share", type=float, help="of the GPU's memory, where several run beside each other")
+    add_part(parser)
     parser.add_argument("--tasks", default=",".join(task for task, _ in CASES))
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
+    check_part(arguments, METHODS)
     if arguments.model:
         arguments.runs.mkdir(parents=True, exist_ok=True)
         take_share(arguments.share)

@@ -1,12 +1,13 @@
 """The default search against the paper's, random search and RYS on real models, as docs/search_protocol.md says.
 
     python -m benchmarks.search_quality MODEL --small SMALL_MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20]
-        [--only sciq,svamp] [--share 0.1]
+        [--only sciq,svamp] [--methods guided,rys] [--seeds 1,2] [--share 0.1]
     python -m benchmarks.search_quality [--write docs/data/search_quality.json]
 
 The first runs what is missing, the second makes the table of what is kept (``benchmarks.cells``). Settings, seeds,
 methods and the budget are the protocol's; runs of ``benchmarks.peers`` are the same runs and are not made again.
-Several with different ``--only`` may run beside each other on one GPU, each with its ``--share`` of the memory.
+Parts with different settings, methods or seeds may run beside each other on one GPU, each with a FOLDER of its own and
+its ``--share`` of the memory.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.cells import KEPT, is_kept, kept_arms, origin
-from benchmarks.peers import BUDGET, CASES, SEEDS, config, take_share
+from benchmarks.peers import BUDGET, SEEDS, add_part, check_part, chosen, config, take_share
 from benchmarks.record import write_record
 
 METHODS = ("guided", "macro", "rys", "random", "macro-restarts")
@@ -39,13 +40,6 @@ class Setting(NamedTuple):
     def folder(self) -> str:
         """Where its runs are."""
         return f"{'small-' if self.small else ''}{self.task}-{self.mode}"
-
-    @property
-    def points(self) -> int:
-        """Places on the curve: only the peers' table, whose runs these are, too, draws one."""
-        from macro_routing.runs.comparing import POINTS
-
-        return POINTS if not self.small and (self.task, self.mode) in CASES else 1
 
     @property
     def name(self) -> str:
@@ -111,7 +105,7 @@ def run_missing(arguments: argparse.Namespace) -> None:
                 if time.monotonic() > end:
                     return
                 done = any((arm.method, arm.seed) == (method, seed) for arm in read_arms(runs / setting.folder))
-                if done or is_kept(setting.folder, method, seed, arguments.kept):
+                if done or is_kept(setting.folder, method, seed, arguments.kept) or not chosen(arguments, method, seed):
                     continue
                 frozen = loaded.setdefault(setting.small, None) or load_model(model)
                 loaded[setting.small] = frozen
@@ -119,7 +113,8 @@ def run_missing(arguments: argparse.Namespace) -> None:
                 known: dict[str, Any] = {"frozen": frozen, "store": runs / f"scores-{setting.folder}.sqlite"}
                 try:
                     place = runs / setting.folder
-                    (arm,) = compare_methods(base, [method], [seed], place, points=setting.points, **known)
+                    # One point: of a curve nothing is kept.
+                    (arm,) = compare_methods(base, [method], [seed], place, points=1, **known)
                 except Exception:  # noqa: BLE001 a table takes hours; one broken cell must not cost the others
                     traceback.print_exc()
                     continue
@@ -195,9 +190,10 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--only", default="", help="tasks or folders, separated by commas")
-    parser.add_argument("--share", type=float, help="of the GPU's memory, where several run beside each other")
+    add_part(parser)
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
+    check_part(arguments, METHODS)
     if arguments.model:
         arguments.runs.mkdir(parents=True, exist_ok=True)
         take_share(arguments.share)

@@ -1,8 +1,10 @@
 """Runs kept in the repository: read back as they were, never replaced, measured again, behind what the pages say."""
 
+import argparse
 import dataclasses
 import json
 from functools import partial
+from itertools import product
 
 import pytest
 
@@ -108,6 +110,22 @@ def test_what_is_not_there_is_named(tmp_path):
     with pytest.raises(SystemExit, match="no task of this table: openbookqa"):
         peers.chosen_tasks("sciq, openbookqa")
     assert peers.chosen_tasks("sciq, svamp") == ["sciq", "svamp"]
+
+
+def test_a_part_of_a_table_leaves_the_rest_to_others():
+    parser = argparse.ArgumentParser()
+    peers.add_part(parser)
+    part = parser.parse_args(["--methods", "rys, cola", "--seeds", "42"])
+    peers.check_part(part, peers.METHODS)
+    assert [run for run in product(peers.METHODS, peers.SEEDS) if peers.chosen(part, *run)] == [
+        ("rys", 42),
+        ("cola", 42),
+    ]
+    assert all(peers.chosen(parser.parse_args([]), *run) for run in product(peers.METHODS, peers.SEEDS))
+    with pytest.raises(SystemExit, match="no method of this table: cola; there are guided"):
+        peers.check_part(part, search_quality.METHODS)
+    with pytest.raises(SystemExit, match="no seed of this table: 3; there are 1, 2, 42"):
+        peers.check_part(parser.parse_args(["--seeds", "1,3"]), peers.METHODS)
 
 
 def test_a_cost_that_was_not_recorded_is_no_number(runs, tmp_path):
