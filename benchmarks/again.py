@@ -20,7 +20,7 @@ from benchmarks.cells import (
     Cell,
     made_by,
     note_test_set,
-    origin,
+    origin_of,
     packed,
     plain,
     read_cells,
@@ -30,7 +30,7 @@ from benchmarks.cells import (
 )
 from benchmarks.peers import BUDGET, SEEDS, config
 from benchmarks.record import write_record
-from benchmarks.search_quality import SETTINGS, chosen_settings
+from benchmarks.search_quality import SETTINGS, Setting, chosen_settings
 from macro_routing.models import load_model
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.routes.route import Route
@@ -79,14 +79,18 @@ COLUMNS = {
 }
 
 
+def _repeated_runs(setting: Setting) -> list[Cell]:
+    """Runs of a setting that were recorded before, and measured again."""
+    return [cell for cell in read_cells(setting.folder) if "earlier" in cell and "right" in cell]
+
+
 def repeated() -> list[dict[str, Any]]:
-    """By way to answer: gains of routes that were recorded before, and measured again."""
+    """By way to answer: what measuring again has changed of the gains."""
     changes: dict[str, list[float]] = {}
     for setting in SETTINGS:
-        for cell in read_cells(setting.folder):
-            if "earlier" in cell and "right" in cell:
-                now = RunResult.from_json(cell["result"]).comparison.difference
-                changes.setdefault(setting.mode, []).append(round(100 * abs(now - cell["earlier"]["difference"]), 6))
+        for cell in _repeated_runs(setting):
+            now = RunResult.from_json(cell["result"]).comparison.difference
+            changes.setdefault(setting.mode, []).append(round(100 * abs(now - cell["earlier"]["difference"]), 6))
     return [
         {
             "mode": mode,
@@ -122,7 +126,7 @@ def main() -> None:
             seed=", ".join(map(str, SEEDS)),
             columns=COLUMNS,
             results=found,
-            **origin(setting.folder for setting in SETTINGS),
+            **origin_of([cell for setting in SETTINGS for cell in _repeated_runs(setting)]),
         )
 
 

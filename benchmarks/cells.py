@@ -171,7 +171,11 @@ def _check_alike(cells: Sequence[Cell], folder: Path) -> None:
 
 def origin(names: Iterable[str], kept: Path = KEPT, **more: Any) -> dict[str, Any]:
     """What a record that is made of some comparisons says of where it comes from; ``more`` belongs to its settings."""
-    cells = [cell for name in names for cell in read_cells(name, kept) if "right" in cell]
+    return origin_of([cell for name in names for cell in read_cells(name, kept) if "right" in cell], **more)
+
+
+def origin_of(cells: Sequence[Cell], **more: Any) -> dict[str, Any]:
+    """The same of some runs."""
     commits = dict.fromkeys(one for cell in cells for one in (cell.get("earlier", {}).get("commit"), cell["commit"]))
     config = {"preset": "paper", "cells": "docs/data/cells", "models": sorted({cell["model"] for cell in cells})}
     machines = dict.fromkeys(cell["hardware"] for cell in cells)
