@@ -14,7 +14,7 @@ from macro_routing.engine.flight import boarding, machine
 from macro_routing.engine.flight.boarding import Party, board
 from macro_routing.engine.flight.decoder import FlightDecoder
 from macro_routing.engine.flight.generation import generate_in_flight
-from macro_routing.engine.flight.schedule import plan_ticks
+from macro_routing.engine.flight.schedule import plan_ticks, quick_order, shared_order
 from macro_routing.engine.flight.support import refusal
 from macro_routing.engine.flight.tables import padded_rows, seat
 from macro_routing.engine.flight.texts import MOST_TOKENS, fits
@@ -96,6 +96,30 @@ def test_routes_that_agree_share_their_ticks():
     schedule = plan_ticks(routes)
     assert len(schedule.ticks) == 12 + 5  # the longer repeat contains the other
     assert schedule.sharing == (12 + 15 + 17) / 17
+
+
+def test_many_routes_that_jump_back_share_the_next_sweep():
+    layers = 28
+    repeats = [[*range(end), *range(begin, layers)] for end in range(1, layers + 1) for begin in range(end)]
+    found = quick_order(repeats)
+    for order in repeats:  # each is what is left when some layers are left out
+        rest = iter(found)
+        assert all(layer in rest for layer in order)
+    # Two sweeps hold all repeats of blocks; a layer that is repeated alone is run again at once.
+    assert len(found) <= 3 * layers
+    # A single one is taken along at once.
+    assert quick_order([[0, 1, 2, 1, 2, 3], [0, 1, 2, 3]]) == [0, 1, 2, 1, 2, 3]
+
+
+@given(st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=12), min_size=1, max_size=60))
+@settings(deadline=None, max_examples=60)
+def test_an_order_for_all_holds_each(orders):
+    quick, short = quick_order(orders), shared_order(orders)
+    assert len(short) <= len(quick) <= sum(map(len, orders))
+    for found in (quick, short):
+        for order in orders:
+            rest = iter(found)
+            assert all(layer in rest for layer in order)
 
 
 def test_lanes_do_not_overlap_and_hold_prompt_and_text():

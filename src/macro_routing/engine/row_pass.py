@@ -1,7 +1,7 @@
 """One pass over some tokens in which every row has a route of its own.
 
-Rows wait until it is their layer's turn: the lowest layer that anyone needs next is run on all rows that need it, in
-one call. A hundred rows on a hundred routes so take a few calls per layer instead of a hundred.
+Rows wait until it is their layer's turn: a layer is run on all rows that need it next, in one call. A hundred rows on a
+hundred routes so take a few calls per layer instead of a hundred.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from macro_routing.engine.flight.schedule import NOTHING, Visit, visits_of
+from macro_routing.engine.flight.schedule import NOTHING, Visit, quick_order, visits_of
 from macro_routing.engine.shared_pass import Segment, States, continue_rows, fresh_slot, inputs_of, slots_for
 from macro_routing.models.layer_inputs import LayerInputs
 from macro_routing.models.routing import add_state, decoder_of
@@ -31,17 +31,16 @@ class Turn:
 
 
 def turns(routes: Sequence[Route]) -> Iterator[Turn]:
-    """Turns that take every row through all steps of its route, lowest layer first."""
+    """Turns that take every row through all steps of its route."""
     ways = [visits_of(place, route) for place, route in enumerate(routes)]
     orders = [[step.layer for step in route.steps] for route in routes]
     done = np.zeros(len(routes), dtype=np.int64)
     waiting = np.array([order[0] for order in orders])
-    over = max(max(order) for order in orders) + 1
-    while (layer := int(waiting.min())) < over:
+    for layer in quick_order(orders):
         rows = np.flatnonzero(waiting == layer)
         yield Turn(layer, rows, tuple(ways[row][done[row]] for row in rows))
         done[rows] += 1
-        waiting[rows] = [orders[row][done[row]] if done[row] < len(orders[row]) else over for row in rows]
+        waiting[rows] = [orders[row][done[row]] if done[row] < len(orders[row]) else NOTHING for row in rows]
 
 
 class RowPass:

@@ -1,12 +1,13 @@
 """The order in which routes in flight visit layers, so that one reading of a layer's weights serves many of them.
 
 A *tick* applies one layer to the rows of every route that needs this layer next. The fewest ticks are a shortest
-common supersequence of the routes, which nobody finds quickly for many of them; a beam search comes near enough.
+common supersequence of the routes, which nobody finds quickly for many of them; a beam search comes near enough for
+some, and going through the layers from the first to the last, again and again, for many.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -78,8 +79,45 @@ def plan_ticks(routes: Sequence[Route]) -> Schedule:
 
 def shared_order(orders: Sequence[Sequence[int]]) -> list[int]:
     """A short list of layers from which every order can be made by leaving layers out."""
-    if len(orders) > _MOST_FOLLOWED:
-        return _lowest_first(orders)
+    quick = quick_order(orders)
+    return quick if len(orders) > _MOST_FOLLOWED else min(_followed(orders), quick, key=len)
+
+
+def quick_order(orders: Sequence[Sequence[int]]) -> list[int]:
+    """Such a list, found at once: the shorter of two.
+
+    Who jumps back can be taken along at once or be left to the next sweep. With few orders the first is shorter; with
+    many there is somebody for every layer of the next sweep, whoever waits for it.
+    """
+    return min(_taken(orders, _lowest), _taken(orders, _onward), key=len)
+
+
+def _lowest(waiting: Mapping[int, object], _at: int) -> int:
+    return min(waiting)
+
+
+def _onward(waiting: Mapping[int, object], at: int) -> int:
+    return min([layer for layer in waiting if layer >= at] or waiting)
+
+
+def _taken(orders: Sequence[Sequence[int]], choose: Callable[[Mapping[int, object], int], int]) -> list[int]:
+    """The list that comes of a rule that chooses from what is waited for, knowing the layer before."""
+    done = [0] * len(orders)
+    waiting: dict[int, list[int]] = {}
+    for place, order in enumerate(orders):
+        waiting.setdefault(order[0], []).append(place)
+    found: list[int] = []
+    while waiting:
+        found.append(choose(waiting, found[-1] if found else 0))
+        for place in waiting.pop(found[-1]):
+            done[place] += 1
+            if done[place] < len(orders[place]):
+                waiting.setdefault(orders[place][done[place]], []).append(place)
+    return found
+
+
+def _followed(orders: Sequence[Sequence[int]]) -> list[int]:
+    """Such a list by a beam search."""
     # How far each order has come → the list that led there, as (last layer, the list before it).
     beam: dict[tuple[int, ...], _Trail] = {(0,) * len(orders): None}
     while True:
@@ -94,16 +132,6 @@ def shared_order(orders: Sequence[Sequence[int]]) -> list[int]:
                 )
                 further.setdefault(after, (layer, trail))
         beam = {done: further[done] for done in sorted(further, key=lambda done: _left(orders, done))[:_BEAM]}
-
-
-def _lowest_first(orders: Sequence[Sequence[int]]) -> list[int]:
-    """Always the lowest layer that anyone waits for: longer than need be, but found at once for many orders."""
-    found, done = [], [0] * len(orders)
-    while waiting := {order[at] for order, at in zip(orders, done, strict=True) if at < len(order)}:
-        layer = min(waiting)
-        found.append(layer)
-        done = [at + (at < len(order) and order[at] == layer) for order, at in zip(orders, done, strict=True)]
-    return found
 
 
 def _left(orders: Sequence[Sequence[int]], done: Sequence[int]) -> int:
