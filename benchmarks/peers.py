@@ -88,9 +88,8 @@ def run_missing(arguments: argparse.Namespace) -> None:
 
     end = time.monotonic() + 60 * arguments.minutes
     model, runs, tasks = arguments.model, arguments.runs, chosen_tasks(arguments.tasks)
-    frozen = load_model(model)
     # A store per part: parts at the same time do not wait for each other's writing.
-    known: dict[str, Any] = {"frozen": frozen, "store": runs / f"scores-{'-'.join(tasks)}.sqlite"}
+    known: dict[str, Any] = {"store": runs / f"scores-{'-'.join(tasks)}.sqlite"}
     for cell in cells(tasks):
         if time.monotonic() > end:
             return
@@ -98,6 +97,7 @@ def run_missing(arguments: argparse.Namespace) -> None:
         done = any((arm.method, arm.seed) == run for arm in read_arms(runs / cell.folder))
         if done or is_kept(cell.folder, *run, arguments.kept) or not chosen(arguments, *run):
             continue
+        known["frozen"] = known.get("frozen") or load_model(model)
         base = config(model, cell.task, cell.mode, arguments.data_dir, cell.budget)
         try:
             # One point: of a curve nothing is kept.

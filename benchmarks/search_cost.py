@@ -1,6 +1,7 @@
 """The default search with half of the budget, where the paper's search gains when it is restarted to all of it.
 
     python -m benchmarks.search_cost MODEL --small SMALL_MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20]
+        [--only counting] [--seeds 1,2] [--share 0.1]
     python -m benchmarks.search_cost [--write docs/data/search_cost.json]
 
 The first runs what is missing, the second makes the table of what is kept (``benchmarks.cells``). A setting counts
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cells import KEPT, kept_arms, origin
-from benchmarks.peers import BUDGET, SEEDS, config, take_share
+from benchmarks.peers import BUDGET, SEEDS, add_part, check_part, chosen, config, take_share
 from benchmarks.record import write_record
 from benchmarks.search_quality import SETTINGS, Setting, chosen_settings
 
@@ -56,7 +57,8 @@ def run_missing(arguments: argparse.Namespace) -> None:
     runs, kept, end = arguments.runs, arguments.kept, time.monotonic() + 60 * arguments.minutes
     for setting in chosen_settings(arguments.only):
         model = arguments.small if setting.small else arguments.model
-        missing = [seed for seed in SEEDS if seed not in _arms(kept, folder_of(setting), GUIDED)]
+        known_seeds = _arms(kept, folder_of(setting), GUIDED)
+        missing = [seed for seed in SEEDS if seed not in known_seeds and chosen(arguments, GUIDED, seed)]
         if model is None or not missing or not gained(kept, setting):
             continue
         frozen = load_model(model)
@@ -110,10 +112,10 @@ def _mean(arms: dict[int, Any], against: dict[int, Any] | None) -> tuple[float, 
     from macro_routing.runs.result import SELECTED, STANDARD
     from macro_routing.studies.comparing import over_seeds
 
-    def chosen(arm: Any) -> Any:
+    def selected(arm: Any) -> Any:
         return arm.right[SELECTED[arm.method]]
 
-    pairs = [(chosen(against[seed]) if against else arm.right[STANDARD], chosen(arm)) for seed, arm in arms.items()]
+    pairs = [(selected(against[seed]) if against else arm.right[STANDARD], selected(arm)) for seed, arm in arms.items()]
     found = over_seeds([pairs])
     return 100 * found.mean, 100 * found.low, 100 * found.high
 
@@ -132,9 +134,10 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--only", default="", help="tasks or folders, separated by commas")
-    parser.add_argument("--share", type=float, help="of the GPU's memory, where several run beside each other")
+    add_part(parser)
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
+    check_part(arguments, [GUIDED])
     if arguments.model:
         take_share(arguments.share)
         run_missing(arguments)

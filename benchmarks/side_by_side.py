@@ -1,0 +1,184 @@
+"""What is missing of the tables on real models, many runs beside each other on one GPU.
+
+    python -m benchmarks.side_by_side MODEL --small SMALL_MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20]
+        [--slots 10] [--methods guided,drllm] [--settings svamp-reasoning,sciq-likelihood] [--list]
+
+One search of a small model leaves most of a GPU idle. Here every run of ``benchmarks.search_quality``, ``peers`` and
+``search_cost`` that is not kept is a process with a folder of its own under FOLDER, ``--slots`` of them at a time, each
+with its share of the memory; methods and settings come in the order in which they are named. When the minutes are over all are
+interrupted together: with NVIDIA's MPS one that is interrupted alone takes the others with it. What was interrupted
+goes on where it stopped when the same command is given again; what has finished is kept (``benchmarks.cells``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks import peers, search_cost, search_quality
+from benchmarks.cells import KEPT, is_kept, keep
+from benchmarks.peers import SEEDS
+
+METHODS = tuple(dict.fromkeys((*search_quality.METHODS, *peers.TREES, *peers.ROUTES)))
+_MEMORY = 0.92
+"""Of the GPU's memory, for all processes together; the rest is what each takes before it asks."""
+_SECONDS_TO_END = 15.0
+HALVES = tuple(search_cost.folder_of(setting) for setting in search_quality.SETTINGS)
+
+
+class Part(NamedTuple):
+    """One run, and how it is asked for."""
+
+    folder: str
+    method: str
+    seed: int
+    module: str
+    flags: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """For its own folder and its log."""
+        return f"{self.folder}-{self.method}-{self.seed}"
+
+
+def all_parts() -> Iterator[Part]:
+    """Every run of the tables once."""
+    for setting in search_quality.SETTINGS:
+        for method in search_quality.METHODS:
+            for seed in SEEDS:
+                yield Part(setting.folder, method, seed, "search_quality", ("--only", setting.folder))
+    for cell in peers.cells([task for task, _ in peers.CASES]):
+        if cell.method not in search_quality.METHODS or cell.folder.endswith("published"):
+            yield Part(cell.folder, cell.method, cell.seed, "peers", ("--tasks", cell.task))
+
+
+def half_budgets(kept: Path) -> Iterator[Part]:
+    """Runs with half of the budget, where those that call for them are kept."""
+    for setting in search_quality.SETTINGS:
+        if search_cost.gained(kept, setting):
+            for seed in SEEDS:
+                name = search_cost.folder_of(setting)
+                yield Part(name, search_cost.GUIDED, seed, "search_cost", ("--only", setting.folder))
+
+
+def missing(kept: Path, methods: Sequence[str], settings: Sequence[str]) -> list[Part]:
+    """What is not kept: methods, and settings of a method, as they are named; with no settings named, of all."""
+    parts = [*all_parts(), *half_budgets(kept)]
+    wanted = [one for one in parts if one.method in methods and (not settings or one.folder in settings)]
+    left = [one for one in wanted if not is_kept(one.folder, one.method, one.seed, kept)]
+    return sorted(left, key=lambda one: (methods.index(one.method), settings.index(one.folder) if settings else 0))
+
+
+def command_of(part: Part, arguments: argparse.Namespace, minutes: float) -> list[str]:
+    """How a part is run."""
+    command = [sys.executable, "-m", f"benchmarks.{part.module}", arguments.model, *part.flags]
+    command += ["--methods", part.method, "--seeds", str(part.seed), "--minutes", f"{minutes:.2f}"]
+    command += ["--runs", str(arguments.runs / part.name), "--kept", str(arguments.kept)]
+    command += ["--share", f"{_MEMORY / arguments.slots:.3f}"]
+    command += ["--data-dir", str(arguments.data_dir)] if arguments.data_dir else []
+    small = part.module != "peers" and arguments.small
+    return command + (["--small", arguments.small] if small else [])
+
+
+def run_all(
+    parts: Sequence[Part], slots: int, end: float, start: Callable[[Part], subprocess.Popen[bytes]]
+) -> Iterator[tuple[Part, int | None]]:
+    """Run parts, so many at a time, until they or the time is over; who has ended with what status, None if stopped."""
+    waiting, running = list(parts), dict[Part, subprocess.Popen[bytes]]()
+    try:
+        while (waiting or running) and time.monotonic() < end:
+            while waiting and len(running) < slots:
+                running[waiting[0]] = start(waiting[0])
+                waiting.pop(0)
+            for part in [part for part, process in running.items() if process.poll() is not None]:
+                yield part, running.pop(part).returncode
+            time.sleep(0.2)
+    finally:  # when somebody has had enough, too
+        _interrupt(running)
+    yield from ((part, None) for part in running)
+
+
+def _interrupt(running: dict[Part, subprocess.Popen[bytes]]) -> None:
+    for process in running.values():
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)
+    stop = time.monotonic() + _SECONDS_TO_END
+    for process in running.values():
+        try:
+            process.wait(max(0.0, stop - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def run_missing(arguments: argparse.Namespace) -> None:
+    """Run and keep; what becomes known to be missing on the way is run, too."""
+    began = time.monotonic()
+    end = began + 60 * arguments.minutes
+    tried = set[Part]()
+
+    def start(part: Part) -> subprocess.Popen[bytes]:
+        place = arguments.runs / part.name
+        place.mkdir(parents=True, exist_ok=True)
+        command = command_of(part, arguments, (end - time.monotonic()) / 60)
+        with (place / "log.txt").open("ab") as log:
+            # A group of its own: an interruption from the keyboard comes through us, to all at once.
+            return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)  # noqa: S603
+
+    while parts := [one for one in missing_for(arguments) if one not in tried]:
+        tried |= set(parts)
+        for part, status in run_all(parts, arguments.slots, end, start):
+            added = keep(arguments.runs / part.name, arguments.kept)
+            said = "kept" if added else "interrupted" if status is None else f"ended with {status} and nothing to keep"
+            print(f"{time.monotonic() - began:6.0f} s  {part.name}: {said}", flush=True)
+        if time.monotonic() > end:
+            return
+
+
+def missing_for(arguments: argparse.Namespace) -> list[Part]:
+    """What the arguments ask for; without the small model nothing of it."""
+    parts = missing(arguments.kept, arguments.methods, arguments.settings)
+    return [part for part in parts if arguments.small or not part.folder.startswith("small-")]
+
+
+def _list(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
+
+
+def main() -> None:
+    """Run, or list."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", nargs="?")
+    parser.add_argument("--small")
+    parser.add_argument("--runs", type=Path, default=Path("runs/side_by_side"))
+    parser.add_argument("--kept", type=Path, default=KEPT)
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--slots", type=int, default=10, help="runs at a time")
+    parser.add_argument("--methods", type=_list, default=list(METHODS), help="in this order")
+    parser.add_argument("--settings", type=_list, default=[], help="folders under docs/data/cells; all without it")
+    parser.add_argument("--list", action="store_true", help="say what is missing and run nothing")
+    arguments = parser.parse_args()
+    folders = list(dict.fromkeys([*(one.folder for one in all_parts()), *HALVES]))
+    for kind, wanted, known in (("method", arguments.methods, METHODS), ("setting", arguments.settings, folders)):
+        if unknown := set(wanted) - set(known):
+            sys.exit(f"no {kind}: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    if arguments.slots < 1:
+        sys.exit("--slots: one run at a time is the least")
+    if arguments.list or not arguments.model:
+        arguments.small = arguments.small or "listed"
+        for part in missing_for(arguments):
+            print(part.name)
+        return
+    run_missing(arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Runs of the tables beside each other: what is missing, how it is asked for, and that all end together."""
+
+import argparse
+import importlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+from benchmarks import peers, search_quality, side_by_side
+from benchmarks.cells import KEPT, read_cells
+from benchmarks.side_by_side import METHODS, Part, all_parts, command_of, missing, run_all
+
+
+def test_every_run_of_the_tables_is_one_part():
+    names = [part.name for part in all_parts()]
+    assert len(set(names)) == len(names)
+    common = len(search_quality.SETTINGS) * len(search_quality.METHODS) * 3
+    own = set(peers.METHODS) - set(search_quality.METHODS)
+    assert len(names) == common + len(peers.CASES) * len(own) * 3 + len(peers.PUBLISHED)
+
+
+def test_what_is_kept_is_not_missing(tmp_path):
+    left = missing(KEPT, METHODS, [])
+    kept = {(name, cell["method"], cell["seed"]) for name in {one.folder for one in left} for cell in read_cells(name)}
+    assert not {(one.folder, one.method, one.seed) for one in left} & kept
+    every = missing(tmp_path, ["rys", "guided"], ["svamp-direct", "sciq-likelihood-rys-published"])
+    assert [one.method for one in every] == ["rys"] * 4 + ["guided"] * 3  # methods as they are named, and settings
+    assert every[3].folder == "sciq-likelihood-rys-published"
+    # Half of a budget is asked for where restarting gains: nowhere, as long as nothing is kept.
+    assert not missing(tmp_path, METHODS, side_by_side.HALVES)
+
+
+@pytest.mark.parametrize("module", ["search_quality", "peers", "search_cost"])
+def test_parts_are_asked_for_in_words_that_are_understood(module, tmp_path, monkeypatch, capsys):
+    method = "cola" if module == "peers" else "guided"
+    flags = ("--tasks", "svamp") if module == "peers" else ("--only", "svamp-direct")
+    part = Part("svamp-direct", method, 42, module, flags)
+    (tmp_path / "kept").mkdir()
+    given = {"runs": tmp_path / "runs", "kept": tmp_path / "kept", "slots": 4, "data_dir": tmp_path, "small": "none"}
+    command = command_of(part, argparse.Namespace(model="nowhere", **given), minutes=0)
+    assert command[:3] == [sys.executable, "-m", f"benchmarks.{module}"]
+    # No minute left: it reads its arguments, runs nothing and shows the table of nothing.
+    monkeypatch.setattr(sys, "argv", command[2:])
+    importlib.import_module(f"benchmarks.{module}").main()
+    assert "not run" in capsys.readouterr().out
+
+
+def test_so_many_at_a_time_and_all_end_together(tmp_path):
+    parts = [Part("quick", "guided", seed, "", ()) for seed in range(3)]
+    parts += [Part("long", "rys", 1, "", ()), Part("long", "rys", 2, "", ()), Part("never", "rys", 3, "", ())]
+    alive = []
+
+    def start(part):
+        alive[:] = [one for one in alive if one.poll() is None]
+        assert len(alive) < 2
+        code = f"import sys; sys.exit({part.seed})"
+        if part.folder != "quick":  # writes down that it was interrupted, as a search does
+            code = f"""
+import pathlib, time
+try:
+    pathlib.Path({str(tmp_path / f"{part.seed}-begun")!r}).touch(); time.sleep(60)
+except KeyboardInterrupt:
+    pathlib.Path({str(tmp_path / str(part.seed))!r}).touch()
+"""
+        alive.append(subprocess.Popen([sys.executable, "-c", code], start_new_session=True))
+        return alive[-1]
+
+    began = time.monotonic()
+    ended = list(run_all(parts, 2, began + 6, start))
+    assert {(part.folder, part.seed): status for part, status in ended} == {
+        **{("quick", seed): seed for seed in range(3)},
+        ("long", 1): None,
+        ("long", 2): None,
+    }
+    assert time.monotonic() - began < 20
+    assert (tmp_path / "1").exists()
+    assert (tmp_path / "2").exists()
+    assert not (tmp_path / "3-begun").exists()
+
+
+def test_who_stops_it_stops_all():
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+
+    def start(part):
+        if part.folder == "broken":
+            raise KeyboardInterrupt
+        return process
+
+    running = run_all(
+        [Part("long", "rys", 1, "", ()), Part("broken", "rys", 2, "", ())], 2, time.monotonic() + 60, start
+    )
+    with pytest.raises(KeyboardInterrupt):
+        next(running)
+    assert process.poll() is not None
+
+
+def test_mistakes_are_named(monkeypatch):
+    for arguments, said in (
+        (["--methods", "gided"], "no method: gided; there are guided"),
+        (["--settings", "svamp"], "no setting: svamp; there are"),
+        (["--slots", "0"], "one run at a time"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["side_by_side", *arguments])
+        with pytest.raises(SystemExit, match=said):
+            side_by_side.main()
