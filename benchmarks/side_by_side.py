@@ -5,7 +5,7 @@
 
 One search of a small model leaves most of a GPU idle. Here every run of ``benchmarks.search_quality``, ``peers`` and
 ``search_cost`` that is not kept is a process with a folder of its own under FOLDER, ``--slots`` of them at a time, each
-with its share of the memory; methods and settings come in the order in which they are named. When the minutes are over all are
+with its share of the memory; methods and settings come as they are named. When the minutes are over all are
 interrupted together: with NVIDIA's MPS one that is interrupted alone takes the others with it. What was interrupted
 goes on where it stopped when the same command is given again; what has finished is kept (``benchmarks.cells``).
 """

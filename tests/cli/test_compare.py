@@ -38,6 +38,24 @@ def test_the_whole_table_on_a_real_model(tmp_path):
     assert max(map(len, again.stdout.splitlines()[:14])) <= 80
 
 
+def write_sums(path):
+    rows = [f"{one} plus {one + 2} is,{2 * one + 2},{2 * one + 3},{2 * one}" for one in range(40)]
+    path.write_text("\n".join(["asked,right,wrong,worse", *rows]))
+    return path
+
+
+def test_a_file_of_ones_own(tmp_path):
+    columns = ("--question", "asked", "--answer", "right", "--choices", "right,wrong,worse")
+    given = ("--task", write_sums(tmp_path / "sums.csv"), *columns, *SMALL[2:], "--methods", "early-exit")
+    found = json.loads(
+        run("compare", *given, "--out", tmp_path / "all", "--store", tmp_path / "s.sqlite", "--json").stdout
+    )
+    assert [row["name"] for row in found["rows"]] == ["early exit", "standard"]
+    assert {variant["n"] for one in found["runs"] for variant in one["result"]["variants"]} == {12}
+    wrong = run("compare", *given, "--answer", "rihgt", "--out", tmp_path / "no", status=2)
+    assert "there is no column 'rihgt'; the columns are asked, right, wrong, worse" in wrong.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -23,10 +23,7 @@ DEFAULT_METHODS = "guided,macro,macro-restarts,random,rys,shortgpt,early-exit"
 def compare(
     task: Annotated[
         str,
-        typer.Option(
-            help="A task's name (see `macro tasks`), a .toml, or a .jsonl or .csv file; other columns than question,"
-            " answer and choices are named in [data] of --config."
-        ),
+        typer.Option(help="A task's name (see `macro tasks`), a .toml, or a .jsonl or .csv file."),
     ],
     model: Annotated[
         str | None,
@@ -68,6 +65,10 @@ def compare(
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder with the benchmarks' files; else MACRO_DATA_DIR, else the hub.")
     ] = None,
+    question: options.QuestionOption = None,
+    answer: options.AnswerOption = None,
+    choices: options.ChoicesOption = None,
+    kind: options.KindOption = None,
     config: Annotated[
         Path | None, typer.Option(help="A TOML file with settings of the runs; flags go before it.")
     ] = None,
@@ -84,6 +85,8 @@ def compare(
     Stopped, the same command goes on where it was. Every method and seed is a run of its own, with a report.
 
     Example: `macro compare --task category --preset quick --methods guided,macro,random,rys --seeds 1,2`
+
+    Your own data: `macro compare --task mine.csv --answer right --choices right,wrong1,wrong2 --preset quick`
     """
     flags: dict[str, dict[str, Any]] = {
         "": {"task": task, "model": model, "preset": preset.value, "budget": budget},
@@ -97,6 +100,10 @@ def compare(
             "validation": validation,
             "test": test,
             "data_dir": data_dir and str(data_dir),
+            "question": question,
+            "answer": answer,
+            "choices": choices,
+            "kind": kind,
         },
         "search": {"iterations": iterations, "draws": draws, "elite": elite, "k": k, "max_span": max_span},
     }

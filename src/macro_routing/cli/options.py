@@ -81,6 +81,17 @@ UnitMinutesOption = Annotated[
 ]
 
 
+QuestionOption = Annotated[
+    str | None,
+    typer.Option("--question", help="Column of the question, for a file of your own.", show_default="question"),
+]
+AnswerOption = Annotated[str | None, typer.Option("--answer", help="Column of the answer.", show_default="answer")]
+ChoicesOption = Annotated[
+    str | None, typer.Option("--choices", help="Column of the choices, or several, with commas.", show_default=False)
+]
+KindOption = Annotated[str | None, typer.Option("--kind", help="number, choice, math or text.", show_default=False)]
+
+
 def worker_settings(
     backend: Backend, workers: int, address: str | None, gpus_per_worker: float | None, unit_minutes: float
 ) -> WorkerSettings:

@@ -114,12 +114,10 @@ def search(
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder with the benchmarks' files; else MACRO_DATA_DIR, else the hub.")
     ] = None,
-    question: Annotated[
-        str | None, typer.Option(help="Column of the question, for a file of your own.", show_default="question")
-    ] = None,
-    answer: Annotated[str | None, typer.Option(help="Column of the answer.", show_default="answer")] = None,
-    choices: Annotated[str | None, typer.Option(help="Column of the choices, or several, with commas.")] = None,
-    kind: Annotated[str | None, typer.Option(help="number, choice, math or text.")] = None,
+    question: options.QuestionOption = None,
+    answer: options.AnswerOption = None,
+    choices: options.ChoicesOption = None,
+    kind: options.KindOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be done and how long it takes.")
     ] = False,
