@@ -1,19 +1,84 @@
 """Runs the command as a user does, in a process of its own."""
 
+import atexit
+import contextlib
+import functools
+import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 # One thread each: the suite runs one process per core already.
 ENVIRONMENT = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb", "OMP_NUM_THREADS": "1"}
+PROGRAM = [sys.executable, "-m", "macro_routing.cli.main"]
+SECONDS = 600
+# A driver of a GPU that was asked once, if only for their number, is of no use after a fork.
+CAN_FORK = sys.platform == "linux" and not Path("/dev/nvidiactl").exists()
 
 
-def run(*arguments, status=0, stdin=None, code=None, cwd=None, environment=ENVIRONMENT):
-    """Run ``macro`` with ``arguments`` (or Python ``code``) and insist on its exit status."""
-    command = [sys.executable, "-c", code] if code else [sys.executable, "-m", "macro_routing.cli.main"]
-    command += [] if code else [str(argument) for argument in arguments]
-    done = subprocess.run(
-        command, capture_output=True, text=True, input=stdin, env=environment, cwd=cwd, check=False, timeout=600
-    )
+def run(*arguments, status=0, stdin=None, code=None, cwd=None, environment=ENVIRONMENT, fresh=False):
+    """Run ``macro`` with ``arguments`` (or Python ``code``) and insist on its exit status.
+
+    A command is a fork of a Python that has torch loaded already, which saves seconds. It is a Python of its own where
+    that could hide something: with another environment, which libraries read when they are imported, and when it is to
+    be ``fresh``. Forks share the order of their sets and what libraries say when they are imported; so tests of
+    repetition and of all that is printed are fresh, and in every file of commands one test at least.
+    """
+    command = [sys.executable, "-c", code] if code else [*PROGRAM, *map(str, arguments)]
+    if code or fresh or environment is not ENVIRONMENT or not CAN_FORK:
+        done = subprocess.run(
+            command, capture_output=True, text=True, input=stdin, env=environment, cwd=cwd, check=False, timeout=SECONDS
+        )
+    else:
+        done = _forked(command, stdin, cwd)
     assert done.returncode == status, f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
+
+
+def _forked(command, stdin, cwd):
+    with contextlib.ExitStack() as opened:
+        streams = [opened.enter_context(tempfile.TemporaryFile("w+")) for _ in range(3)]
+        streams[0].write(stdin or "")
+        streams[0].seek(0)
+        status = _ended(_warm_python(), command[len(PROGRAM) :], cwd, streams)
+        for stream in streams[1:]:
+            stream.seek(0)
+        return subprocess.CompletedProcess(command, status, *(stream.read() for stream in streams[1:]))
+
+
+def _ended(server, arguments, cwd, streams):
+    """The exit status, negative for a signal; as with subprocess, nothing that is given up on goes on."""
+    order = json.dumps({"arguments": arguments, "cwd": str(cwd or Path.cwd())}).encode()
+    socket.send_fds(server, [order], [stream.fileno() for stream in streams])
+    answer = server.recv(100)
+    assert answer, "the warm Python ended; it says why on standard error"
+    child = int(answer)
+    try:
+        return int(server.recv(100))
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        server.recv(100)
+        raise
+
+
+@functools.cache
+def _warm_python():
+    """A connection to the one of this process; it ends when the connection does."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        server = subprocess.Popen(
+            [sys.executable, Path(__file__).with_name("warm_python.py"), str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env=ENVIRONMENT,
+            pass_fds=[theirs.fileno()],
+        )
+    atexit.register(server.wait)
+    atexit.register(ours.close)
+    ours.settimeout(SECONDS)
+    return ours

@@ -18,7 +18,7 @@ def folder(tmp_path_factory):
 
 
 def test_doctor_prints_a_table_and_passes(folder):
-    done = run("doctor", str(folder))
+    done = run("doctor", str(folder), fresh=True)
     assert "all checks passed" in done.stdout
     assert "negative control: a shared cache slot is noticed" in done.stdout
     assert "max difference" in done.stdout
@@ -112,7 +112,7 @@ def test_environment_names_versions_and_devices():
 
 
 def test_models_lists_built_in_models_and_architectures():
-    listed = run("models").stdout
+    listed = run("models", fresh=True).stdout
     assert "smollm2-135m" in listed
     assert "gpt_oss" in listed
     assert json.loads(run("models", "--json").stdout)["built_in"]["smollm2-135m"]["layers"] == 30

@@ -60,6 +60,7 @@ def test_a_csv_of_ones_own(tmp_path, store):
             "one,two",
         ],
         *["--mode", "likelihood", "--route", "L0 RJ", "--store", store, "--json"],
+        fresh=True,
     )
     report = json.loads(done.stdout)
     assert report["standard"]["n"] == 8
@@ -87,7 +88,7 @@ def test_mistakes(arguments, message, store):
 
 
 def test_tasks_are_listed():
-    listed = run("tasks").stdout
+    listed = run("tasks", fresh=True).stdout
     assert "gsm8k_plus" in listed
     assert "category" in listed
     assert "GSM8K-Hard is made from GSM8K's test questions" in listed

@@ -22,7 +22,7 @@ def run_folder(base, tmp_path):
 
 
 def test_a_run_is_exported_with_its_evidence(run_folder, tmp_path):
-    done = run("export", run_folder, "--to", "hf", "--out", tmp_path / "out")
+    done = run("export", run_folder, "--to", "hf", "--out", tmp_path / "out", fresh=True)
     assert done.stdout.strip() == str(tmp_path / "out")
     assert json.loads((tmp_path / "out" / "config.json").read_text())["num_hidden_layers"] == PLAIN.length
     assert "Task: category" in (tmp_path / "out" / "README.md").read_text()

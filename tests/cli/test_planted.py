@@ -15,7 +15,7 @@ def test_the_example_configuration_finds_its_target():
 
 
 def test_the_seed_repeats_it():
-    once, again = (run("planted", "--seed", "3", "--json").stdout for _ in range(2))
+    once, again = (run("planted", "--seed", "3", "--json", fresh=True).stdout for _ in range(2))
     assert once == again
 
 

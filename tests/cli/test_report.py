@@ -6,7 +6,7 @@ from tests.report.folders import complete
 
 def test_one_run_and_its_figures(tmp_path):
     place = complete(tmp_path / "a")
-    done = run("report", place.path, "--figures", tmp_path / "figures")
+    done = run("report", place.path, "--figures", tmp_path / "figures", fresh=True)
     printed = done.stdout.split()
     assert printed[0] == str(place.path / "report.html")
     assert str(tmp_path / "figures" / "route.svg") in printed

@@ -26,7 +26,7 @@ def test_convert_there_and_back(form, tmp_path):
     path = tmp_path / "route"
     path.write_text(run("route", "convert", "L0-L7 L3-L9 RJ", "-n", "28", "--to", form).stdout)
     assert run("route", "convert", str(path), "-n", "28", "--to", "text").stdout == "L0-L7 L3 RJ\n"
-    piped = run("route", "convert", "-", "-n", "28", "--to", "text", stdin=path.read_text())
+    piped = run("route", "convert", "-", "-n", "28", "--to", "text", stdin=path.read_text(), fresh=True)
     assert piped.stdout == "L0-L7 L3 RJ\n"
 
 

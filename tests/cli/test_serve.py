@@ -31,7 +31,9 @@ def folders(tmp_path_factory):
 
 
 def test_the_plain_command_is_printed_and_listens_on_loopback(folders):
-    printed = run("serve", "L0-L3 L2(+0.5h-2) RJ", "--model", folders / "llama", "--print", "--", "--seed", "1").stdout
+    printed = run(
+        "serve", "L0-L3 L2(+0.5h-2) RJ", "--model", folders / "llama", "--print", "--", "--seed", "1", fresh=True
+    ).stdout
     command = shlex.split(printed)
     assert command[:3] == ["vllm", "serve", str(folders / "llama")]
     assert command[-2:] == ["--seed", "1"]
