@@ -70,7 +70,7 @@ def lines(landscape: Landscape, influence: Sequence[float]) -> Iterator[dict[str
 
 def influence_for(frozen: Any, landscape: Landscape, data_dir: Path | None) -> list[float]:
     """Block influence on the prompts of the landscape's training examples."""
-    from macro_routing.evaluation.answering import Decoding
+    from macro_routing.evaluation.decoding import Decoding
     from macro_routing.evaluation.evaluator import Evaluator
     from macro_routing.runs.starting import influence_on
     from macro_routing.tasks import load_task, make_splits

@@ -77,7 +77,8 @@ def random_prompts(count: int) -> list[Tokens]:
 
 def real_prompts(frozen: Any, data_dir: Path | None) -> tuple[list[Tokens], tuple[Stage, ...]]:
     """Prompts of GSM8K with reasoning, and their stages."""
-    from macro_routing.evaluation.answering import Decoding, prompts_and_stages
+    from macro_routing.evaluation.answering import prompts_and_stages
+    from macro_routing.evaluation.decoding import Decoding
     from macro_routing.tasks import load_task, make_splits
 
     task = load_task("gsm8k", data_dir=data_dir, seed=SEED)
@@ -89,7 +90,7 @@ def with_savings(frozen: Any, data_dir: Path | None, generate_seconds: float) ->
     """A round of draws as a search scores it: repeated draws once, hopeless ones stopped, ends and loops heeded."""
     import tempfile
 
-    from macro_routing.evaluation.answering import Decoding
+    from macro_routing.evaluation.decoding import Decoding
     from macro_routing.evaluation.evaluator import Evaluator
     from macro_routing.evaluation.score_store import ScoreStore
     from macro_routing.tasks import load_task, make_splits

@@ -16,7 +16,8 @@ import numpy as np
 
 from benchmarks.record import write_record
 from macro_routing.engine.decoders import EAGER, FLIGHT
-from macro_routing.evaluation.answering import Decoding, answer_routes
+from macro_routing.evaluation.answering import answer_routes
+from macro_routing.evaluation.decoding import Decoding
 from macro_routing.models import load_model
 from macro_routing.routes import Route, RouteSpace
 from macro_routing.search import MarkovPolicy

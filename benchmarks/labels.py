@@ -30,7 +30,8 @@ COLUMNS = {
 
 def measure(frozen: Any, data_dir: Path | None) -> dict[str, Any]:
     """Seconds per simulation on both sides."""
-    from macro_routing.evaluation.answering import Decoding, prompts_and_stages
+    from macro_routing.evaluation.answering import prompts_and_stages
+    from macro_routing.evaluation.decoding import Decoding
     from macro_routing.evaluation.evaluator import Evaluator
     from macro_routing.peers.labels import LabelSettings, TreeLabels
     from macro_routing.routes import Route, RouteSpace

@@ -22,7 +22,7 @@ SEED = 0
 
 def record_one(frozen: Any, arguments: argparse.Namespace) -> tuple[Path, Any]:
     """One task's landscape, written."""
-    from macro_routing.evaluation.answering import Decoding
+    from macro_routing.evaluation.decoding import Decoding
     from macro_routing.evaluation.evaluator import Evaluator
     from macro_routing.evaluation.landscape import record, routes_to_record
     from macro_routing.evaluation.score_store import ScoreStore, default_store

@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.record import write_record
 from benchmarks.simulated_crew import SimulatedCrew
-from macro_routing.evaluation.answering import Decoding
+from macro_routing.evaluation.decoding import Decoding
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.executor import Ask
 from macro_routing.evaluation.racing import EXACT, NEVER

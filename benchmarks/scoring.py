@@ -21,7 +21,7 @@ from unittest import mock
 from benchmarks.record import write_record
 from macro_routing.engine import shared_likelihood, shared_pass
 from macro_routing.engine.shared_pass import continue_rows
-from macro_routing.evaluation.answering import Decoding
+from macro_routing.evaluation.decoding import Decoding
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.evaluation.score_store import ScoreStore

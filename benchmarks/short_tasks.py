@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.record import write_record
-from macro_routing.evaluation.answering import Decoding, answer
+from macro_routing.evaluation.answering import answer
+from macro_routing.evaluation.decoding import Decoding
 from macro_routing.models import FrozenModel, load_model
 from macro_routing.tasks import SYNTHETIC, Task, load_task
 

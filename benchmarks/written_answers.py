@@ -12,7 +12,7 @@ import argparse
 import json
 from pathlib import Path
 
-from macro_routing.evaluation.answering import Decoding
+from macro_routing.evaluation.decoding import Decoding
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.models import load_model
 from macro_routing.routes import Route, parse_route

@@ -13,7 +13,7 @@ from macro_routing.engine.row_pass import turns
 from macro_routing.engine.shared_generation import Generation, generate_of_pairs, generate_of_routes
 from macro_routing.engine.shared_likelihood import choice_log_likelihoods_of_pairs
 from macro_routing.engine.writing import Stage
-from macro_routing.evaluation.answering import Decoding
+from macro_routing.evaluation.decoding import Decoding
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.evaluation.units import UnitSizes

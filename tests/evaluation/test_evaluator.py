@@ -8,7 +8,8 @@ from macro_routing.engine.likelihood import choice_log_likelihoods
 from macro_routing.engine.shared_likelihood import choice_log_likelihoods_of_routes
 from macro_routing.errors import MacroError, TaskError
 from macro_routing.evaluation import answering
-from macro_routing.evaluation.answering import Decoding, answer
+from macro_routing.evaluation.answering import answer
+from macro_routing.evaluation.decoding import Decoding
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.racing import NEVER
 from macro_routing.evaluation.score_store import ScoreStore

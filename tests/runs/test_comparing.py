@@ -11,9 +11,9 @@ from macro_routing.errors import RunError, SettingsError
 from macro_routing.report import write_methods_page
 from macro_routing.report.methods_page import mean_curve
 from macro_routing.runs import RunFolder, search
-from macro_routing.runs.comparing import POINTS, _curve, check_methods, compare_methods
+from macro_routing.runs.comparing import POINTS, _curve, compare_methods
 from macro_routing.runs.comparison import CurvePoint, read_arms, table_of
-from macro_routing.runs.methods import METHODS
+from macro_routing.runs.methods import METHODS, check_methods
 from macro_routing.search.names import METHOD_NAMES
 from macro_routing.workers.pool import WorkerPool
 from macro_routing.workers.settings import WorkerSettings

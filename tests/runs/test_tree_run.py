@@ -64,7 +64,8 @@ def test_a_run_stays_within_its_budget_and_says_what_it_is(frozen, tmp_path, met
 
 
 def test_routers_are_kept_and_decide_the_same_again(frozen, tmp_path):
-    from macro_routing.evaluation.answering import Decoding, prompts_of
+    from macro_routing.evaluation.answering import prompts_of
+    from macro_routing.evaluation.decoding import Decoding
 
     _run(frozen, tmp_path / "run", "drllm")
     routers = LayerRouters.load(tmp_path / "run" / "routers", frozen)

@@ -7,7 +7,7 @@ from collections import deque
 import pytest
 
 from macro_routing.errors import MacroError, TaskError
-from macro_routing.evaluation.answering import Decoding
+from macro_routing.evaluation.decoding import Decoding
 from macro_routing.evaluation.executor import Ask, cut_for, neighbours
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.routes import parse_route

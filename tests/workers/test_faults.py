@@ -17,7 +17,7 @@ from benchmarks.fault_ground import Ground, decided, environment, rows, store_be
 from benchmarks.fault_saboteur import Killer, Observed, Saboteur
 from benchmarks.fault_scenarios import LOCAL_FAULTS, RAY_FAULTS
 from macro_routing.errors import MacroError, ModelError
-from macro_routing.evaluation.answering import Decoding
+from macro_routing.evaluation.decoding import Decoding
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.units import UnitSizes
 from macro_routing.models import load_model

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.scale import warm_up
 from benchmarks.simulated_crew import SimulatedCrew, by_table
-from macro_routing.evaluation.answering import Decoding
+from macro_routing.evaluation.decoding import Decoding
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL
 from macro_routing.evaluation.score_store import ScoreStore

@@ -16,7 +16,7 @@ from macro_routing.errors import SettingsError
 from macro_routing.models.catalog import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from macro_routing.evaluation.answering import Decoding
+    from macro_routing.evaluation.decoding import Decoding
     from macro_routing.evaluation.engine_bench import Race, Sharing
     from macro_routing.models.frozen import FrozenModel
     from macro_routing.routes.route import Route
@@ -59,7 +59,7 @@ def bench(
     options.quiet_libraries()
     import numpy as np
 
-    from macro_routing.evaluation.answering import Decoding
+    from macro_routing.evaluation.decoding import Decoding
     from macro_routing.evaluation.engine_bench import as_record, block_sweep, measure_race, measure_sharing
     from macro_routing.models.environment import describe_environment
     from macro_routing.models.frozen import LoadOptions, load_model

@@ -110,11 +110,7 @@ def compare(
     options.need_models_extra()
     options.quiet_libraries()
     crew = options.worker_settings(backend, workers, address, gpus_per_worker, unit_minutes)
-    from macro_routing.cli.progress import listener_for
-    from macro_routing.cli.stopping import stopping_with
-    from macro_routing.report import write_methods_page, write_report
-    from macro_routing.runs.comparing import check_methods, compare_methods
-    from macro_routing.runs.comparison import read_arms, table_of
+    from macro_routing.runs.methods import check_methods
 
     # The settings of searches are for those that know them, so they are not checked against one method here.
     names, numbers = _names(methods), _seeds(seeds)
@@ -123,6 +119,13 @@ def compare(
     values = read_toml(config) if config else {}
     search = {**_search_table(values.pop("search", {}), names, config), **given}
     base = make_config(flags, config, values)
+    # From here on there is something to wait for.
+    from macro_routing.cli.progress import listener_for
+    from macro_routing.cli.stopping import stopping_with
+    from macro_routing.report import write_methods_page, write_report
+    from macro_routing.runs.comparing import compare_methods
+    from macro_routing.runs.comparison import read_arms, table_of
+
     with listener_for(out, []) as listener, stopping_with("the same command goes on where it was"):
         arms = compare_methods(base, names, numbers, out, search=search, listener=listener, store=store, workers=crew)
         for arm in arms:

@@ -82,7 +82,7 @@ def evaluate(
     options.need_models_extra()
     options.quiet_libraries()
     from macro_routing.cli.stopping import stopping_with
-    from macro_routing.evaluation.answering import Decoding
+    from macro_routing.evaluation.decoding import Decoding
     from macro_routing.evaluation.evaluator import Evaluator
     from macro_routing.evaluation.score_store import ScoreStore, default_store
     from macro_routing.evaluation.statistics import compare

@@ -145,15 +145,19 @@ def need_models_extra() -> None:
 
 
 def quiet_libraries() -> None:
-    """Keep progress bars and advice of the libraries below out of a command's output."""
+    """Keep progress bars and advice of the libraries below out of a command's output.
+
+    Said in the environment, which they read when they are imported: a mistake in the flags is told before that.
+    """
     import logging
     import os
     import warnings
 
-    from transformers.utils import logging as advice
-
-    advice.set_verbosity_error()  # type: ignore[no-untyped-call]
-    advice.disable_progress_bar()  # type: ignore[no-untyped-call]
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    if advice := sys.modules.get("transformers.utils.logging"):  # they are, where a program calls a command
+        advice.set_verbosity_error()
+        advice.disable_progress_bar()
     # transformers has two kinds of progress bar; this one is for converting GGUF files.
     os.environ.setdefault("TQDM_DISABLE", "1")
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)

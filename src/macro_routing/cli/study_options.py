@@ -198,7 +198,7 @@ def known_of_route(argument: str) -> dict[str, Any]:
     if not is_route_file(text):
         return {}
     found = parse_route_file(text.lstrip("\ufeff"))
-    from macro_routing.evaluation.answering import Decoding
+    from macro_routing.evaluation.decoding import Decoding
 
     ways = {field.name for field in dataclasses.fields(Decoding)}
     decoding = {name: value for name, value in found.decoding.items() if name in ways}

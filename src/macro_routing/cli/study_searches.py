@@ -54,7 +54,7 @@ def main_table(
     """
     given = locals()
     shared.begin()
-    from macro_routing.runs.comparing import check_methods
+    from macro_routing.runs.methods import check_methods
     from macro_routing.studies.bench import task_names
     from macro_routing.studies.main_table import STUDY, check_models, leading_method
     from macro_routing.studies.main_table import main_table as study

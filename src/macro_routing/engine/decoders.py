@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from macro_routing.engine.flight.support import refusal
 from macro_routing.errors import ModelError
 from macro_routing.models.elsewhere import ModelElsewhere
 from macro_routing.models.frozen import FrozenModel
@@ -27,7 +26,12 @@ def flight_refusal(model: Any, choice: str = AUTO) -> str | None:
     check_choice("decoder", choice, DECODERS)
     if choice == EAGER:
         return "it was asked for"
-    reason = model.flight_refusal if isinstance(model, ModelElsewhere) else refusal(model)
+    if isinstance(model, ModelElsewhere):
+        reason = model.flight_refusal
+    else:
+        from macro_routing.engine.flight.support import refusal
+
+        reason = refusal(model)
     if reason is not None and choice == FLIGHT:
         raise ModelError(f"decoder = flight cannot be used: {reason}; use auto or eager")
     return reason

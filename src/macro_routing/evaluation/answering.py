@@ -24,43 +24,13 @@ from macro_routing.engine.shared_likelihood import (
 )
 from macro_routing.engine.writing import Stage
 from macro_routing.errors import TaskError
+from macro_routing.evaluation.decoding import Decoding
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.models.chat import encode_messages
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.routes.route import Route
-from macro_routing.settings import check_choice, check_integer, check_switch
-from macro_routing.tasks.prompts import DIRECT, LIKELIHOOD, MODES, REASONING, completion, messages
+from macro_routing.tasks.prompts import DIRECT, LIKELIHOOD, REASONING, completion, messages
 from macro_routing.tasks.task import LETTERS, Example, Task
-
-
-@dataclass(frozen=True)
-class Decoding:
-    """How answers are obtained; part of a score's key."""
-
-    mode: str = DIRECT
-    """``reasoning`` (two stages), ``direct`` or ``likelihood``."""
-    reasoning_budget: int = 400
-    """Most tokens of reasoning."""
-    answer_budget: int = 128
-    """Most tokens of the answer."""
-    by_letter: bool = False
-    """Likelihood: compare the choices' letters instead of their texts."""
-    stop_loops: bool = False
-    """Generation: carry a text that has entered an exact loop on to its budget without asking the model."""
-
-    def __post_init__(self) -> None:
-        """Refuse impossible settings by name."""
-        check_choice("mode", self.mode, MODES)
-        check_integer("reasoning_budget", self.reasoning_budget, least=1)
-        check_integer("answer_budget", self.answer_budget, least=1)
-        check_switch("by_letter", self.by_letter)
-        check_switch("stop_loops", self.stop_loops)
-
-    @property
-    def most_tokens(self) -> int:
-        """Tokens that may be written for an example; none where choices are compared."""
-        budgets = {REASONING: self.reasoning_budget + self.answer_budget, DIRECT: self.answer_budget}
-        return budgets.get(self.mode, 0)
 
 
 def answer(

@@ -21,7 +21,8 @@ import numpy as np
 from macro_routing.engine.likelihood import ChoiceItem, choice_log_likelihoods
 from macro_routing.engine.prefix_tree import plan_tree
 from macro_routing.engine.shared_likelihood import choice_log_likelihoods_of_routes
-from macro_routing.evaluation.answering import Decoding, answer, answer_routes, choice_items, judged
+from macro_routing.evaluation.answering import answer, answer_routes, choice_items, judged
+from macro_routing.evaluation.decoding import Decoding
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL
 from macro_routing.evaluation.score_store import ScoreStore

@@ -10,8 +10,9 @@ from typing import Any
 
 from macro_routing.engine.decoders import AUTO, FLIGHT_VERSION, flight_refusal
 from macro_routing.engine.memory import in_halves
-from macro_routing.evaluation.answering import Decoding, answer_pairs, answer_routes
+from macro_routing.evaluation.answering import answer_pairs, answer_routes
 from macro_routing.evaluation.book import Book
+from macro_routing.evaluation.decoding import Decoding
 from macro_routing.evaluation.executor import Answers, Ask, Executor
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.evaluation.racing import EXACT, NEVER, Place, race

@@ -1,4 +1,7 @@
-"""A pretrained model, loaded, frozen and identified."""
+"""A pretrained model, loaded, frozen and identified.
+
+What needs torch is imported where it is used: whoever only checks settings, or reads them, does not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,6 @@ from macro_routing.errors import ModelError
 from macro_routing.models.catalog import DEFAULT_MODEL, Report, locate, say_nothing
 from macro_routing.models.chat import ChatFormat, chat_format
 from macro_routing.models.identity import memory_digests, numerics_id, source_digests, weights_id
-from macro_routing.models.routing import apply_route, layer_count, refuse_adapters
 from macro_routing.models.support import check_complete, check_supported
 from macro_routing.routes.route import Route
 from macro_routing.settings import check_choice, check_switch
@@ -75,6 +77,8 @@ class FrozenModel:
     @property
     def layers(self) -> int:
         """Number of layers, which routes for this model must be written for."""
+        from macro_routing.models.routing import layer_count
+
         return layer_count(self.model)
 
     @cached_property
@@ -97,6 +101,8 @@ class FrozenModel:
 
     def routed(self, route: Route) -> Any:
         """The model executing ``route``: a new object, the same weights."""
+        from macro_routing.models.routing import apply_route
+
         return apply_route(self.model, route, allow_untested=True)
 
 
@@ -117,6 +123,8 @@ def freeze(
     model: Any, tokenizer: Any = None, *, name: str = "a model in memory", allow_untested: bool = False
 ) -> FrozenModel:
     """Freeze a model that is loaded already; its weights are hashed where they lie."""
+    from macro_routing.models.routing import refuse_adapters
+
     check_supported(model.config, allow_untested=allow_untested)
     refuse_adapters(model)
     return _frozen(name, model, tokenizer, memory_digests(model), None)

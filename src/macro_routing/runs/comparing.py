@@ -15,17 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from macro_routing.errors import RunError, SettingsError, suggestion
+from macro_routing.errors import RunError
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.runs import folder as files
 from macro_routing.runs import methods
 from macro_routing.runs.comparison import Arm, CurvePoint, read_arm, read_curve, write_curve
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.folder import RunFolder
-from macro_routing.runs.methods import METHODS, known_settings
+from macro_routing.runs.methods import check_methods, known_settings
 from macro_routing.runs.progress import Listener
 from macro_routing.runs.result import ORACLE, ROUTE, read_result
-from macro_routing.runs.starting import check_given, check_same, executor_for, model_for, prepare, resume
+from macro_routing.runs.starting import check_given, check_same, executor_for, model_for, prepare, resume, task_of
 from macro_routing.runs.starting import search as run_search
 from macro_routing.search.searcher import Searcher
 from macro_routing.tasks.task import Task
@@ -54,6 +54,8 @@ def compare_methods(  # noqa: PLR0913
     ``points`` are places on the curve of each search; with one there is its end alone, and nothing more is tested.
     """
     check_methods(names, seeds)
+    if task is None:
+        task_of(base)  # what cannot be read is refused before the model is loaded
     listener = listener or Listener()
     # The same workers for all: what they know of a task, its prompts and its grader, depends on no seed.
     with executor_for(base, workers, listener) as pool:
@@ -130,16 +132,6 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"{folder} cannot be made: {error.strerror}; name another folder") from None
-
-
-def check_methods(names: Sequence[str], seeds: Sequence[int]) -> None:
-    """Refuse what cannot be compared before anything is loaded."""
-    for method in names:
-        if method not in METHODS:
-            raise SettingsError(f"{method} is no method; known: {', '.join(METHODS)}{suggestion(method, METHODS)}")
-    for name, values in (("method", names), ("seed", seeds)):
-        if not values or len(set(values)) < len(values):
-            raise SettingsError(f"a comparison needs every {name} once, and at least one")
 
 
 def config_for(base: RunConfig, method: str, seed: int, given: Mapping[str, Any]) -> RunConfig:

@@ -14,7 +14,7 @@ from typing import Any
 
 from macro_routing.engine.decoders import AUTO, DECODERS
 from macro_routing.errors import SettingsError, suggestion
-from macro_routing.evaluation.answering import Decoding
+from macro_routing.evaluation.decoding import Decoding
 from macro_routing.evaluation.racing import EXACT, RACING
 from macro_routing.evaluation.units import UnitSizes
 from macro_routing.models.catalog import BUILT_IN, DEFAULT_MODEL

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from macro_routing.errors import SettingsError
+from macro_routing.errors import SettingsError, suggestion
 from macro_routing.peers.labels import LabelSettings, OracleSettings, TreeLabels
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
@@ -208,3 +208,13 @@ def settings_of(method: str, preset: Mapping[str, Any], given: Mapping[str, Any]
                 " leave it out or name that method"
             )
     return from_mapping(METHODS[method].settings, {**known_settings(method, preset), **given}, "[search]")
+
+
+def check_methods(names: Sequence[str], seeds: Sequence[int]) -> None:
+    """Refuse what cannot be compared before anything is loaded."""
+    for method in names:
+        if method not in METHODS:
+            raise SettingsError(f"{method} is no method; known: {', '.join(METHODS)}{suggestion(method, METHODS)}")
+    for name, values in (("method", names), ("seed", seeds)):
+        if not values or len(set(values)) < len(values):
+            raise SettingsError(f"a comparison needs every {name} once, and at least one")
