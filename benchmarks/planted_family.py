@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.record import write_record
+from benchmarks.varied_search import VariedSearch
 from macro_routing.evaluation.confirming import confirmed
 from macro_routing.evaluation.planted import TRAIN, solve
 from macro_routing.evaluation.planted import VALIDATION as VALIDATION_SPLIT
@@ -66,6 +67,10 @@ def _paper(**settings: Any) -> Callable[[int], Searcher]:
     return lambda seed: MacroSearch(SPACE, TRAINING, dataclasses.replace(PAPER, **settings), seed)
 
 
+def _varied(changes: dict[str, Any], **settings: Any) -> Callable[[int], Searcher]:
+    return lambda seed: VariedSearch(SPACE, TRAINING, dataclasses.replace(PAPER, **settings), seed, **changes)
+
+
 PARTS = {
     "guided": _guided(),
     "without the policy's programs": _guided(pool=0),
@@ -79,6 +84,8 @@ PARTS = {
     "confirmed on a fifth": _guided(held_back=0.2),
     "no threshold": _guided(doubt=1.0),
 }
+_BEST: dict[str, Any] = {"epsilon_local": 0.06, "epsilon_operator": 0.02, "alpha": 5.0, "final_set": "different"}
+_CHOSEN = {"without_standard": True, "without_copies": True}
 DIRECTIONS = {
     "paper": _paper(),
     "the old policy weighs as much as one draw (α = 1)": _paper(alpha=1.0),
@@ -90,9 +97,12 @@ DIRECTIONS = {
     "half of all examples are seen again (λ = 0.5)": _paper(replay=0.5),
     "different routes in the final set": _paper(final_set="different"),
     "the standard pass in the final set": _paper(final_set="anchored"),
-    "few deviations, α = 5, different routes": _paper(
-        epsilon_local=0.06, epsilon_operator=0.02, alpha=5.0, final_set="different"
-    ),
+    "a third of the prior in every policy, so that its entropy has a floor": _varied({"floor": 0.3}),
+    "the standard pass is never elite": _varied({"without_standard": True}),
+    "only different routes are elite": _varied({"without_copies": True}),
+    "few deviations, α = 5, different routes": _paper(**_BEST),
+    "the same, only different routes elite, never the standard pass": _varied(_CHOSEN, **_BEST),
+    "the same, with a third of the prior": _varied({**_CHOSEN, "floor": 0.3}, **_BEST),
     "begun again until the budget is spent": METHODS["paper, restarted"],
 }
 TABLES: dict[str, dict[str, Callable[[int], Searcher]]] = {"": METHODS, "parts": PARTS, "directions": DIRECTIONS}
