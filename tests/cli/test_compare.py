@@ -70,3 +70,20 @@ def test_mistakes_are_named_before_a_model_is_loaded(arguments, words, tmp_path)
     assert words in found.stderr
     assert "Traceback" not in found.stderr
     assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["compare", "--task", "category", "--methods", "maccro"], ["search", "--task", "category", "--draws", "0"]],
+)
+def test_a_mistake_in_the_flags_is_told_without_waiting_for_torch(command):
+    code = f"""
+import sys
+sys.argv = {["macro", *command]!r}
+from macro_routing.cli.main import main
+try:
+    main()
+finally:
+    assert not {{"torch", "transformers"}} & set(sys.modules)
+"""
+    assert "macro: error:" in run(code=code, status=2).stderr
