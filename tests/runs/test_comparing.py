@@ -9,10 +9,10 @@ import pytest
 
 from macro_routing.errors import RunError, SettingsError
 from macro_routing.report import write_methods_page
-from macro_routing.report.methods_page import mean_curve
+from macro_routing.report.methods_page import curve_figure, mean_curve
 from macro_routing.runs import RunFolder, search
 from macro_routing.runs.comparing import POINTS, _curve, compare_methods
-from macro_routing.runs.comparison import CurvePoint, read_arms, table_of
+from macro_routing.runs.comparison import CurvePoint, about, read_arms, table_of
 from macro_routing.runs.methods import METHODS, check_methods
 from macro_routing.search.names import METHOD_NAMES
 from macro_routing.workers.pool import WorkerPool
@@ -233,6 +233,27 @@ def test_the_page_shows_every_method(compared, tmp_path):
     for arm in arms:
         assert f"{arm.method}-1/report.html" in page
     assert "Accuracy against budget" in page
+
+
+def test_the_page_says_what_it_is_of_and_who_has_fewer_seeds(compared, tmp_path):
+    folder, _, arms = compared
+    told = about(folder)
+    assert "examples for training, validation and test" in told
+    macro = arms[METHOD_NAMES.index("macro")]
+    page = write_methods_page([*arms, dataclasses.replace(macro, seed=2)], tmp_path / "page.html", told).read_text()
+    assert told in page
+    assert "1 of 2 seeds" in page
+    assert "2 seeds" in page
+    assert about(tmp_path) == ""
+
+
+def test_the_curve_is_over_the_standard_pass_of_its_own_seed(compared):
+    _, _, arms = compared
+    macro = arms[METHOD_NAMES.index("macro")]
+    baseline = macro.result.comparison.baseline
+    for gain in (0.0, 0.25):
+        moved = dataclasses.replace(macro, curve=tuple(CurvePoint(at, "", baseline + gain) for at in (10, 20)))
+        assert ("+20<" in str(curve_figure([moved]).html())) == (gain > 0)
 
 
 def test_the_mean_curve_keeps_the_last_value(compared):

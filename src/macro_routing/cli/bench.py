@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,6 @@ import typer
 
 from macro_routing.cli import options
 from macro_routing.cli.console import print_fields, print_json
-from macro_routing.cli.evaluate import Mode
 from macro_routing.errors import SettingsError
 from macro_routing.models.catalog import DEFAULT_MODEL
 
@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     from macro_routing.models.frozen import FrozenModel
     from macro_routing.routes.route import Route
     from macro_routing.tasks.task import Example, Task
+
+
+class Mode(StrEnum):
+    """Ways to answer."""
+
+    reasoning = "reasoning"
+    direct = "direct"
+    likelihood = "likelihood"
 
 
 def bench(

@@ -124,20 +124,23 @@ def compare(
     from macro_routing.cli.stopping import stopping_with
     from macro_routing.report import write_methods_page, write_report
     from macro_routing.runs.comparing import compare_methods
-    from macro_routing.runs.comparison import read_arms, table_of
+    from macro_routing.runs.comparison import about, read_arms, table_of
 
     with listener_for(out, []) as listener, stopping_with("the same command goes on where it was"):
         arms = compare_methods(base, names, numbers, out, search=search, listener=listener, store=store, workers=crew)
         for arm in arms:
             write_report(out / f"{arm.method}-{arm.seed}")
-        page = write_methods_page(read_arms(out), out / "compare.html")  # earlier methods stay on it
+        page = write_methods_page(read_arms(out), out / "compare.html", about(out))  # earlier methods stay on it
     rows = table_of(arms)
     if as_json:
         found = [{**dataclasses.asdict(arm), "result": arm.result.to_json(), "right": None} for arm in arms]
         print_json({"rows": [dataclasses.asdict(row) for row in rows], "runs": found, "report": str(page)})
         return
+    if told := about(out):
+        print(told)
     _print_table(rows)
-    print(f"report  {page}")
+    earlier = {(arm.method, arm.seed) for arm in read_arms(out)} - {(arm.method, arm.seed) for arm in arms}
+    print(f"report  {page}{f' (with {len(earlier)} earlier runs of this folder)' if earlier else ''}")
 
 
 def _search_table(values: Any, names: list[str], file: Path | None) -> dict[str, Any]:
@@ -186,6 +189,8 @@ def _print_table(rows: list[MethodRow]) -> None:
             f"{row.layers:.1f}",
         )
     Console().print(shown)
-    print("gain: points over the standard pass; asked: outcomes; work: layers × tokens")
+    print("right: on the test set, ± over seeds; gain: points over the standard pass, with its interval;")
+    print("asked: outcomes; work: layers × tokens; s: seconds of search; layers: what the result runs.")
+    print("Whoever takes the best line chooses on test data: intervals are of one line each.")
     if any(row.kind == ORACLE for row in rows):
         print("An oracle knows the answers: it is a bound, no method.")

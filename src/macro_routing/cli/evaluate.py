@@ -12,19 +12,17 @@ import typer
 
 from macro_routing.cli import options
 from macro_routing.cli.console import print_fields, print_json
+from macro_routing.cli.search import SearchMode
 from macro_routing.models.catalog import DEFAULT_MODEL
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from macro_routing.evaluation.decoding import Decoding
     from macro_routing.evaluation.scored import Evaluated
     from macro_routing.evaluation.statistics import Comparison
-
-
-class Mode(StrEnum):
-    """Ways to answer."""
-
-    reasoning = "reasoning"
-    direct = "direct"
-    likelihood = "likelihood"
+    from macro_routing.routes.route_file import RouteFile
+    from macro_routing.tasks.task import Example, Task
 
 
 class Split(StrEnum):
@@ -39,15 +37,26 @@ def evaluate(
     task: Annotated[str, typer.Option(help="A task's name (see `macro tasks`), a .toml, or a .jsonl or .csv file.")],
     route: Annotated[str, typer.Option(help="The route, in any notation, or a file that holds one.")],
     model: Annotated[str, typer.Option(help="A built-in name, a folder, a .gguf file or a hub id.")] = DEFAULT_MODEL,
-    mode: Annotated[Mode, typer.Option(help="How the model answers.")] = Mode.direct,
+    mode: Annotated[
+        SearchMode | None, typer.Option(help="How the model answers.", show_default="as in the route's file, else auto")
+    ] = None,
     split: Annotated[Split, typer.Option(help="Which examples.")] = Split.test,
     limit: Annotated[int | None, typer.Option(min=1, help="Use only the first so many examples of the split.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the splits, and of synthetic tasks.")] = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            help="Seed of the splits, and of synthetic tasks.", show_default="that of the route's search, else 0"
+        ),
+    ] = None,
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder with the benchmarks' files; else MACRO_DATA_DIR, else the hub.")
     ] = None,
-    reasoning_budget: Annotated[int, typer.Option(help="Most tokens of reasoning.")] = 400,
-    answer_budget: Annotated[int, typer.Option(help="Most tokens of the answer.")] = 128,
+    reasoning_budget: Annotated[
+        int | None, typer.Option(help="Most tokens of reasoning.", show_default="as in the route's file, else 400")
+    ] = None,
+    answer_budget: Annotated[
+        int | None, typer.Option(help="Most tokens of the answer.", show_default="as in the route's file, else 128")
+    ] = None,
     by_letter: Annotated[bool, typer.Option("--by-letter", help="Likelihood of the letters, not the texts.")] = False,
     question: Annotated[
         str, typer.Option(help="Column of the question, for a .jsonl or .csv of your own.")
@@ -82,7 +91,6 @@ def evaluate(
     options.need_models_extra()
     options.quiet_libraries()
     from macro_routing.cli.stopping import stopping_with
-    from macro_routing.evaluation.decoding import Decoding
     from macro_routing.evaluation.evaluator import Evaluator
     from macro_routing.evaluation.score_store import ScoreStore, default_store
     from macro_routing.evaluation.statistics import compare
@@ -96,9 +104,16 @@ def evaluate(
     from macro_routing.workers.settings import WorkerError
 
     crew = options.worker_settings(backend, workers, address, gpus_per_worker, unit_minutes)
-    decoding = Decoding(mode.value, reasoning_budget, answer_budget, by_letter)
-    chosen = find_task(task, data_dir, seed, question=question, answer=answer, choices=choices, kind=kind)
+    known_of = options.route_file(route)
+    searched_with = _seed_of(known_of)
+    seed = seed if seed is not None else searched_with or 0
+    columns: dict[str, Any] = {"question": question, "answer": answer, "choices": choices, "kind": kind}
+    chosen = find_task(task, data_dir, seed, **columns)
+    given = {"reasoning_budget": reasoning_budget, "answer_budget": answer_budget, "by_letter": by_letter or None}
+    decoding = _decoding(known_of, mode, chosen, given)
     examples = make_splits(chosen, seed=seed).named(split.value)[:limit]
+    if known_of and known_of.task == chosen.name and searched_with not in {None, seed}:
+        _warn_of_overlap(examples, find_task(task, data_dir, searched_with, **columns), searched_with)
     loading = LoadOptions(
         dtype, device, device_map, quantization, attention, revision, trust_remote_code, allow_untested
     )
@@ -120,7 +135,9 @@ def evaluate(
                 f"warning: {chosen.name} shares questions with {', '.join(shared)};"
                 " a route that was searched on those cannot be judged here"
             )
-        options.report_progress(f"{len(examples)} {split.value} examples of {chosen.name}, {mode.value}")
+        options.report_progress(
+            f"{len(examples)} {split.value} examples of {chosen.name}, {decoding.mode}, seed {seed}"
+        )
         scores = evaluator.evaluate([standard, parsed], examples)
     if reason := scores[parsed].failure:
         raise WorkerError(
@@ -135,6 +152,39 @@ def evaluate(
         )
         return
     _print(comparison, scores[standard], scores[parsed])
+
+
+def _seed_of(found: RouteFile | None) -> int | None:
+    seed = found.found_by.get("seed") if found else None
+    return seed if isinstance(seed, int) and seed >= 0 else None
+
+
+def _decoding(found: RouteFile | None, mode: SearchMode | None, task: Task, given: dict[str, Any]) -> Decoding:
+    """Flags before what the route was found with, before the defaults; another way to answer has its own budgets."""
+    from macro_routing.evaluation.decoding import Decoding
+    from macro_routing.tasks.prompts import DIRECT, LIKELIHOOD
+    from macro_routing.tasks.task import CHOICE
+
+    known = dict(found.decoding) if found and found.task == task.name and mode is None else {}
+    automatic = LIKELIHOOD if task.kind == CHOICE else DIRECT
+    asked = None if mode in {None, SearchMode.auto} else mode
+    fields = {field.name for field in dataclasses.fields(Decoding)}
+    values = {name: value for name, value in known.items() if name in fields}
+    values |= {name: value for name, value in given.items() if value is not None}
+    return Decoding(**{**values, "mode": asked.value if asked else values.get("mode", automatic)})
+
+
+def _warn_of_overlap(examples: Sequence[Example], task: Task, seed: int) -> None:
+    """Examples that a route was searched on say nothing about it; another seed divides them otherwise."""
+    from macro_routing.tasks.splits import make_splits
+
+    before = make_splits(task, seed=seed)
+    met = {one.key for one in (*before.train, *before.validation)}
+    if count := sum(one.key in met for one in examples):
+        options.report_progress(
+            f"warning: the route was searched with seed {seed}, and {count} of these {len(examples)} examples may have"
+            f" been among those that it was searched or chosen on; --seed {seed} has its test examples"
+        )
 
 
 def _arm(evaluated: Evaluated) -> dict[str, Any]:

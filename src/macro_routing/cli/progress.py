@@ -47,6 +47,7 @@ class Lines(Listener):
         """Nothing said yet."""
         self._folder = folder
         self._started = self._said = time.monotonic()
+        self._rounds = 0
         self._outcomes = 0
 
     def _say(self, text: str) -> None:
@@ -64,16 +65,19 @@ class Lines(Listener):
         self._say(text)
 
     def on_plan(self, plan: Plan) -> None:
-        """Say what is going to be done."""
+        """Say what is going to be done; a comparison has many runs, each with its own clock."""
+        self._started, self._rounds = time.monotonic(), 0
         self._say(
-            f"{plan.task} ({plan.mode}) on {plan.model}: {plan.rounds} rounds of {plan.draws} draws,"
+            f"{plan.task} ({plan.mode}) on {plan.model} by {plan.method}, seed {plan.seed}:"
+            f" {plan.rounds} {'round' if plan.rounds == 1 else 'rounds'} of {plan.draws} draws,"
             f" {plan.training}/{plan.validation}/{plan.test} examples, in {self._folder}"
         )
 
     def on_round(self, report: RoundReport) -> None:
         """Say what a round showed, and how long the rest will take."""
+        self._rounds += 1  # one that goes on has not paid for those before
         elapsed = time.monotonic() - self._started
-        left = elapsed / report.number * (report.rounds - report.number)
+        left = elapsed / self._rounds * (report.rounds - report.number)
         self._say(f"{describe(report)}; about {left / 60:.1f} min of searching left")
 
     def on_stage(self, name: str, outcomes: int) -> None:

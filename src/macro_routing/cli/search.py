@@ -309,7 +309,7 @@ def _print_plan(run_config: RunConfig, store: Path | None, *, as_json: bool) -> 
                 ("splits", f"{plan.training} training, {plan.validation} validation, {plan.test} test"),
                 (
                     "search",
-                    f"{plan.rounds} rounds of {plan.draws} draws",
+                    f"{plan.method}: {plan.rounds} {'round' if plan.rounds == 1 else 'rounds'} of {plan.draws} draws",
                 ),
                 ("outcomes", f"at most {plan.most_outcomes} (route × example); repeats and racing save some"),
                 ("can show", show_detectable(plan.detectable, plan.test)),

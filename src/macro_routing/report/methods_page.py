@@ -26,10 +26,13 @@ _NOTE = (
     "route × example outcomes requested by the search, known or not; layers × tokens: those of the answers it looked "
     "at, in millions; search: time on this machine, less for whoever comes later and finds scores in the store. "
     "Layers run: what the chosen route applies per token. Validation and test are the same for all and in no cost. "
-    "Intervals are of one line each, not corrected for the number of methods."
+    "Intervals are of one line each, not corrected for the number of methods; to take the best line of this table is "
+    "to choose on test data. MACRO (top-1) and MACRO (no Vit.) are the paper's variants of a run of MACRO, the most "
+    "probable program and the best draw, neither validated; they are no methods of their own."
 )
 _CURVE = (
-    "What validation would have chosen, had the search ended there, on the test set; the mean over seeds. It is drawn, "
+    "What validation would have chosen, had the search ended there: its test accuracy minus the standard pass's on the "
+    "same examples, so that methods with other seeds can stand beside each other; the mean over seeds. It is drawn, "
     "never chosen from. A method that scores all its routes in one round has one point."
 )
 _MEANINGS = {GAIN: "its interval lies above 0", LOSS: "its interval lies below 0", OPEN: "its interval holds 0"}
@@ -44,13 +47,13 @@ _LABEL = 15.0
 _LOOKS = tuple(f"method-{number}" for number in range(10))
 
 
-def write_methods_page(arms: Sequence[Arm], output: Path) -> Path:
-    """Write the page of a comparison."""
-    write_file(output, _page(arms))
+def write_methods_page(arms: Sequence[Arm], output: Path, about: str = "") -> Path:
+    """Write the page of a comparison; ``about`` says what all of it has in common."""
+    write_file(output, _page(arms, about))
     return output
 
 
-def _page(arms: Sequence[Arm]) -> str:
+def _page(arms: Sequence[Arm], about: str) -> str:
     rows = table_of(arms)
     methods, seeds = len({arm.method for arm in arms}), len({arm.seed for arm in arms})
     title = f"{methods} methods, {seeds} seeds" if seeds > 1 else f"{methods} methods, one seed"
@@ -60,7 +63,8 @@ def _page(arms: Sequence[Arm]) -> str:
         "Every run": _runs(arms),
     }
     drawn = [section(name, contents) for name, contents in sections.items()]
-    return document(title, element("h1", title), contents_list(list(sections)), *drawn)
+    head = [element("h1", title), *([element("p", about)] if about else [])]
+    return document(title, *head, contents_list(list(sections)), *drawn)
 
 
 def differences_figure(rows: Sequence[MethodRow]) -> Figure | None:
@@ -84,10 +88,11 @@ def _kind(row: MethodRow) -> str:
 
 
 def _table(rows: Sequence[MethodRow]) -> Markup:
+    most = max(row.seeds for row in rows)
     lines = [
         [
             joined(element("b", row.name), _KINDS.get(row.kind)),
-            _accuracy(row),
+            _accuracy(row, most),
             numbers.NONE if row.name == STANDARD else _difference(row),
             numbers.count(row.asked),
             f"{row.work / 1e6:.3g}",
@@ -99,9 +104,12 @@ def _table(rows: Sequence[MethodRow]) -> Markup:
     return joined(table(_COLUMNS, lines, numbers=_COLUMNS[1:]), element("p", _NOTE, class_="note"))
 
 
-def _accuracy(row: MethodRow) -> Markup:
-    spread = None if row.spread is None else element("small", f"± {100 * row.spread:.1f}, {row.seeds} seeds")
-    return joined(numbers.percent(row.accuracy), spread)
+def _accuracy(row: MethodRow, most: int) -> Markup:
+    """With the seeds behind it: who has fewer has other test examples, and another standard pass, too."""
+    spread = [] if row.spread is None else [f"± {100 * row.spread:.1f}"]
+    seeds = [f"{row.seeds} of {most} seeds" if row.seeds < most else f"{most} seeds"] if most > 1 else []
+    told = element("small", ", ".join([*spread, *seeds])) if spread or seeds else None
+    return joined(numbers.percent(row.accuracy), told)
 
 
 def _difference(row: MethodRow) -> Markup:
@@ -126,13 +134,13 @@ def _runs(arms: Sequence[Arm]) -> Markup:
 
 
 def curve_figure(arms: Sequence[Arm]) -> Figure:
-    """Accuracy on the test set against outcomes asked for, one line per method."""
+    """Gain on the test set against outcomes asked for, one line per method."""
     curves = {
-        method: mean_curve([arm for arm in arms if arm.method == method])
+        method: mean_curve([_gains(arm) for arm in arms if arm.method == method])
         for method in dict.fromkeys(arm.method for arm in arms)
         if method != STANDARD  # it is the line across
     }
-    standard = statistics.mean(arm.result.comparison.baseline for arm in arms)
+    standard = 0.0
     values = [standard, *(value for curve in curves.values() for _, value in curve)]
     step = round_step(max(max(values) - min(values), 0.02), 6)
     low, high = step * (math.ceil(min(values) / step) - 1), step * (math.floor(max(values) / step) + 1)
@@ -149,13 +157,19 @@ def curve_figure(arms: Sequence[Arm]) -> Figure:
     return Figure(
         "budget",
         "Accuracy against budget",
-        "Test accuracy against budget",
+        "Test accuracy over the standard pass, points, against budget",
         _WIDTH,
         _HEIGHT,
         joined(*shapes),
         (key,),
         _CURVE,
     )
+
+
+def _gains(arm: Arm) -> Arm:
+    """The same with its curve over the standard pass of its own seed."""
+    baseline = arm.result.comparison.baseline
+    return replace(arm, curve=tuple(replace(point, accuracy=point.accuracy - baseline) for point in arm.curve))
 
 
 def mean_curve(arms: Sequence[Arm]) -> list[tuple[int, float]]:
@@ -180,7 +194,8 @@ def _axes(x: Scale, y: Scale, most: int, levels: tuple[float, float, float]) -> 
     for number in range(round(low / step), round(high / step) + 1):
         height = y(number * step)
         parts.append(element("line", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=height, y2=height, class_="grid"))
-        parts.append(element("text", f"{100 * number * step:.3g} %", x=_LEFT - 8, y=height + 4, text_anchor="end"))
+        told = f"{100 * number * step:+.3g}" if number else "0"
+        parts.append(element("text", told, x=_LEFT - 8, y=height + 4, text_anchor="end"))
     across = round_step(most, 5, least=1)
     for number in range(int(most / across) + 1):
         place = x(number * across)

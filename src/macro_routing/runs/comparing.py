@@ -68,11 +68,13 @@ def compare_methods(  # noqa: PLR0913
         _check_neighbours(folder, [config for _, _, config in configs], frozen)
         _make(folder)
         known["listener"] = listener
-        return [
-            read_arm(method, seed, place, _with_curve(config, place, {**known, "executor": pool}, points))
-            for method, seed, config in configs
-            for place in [_run(config, folder / f"{method}-{seed}", {**known, "workers": pool})]
-        ]
+        arms = []
+        for number, (method, seed, config) in enumerate(configs, 1):
+            listener.on_message(f"run {number} of {len(configs)}: {method}, seed {seed}")
+            place = _run(config, folder / f"{method}-{seed}", {**known, "workers": pool})
+            curve = _with_curve(config, place, {**known, "executor": pool}, points)
+            arms.append(read_arm(method, seed, place, curve))
+        return arms
 
 
 def configs_for(

@@ -82,6 +82,21 @@ def read_arms(folder: Path) -> list[Arm]:
     return sorted(found, key=lambda arm: (arm.seed, list(METHODS).index(arm.method)))
 
 
+def about(folder: Path) -> str:
+    """What the runs of a comparison have in common, in a line; read from the first of them."""
+    for place in sorted(folder.glob("*-*/")):
+        try:
+            header = json.loads((place / files.RUN).read_text(encoding="utf-8"))
+            given, scope = header["config"]["given"], header["scope"]
+            sizes = "/".join(str(header["splits"][name][0]) for name in ("train", "validation", "test"))
+            asked = "" if given["budget"] is None else f", at most {given['budget']:,} outcomes each"
+            task = f"{scope['task']} ({scope['decoding']['mode']}) on {header['model']['name']}"
+            return f"{task}, preset {given['preset']}{asked}; {sizes} examples for training, validation and test"
+        except (OSError, ValueError, TypeError, KeyError, IndexError):
+            continue  # no run, or one of another version; there may be others
+    return ""
+
+
 def read_curve(place: Path) -> list[CurvePoint] | None:
     """The curve that was drawn for a run; None where there is none, or one of another run of that name."""
     try:

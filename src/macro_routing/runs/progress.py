@@ -14,6 +14,8 @@ class Plan:
     model: str
     task: str
     mode: str
+    method: str
+    seed: int
     layers: int
     rounds: int
     draws: int

@@ -71,6 +71,8 @@ class PreparedRun:
             self.evaluator.frozen.name,
             self.evaluator.task.name,
             self.evaluator.decoding.mode,
+            self.config.method,
+            self.config.seed,
             self.evaluator.frozen.layers,
             self.searcher.rounds,
             self.searcher.draws,

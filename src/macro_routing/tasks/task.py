@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from macro_routing.tasks.grading import Grader
 from macro_routing.tasks.prompts import PromptTexts
+from macro_routing.tasks.same_question import normalised
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 NUMBER, CHOICE, MATH, TEXT = "number", "choice", "math", "text"
@@ -36,12 +36,6 @@ class Example:
     def right_choice(self) -> int:
         """Place of the right choice."""
         return LETTERS.index(self.answer)
-
-
-def normalised(text: str) -> str:
-    """Letters and digits only, without case; formulas keep their signs, since those are all that tell them apart."""
-    folded = text.casefold()
-    return re.sub(r"[\W_]+", "", folded) if re.search(r"[a-z]", folded) else re.sub(r"\s+", "", folded)
 
 
 @dataclass(frozen=True)

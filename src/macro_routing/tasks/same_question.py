@@ -1,0 +1,49 @@
+"""When two texts ask the same question: splits must not share any.
+
+Case, spaces and punctuation make no other question; another sum does. So the ends of numbers stay, and signs between
+numbers or single letters: ``36 - 32`` is not ``36 + 32``, nor is ``1 + 13`` ``11 + 3``, while ``half-time`` is ``half
+time``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_TOKENS = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+|[-+*/^=<>%×÷−·√]")
+
+
+def normalised(text: str) -> str:
+    """The text as it is compared; without any letter all its signs stay."""
+    folded = text.casefold()
+    if not re.search(r"[a-z]", folded):
+        return re.sub(r"\s+", "", re.sub(r"(?<=\d)\s+(?=\d)", "_", folded))
+    found = list(_TOKENS.finditer(folded))
+    parts: list[str] = []
+    for place, token in enumerate(found):
+        before = found[place - 1].group() if place else ""
+        if _is_number(token.group()):
+            parts.append(("_" if _is_number(before) else "") + token.group().replace(",", ""))
+        elif token.group().isalpha() or _calculates(token, before, found[place + 1 : place + 2]):
+            parts.append(token.group())
+    return "".join(parts)
+
+
+def _calculates(sign: re.Match[str], before: str, after: Sequence[re.Match[str]]) -> bool:
+    """Whether a sign changes a number, rather than joins words."""
+    if sign.group() == "%":
+        return _is_number(before)
+    if not after:
+        return False
+    operand = after[0]
+    touches = operand.start() == sign.end() and not sign.string[: sign.start()][-1:].isalnum()
+    is_negative = sign.group() in "-−" and touches and _is_number(operand.group())
+    return sign.group() == "√" or is_negative or (_is_operand(before) and _is_operand(operand.group()))
+
+
+def _is_number(token: str) -> bool:
+    return token[:1].isdigit()
+
+
+def _is_operand(token: str) -> bool:
+    return _is_number(token) or (len(token) == 1 and token.isalpha())

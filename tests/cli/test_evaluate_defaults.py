@@ -1,0 +1,57 @@
+"""What `macro evaluate` takes from a route's file where nothing is said."""
+
+import pytest
+
+from macro_routing.cli.evaluate import _decoding, _seed_of, _warn_of_overlap
+from macro_routing.cli.search import SearchMode
+from macro_routing.routes.route import Route
+from macro_routing.routes.route_file import RouteFile
+from macro_routing.tasks import load_task, make_splits
+
+NO_BUDGETS = {"reasoning_budget": None, "answer_budget": None, "by_letter": None}
+
+
+def route_file(task="category", decoding=None, seed=3):
+    found_by = {} if seed is None else {"seed": seed}
+    return RouteFile(Route.standard(30), "smollm2-135m", "", "", task, decoding=decoding or {}, found_by=found_by)
+
+
+NINE = route_file(decoding={"mode": "direct", "answer_budget": 9})
+
+
+@pytest.mark.parametrize(
+    ("task", "file", "mode", "given", "expected"),
+    [
+        ("category", None, None, {}, ("likelihood", 128)),
+        ("counting", None, None, {}, ("direct", 128)),
+        ("counting", None, SearchMode.auto, {}, ("direct", 128)),
+        ("category", NINE, None, {}, ("direct", 9)),
+        (
+            "category",
+            NINE,
+            None,
+            {"answer_budget": 7},
+            ("direct", 7),
+        ),
+        ("category", NINE, SearchMode.auto, {}, ("likelihood", 128)),
+        ("counting", route_file(decoding={"mode": "likelihood"}), None, {}, ("direct", 128)),  # of another task
+    ],
+)
+def test_flags_go_before_the_file_before_the_task(task, file, mode, given, expected):
+    found = _decoding(file, mode, load_task(task), {**NO_BUDGETS, **given})
+    assert (found.mode, found.answer_budget) == expected
+
+
+def test_seeds():
+    assert _seed_of(None) is None
+    assert _seed_of(route_file(seed=None)) is None
+    assert _seed_of(route_file(seed=3)) == 3
+
+
+def test_examples_that_a_route_was_searched_on_are_counted(capsys):
+    task = load_task("category", seed=3)
+    splits = make_splits(task, seed=3)
+    _warn_of_overlap(splits.test, task, 3)
+    assert not capsys.readouterr().err
+    _warn_of_overlap([*splits.test[:5], *splits.train[:2]], task, 3)
+    assert "2 of these 7 examples may have been among" in capsys.readouterr().err
