@@ -40,16 +40,17 @@ def test_the_whole_table_on_a_real_model(tmp_path):
 
 def write_sums(path):
     rows = [f"{one} plus {one + 2} is,{2 * one + 2},{2 * one + 3},{2 * one}" for one in range(40)]
-    path.write_text("\n".join(["asked,right,wrong,worse", *rows]))
+    path.write_text("\n".join(["asked,right,wrong,worse", *rows, rows[0].upper()]))  # and one of them again
     return path
 
 
 def test_a_file_of_ones_own(tmp_path):
     columns = ("--question", "asked", "--answer", "right", "--choices", "right,wrong,worse")
     given = ("--task", write_sums(tmp_path / "sums.csv"), *columns, *SMALL[2:], "--methods", "early-exit")
-    found = json.loads(
-        run("compare", *given, "--out", tmp_path / "all", "--store", tmp_path / "s.sqlite", "--json").stdout
-    )
+    done = run("compare", *given, "--out", tmp_path / "all", "--store", tmp_path / "s.sqlite", "--json")
+    assert "rows that ask what another row asks: 1;" in done.stderr
+    assert "run 1 of 1: early-exit, seed 1" in done.stderr
+    found = json.loads(done.stdout)
     assert [row["name"] for row in found["rows"]] == ["early exit", "standard"]
     assert {variant["n"] for one in found["runs"] for variant in one["result"]["variants"]} == {12}
     wrong = run("compare", *given, "--answer", "rihgt", "--out", tmp_path / "no", status=2)

@@ -216,5 +216,7 @@ def check_methods(names: Sequence[str], seeds: Sequence[int]) -> None:
         if method not in METHODS:
             raise SettingsError(f"{method} is no method; known: {', '.join(METHODS)}{suggestion(method, METHODS)}")
     for name, values in (("method", names), ("seed", seeds)):
-        if not values or len(set(values)) < len(values):
-            raise SettingsError(f"a comparison needs every {name} once, and at least one")
+        if not values:
+            raise SettingsError(f"a comparison needs at least one {name}")
+        if repeated := [value for place, value in enumerate(values) if value in values[:place]]:
+            raise SettingsError(f"{name} {repeated[0]} is named twice; a comparison has each once")

@@ -31,7 +31,7 @@ from macro_routing.runs.run import PreparedRun
 from macro_routing.runs.tree_run import OracleRun, RouterRun
 from macro_routing.search.searcher import SearchState
 from macro_routing.tasks.catalog import find_task
-from macro_routing.tasks.splits import Splits, make_splits
+from macro_routing.tasks.splits import Splits, make_splits, repeated_questions
 from macro_routing.tasks.task import Example, Task
 from macro_routing.workers.messages import Setup, TaskSource
 from macro_routing.workers.pool import WorkerPool, make_pool
@@ -132,6 +132,9 @@ def prepare(  # noqa: PLR0913
     task = task or task_of(config)
     frozen = frozen or model_for(config, executor, listener)
     splits = splits_of(config, task, config.data_for(frozen))
+    if Path(config.task).suffix and (repeated := repeated_questions(task)):  # a file of the user's own
+        said = f"rows that ask what another row asks: {repeated}"
+        listener.on_message(f"{said}; no two splits share a question, so some are left out")
     for name in ("training", "validation", "test"):
         has = len(splits.named("train" if name == "training" else name))
         if config.data.get(name, 0) > has:

@@ -59,6 +59,12 @@ def make_splits(task: Task, *, seed: int, training: int = 1000, validation: int 
     return Splits(_flat(train), _flat(chosen), tuple(test))
 
 
+def repeated_questions(task: Task) -> int:
+    """How many examples ask what another one asks; splits hold a question once, or all of its askers in one of them."""
+    examples = [example for pool in task.pools.values() for example in pool]
+    return len(examples) - len({example.key for example in examples})
+
+
 def _as_named(task: Task, test: list[Example], rng: np.random.Generator, training: int, validation: int) -> Splits:
     """Training and validation items each from its own pool."""
     chosen, _ = _fill(_shuffled(task.pools[VALIDATION], test, rng), validation)
