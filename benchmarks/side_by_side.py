@@ -91,6 +91,8 @@ def run_all(
     parts: Sequence[Part], slots: int, end: float, start: Callable[[Part], subprocess.Popen[bytes]]
 ) -> Iterator[tuple[Part, int | None]]:
     """Run parts, so many at a time, until they or the time is over; who has ended with what status, None if stopped."""
+    # Where a shell has put us into the background interruptions are ignored, and so they would be by all we start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     waiting, running = list(parts), dict[Part, subprocess.Popen[bytes]]()
     try:
         while (waiting or running) and time.monotonic() < end:
