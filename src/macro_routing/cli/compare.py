@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,12 @@ from macro_routing.search.names import METHOD_NAMES
 if TYPE_CHECKING:
     from macro_routing.runs.comparison import MethodRow
 
+_WIDTH = 80
+_LEGEND = (
+    "right: on the test set, ± over seeds; gain: points over the standard pass, with its interval; asked: outcomes;"
+    " work: layers × tokens; s: seconds of search; layers: what the result runs. Whoever takes the best line chooses on"
+    " test data: intervals are of one line each."
+)
 DEFAULT_METHODS = "guided,macro,macro-restarts,random,rys,shortgpt,early-exit"
 
 
@@ -137,7 +144,7 @@ def compare(
         print_json({"rows": [dataclasses.asdict(row) for row in rows], "runs": found, "report": str(page)})
         return
     if told := about(out):
-        print(told)
+        print(textwrap.fill(told, _WIDTH))
     _print_table(rows)
     earlier = {(arm.method, arm.seed) for arm in read_arms(out)} - {(arm.method, arm.seed) for arm in arms}
     print(f"report  {page}{f' (with {len(earlier)} earlier runs of this folder)' if earlier else ''}")
@@ -189,8 +196,6 @@ def _print_table(rows: list[MethodRow]) -> None:
             f"{row.layers:.1f}",
         )
     Console().print(shown)
-    print("right: on the test set, ± over seeds; gain: points over the standard pass, with its interval;")
-    print("asked: outcomes; work: layers × tokens; s: seconds of search; layers: what the result runs.")
-    print("Whoever takes the best line chooses on test data: intervals are of one line each.")
+    print(textwrap.fill(_LEGEND, _WIDTH))
     if any(row.kind == ORACLE for row in rows):
         print("An oracle knows the answers: it is a bound, no method.")
