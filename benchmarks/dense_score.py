@@ -43,9 +43,12 @@ def measure(frozen: Any, task_name: str, arguments: argparse.Namespace) -> Itera
     """A route a line: which examples it gets right, and the log-probability of the right choice among all."""
     from macro_routing.engine.shared_likelihood import choice_log_likelihoods_of_routes
     from macro_routing.evaluation.answering import choice_items
+    from macro_routing.evaluation.answering import judged as judged_by_likelihood
+    from macro_routing.evaluation.decoding import Decoding
     from macro_routing.evaluation.landscape import routes_to_record
     from macro_routing.routes import Route, RouteSpace
     from macro_routing.tasks import load_task, make_splits
+    from macro_routing.tasks.prompts import LIKELIHOOD
 
     task = load_task(task_name, data_dir=arguments.data_dir, seed=SEED)
     examples = make_splits(task, seed=SEED, training=1000, validation=100).train[: arguments.examples]
@@ -57,22 +60,13 @@ def measure(frozen: Any, task_name: str, arguments: argparse.Namespace) -> Itera
         some = routes[first : first + _AT_ONCE]
         for route, rows in choice_log_likelihoods_of_routes(frozen.model, some, items).items():
             dense = [round(log_probability(example, row), 4) for example, row in zip(examples, rows, strict=True)]
-            right = "".join(
-                str(int(judge(example, row) == example.right_choice))
-                for example, row in zip(examples, rows, strict=True)
-            )
+            right = "".join(str(int(one.correct)) for one in judged_by_likelihood(examples, rows, Decoding(LIKELIHOOD)))
             yield {"task": task_name, "route": str(route), "right": right, "dense": dense}
 
 
 def per_byte(example: Any, row: Sequence[float]) -> NDArray[np.float64]:
     """What choices are judged by."""
     return np.array(row) / [len(choice.encode()) for choice in example.choices]
-
-
-def judge(example: Any, row: Sequence[float]) -> int:
-    """The choice that a route takes; none where its numbers overflow."""
-    values = per_byte(example, row)
-    return int(values.argmax()) if np.isfinite(values).all() else -1
 
 
 def log_probability(example: Any, row: Sequence[float]) -> float:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import dense_score
-from benchmarks.dense_score import judge, lines, log_probability
+from benchmarks.dense_score import lines, log_probability
 from macro_routing.tasks.task import Example
 
 EXAMPLE = Example("one", "which?", "B", choices=("no", "four"))
@@ -14,10 +14,8 @@ EXAMPLE = Example("one", "which?", "B", choices=("no", "four"))
 
 def test_probabilities_are_those_of_what_choices_are_judged_by():
     row = [2 * -1.0, 4 * -0.5]  # per byte: -1 and -0.5
-    assert judge(EXAMPLE, row) == 1
     assert log_probability(EXAMPLE, row) == pytest.approx(-0.5 - math.log(math.exp(-1) + math.exp(-0.5)))
     overflown = [math.nan, -1.0]
-    assert judge(EXAMPLE, overflown) == -1  # which is never right
     assert log_probability(EXAMPLE, overflown) == pytest.approx(-math.log(2))
 
 

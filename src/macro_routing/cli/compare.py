@@ -137,17 +137,18 @@ def compare(
         arms = compare_methods(base, names, numbers, out, search=search, listener=listener, store=store, workers=crew)
         for arm in arms:
             write_report(out / f"{arm.method}-{arm.seed}")
-        page = write_methods_page(read_arms(out), out / "compare.html", about(out))  # earlier methods stay on it
+        told, kept = about(out), read_arms(out)  # earlier methods stay on the page
+        page = write_methods_page(kept, out / "compare.html", told)
     rows = table_of(arms)
     if as_json:
         found = [{**dataclasses.asdict(arm), "result": arm.result.to_json(), "right": None} for arm in arms]
         print_json({"rows": [dataclasses.asdict(row) for row in rows], "runs": found, "report": str(page)})
         return
-    if told := about(out):
+    if told:
         print(textwrap.fill(told, _WIDTH))
     _print_table(rows)
-    earlier = {(arm.method, arm.seed) for arm in read_arms(out)} - {(arm.method, arm.seed) for arm in arms}
-    print(f"report  {page}{f' (with {len(earlier)} earlier runs of this folder)' if earlier else ''}")
+    earlier = len(kept) - len(arms)
+    print(f"report  {page}{f' (with {earlier} earlier runs of this folder)' if earlier else ''}")
 
 
 def _search_table(values: Any, names: list[str], file: Path | None) -> dict[str, Any]:

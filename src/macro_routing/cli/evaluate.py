@@ -161,17 +161,14 @@ def _seed_of(found: RouteFile | None) -> int | None:
 
 def _decoding(found: RouteFile | None, mode: SearchMode | None, task: Task, given: dict[str, Any]) -> Decoding:
     """Flags before what the route was found with, before the defaults; another way to answer has its own budgets."""
-    from macro_routing.evaluation.decoding import Decoding
-    from macro_routing.tasks.prompts import DIRECT, LIKELIHOOD
-    from macro_routing.tasks.task import CHOICE
+    from macro_routing.evaluation.decoding import Decoding, automatic_mode
 
     known = dict(found.decoding) if found and found.task == task.name and mode is None else {}
-    automatic = LIKELIHOOD if task.kind == CHOICE else DIRECT
     asked = None if mode in {None, SearchMode.auto} else mode
     fields = {field.name for field in dataclasses.fields(Decoding)}
     values = {name: value for name, value in known.items() if name in fields}
     values |= {name: value for name, value in given.items() if value is not None}
-    return Decoding(**{**values, "mode": asked.value if asked else values.get("mode", automatic)})
+    return Decoding(**{**values, "mode": asked.value if asked else values.get("mode", automatic_mode(task))})
 
 
 def _warn_of_overlap(examples: Sequence[Example], task: Task, seed: int) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from macro_routing.settings import check_choice, check_integer, check_switch
-from macro_routing.tasks.prompts import DIRECT, MODES, REASONING
+from macro_routing.tasks.prompts import DIRECT, LIKELIHOOD, MODES, REASONING
+from macro_routing.tasks.task import CHOICE, Task
 
 
 @dataclass(frozen=True)
@@ -36,3 +37,8 @@ class Decoding:
         """Tokens that may be written for an example; none where choices are compared."""
         budgets = {REASONING: self.reasoning_budget + self.answer_budget, DIRECT: self.answer_budget}
         return budgets.get(self.mode, 0)
+
+
+def automatic_mode(task: Task) -> str:
+    """How a task is answered when nobody says: choices are compared by likelihood, the rest is written."""
+    return LIKELIHOOD if task.kind == CHOICE else DIRECT

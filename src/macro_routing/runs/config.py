@@ -14,7 +14,7 @@ from typing import Any
 
 from macro_routing.engine.decoders import AUTO, DECODERS
 from macro_routing.errors import SettingsError, suggestion
-from macro_routing.evaluation.decoding import Decoding
+from macro_routing.evaluation.decoding import Decoding, automatic_mode
 from macro_routing.evaluation.racing import EXACT, RACING
 from macro_routing.evaluation.units import UnitSizes
 from macro_routing.models.catalog import BUILT_IN, DEFAULT_MODEL
@@ -200,7 +200,7 @@ class RunConfig:
 
     def decoding_for(self, task: Task) -> Decoding:
         """How answers are obtained; without a mode, choices are compared by likelihood and the rest is written."""
-        automatic = LIKELIHOOD if task.kind == CHOICE else DIRECT
+        automatic = automatic_mode(task)
         found = from_mapping(Decoding, self._decoding_table(automatic), "[decoding]")
         if found.mode == LIKELIHOOD and task.kind != CHOICE:
             raise SettingsError(
