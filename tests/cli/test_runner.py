@@ -1,5 +1,9 @@
 """A command that is forked from a warm Python is in nothing that can be seen another than one that is started."""
 
+import contextlib
+import time
+from pathlib import Path
+
 import pytest
 
 from tests.cli import runner
@@ -27,10 +31,27 @@ def test_forked_and_started_commands_say_the_same(arguments, stdin, status, tmp_
 
 
 @pytest.mark.skipif(not runner.CAN_FORK, reason="all commands are started here")
-def test_a_command_that_takes_too_long_is_ended_and_the_next_one_runs():
-    warm = runner._warm_python()
-    warm.settimeout(0.1)
-    with pytest.raises(TimeoutError):
-        run("planted")
-    warm.settimeout(runner.SECONDS)
+@pytest.mark.parametrize("seconds", [0.001, 0.3])  # before it is forked, while it runs
+def test_a_command_that_takes_too_long_is_ended_and_the_next_one_hears_its_own_answer(seconds, monkeypatch):
+    run("--version")
+    warm = runner._warm_python().process
+    with monkeypatch.context() as patience:
+        patience.setattr(runner, "SECONDS", seconds)
+        with pytest.raises(TimeoutError):
+            run("planted")
+    end = time.monotonic() + 30  # who is killed is gone a moment later
+    while left := _running(warm.pid):
+        assert time.monotonic() < end, left
+    run("route", "show", "L0 RJ", status=2)
     assert run("--version").stdout.startswith("macro ")
+
+
+def _running(group):
+    """The processes of a group that have not ended."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            state, _, of, *_ = (process / "stat").read_text().rpartition(")")[2].split()  # names may hold anything
+            if int(of) == group and state not in "ZX":
+                found.append(process.name)
+    return found

@@ -37,7 +37,6 @@ def next_command(caller):
         if child := os.fork():
             for stream in streams:
                 os.close(stream)
-            caller.send(str(child).encode())
             caller.send(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])).encode())
             continue
         signal.signal(signal.SIGINT, interrupt)
