@@ -47,12 +47,20 @@ def write_sums(path):
 def test_a_file_of_ones_own(tmp_path):
     columns = ("--question", "asked", "--answer", "right", "--choices", "right,wrong,worse")
     given = ("--task", write_sums(tmp_path / "sums.csv"), *columns, *SMALL[2:], "--methods", "early-exit")
-    done = run("compare", *given, "--out", tmp_path / "all", "--store", tmp_path / "s.sqlite", "--json")
+    command = ("compare", *given, "--out", tmp_path / "all", "--store", tmp_path / "s.sqlite")
+    planned = json.loads(run(*command, "--dry-run", "--json").stdout)
+    assert [(one["method"], one["seed"], one["finished"]) for one in planned["runs"]] == [("early-exit", 1, False)]
+    assert not (tmp_path / "all").exists()
+    done = run(*command, "--json")
     assert "rows that ask what another row asks: 1;" in done.stderr
     assert "run 1 of 1: early-exit, seed 1" in done.stderr
     found = json.loads(done.stdout)
-    assert [row["name"] for row in found["rows"]] == ["early exit", "standard"]
+    rows = [(row["name"], row["method"]) for row in found["rows"]]
+    assert rows == [("early exit", "early-exit"), ("standard", "standard")]
     assert {variant["n"] for one in found["runs"] for variant in one["result"]["variants"]} == {12}
+    left = run(*command, "--methods", "early-exit,standard", "--dry-run").stdout
+    assert "2 methods × 1 seeds, 1 of 2 runs are there already" in left
+    assert not (tmp_path / "all" / "standard-1").exists()
     wrong = run("compare", *given, "--answer", "rihgt", "--out", tmp_path / "no", status=2)
     assert "there is no column 'rihgt'; the columns are asked, right, wrong, worse" in wrong.stderr
 

@@ -1,9 +1,11 @@
 """Methods compared on a tiny model: the same data, the same budget, resumed, read back, shown."""
 
+import contextlib
 import dataclasses
 import json
 import math
 import shutil
+import sqlite3
 
 import pytest
 
@@ -11,7 +13,7 @@ from macro_routing.errors import RunError, SettingsError
 from macro_routing.report import write_methods_page
 from macro_routing.report.methods_page import curve_figure, mean_curve
 from macro_routing.runs import RunFolder, search
-from macro_routing.runs.comparing import POINTS, _curve, compare_methods
+from macro_routing.runs.comparing import POINTS, _curve, compare_methods, plan_methods
 from macro_routing.runs.comparison import CurvePoint, about, read_arms, table_of
 from macro_routing.runs.methods import METHODS, check_methods
 from macro_routing.search.names import METHOD_NAMES
@@ -44,6 +46,20 @@ def test_every_method_runs_within_the_budget(compared):
         assert arm.asked <= 700
         assert (arm.asked > 0) == (arm.method != "standard")
         assert not arm.curve if arm.method == "cola" else arm.curve[-1].asked == arm.asked
+
+
+@pytest.mark.parametrize("method", ["guided", "macro", "rys", "drllm", "cola"])
+def test_a_plan_says_what_is_asked_for_at_most(method, tmp_path):
+    known = {"frozen": small_frozen(), "task": small_task(), "store": tmp_path / "s.sqlite"}
+    asked = (BASE, [method], [1], tmp_path / "all")
+    (planned,) = plan_methods(*asked, known, SETTINGS)
+    assert not planned.finished
+    assert not (tmp_path / "all").exists()
+    compare_methods(*asked, search=SETTINGS, **known)
+    with contextlib.closing(sqlite3.connect(tmp_path / "s.sqlite")) as store:
+        (scored,) = store.execute("SELECT count(*) FROM outcomes").fetchone()
+    assert 0.1 * planned.most_outcomes < scored <= planned.most_outcomes
+    assert plan_methods(*asked, known, SETTINGS) == [dataclasses.replace(planned, finished=True)]
 
 
 def test_all_meet_the_same_data(compared):

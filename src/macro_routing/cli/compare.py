@@ -85,6 +85,9 @@ def compare(
     address: options.AddressOption = None,
     gpus_per_worker: options.GpusOption = None,
     unit_minutes: options.UnitMinutesOption = 30.0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be done and how long it takes.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Give several methods the same data and the same budget, over several seeds, and show what each finds.
@@ -127,6 +130,11 @@ def compare(
     search = {**_search_table(values.pop("search", {}), names, config), **given}
     base = make_config(flags, config, values)
     # From here on there is something to wait for.
+    if dry_run:
+        from macro_routing.cli.plan import print_plan_of_methods
+
+        print_plan_of_methods(base, names, numbers, out, search, store, as_json=as_json)
+        return
     from macro_routing.cli.progress import listener_for
     from macro_routing.cli.stopping import stopping_with
     from macro_routing.report import write_methods_page, write_report

@@ -33,14 +33,13 @@ from macro_routing.cli import (
     tasks,
 )
 from macro_routing.cli.console import print_error
+from macro_routing.cli.group import group
 from macro_routing.cli.options import report_progress
 from macro_routing.errors import PAUSED, MacroError
 
-app = typer.Typer(
+app = group(
     name="macro",
     help="Run the layers of a frozen language model in a better order.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

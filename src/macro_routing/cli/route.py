@@ -10,11 +10,12 @@ import typer
 
 from macro_routing.cli import route_diff
 from macro_routing.cli.console import print_fields, print_json, read_text_argument
+from macro_routing.cli.group import group
 from macro_routing.routes.composition import compose, describe_differences, draw_track
 from macro_routing.routes.notation import parse_route, print_route
 from macro_routing.routes.route import Route
 
-app = typer.Typer(help="Look at routes and convert between notations.", no_args_is_help=True)
+app = group(help="Look at routes and convert between notations.")
 app.command("diff")(route_diff.diff)
 
 RouteArgument = Annotated[

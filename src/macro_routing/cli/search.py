@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +17,6 @@ from macro_routing.search.names import METHOD_NAMES
 if TYPE_CHECKING:
     from macro_routing.runs.config import RunConfig
     from macro_routing.runs.result import RunResult
-    from macro_routing.runs.run import PreparedRun
     from macro_routing.workers.settings import WorkerSettings
 
 
@@ -201,7 +198,9 @@ def search(
     crew = options.worker_settings(backend, workers, address, gpus_per_worker, unit_minutes)
     run_config = make_config(flags, config)
     if dry_run:
-        _print_plan(run_config, store, as_json=as_json)
+        from macro_routing.cli.plan import print_plan
+
+        print_plan(run_config, store, as_json=as_json)
         return
     finish(run_config, out, store, log_to or [], as_json=as_json, workers=crew)
 
@@ -292,67 +291,3 @@ def print_result(result: RunResult, page: Path, *, as_json: bool) -> None:
     files = [(name, Path(result.folder) / file) for name, file in found]
     # Where no example had a label there are no routers.
     print_fields([("report", str(page)), *((name, str(path)) for name, path in files if path.exists())])
-
-
-def _print_plan(run_config: RunConfig, store: Path | None, *, as_json: bool) -> None:
-    from macro_routing.cli.progress import Lines
-    from macro_routing.runs.result import show_detectable
-    from macro_routing.runs.starting import prepare
-
-    run = prepare(run_config, store=store, listener=Lines(Path()))
-    plan = run.plan
-    if not as_json:
-        print_fields(
-            [
-                ("model", f"{plan.model}, {plan.layers} layers"),
-                ("task", f"{plan.task}, {plan.mode}"),
-                ("splits", f"{plan.training} training, {plan.validation} validation, {plan.test} test"),
-                (
-                    "search",
-                    f"{plan.method}: {plan.rounds} {'round' if plan.rounds == 1 else 'rounds'} of {plan.draws} draws",
-                ),
-                ("outcomes", f"at most {plan.most_outcomes} (route × example); repeats and racing save some"),
-                ("can show", show_detectable(plan.detectable, plan.test)),
-            ]
-        )
-        sys.stdout.flush()
-    rate = _outcomes_per_second(run)
-    minutes = plan.most_outcomes / rate / 60
-    if as_json:
-        print_json({**dataclasses.asdict(plan), "outcomes_per_second": rate, "most_minutes": minutes})
-        return
-    print(
-        f"time      about {_duration(minutes)} if nothing is saved, at {rate:.2g} outcomes per second and no other load"
-    )
-
-
-def _duration(minutes: float) -> str:
-    """In the unit a person would use."""
-    for most, per, unit in ((120, 1, "minutes"), (48 * 60, 60, "hours")):
-        if minutes < most:
-            return f"{minutes / per:.1f} {unit}"
-    return f"{minutes / 60 / 24:.0f} days"
-
-
-_TIMED_TOKENS = 8
-"""Tokens of a text that are timed; the rest would take as long again and again."""
-
-
-def _outcomes_per_second(run: PreparedRun) -> float:
-    """A short timing of the standard pass, past the store; texts are cut short and their time is scaled up."""
-    import time
-
-    from macro_routing.routes.route import Route
-
-    decoding = run.evaluator.decoding
-    stages = {"direct": ["answer_budget"], "reasoning": ["reasoning_budget", "answer_budget"]}.get(decoding.mode, [])
-    whole = sum(getattr(decoding, name) for name in stages)
-    short = {name: min(_TIMED_TOKENS, getattr(decoding, name)) for name in stages}
-    timed = dataclasses.replace(run.evaluator, decoding=dataclasses.replace(decoding, **short))
-    standard = [Route.standard(run.evaluator.frozen.layers)]
-    few = run.splits.train[:8]
-    timed.run_unit(standard, tuple(few[:1]))
-    start = time.perf_counter()
-    timed.run_unit(standard, tuple(few))
-    seconds = time.perf_counter() - start
-    return len(few) / (seconds * (whole / sum(short.values()) if stages else 1))

@@ -9,10 +9,9 @@ import typer
 
 from macro_routing.cli import study_options as shared
 from macro_routing.cli import study_routes, study_searches
+from macro_routing.cli.group import group
 
-app = typer.Typer(
-    help="The paper's studies on any model: data, a table and a figure each, resumable.", no_args_is_help=True
-)
+app = group(help="The paper's studies on any model: data, a table and a figure each, resumable.")
 
 
 def significance(

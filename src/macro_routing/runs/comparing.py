@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from macro_routing.runs.comparison import Arm, CurvePoint, read_arm, read_curve,
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import check_methods, known_settings
-from macro_routing.runs.progress import Listener
+from macro_routing.runs.progress import Listener, Plan
 from macro_routing.runs.result import ORACLE, ROUTE, read_result
+from macro_routing.runs.run import PreparedRun
 from macro_routing.runs.starting import check_given, check_same, executor_for, model_for, prepare, resume, task_of
 from macro_routing.runs.starting import search as run_search
 from macro_routing.search.searcher import Searcher
@@ -33,6 +35,20 @@ from macro_routing.workers.settings import WorkerSettings
 
 POINTS = 8
 """Places on the curve of a search, at most."""
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One method with one seed, before it is run."""
+
+    method: str
+    seed: int
+    config: RunConfig
+    plan: Plan
+    most_outcomes: int
+    """What the run asks for at most, and its curve."""
+    finished: bool
+    """Whether the folder holds it already."""
 
 
 def compare_methods(  # noqa: PLR0913
@@ -61,20 +77,42 @@ def compare_methods(  # noqa: PLR0913
     with executor_for(base, workers, listener) as pool:
         frozen = frozen or model_for(base, pool, listener)
         known: dict[str, Any] = {"frozen": frozen, "task": task, "store": store}
-        configs = configs_for(base, names, seeds, known, search)
         # All of them before the first is run: what one would refuse at the end is refused now.
-        for method, seed, config in configs:
-            _check_goes_together(folder / f"{method}-{seed}", config, prepare(config, **known).header())
-        _check_neighbours(folder, [config for _, _, config in configs], frozen)
+        planned = plan_methods(base, names, seeds, folder, known, search, points)
         _make(folder)
         known["listener"] = listener
         arms = []
-        for number, (method, seed, config) in enumerate(configs, 1):
-            listener.on_message(f"run {number} of {len(configs)}: {method}, seed {seed}")
-            place = _run(config, folder / f"{method}-{seed}", {**known, "workers": pool})
-            curve = _with_curve(config, place, {**known, "executor": pool}, points)
-            arms.append(read_arm(method, seed, place, curve))
+        for number, one in enumerate(planned, 1):
+            listener.on_message(f"run {number} of {len(planned)}: {one.method}, seed {one.seed}")
+            place = _run(one.config, _place(folder, one.method, one.seed), {**known, "workers": pool})
+            curve = _with_curve(one.config, place, {**known, "executor": pool}, points)
+            arms.append(read_arm(one.method, one.seed, place, curve))
         return arms
+
+
+def plan_methods(  # noqa: PLR0913
+    base: RunConfig,
+    names: Sequence[str],
+    seeds: Sequence[int],
+    folder: Path,
+    known: Mapping[str, Any],
+    search: Mapping[str, Any] | None = None,
+    points: int = POINTS,
+) -> list[PlannedRun]:
+    """Every run of a comparison, held against what is in its folder; nothing is run and no folder is made."""
+    planned = []
+    for method, seed, config in configs_for(base, names, seeds, known, search):
+        place, run = _place(folder, method, seed), prepare(config, **known)
+        _check_goes_together(place, config, run.header())
+        finished = read_curve(place) is not None
+        most = run.plan.most_outcomes + _most_of_curve(run, points)
+        planned.append(PlannedRun(method, seed, config, run.plan, most, finished))
+    _check_neighbours(folder, [one.config for one in planned], known["frozen"])
+    return planned
+
+
+def _place(folder: Path, method: str, seed: int) -> Path:
+    return folder / f"{method}-{seed}"
 
 
 def configs_for(
@@ -166,6 +204,14 @@ def _with_curve(config: RunConfig, place: Path, known: dict[str, Any], points: i
     curve = list(_curve(config, RunFolder.existing(place), known, points))
     write_curve(place, curve)
     return curve
+
+
+def _most_of_curve(run: PreparedRun, points: int) -> int:
+    """Outcomes that the places before the end ask for: candidates on validation data, the best one on the test set."""
+    if not isinstance(run.searcher, Searcher):
+        return 0
+    earlier = min(points - 1, run.searcher.rounds)
+    return earlier * (run.searcher.most_candidates * len(run.splits.validation) + len(run.splits.test))
 
 
 def _curve(config: RunConfig, place: RunFolder, known: dict[str, Any], points: int) -> Iterator[CurvePoint]:

@@ -55,6 +55,9 @@ class MethodRow:
     """A line of the table: one way to choose a route, over all seeds."""
 
     name: str
+    """As it is shown."""
+    method: str
+    """As ``--methods`` names it; MACRO's variants are of one method."""
     seeds: int
     accuracy: float
     spread: float | None
@@ -164,6 +167,7 @@ def _row(name: str, arms: Sequence[Arm]) -> MethodRow:
     found = [arm for arm in arms if name != STANDARD]
     return MethodRow(
         name,
+        methods.STANDARD if name == STANDARD else arms[0].method,
         len(arms),
         statistics.mean(accuracies),
         statistics.stdev(accuracies) if len(arms) > 1 else None,

@@ -1,0 +1,32 @@
+"""Help fits a terminal of eighty columns, and says everything there."""
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from macro_routing.cli.main import app
+
+
+def _commands(command, path=()):
+    yield path, command
+    for name, one in getattr(command, "commands", {}).items():
+        yield from _commands(one, (*path, name))
+
+
+COMMANDS = dict(_commands(typer.main.get_command(app)))
+del COMMANDS[("lm-eval",)]  # its help is the harness' own
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_name_and_sentence_is_whole(path):
+    shown = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "80", "TERM": "dumb"})
+    assert shown.exit_code == 0
+    assert max(map(len, shown.output.splitlines())) <= 80
+    words = shown.output.split()
+    for parameter in COMMANDS[path].params:
+        names = [name for name in (*parameter.opts, *parameter.secondary_opts) if name.startswith("-")]
+        assert all(name in words or f"{name}," in words for name in names)
+    for name, command in getattr(COMMANDS[path], "commands", {}).items():
+        assert name in words
+        sentence = command.help.split("\n\n")[0].split(". ")[0].rstrip(".").split()
+        assert " ".join(sentence) in " ".join(words)
