@@ -96,6 +96,14 @@ def test_a_folder_of_other_settings_is_refused(tmp_path):
     assert "other settings (baseline)" in told
 
 
+def test_a_second_question_needs_no_name_for_its_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for baseline, place in (("Baseline", "significance"), ("Dr.LLM", "significance.2"), ("Baseline", "significance")):
+        done = call("study", "significance", PUBLISHED, "--baseline", baseline)
+        assert str(Path("studies") / place) in done.stdout
+    assert len(list((tmp_path / "studies").iterdir())) == 2
+
+
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory):
     """A run on a user's own data with a tiny model."""

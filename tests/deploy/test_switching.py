@@ -67,7 +67,7 @@ def test_threads_choose_for_themselves():
 
     def use(name):
         with routed.using(name):
-            inside.wait(timeout=60)
+            inside.wait(timeout=300)
             seen[name] = (routed.active, routed(tokens()).logits)
 
     workers = [threading.Thread(target=use, args=(name,)) for name in ROUTES]

@@ -164,7 +164,7 @@ def test_two_writers_and_a_kill_leave_only_whole_batches(tmp_path):
     writers = [context.Process(target=_write_for_ever, args=(path, name)) for name in "ab"]
     for writer in writers:
         writer.start()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline and not all(_has_begun(path, name) for name in "ab"):
         time.sleep(0.2)
     for writer in writers:

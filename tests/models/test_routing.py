@@ -164,9 +164,9 @@ def test_applying_a_route_takes_milliseconds():
     apply_route(model, route)
     times = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         apply_route(model, route)
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     assert min(times) < 0.1
 
 

@@ -13,7 +13,7 @@ import signal
 import time
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-_SECONDS = 60
+_SECONDS = 180
 _OVERFLOWING = """(() => {
   const wide = document.documentElement.clientWidth;
   const inBox = (one) => {

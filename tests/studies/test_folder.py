@@ -26,6 +26,18 @@ def test_other_settings_are_named(tmp_path):
         opened(tmp_path, tasks=["b"], runs={"model": "m", "search": {"draws": 5}})
 
 
+def test_another_question_has_a_folder_of_its_own_and_the_same_one_goes_on(tmp_path):
+    def place_of(study="ablation", **changes):
+        folder = StudyFolder.among(tmp_path / "s", study, {**SETTINGS, **changes})
+        folder.cell("one", "mark", dict)
+        return folder.path.name
+
+    questions = [{"tasks": [name]} for name in "abcabc"]
+    assert [place_of(**one) for one in questions] == ["s", "s.2", "s.3", "s", "s.2", "s.3"]
+    with pytest.raises(RunError, match="holds the study ablation"):
+        place_of("sweep")
+
+
 def test_a_mistake_blocks_no_folder_in_which_nothing_was_measured(tmp_path):
     with opened(tmp_path).held():
         pass

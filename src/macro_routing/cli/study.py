@@ -32,13 +32,12 @@ def significance(
 
     Example: `macro study significance studies/main-table`
     """
-    from macro_routing.studies.folder import StudyFolder
     from macro_routing.studies.significance import STUDY, read_results, significance_study
 
     wanted = shared.names_of(models)
     found = significance_study(read_results(results), baseline, method, wanted)
     settings = {"results": str(results.resolve()), "baseline": baseline, "method": method, "models": wanted}
-    folder = StudyFolder.opened(out or Path("studies") / STUDY, STUDY, settings)
+    folder = shared.folder_of(out, STUDY, settings)
     shared.finish(folder, found, settings, as_json=as_json)
 
 
@@ -56,11 +55,10 @@ def composition(
     """
     from macro_routing.studies.composition import STUDY, find_runs
     from macro_routing.studies.composition import composition as study
-    from macro_routing.studies.folder import StudyFolder
 
     found = study(find_runs(runs, method or None))
     settings = {"runs": sorted(str(one.resolve()) for one in runs), "method": method}
-    folder = StudyFolder.opened(out or Path("studies") / STUDY, STUDY, settings)
+    folder = shared.folder_of(out, STUDY, settings)
     shared.finish(folder, found, settings, as_json=as_json)
 
 

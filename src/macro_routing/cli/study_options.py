@@ -110,7 +110,16 @@ RouteArgument = Annotated[
 
 def out_option(study: str) -> Any:
     """The folder of a study."""
-    return typer.Option("--out", help="The study's folder.", show_default=f"studies/{study}")
+    return typer.Option("--out", help="The study's folder.", show_default=f"studies/{study}, or {study}.2, …")
+
+
+def folder_of(out: Path | None, study: str, settings: Mapping[str, Any], name: str | None = None) -> StudyFolder:
+    """The folder that was named, or one for these settings under the study's own name."""
+    from macro_routing.studies.folder import StudyFolder
+
+    if out is not None:
+        return StudyFolder.opened(out, study, settings)
+    return StudyFolder.among(Path("studies") / (name or study), study, settings)
 
 
 def names_of(text: str) -> list[str]:
@@ -222,18 +231,21 @@ def run_study(
     store: Path | None,
     minutes: float | None,
     as_json: bool,
+    name: str | None = None,
 ) -> None:
     """Open the study's folder, run what is missing, write and print what came out; ``own`` are its own settings."""
     from macro_routing.cli.progress import listener_for
     from macro_routing.cli.stopping import stopping_with
     from macro_routing.studies.bench import Bench
-    from macro_routing.studies.folder import StudyFolder
 
     check_tasks(base, tasks)
     settings = {**own, "runs": {name: value for name, value in base.given().items() if name not in {"task", "seed"}}}
-    path = out or Path("studies") / study
-    folder = StudyFolder.opened(path, study, settings)
-    with folder.held(), listener_for(path, []) as listener, stopping_with("the same command goes on where it was"):
+    folder = folder_of(out, study, settings, name)
+    with (
+        folder.held(),
+        listener_for(folder.path, []) as listener,
+        stopping_with("the same command goes on where it was"),
+    ):
         found = make(Bench(base, folder, listener, store, minutes))
     finish(folder, found, settings, as_json=as_json)
 

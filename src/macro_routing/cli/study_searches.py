@@ -180,7 +180,7 @@ def sweep(
     own = {"tasks": [one.whole for one in named], "seeds": numbers, "setting": setting, "values": wanted}
     shared.run_study(
         STUDY,
-        out or Path("studies") / f"sweep-{setting}",
+        out,
         base,
         own,
         lambda bench: study(bench, named, numbers, setting, wanted),
@@ -188,6 +188,7 @@ def sweep(
         store=store,
         minutes=minutes,
         as_json=as_json,
+        name=f"sweep-{setting}",
     )
 
 

@@ -8,8 +8,10 @@ data.json, table.*, figure.*   what the study came to; made again whenever it en
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -28,6 +30,10 @@ _LONGEST = 150
 STUDY, CELLS, RUNS, LOCK = "study.json", "cells", "runs", "lock"
 _UNFINISHED = f"{STUDY}.unfinished"
 """What is left where a process ended while it wrote."""
+
+
+class OtherSettingsError(RunError):
+    """A folder holds the same study of something else."""
 
 
 class StudyFolder:
@@ -50,6 +56,15 @@ class StudyFolder:
         except OSError as error:
             raise _unusable(path, error) from None
         return folder
+
+    @classmethod
+    def among(cls, path: Path, study: str, settings: Mapping[str, Any]) -> StudyFolder:
+        """The first of ``path``, ``path.2``, … that is free or was begun with these settings."""
+        for number in itertools.count(1):
+            place = path if number == 1 else path.with_name(f"{path.name}.{number}")
+            with contextlib.suppress(OtherSettingsError):
+                return cls.opened(place, study, settings)
+        raise AssertionError  # numbers do not end
 
     def _begin(self, wanted: Mapping[str, Any]) -> None:
         if (self.path / run_files.RUN).is_file():
@@ -74,7 +89,7 @@ class StudyFolder:
             with self.held():  # who waits for a model to load holds it, and nobody else may say what it is for
                 _write(self.path / STUDY, wanted)
         elif changed:
-            raise RunError(
+            raise OtherSettingsError(
                 f"{self.path} was begun with other settings ({', '.join(changed)});"
                 " name another folder with --out, or give the settings it was begun with"
             )
