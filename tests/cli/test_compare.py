@@ -59,7 +59,7 @@ def test_a_file_of_ones_own(tmp_path):
     assert rows == [("early exit", "early-exit"), ("standard", "standard")]
     assert {variant["n"] for one in found["runs"] for variant in one["result"]["variants"]} == {12}
     left = run(*command, "--methods", "early-exit,standard", "--dry-run").stdout
-    assert "2 methods × 1 seeds, 1 of 2 runs are there already" in left
+    assert "2, of which 1 there already; seeds 1" in left
     assert not (tmp_path / "all" / "standard-1").exists()
     wrong = run("compare", *given, "--answer", "rihgt", "--out", tmp_path / "no", status=2)
     assert "there is no column 'rihgt'; the columns are asked, right, wrong, worse" in wrong.stderr

@@ -154,12 +154,12 @@ ROUTES = [parse_route(text, 30) for text in ("L0 RJ", "L0-L17 L17 RJ", "L0-L17 L
         ("category", LIKELIHOOD),
         ("category", Decoding("likelihood", by_letter=True)),
         ("counting", Decoding("direct", answer_budget=6)),
-        ("arithmetic", Decoding("reasoning", reasoning_budget=6, answer_budget=3)),
+        ("arithmetic", Decoding("reasoning", reasoning_budget=12, answer_budget=5)),
     ],
 )
 def test_routes_together_answer_as_each_alone(smollm2, name, decoding):
     task = load_task(name, seed=11)
-    examples = task.pools["test"][:4]
+    examples = task.pools["test"][:6]
     together = answering.answer_routes(smollm2, ROUTES, task, examples, decoding)
     for route in ROUTES:
         assert together[route] == answer(smollm2, smollm2.routed(route), task, examples, decoding)

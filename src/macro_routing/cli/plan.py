@@ -58,7 +58,7 @@ def print_plan_of_methods(
     left = sum(one.most_outcomes for one in planned if not one.finished)
     if not as_json:
         done = sum(one.finished for one in planned)
-        runs = f"{len(names)} methods × {len(seeds)} seeds, {done} of {len(planned)} runs are there already"
+        runs = f"{len(planned)}, of which {done} there already; seeds {', '.join(map(str, seeds))}"
         _print_fields(planned[0].plan, ("runs", runs), left)
         for name in names:
             print(f"  {name:<14}  at most {_asked(name, planned)} a run")
