@@ -1,13 +1,14 @@
 """What is missing of the tables on real models, many runs beside each other on one GPU.
 
     python -m benchmarks.side_by_side MODEL --small SMALL_MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20]
-        [--slots 10] [--methods guided,drllm] [--settings svamp-reasoning,sciq-likelihood] [--list]
+        [--slots 10] [--memory 0.92] [--methods guided,drllm] [--settings svamp-reasoning,sciq-likelihood] [--list]
 
 One search of a small model leaves most of a GPU idle. Here every run of ``benchmarks.search_quality``, ``peers`` and
 ``search_cost`` that is not kept is a process with a folder of its own under FOLDER, ``--slots`` of them at a time, each
-with its share of the memory; methods and settings come as they are named. When the minutes are over all are
-interrupted together: with NVIDIA's MPS one that is interrupted alone takes the others with it. What was interrupted
-goes on where it stopped when the same command is given again; what has finished is kept (``benchmarks.cells``).
+with its share of ``--memory`` (name less of it where something else uses the GPU); methods and settings come as they
+are named. When the minutes are over all are interrupted together: with NVIDIA's MPS one that is interrupted alone
+takes the others with it. What was interrupted goes on where it stopped when the same command is given again; what has
+finished is kept (``benchmarks.cells``).
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def command_of(part: Part, arguments: argparse.Namespace, minutes: float) -> lis
     command = [sys.executable, "-m", f"benchmarks.{part.module}", arguments.model, *part.flags]
     command += ["--methods", part.method, "--seeds", str(part.seed), "--minutes", f"{minutes:.2f}"]
     command += ["--runs", str(arguments.runs / part.name), "--kept", str(arguments.kept)]
-    command += ["--share", f"{_MEMORY / arguments.slots:.3f}"]
+    command += ["--share", f"{arguments.memory / arguments.slots:.3f}"]
     command += ["--data-dir", str(arguments.data_dir)] if arguments.data_dir else []
     small = part.module != "peers" and arguments.small
     return command + (["--small", arguments.small] if small else [])
@@ -164,6 +165,7 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--slots", type=int, default=10, help="runs at a time")
+    parser.add_argument("--memory", type=float, default=_MEMORY, help="share of the GPU's, for all runs together")
     parser.add_argument("--methods", type=_list, default=list(METHODS), help="in this order")
     parser.add_argument("--settings", type=_list, default=[], help="folders under docs/data/cells; all without it")
     parser.add_argument("--list", action="store_true", help="say what is missing and run nothing")
@@ -174,6 +176,8 @@ def main() -> None:
             sys.exit(f"no {kind}: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     if arguments.slots < 1:
         sys.exit("--slots: one run at a time is the least")
+    if not 0 < arguments.memory <= 1:
+        sys.exit("--memory: a share, more than 0 and at most 1")
     if arguments.list or not arguments.model:
         arguments.small = arguments.small or "listed"
         for part in missing_for(arguments):

@@ -38,7 +38,14 @@ def test_parts_are_asked_for_in_words_that_are_understood(module, tmp_path, monk
     flags = ("--tasks", "svamp") if module == "peers" else ("--only", "svamp-direct")
     part = Part("svamp-direct", method, 42, module, flags)
     (tmp_path / "kept").mkdir()
-    given = {"runs": tmp_path / "runs", "kept": tmp_path / "kept", "slots": 4, "data_dir": tmp_path, "small": "none"}
+    given = {
+        "runs": tmp_path / "runs",
+        "kept": tmp_path / "kept",
+        "slots": 4,
+        "memory": 0.8,
+        "data_dir": tmp_path,
+        "small": "none",
+    }
     command = command_of(part, argparse.Namespace(model="nowhere", **given), minutes=0)
     assert command[:3] == [sys.executable, "-m", f"benchmarks.{module}"]
     # No minute left: it reads its arguments, runs nothing and shows the table of nothing.
@@ -107,6 +114,7 @@ def test_mistakes_are_named(monkeypatch):
         (["--methods", "gided"], "no method: gided; there are guided"),
         (["--settings", "svamp"], "no setting: svamp; there are"),
         (["--slots", "0"], "one run at a time"),
+        (["--memory", "1.5"], "at most 1"),
     ):
         monkeypatch.setattr(sys, "argv", ["side_by_side", *arguments])
         with pytest.raises(SystemExit, match=said):
