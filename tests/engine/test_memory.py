@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from macro_routing.engine.memory import cache_bytes_per_token, free_bytes, in_halves, most_cached_tokens
+from macro_routing.engine.memory import Fitting, cache_bytes_per_token, free_bytes, in_halves, most_cached_tokens
 from macro_routing.errors import ModelError
 from tests.models.tiny import tiny_model
 
@@ -33,6 +33,17 @@ def test_halves_are_run_until_they_fit_and_nothing_is_lost(error):
     assert max(tried) == 13
     assert said
     assert all("memory ran out" in message for message in said)
+
+
+def test_what_was_too_much_once_is_not_tried_again():
+    run, tried = _runs_up_to(3, MemoryError())
+    fitting = Fitting()
+    in_halves(run, range(13), lambda _: None, fitting)
+    assert tried[:2] == [13, 6]
+    for size in (13, 5, 2):
+        tried.clear()
+        assert in_halves(run, range(size), lambda _: None, fitting) == [item * 10 for item in range(size)]
+        assert max(tried) <= 3
 
 
 def test_what_cannot_be_halved_is_explained():

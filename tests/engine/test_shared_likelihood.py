@@ -2,6 +2,7 @@
 
 import pytest
 
+from macro_routing.engine import shared_likelihood
 from macro_routing.engine.likelihood import ChoiceItem, choice_log_likelihoods
 from macro_routing.engine.prefix_tree import plan_tree
 from macro_routing.engine.shared_likelihood import choice_log_likelihoods_of_routes
@@ -46,6 +47,20 @@ def test_the_routes_beside_it_change_no_bit_of_a_routes_numbers(name):
     for route in ROUTES:
         assert choice_log_likelihoods_of_routes(model, [route], items)[route] == together[route]
         assert some.get(route, together[route]) == together[route]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_logits_are_read_in_parts_and_for_no_padding(name, monkeypatch):
+    """A large vocabulary's logits must never exist for all tokens at once, and padding has none to read."""
+    model, items, at_once = tiny_model(name), _items(), 3
+    expected = _route_by_route(model, items)
+    read, shapes = shared_likelihood.read_out, []
+    monkeypatch.setattr(shared_likelihood, "read_out", lambda *given: shapes.append(given[1].shape[:2]) or read(*given))
+    monkeypatch.setattr(shared_likelihood, "LOGIT_BYTES", at_once * 4 * model.config.vocab_size)
+    _assert_equal(choice_log_likelihoods_of_routes(model, ROUTES, items), expected)
+    parts = [tokens for rows, tokens in shapes if tokens > 1 or rows == 1]
+    assert max(parts) == at_once
+    assert sum(parts) == len(ROUTES) * sum(len(choice) - 1 for item in items for choice in item.choices)
 
 
 @pytest.mark.parametrize("name", VARIANTS)

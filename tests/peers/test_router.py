@@ -17,7 +17,6 @@ from macro_routing.peers.router import (
     PaddedPrompts,
     WindowRouters,
     pool_prompts,
-    pool_windows,
     walk_layers,
 )
 from macro_routing.peers.router_settings import RouterSettings
@@ -97,6 +96,12 @@ def trained_programs(frozen):
 # --- what routers see ---------------------------------------------------------------------------------------------
 
 
+def pool_windows(state, windows):
+    """Window by window, as it reads: the mean of each, the longer ones first."""
+    parts = state.float().tensor_split(min(windows, len(state)))
+    return torch.stack([part.mean(dim=0) for part in parts])
+
+
 @pytest.mark.parametrize(("tokens", "sizes"), [(1, [1]), (5, [1] * 5), (8, [1] * 8), (20, [3, 3, 3, 3, 2, 2, 2, 2])])
 def test_windows_are_as_equal_as_whole_tokens_allow(tokens, sizes):
     state = torch.arange(2.0 * tokens).reshape(tokens, 2)
@@ -105,8 +110,23 @@ def test_windows_are_as_equal_as_whole_tokens_allow(tokens, sizes):
         rows = [state[start + offset] for offset in range(size)]
         expected.append(sum(rows) / size)
         start += size
-    assert torch.allclose(pool_windows(state, 8), torch.stack(expected))
-    assert pool_windows(state.bfloat16(), 8).dtype == torch.float32
+    (pooled,), (shares,) = pool_prompts([state], 8)
+    assert torch.allclose(pooled[: len(sizes)], torch.stack(expected))
+    assert not pooled[len(sizes) :].any()
+    assert shares.tolist() == pytest.approx([1 / len(sizes)] * len(sizes) + [0.0] * (8 - len(sizes)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_many_prompts_are_pooled_together_as_one_by_one(dtype):
+    generator = torch.Generator().manual_seed(5)
+    wide = torch.randn(40, 60, WIDTH, generator=generator).to(dtype)
+    states = [row[-tokens:] for tokens, row in enumerate(wide, 1)]  # views of one tensor, as a batch gives them
+    pooled, shares = pool_prompts(states, 8)
+    assert pooled.dtype == shares.dtype == torch.float32
+    for state, own, share in zip(states, pooled, shares, strict=True):
+        expected = pool_windows(state, 8)
+        assert torch.allclose(own[: len(expected)], expected, atol=1e-6)
+        assert torch.allclose(share @ own, expected.mean(dim=0), atol=1e-6)
 
 
 def test_a_router_is_what_torch_calls_it():

@@ -81,19 +81,26 @@ class ChoiceBatch:
         """The item that each longer choice continues."""
         return self.owners[self.longer]
 
-    def totals(self, after_prompt: torch.Tensor, within: torch.Tensor | None) -> list[list[float]]:
-        """Log-probabilities by item from the logits after each prompt and those within the longer choices."""
+    def totals(self, after_prompt: torch.Tensor, later: torch.Tensor | None) -> list[list[float]]:
+        """Log-probabilities by item from the logits after each prompt and those of the longer choices' later tokens.
+
+        ``later`` is ``[longer choices, tokens]``; what it holds where there is no token does not count.
+        """
         logits = after_prompt.float()  # [items, vocabulary]
         # The logit less the normaliser: a whole log-softmax would be computed for all tokens to read one.
         totals = logits[self.owners, self.first] - _normalisers(logits)[self.owners]
-        if within is not None:
-            within = within.float()  # [longer choices, tokens, vocabulary]
-            each = within.gather(2, self.wanted[..., None])[..., 0] - _normalisers(within)
-            totals[self.longer] += (each * self.real).sum(dim=1)
+        if later is not None:
+            totals[self.longer] += (later * self.real).sum(dim=1)
         found: list[list[float]] = [[] for _ in range(len(self.ids))]
         for owner, value in zip(self.owners.tolist(), totals.tolist(), strict=True):
             found[owner].append(value)
         return found
+
+
+def log_probabilities(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """Of ``tokens``, one for each row of ``logits``."""
+    logits = logits.float()
+    return logits.gather(-1, tokens[..., None])[..., 0] - _normalisers(logits)
 
 
 _ROWS = 8
@@ -114,13 +121,12 @@ def _score_batch(model: Any, items: list[ChoiceItem]) -> list[list[float]]:
     output = model(
         batch.ids, attention_mask=batch.mask, position_ids=positions_of(batch.mask), use_cache=True, logits_to_keep=1
     )
-    within = None
+    later = None
     if batch.longer:
         cache = output.past_key_values
         cache.batch_select_indices(batch.branches)
         whole = torch.cat([batch.mask[batch.branches], batch.real], dim=1)
         positions = positions_of(whole)[:, -batch.fed.shape[1] :]
-        within = model(
-            batch.fed, attention_mask=whole, position_ids=positions, past_key_values=cache, use_cache=True
-        ).logits
-    return batch.totals(output.logits[:, -1], within)
+        within = model(batch.fed, attention_mask=whole, position_ids=positions, past_key_values=cache, use_cache=True)
+        later = log_probabilities(within.logits, batch.wanted)
+    return batch.totals(output.logits[:, -1], later)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -53,24 +55,40 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
 
 
+@dataclass
+class Fitting:
+    """How much has turned out to fit at once: what was too much once is not tried again."""
+
+    most: float = math.inf
+
+
 def in_halves(
-    run: Callable[[Sequence[_Item]], list[_Found]], items: Sequence[_Item], report: Callable[[str], None]
+    run: Callable[[Sequence[_Item]], list[_Found]],
+    items: Sequence[_Item],
+    report: Callable[[str], None],
+    fitting: Fitting | None = None,
 ) -> list[_Found]:
-    """``run`` over ``items``; where memory runs out, over halves of them, and halves of those."""
-    try:
-        return run(items)
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        if len(items) == 1:
-            raise ModelError(
-                "memory ran out with a single example; use a smaller model, quantization, smaller budgets or"
-                f" a device with more memory ({str(error).splitlines()[0] if str(error) else type(error).__name__})"
-            ) from None
-    # Outside of the handler, where the traceback no longer holds the tensors of the failed attempt.
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    report(f"memory ran out with {len(items)} examples at once; going on with halves")
+    """``run`` over ``items``; where memory runs out, over halves of them, and halves of those.
+
+    ``fitting`` is for callers who come again with as many items of the same kind.
+    """
+    fitting = fitting or Fitting()
+    if len(items) <= fitting.most:
+        try:
+            return run(items)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            if len(items) == 1:
+                raise ModelError(
+                    "memory ran out with a single example; use a smaller model, quantization, smaller budgets or a"
+                    f" device with more memory ({str(error).splitlines()[0] if str(error) else type(error).__name__})"
+                ) from None
+        # Outside of the handler, where the traceback no longer holds the tensors of the failed attempt.
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        report(f"memory ran out with {len(items)} examples at once; going on with halves")
+        fitting.most = (len(items) + 1) // 2
     half = len(items) // 2
-    return in_halves(run, items[:half], report) + in_halves(run, items[half:], report)
+    return in_halves(run, items[:half], report, fitting) + in_halves(run, items[half:], report, fitting)

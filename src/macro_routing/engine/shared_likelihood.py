@@ -12,18 +12,21 @@ from typing import Any
 import torch
 
 from macro_routing.engine.batches import plan_batches
-from macro_routing.engine.likelihood import ChoiceBatch, ChoiceItem
+from macro_routing.engine.likelihood import ChoiceBatch, ChoiceItem, log_probabilities
 from macro_routing.engine.prefix_tree import plan_within
 from macro_routing.engine.prompt_segments import prompt_segments
 from macro_routing.engine.row_pass import RowPass
 from macro_routing.engine.shared_pass import Segment, SharedPass, States
 from macro_routing.models.lens import read_out
+from macro_routing.models.support import text_config
 from macro_routing.routes.route import Route
 
 STATE_BYTES = 2 << 30
 """Default bound on the hidden states that are held for branches still to come."""
-PAIR_TOKENS = {"cpu": 8_192, "cuda": 65_536}
+PAIR_TOKENS = {"cpu": 8_192, "cuda": 262_144}
 """Tokens read at once where rows have routes of their own: a turn has few of the rows, so a GPU needs many of them."""
+LOGIT_BYTES = 1 << 30
+"""Logits that exist at once: a large vocabulary would need more memory for them than for everything else."""
 
 
 def choice_log_likelihoods_of_routes(
@@ -63,7 +66,18 @@ def _score_batch(
 
 def _totals(model: Any, batch: ChoiceBatch, states: States, prompts: int) -> list[list[float]]:
     after_prompt = read_out(model, states[prompts][:, -1:])[:, -1]
-    return batch.totals(after_prompt, read_out(model, states[prompts + 1]) if batch.longer else None)
+    return batch.totals(after_prompt, _later(model, batch, states[prompts + 1]) if batch.longer else None)
+
+
+def _later(model: Any, batch: ChoiceBatch, state: torch.Tensor) -> torch.Tensor:
+    """Log-probabilities of the longer choices' later tokens, read where there is one and some at a time."""
+    found = torch.zeros(batch.wanted.shape, device=batch.wanted.device)
+    rows, columns = batch.real.nonzero(as_tuple=True)
+    most = max(1, LOGIT_BYTES // (text_config(model.config).vocab_size * found.element_size()))
+    for some in zip(torch.split(rows, most), torch.split(columns, most), strict=True):
+        hidden = state[tuple(one.to(state.device) for one in some)]
+        found[some] = log_probabilities(read_out(model, hidden[None])[0].to(found.device), batch.wanted[some])
+    return found
 
 
 def choice_log_likelihoods_of_pairs(

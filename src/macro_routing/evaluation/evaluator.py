@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from macro_routing.engine.decoders import AUTO, FLIGHT_VERSION, flight_refusal
-from macro_routing.engine.memory import in_halves
+from macro_routing.engine.memory import Fitting, in_halves
 from macro_routing.evaluation.answering import answer_pairs, answer_routes
 from macro_routing.evaluation.book import Book
 from macro_routing.evaluation.decoding import Decoding
@@ -51,6 +51,7 @@ class Evaluator:
     executor: Executor | None = None
     """Workers that run the model; None runs it in this process."""
     _reported: list[str] = field(default_factory=list, repr=False)
+    _pairs_at_once: Fitting = field(default_factory=Fitting, repr=False)
 
     @property
     def scope(self) -> dict[str, Any]:
@@ -120,7 +121,7 @@ class Evaluator:
         def run(some: Sequence[tuple[Route, Example]]) -> list[ExampleOutcome]:
             return answer_pairs(self.frozen, some, self.task, self.decoding, decoder=self.decoder)
 
-        return in_halves(run, pairs, self._report_once)
+        return in_halves(run, pairs, self._report_once, self._pairs_at_once)
 
     def run_unit(self, routes: Sequence[Route], unit: Unit) -> dict[Route, list[ExampleOutcome]]:
         """Answers of all routes to a unit, past the store; a unit that does not fit into memory is run in parts."""

@@ -19,7 +19,6 @@ from macro_routing.errors import MacroError, ModelError, SettingsError
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.models.routing import add_state
 from macro_routing.peers.router import (
-    MOST_TOKENS,
     PaddedPrompts,
     WindowRouters,
     check_prompts,
@@ -27,6 +26,7 @@ from macro_routing.peers.router import (
     look,
     read_routers,
     state_width,
+    tokens_at_once,
     with_rows,
     write_routers,
 )
@@ -47,13 +47,13 @@ def walk_programs(
     prompts: Sequence[Tokens],
     choose: ChooseAction,
     *,
-    most_tokens: int = MOST_TOKENS,
+    most_tokens: int | None = None,
 ) -> list[list[int]]:
     """Each prompt's actions, rejoin last, when ``choose`` decided while the prompts ran; what rejoins stops running."""
     check_same_depth(frozen, space)
     check_prompts(prompts)
     actions: list[list[int]] = [[] for _ in prompts]
-    for places in plan_batches([len(prompt) for prompt in prompts], most_tokens):
+    for places in plan_batches([len(prompt) for prompt in prompts], most_tokens or tokens_at_once(frozen.model)):
         batch = PaddedPrompts(frozen.model, [prompts[place] for place in places])
         running = list(range(len(places)))
         positions = dict.fromkeys(running, space.start)
@@ -107,13 +107,13 @@ class ProgramRouters:
     weights_id: str
     """The model that they were trained on."""
 
-    def decide(self, frozen: FrozenModel, prompts: Sequence[Tokens], *, most_tokens: int = MOST_TOKENS) -> list[Route]:
+    def decide(self, frozen: FrozenModel, prompts: Sequence[Tokens], *, most_tokens: int | None = None) -> list[Route]:
         """The route of every prompt, decided step by step while the prompts run through the model."""
         programs = self.programs(frozen, prompts, most_tokens=most_tokens)
         return [program.expand(self.space.layers) for program in programs]
 
     def programs(
-        self, frozen: FrozenModel, prompts: Sequence[Tokens], *, most_tokens: int = MOST_TOKENS
+        self, frozen: FrozenModel, prompts: Sequence[Tokens], *, most_tokens: int | None = None
     ) -> list[Program]:
         """What the routers write; beyond the last router they rejoin."""
         check_same_model(self.weights_id, frozen)

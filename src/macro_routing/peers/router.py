@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -32,34 +33,30 @@ from macro_routing.settings import from_mapping
 
 MOST_APPLICATIONS = 2
 """A layer is skipped (0), executed (1) or repeated (2): the classes of a layer's router are these counts."""
-MOST_TOKENS = 8192
-"""Tokens with padding that run through the model together, unless told otherwise."""
+_MOST_TOKENS = {"cpu": 8_192, "cuda": 32_768}
 
 
 # --- what a router sees -------------------------------------------------------------------------------------------
 
 
-def pool_windows(state: torch.Tensor, windows: int) -> torch.Tensor:
-    """The mean of each of ``min(windows, tokens)`` windows of one prompt's ``[tokens, width]``, in float32.
-
-    Windows differ by at most one token; the longer ones come first.
-    """
-    parts = state.float().tensor_split(min(windows, len(state)))
-    return torch.stack([part.mean(dim=0) for part in parts])
-
-
 def pool_prompts(states: Sequence[torch.Tensor], windows: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Several prompts' windows, ``[prompts, windows, width]``, and each window's share in its prompt's mean.
+    """The windows of several prompts' ``[tokens, width]`` and each window's share in its prompt's mean.
 
-    Prompts of few tokens have fewer windows; what fills their rows has no share.
+    Of each of ``min(windows, tokens)`` windows the mean, in float32: ``[prompts, windows, width]``. A prompt's windows
+    differ by at most one token; the longer ones come first. What fills the rows of prompts with few tokens has no
+    share. All windows are summed in one go: thousands of prompts at dozens of layers would be millions of small sums.
     """
-    pooled = torch.zeros(len(states), windows, states[0].shape[1], device=states[0].device)
-    shares = torch.zeros(len(states), windows, device=states[0].device)
-    for place, state in enumerate(states):
-        own = pool_windows(state, windows)
-        pooled[place, : len(own)] = own
-        shares[place, : len(own)] = 1 / len(own)
-    return pooled, shares
+    tokens = np.array([len(state) for state in states])[:, None]
+    number = np.minimum(windows, tokens)
+    place = np.arange(windows)
+    sizes = np.where(place < number, tokens // number + (place < tokens % number), 0)
+    device = states[0].device
+    lengths = torch.from_numpy(sizes.ravel()).to(device)
+    # Lengths need no check, for which the device would have to be waited for.
+    sums = torch.segment_reduce(torch.cat(list(states)).float(), "sum", lengths=lengths, axis=0, unsafe=True)
+    pooled = sums / lengths.clamp(min=1)[:, None]
+    shares = torch.from_numpy(np.where(place < number, 1 / number, 0.0)).float()
+    return pooled.reshape(len(states), windows, -1), shares.to(device)
 
 
 class WindowRouters(nn.Module):
@@ -105,6 +102,11 @@ class WindowRouters(nn.Module):
 
 
 # --- prompts on their way through the model -----------------------------------------------------------------------
+
+
+def tokens_at_once(model: Any) -> int:
+    """Tokens with padding that run through the model together, unless told otherwise."""
+    return _MOST_TOKENS.get(model.device.type, _MOST_TOKENS["cpu"])
 
 
 _KNOWN_ROWS = 4
@@ -161,7 +163,7 @@ Choose = Callable[[list[int], int, list[torch.Tensor]], list[int]]
 
 
 def walk_layers(
-    frozen: FrozenModel, prompts: Sequence[Tokens], choose: Choose, *, most_tokens: int = MOST_TOKENS
+    frozen: FrozenModel, prompts: Sequence[Tokens], choose: Choose, *, most_tokens: int | None = None
 ) -> list[tuple[int, ...]]:
     """How often each layer was applied to each prompt, when ``choose`` decided while the prompts ran.
 
@@ -170,7 +172,7 @@ def walk_layers(
     """
     check_prompts(prompts)
     counts: list[list[int]] = [[] for _ in prompts]
-    for places in plan_batches([len(prompt) for prompt in prompts], most_tokens):
+    for places in plan_batches([len(prompt) for prompt in prompts], most_tokens or tokens_at_once(frozen.model)):
         batch = PaddedPrompts(frozen.model, [prompts[place] for place in places])
         state = batch.embedded
         for layer in range(frozen.layers):
@@ -205,7 +207,7 @@ class LayerRouters:
     weights_id: str
     """The model that they were trained on."""
 
-    def decide(self, frozen: FrozenModel, prompts: Sequence[Tokens], *, most_tokens: int = MOST_TOKENS) -> list[Route]:
+    def decide(self, frozen: FrozenModel, prompts: Sequence[Tokens], *, most_tokens: int | None = None) -> list[Route]:
         """The route of every prompt, decided layer by layer while the prompts run through the model once."""
         check_same_model(self.weights_id, frozen)
 
