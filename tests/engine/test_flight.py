@@ -153,6 +153,42 @@ def test_seating_leaves_out_those_that_are_done():
     assert [padded_rows(rows) for rows in (1, 17, 65, 145, 500, 1100)] == [16, 32, 96, 160, 512, 1280]
 
 
+def _seated_one_by_one(schedule, seats, active, most_rows):
+    """Visit after visit: what ``seat`` does for all of a tick's visits at once."""
+    of_route = [np.flatnonzero(active & (seats.route == route)) for route in range(max(seats.route) + 1)]
+    ticks = [tick for tick in schedule.ticks if any(len(of_route[visit.route]) for visit in tick.visits)]
+    numbers = np.full((4, len(ticks), most_rows), -1, dtype=np.int32)
+    coefficients = np.zeros((len(ticks), most_rows), dtype=np.float32)
+    for number, tick in enumerate(ticks):
+        row = 0
+        for visit in tick.visits:
+            for sequence in of_route[visit.route]:
+                lane = seats.base[sequence] + visit.step * seats.stride[sequence]
+                numbers[:, number, row] = sequence, lane, visit.add_from, visit.keep_at
+                coefficients[number, row] = torch.tensor(visit.coefficient)
+                row += 1
+    return ticks, numbers, coefficients
+
+
+@given(
+    st.lists(programs(LAYERS).map(lambda program: program.expand(LAYERS)), min_size=1, max_size=5, unique=True),
+    st.data(),
+)
+@settings(deadline=None, max_examples=60)
+def test_all_visits_of_a_tick_are_seated_at_once_as_one_by_one(routes, data):
+    parties = [Party(routes, PROMPTS), *(Party([route], PROMPTS[:2]) for route in routes)]
+    flying = board(parties, 5)
+    schedule, seats = plan_ticks(flying.routes), flying.seats
+    active = np.array(data.draw(st.lists(st.booleans(), min_size=len(seats), max_size=len(seats))))
+    most_rows = padded_rows(len(seats))
+    found = seat(schedule, seats, active, most_rows)
+    ticks, numbers, coefficients = _seated_one_by_one(schedule, seats, active, most_rows)
+    assert [tick.layer for tick in found.ticks] == [tick.layer for tick in ticks]
+    assert np.array_equal(found.numbers, numbers)
+    assert np.array_equal(found.coefficients, coefficients)
+    assert found.sequences == active.sum()
+
+
 def test_stages_that_the_device_cannot_follow_are_written_eagerly():
     assert fits(STAGES)
     assert not fits((Stage(ENDS, 3), Stage(ENDS, 2)))  # nothing is dictated between the two

@@ -53,7 +53,7 @@ def test_pairs_of_one_route_fly_alike_when_they_are_read_at_different_times(monk
     model = tiny_model("llama", head_dim=32)
     longer, shorter = (*range(20, 29),), (*range(30, 34),)
     pairs = [(ROUTES[1], longer), (ROUTES[1], shorter), (ROUTES[2], longer)]
-    monkeypatch.setattr(flight_decoder, "PROMPT_TOKENS", 18)  # two rows at once
+    monkeypatch.setattr(flight_decoder, "ROW_TOKENS", 18)  # two rows at once
     stages = (Stage(ENDS, 2),)
     with torch.no_grad():
         found = generate_of_pairs(model, pairs, Generation(stages), FlightDecoder(model, graphs=False))
@@ -129,6 +129,17 @@ def test_rows_on_routes_of_their_own_score_as_each_alone(name):
     found = choice_log_likelihoods_of_pairs(model, pairs, most_tokens=400)
     for (route, item), values in zip(pairs, found, strict=True):
         assert values == pytest.approx(choice_log_likelihoods(apply_route(model, route), [item])[0], rel=1e-4, abs=1e-4)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_rows_on_routes_of_their_own_score_on_a_gpu_as_on_a_cpu():
+    routes = [parse_route(text, LAYERS) for text in ("L0-L3 L1(+h-2) L2(-0.25h-1) RJ", "L0 L2 RJ", "L0-L2")]
+    model = tiny_model("qwen2")
+    pairs = [(route, item) for route in routes for item in ITEMS]
+    expected = choice_log_likelihoods_of_pairs(model, pairs)
+    found = choice_log_likelihoods_of_pairs(model.cuda(), pairs)
+    assert [pytest.approx(values, rel=1e-3, abs=1e-3) for values in expected] == found
 
 
 @given(st.lists(programs(), min_size=1, max_size=6))

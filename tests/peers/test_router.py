@@ -116,10 +116,16 @@ def test_windows_are_as_equal_as_whole_tokens_allow(tokens, sizes):
     assert shares.tolist() == pytest.approx([1 / len(sizes)] * len(sizes) + [0.0] * (8 - len(sizes)))
 
 
+_GPU = pytest.param(
+    "cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_many_prompts_are_pooled_together_as_one_by_one(dtype):
+@pytest.mark.parametrize("device", ["cpu", _GPU])
+def test_many_prompts_are_pooled_together_as_one_by_one(dtype, device):
     generator = torch.Generator().manual_seed(5)
-    wide = torch.randn(40, 60, WIDTH, generator=generator).to(dtype)
+    wide = torch.randn(40, 60, WIDTH, generator=generator).to(device, dtype)
     states = [row[-tokens:] for tokens, row in enumerate(wide, 1)]  # views of one tensor, as a batch gives them
     pooled, shares = pool_prompts(states, 8)
     assert pooled.dtype == shares.dtype == torch.float32

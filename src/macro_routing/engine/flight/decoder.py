@@ -33,6 +33,8 @@ _TOKENS_AHEAD = 8
 """Tokens that are launched before the host looks at what was written."""
 _WORTH_SEATING_ANEW = 0.85
 """Sequences that are done are unseated when the rest is at most this share of those seated."""
+ROW_TOKENS = 2 * PROMPT_TOKENS
+"""Tokens of prompts that are read together where each has a route of its own: a turn has few of the rows."""
 _LEAST = Room(rows=64, ticks=128, tokens=1, kept=8, text=256)
 
 
@@ -122,7 +124,7 @@ class FlightDecoder:
         """The same where every party has one route: prompts on different routes are read together."""
         tokens = torch.zeros(boarding.sequences, dtype=torch.int32, device=machine.states.device)
         rows = [(batch, row) for batch in boarding.batches for row in range(len(batch.prompts))]
-        for places in plan_batches([batch.length for batch, _ in rows], PROMPT_TOKENS):
+        for places in plan_batches([batch.length for batch, _ in rows], ROW_TOKENS):
             chosen = [rows[place] for place in places]
             # As long as the lanes are: the longest row of a batch may be read at another time than this one.
             longest = max(batch.length for batch, _ in chosen)
@@ -204,17 +206,17 @@ def _begin(machine: Machine) -> None:
 
 def _copy_rows(machine: Machine, visits: Sequence[tuple[Batch, int, int]], slot: Any) -> None:
     """Keys and values of one turn to the lanes of its rows, each (batch, row, step), padding of its batch included."""
-    lanes = [
-        np.arange(first, first + batch.length)
-        for batch, row, step in visits
-        for first in [batch.first_token + (step * len(batch.prompts) + row) * batch.size]
-    ]
-    into = torch.from_numpy(np.concatenate(lanes)).to(machine.keys.device)
-    read = slot.keys.shape[2]
-    last = torch.tensor([batch.length for batch, _, _ in visits], device=machine.keys.device)
-    wanted = torch.arange(read, device=machine.keys.device) >= read - last[:, None]  # [rows, tokens]
+    first = np.array(
+        [batch.first_token + (step * len(batch.prompts) + row) * batch.size for batch, row, step in visits]
+    )
+    length = np.array([batch.length for batch, _, _ in visits])
+    # Token by token: whose it is, which of the row's it is, and where it goes; a row's own tokens stand at its end.
+    row = np.repeat(np.arange(len(visits)), length)
+    number = np.arange(len(row)) - (np.cumsum(length) - length)[row]
+    places = np.stack([row, slot.keys.shape[2] - length[row] + number, first[row] + number])
+    rows, tokens, into = torch.from_numpy(places).to(machine.keys.device)
     for pool, given in ((machine.keys, slot.keys), (machine.values, slot.values)):
-        pool[:, into] = given.transpose(0, 1)[:, wanted]
+        pool[:, into] = given.transpose(0, 1)[:, rows, tokens]
 
 
 def _room(boarding: Boarding, schedule: Schedule) -> Room:

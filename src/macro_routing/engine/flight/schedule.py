@@ -11,6 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
 from macro_routing.routes.route import Route
 
 NOTHING = -1
@@ -43,6 +46,17 @@ class Tick:
 
     layer: int
     visits: tuple[Visit, ...]
+
+    @cached_property
+    def numbers(self) -> NDArray[np.int64]:
+        """``[4, visits]``: route, step, where the state to add was kept, where the state is kept."""
+        return np.array([(one.route, one.step, one.add_from, one.keep_at) for one in self.visits]).T
+
+    @cached_property
+    def coefficients(self) -> NDArray[np.float32]:
+        """``[visits]``: of the states to add; infinite where a number is too large for the device."""
+        with np.errstate(over="ignore"):
+            return np.array([one.coefficient for one in self.visits], dtype=np.float32)
 
 
 @dataclass(frozen=True)

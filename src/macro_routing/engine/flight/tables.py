@@ -66,29 +66,33 @@ class Seating:
 
 def seat(schedule: Schedule, seats: Seats, active: _Numbers, most_rows: int) -> Seating:
     """Seat the active sequences; ticks of routes that are through are left out."""
-    of_route = [np.flatnonzero(active & (seats.route == route)) for route in range(int(seats.route.max()) + 1)]
-    ticks = [tick for tick in schedule.ticks if any(len(of_route[visit.route]) for visit in tick.visits)]
+    live_sequences = np.flatnonzero(active)
+    # Sequences route by route: those of a route are a piece of this list.
+    by_route = live_sequences[np.argsort(seats.route[live_sequences], kind="stable")]
+    sizes = np.bincount(seats.route[live_sequences], minlength=int(seats.route.max()) + 1)
+    firsts = np.cumsum(sizes) - sizes
+    ticks = [tick for tick in schedule.ticks if sizes[tick.numbers[0]].any()]
     numbers = np.full((4, len(ticks), most_rows), NOTHING, dtype=np.int32)
     coefficients = np.zeros((len(ticks), most_rows), dtype=np.float32)
     rows = []
     for number, tick in enumerate(ticks):
-        row = 0
-        for visit in tick.visits:
-            sitting = of_route[visit.route]
-            end = row + len(sitting)
-            numbers[0, number, row:end] = sitting
-            numbers[1, number, row:end] = seats.base[sitting] + visit.step * seats.stride[sitting]
-            numbers[2, number, row:end] = visit.add_from
-            numbers[3, number, row:end] = visit.keep_at
-            coefficients[number, row:end] = visit.coefficient
-            row = end
-        rows.append(padded_rows(row))
+        routes, steps, add_from, keep_at = tick.numbers
+        sitting = sizes[routes]
+        end = int(sitting.sum())
+        visit = np.repeat(np.arange(len(routes)), sitting)  # whose turn each row is
+        row_of_visit = np.cumsum(sitting) - sitting
+        sequences = by_route[firsts[routes][visit] + np.arange(end) - row_of_visit[visit]]
+        numbers[0, number, :end] = sequences
+        numbers[1, number, :end] = seats.base[sequences] + steps[visit] * seats.stride[sequences]
+        numbers[2, number, :end] = add_from[visit]
+        numbers[3, number, :end] = keep_at[visit]
+        coefficients[number, :end] = tick.coefficients[visit]
+        rows.append(padded_rows(end))
     same = [bool((numbers[0, n] == numbers[0, n + 1]).all()) for n in range(len(ticks) - 1)]
     live = np.full(most_rows, NOTHING, dtype=np.int32)
-    sitting = np.flatnonzero(active)
-    live[: len(sitting)] = sitting
+    live[: len(live_sequences)] = live_sequences
     seated = tuple(map(SeatedTick, (tick.layer for tick in ticks), rows, [*same, False]))
-    return Seating(seated, padded_rows(len(sitting)), len(sitting), numbers, coefficients, live)
+    return Seating(seated, padded_rows(len(live_sequences)), len(live_sequences), numbers, coefficients, live)
 
 
 class Tables:
