@@ -236,6 +236,29 @@ def test_memory_that_runs_out_halves_the_batch_and_is_reported_once(smollm2, cat
     assert len(said) == 1
 
 
+def test_pairs_that_were_too_many_once_are_not_tried_again(smollm2, category, monkeypatch):
+    tried = []
+
+    def small(frozen, pairs, *given, **more):
+        tried.append(len(pairs))
+        if len(pairs) > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return answering.answer_pairs(frozen, pairs, *given, **more)
+
+    examples = category.pools["test"][:12]
+    pairs = [(route, example) for example in examples for route in (STANDARD, ROUTE)]
+    expected = Evaluator(smollm2, category, LIKELIHOOD).evaluate_pairs(pairs)
+    monkeypatch.setattr("macro_routing.evaluation.evaluator.answer_pairs", small)
+    evaluator = Evaluator(smollm2, category, LIKELIHOOD)
+    found = evaluator.evaluate_pairs(pairs[:12])
+    assert max(tried) > 3
+    tried.clear()
+    # A copy, as a run makes one for every stage, knows it, too.
+    found += dataclasses.replace(evaluator, on_outcomes=lambda _: None).evaluate_pairs(pairs[12:])
+    assert max(tried) <= 3
+    assert found == expected
+
+
 def test_units_do_not_depend_on_anything_but_the_list():
     task = load_task("category", seed=11)
     examples = task.pools["train"][:50]

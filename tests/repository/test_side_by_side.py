@@ -47,6 +47,7 @@ def test_parts_are_asked_for_in_words_that_are_understood(module, tmp_path, monk
         "small": "none",
     }
     command = command_of(part, argparse.Namespace(model="nowhere", **given), minutes=0)
+    assert command[command.index("--share") + 1] == "0.200"
     assert command[:3] == [sys.executable, "-m", f"benchmarks.{module}"]
     # No minute left: it reads its arguments, runs nothing and shows the table of nothing.
     monkeypatch.setattr(sys, "argv", command[2:])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -80,6 +81,12 @@ class ChoiceBatch:
     def branches(self) -> torch.Tensor:
         """The item that each longer choice continues."""
         return self.owners[self.longer]
+
+    @cached_property
+    def later_tokens(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Rows and columns of ``fed`` in which there is a token; asked of the device once, not for every route."""
+        rows, columns = self.real.nonzero(as_tuple=True)
+        return rows, columns
 
     def totals(self, after_prompt: torch.Tensor, later: torch.Tensor | None) -> list[list[float]]:
         """Log-probabilities by item from the logits after each prompt and those of the longer choices' later tokens.

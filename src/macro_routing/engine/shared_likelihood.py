@@ -72,7 +72,7 @@ def _totals(model: Any, batch: ChoiceBatch, states: States, prompts: int) -> lis
 def _later(model: Any, batch: ChoiceBatch, state: torch.Tensor) -> torch.Tensor:
     """Log-probabilities of the longer choices' later tokens, read where there is one and some at a time."""
     found = torch.zeros(batch.wanted.shape, device=batch.wanted.device)
-    rows, columns = batch.real.nonzero(as_tuple=True)
+    rows, columns = batch.later_tokens
     most = max(1, LOGIT_BYTES // (text_config(model.config).vocab_size * found.element_size()))
     for some in zip(torch.split(rows, most), torch.split(columns, most), strict=True):
         hidden = state[tuple(one.to(state.device) for one in some)]

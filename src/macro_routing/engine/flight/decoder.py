@@ -17,7 +17,7 @@ from macro_routing.engine.flight.boarding import PROMPT_TOKENS, Batch, Boarding,
 from macro_routing.engine.flight.machine import Machine, Room
 from macro_routing.engine.flight.schedule import Schedule, plan_ticks
 from macro_routing.engine.flight.support import refusal
-from macro_routing.engine.flight.tables import Seating, Seats, padded_rows, seat
+from macro_routing.engine.flight.tables import Seating, Seats, padded_rows, seat, spread
 from macro_routing.engine.flight.weights import weights_of
 from macro_routing.engine.memory import SHARE, cache_bytes_per_token, free_bytes
 from macro_routing.engine.prefix_tree import plan_tree
@@ -211,8 +211,7 @@ def _copy_rows(machine: Machine, visits: Sequence[tuple[Batch, int, int]], slot:
     )
     length = np.array([batch.length for batch, _, _ in visits])
     # Token by token: whose it is, which of the row's it is, and where it goes; a row's own tokens stand at its end.
-    row = np.repeat(np.arange(len(visits)), length)
-    number = np.arange(len(row)) - (np.cumsum(length) - length)[row]
+    row, number = spread(length)
     places = np.stack([row, slot.keys.shape[2] - length[row] + number, first[row] + number])
     rows, tokens, into = torch.from_numpy(places).to(machine.keys.device)
     for pool, given in ((machine.keys, slot.keys), (machine.values, slot.values)):

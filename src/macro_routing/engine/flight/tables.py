@@ -64,6 +64,12 @@ class Seating:
     live: _Numbers
 
 
+def spread(sizes: _Numbers) -> tuple[_Numbers, _Numbers]:
+    """For as many things as each size says: whose each is, and which of its owner's it is."""
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    return owner, np.arange(len(owner)) - (np.cumsum(sizes) - sizes)[owner]
+
+
 def seat(schedule: Schedule, seats: Seats, active: _Numbers, most_rows: int) -> Seating:
     """Seat the active sequences; ticks of routes that are through are left out."""
     live_sequences = np.flatnonzero(active)
@@ -78,10 +84,9 @@ def seat(schedule: Schedule, seats: Seats, active: _Numbers, most_rows: int) -> 
     for number, tick in enumerate(ticks):
         routes, steps, add_from, keep_at = tick.numbers
         sitting = sizes[routes]
-        end = int(sitting.sum())
-        visit = np.repeat(np.arange(len(routes)), sitting)  # whose turn each row is
-        row_of_visit = np.cumsum(sitting) - sitting
-        sequences = by_route[firsts[routes][visit] + np.arange(end) - row_of_visit[visit]]
+        visit, number_there = spread(sitting)
+        sequences = by_route[firsts[routes][visit] + number_there]
+        end = len(sequences)
         numbers[0, number, :end] = sequences
         numbers[1, number, :end] = seats.base[sequences] + steps[visit] * seats.stride[sequences]
         numbers[2, number, :end] = add_from[visit]
