@@ -79,7 +79,7 @@ def test_a_share_of_a_gpu_is_not_exceeded(monkeypatch):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_share_of_a_real_gpu():
-    device = torch.device("cuda")
+    device = torch.device("cuda", torch.cuda.current_device())
     total = torch.cuda.mem_get_info(device)[1]
     before = torch.cuda.get_per_process_memory_fraction(device)
     torch.cuda.set_per_process_memory_fraction(0.1, device)

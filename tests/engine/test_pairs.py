@@ -45,7 +45,12 @@ def test_pairs_fly_as_they_are_written(monkeypatch):
     decoder = FlightDecoder(model, graphs=False)
     pairs, stages = PAIRS, (Stage(ENDS, 2),)  # interpreted kernels take long
     with torch.no_grad():
-        assert generate_of_pairs(model, pairs, Generation(stages), decoder) == _one_by_one(model, pairs, stages)
+        found = generate_of_pairs(model, pairs, Generation(stages), decoder)
+        assert found == _one_by_one(model, pairs, stages)
+        decoder.release()  # what it held is gone, and made anew when it is needed
+        assert decoder.cache_bytes == 0
+        assert generate_of_pairs(model, pairs, Generation(stages), decoder) == found
+        assert decoder.cache_bytes > 0
 
 
 def test_pairs_of_one_route_fly_alike_when_they_are_read_at_different_times(monkeypatch):
@@ -53,7 +58,7 @@ def test_pairs_of_one_route_fly_alike_when_they_are_read_at_different_times(monk
     model = tiny_model("llama", head_dim=32)
     longer, shorter = (*range(20, 29),), (*range(30, 34),)
     pairs = [(ROUTES[1], longer), (ROUTES[1], shorter), (ROUTES[2], longer)]
-    monkeypatch.setattr(flight_decoder, "ROW_TOKENS", 18)  # two rows at once
+    monkeypatch.setattr(flight_decoder, "PROMPT_TOKENS", 18)  # two rows at once
     stages = (Stage(ENDS, 2),)
     with torch.no_grad():
         found = generate_of_pairs(model, pairs, Generation(stages), FlightDecoder(model, graphs=False))

@@ -7,12 +7,13 @@ from itertools import product
 import pytest
 
 from macro_routing.cli.console import read_text_argument
+from macro_routing.engine import decoders
 from macro_routing.errors import NotationError, RunError, SettingsError
 from macro_routing.peers.labels import LabelSettings, OracleSettings, TreeLabels
 from macro_routing.peers.router import LayerRouters
 from macro_routing.report import write_report
 from macro_routing.routes import Route, RouteSpace
-from macro_routing.runs import Listener, RunFolder, resume, search
+from macro_routing.runs import Listener, RunFolder, resume, search, tree_run
 from macro_routing.runs.comparing import compare_methods
 from macro_routing.runs.comparison import table_of
 from macro_routing.runs.result import ORACLE, ROUTER
@@ -61,6 +62,23 @@ def test_a_run_stays_within_its_budget_and_says_what_it_is(frozen, tmp_path, met
     assert ("this is a bound and not a method" in page) == (method == "cola")
     again = resume(folder, frozen=frozen, task=small_task())
     assert again == result
+
+
+@pytest.mark.parametrize("method", ["drllm", "drllm-ext"])
+def test_what_writes_answers_gives_its_memory_back_before_routers_are_trained(tmp_path, monkeypatch, method):
+    """On a GPU it holds most of the memory. None is there in the tests, so what is told to give back is a stand-in."""
+    happened = []
+    frozen, trained = small_frozen(), "train_routers" if method == "drllm" else "train_program_routers"
+
+    class Decoder:
+        def release(self):
+            happened.append("given back")
+
+    monkeypatch.setitem(decoders._OF_MODEL, frozen, Decoder())
+    train = getattr(tree_run, trained)
+    monkeypatch.setattr(tree_run, trained, lambda *given: happened.append("trained") or train(*given))
+    _run(frozen, tmp_path / "run", method)
+    assert happened == ["given back", "trained"]
 
 
 def test_routers_are_kept_and_decide_the_same_again(frozen, tmp_path):

@@ -46,3 +46,9 @@ def flight_for(frozen: FrozenModel, choice: str = AUTO) -> FlightDecoder | None:
 
         _OF_MODEL[frozen] = FlightDecoder(frozen.model)
     return _OF_MODEL[frozen]
+
+
+def release_flight(frozen: FrozenModel) -> None:
+    """Give back what a model's decoder holds, for those who need the memory and write nothing for a while."""
+    if (decoder := _OF_MODEL.get(frozen)) is not None:
+        decoder.release()

@@ -33,7 +33,7 @@ from macro_routing.settings import from_mapping
 
 MOST_APPLICATIONS = 2
 """A layer is skipped (0), executed (1) or repeated (2): the classes of a layer's router are these counts."""
-_MOST_TOKENS = {"cpu": 8_192, "cuda": 32_768}
+_MOST_TOKENS = {"cpu": 8_192, "cuda": 16_384}
 
 
 # --- what a router sees -------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from macro_routing.engine.decoders import release_flight
 from macro_routing.evaluation.answering import prompts_of
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.peers.labels import TreeLabels
@@ -129,8 +130,9 @@ class RouterRun(TreeRun):
     def _run(self, place: RunFolder) -> RunResult:
         self.listener.on_plan(self.plan)
         searches = self._grown(place, self.splits.train)
-        routers = self._trained(place, searches)
         frozen, config = self.evaluator.frozen, self.evaluator
+        release_flight(frozen)  # it holds most of a GPU, which training and deciding need
+        routers = self._trained(place, searches)
         prompts = prompts_of(frozen, config.task, self.splits.test, config.decoding)
         routes = [self._standard] * len(prompts) if routers is None else routers.decide(frozen, prompts)
         result = self._tested(place, METHODS[self.config.method].title, routes, ROUTER)

@@ -33,8 +33,6 @@ _TOKENS_AHEAD = 8
 """Tokens that are launched before the host looks at what was written."""
 _WORTH_SEATING_ANEW = 0.85
 """Sequences that are done are unseated when the rest is at most this share of those seated."""
-ROW_TOKENS = 2 * PROMPT_TOKENS
-"""Tokens of prompts that are read together where each has a route of its own: a turn has few of the rows."""
 _LEAST = Room(rows=64, ticks=128, tokens=1, kept=8, text=256)
 
 
@@ -62,6 +60,12 @@ class FlightDecoder:
         """Tokens that the cache may hold, each step of each sequence counted."""
         free = free_bytes(self.weights.embeddings.device) + self.cache_bytes
         return min(2**31 - 1, int(SHARE * free) // cache_bytes_per_token(self._model))
+
+    def release(self) -> None:
+        """Give cache and graphs back; the next call makes them anew."""
+        self.machine = None
+        if self.weights.embeddings.is_cuda:
+            torch.cuda.empty_cache()
 
     @torch.no_grad()
     def write(
@@ -124,7 +128,7 @@ class FlightDecoder:
         """The same where every party has one route: prompts on different routes are read together."""
         tokens = torch.zeros(boarding.sequences, dtype=torch.int32, device=machine.states.device)
         rows = [(batch, row) for batch in boarding.batches for row in range(len(batch.prompts))]
-        for places in plan_batches([batch.length for batch, _ in rows], ROW_TOKENS):
+        for places in plan_batches([batch.length for batch, _ in rows], PROMPT_TOKENS):
             chosen = [rows[place] for place in places]
             # As long as the lanes are: the longest row of a batch may be read at another time than this one.
             longest = max(batch.length for batch, _ in chosen)
