@@ -98,12 +98,12 @@ def shared_order(orders: Sequence[Sequence[int]]) -> list[int]:
 
 
 def quick_order(orders: Sequence[Sequence[int]]) -> list[int]:
-    """Such a list, found at once: the shorter of two.
+    """Such a list, found at once: the shortest of three.
 
-    Who jumps back can be taken along at once or be left to the next sweep. With few orders the first is shorter; with
-    many there is somebody for every layer of the next sweep, whoever waits for it.
+    Who jumps back can be taken along at once or be left to the next sweep, and so can who repeats a layer. With few
+    orders the first is shorter; with many there is somebody for every layer of the next sweep, whoever waits for it.
     """
-    return min(_taken(orders, _lowest), _taken(orders, _onward), key=len)
+    return min((_taken(orders, rule) for rule in (_lowest, _onward, _upward)), key=len)
 
 
 def _lowest(waiting: Mapping[int, object], _at: int) -> int:
@@ -114,6 +114,10 @@ def _onward(waiting: Mapping[int, object], at: int) -> int:
     return min([layer for layer in waiting if layer >= at] or waiting)
 
 
+def _upward(waiting: Mapping[int, object], at: int) -> int:
+    return min([layer for layer in waiting if layer > at] or waiting)
+
+
 def _taken(orders: Sequence[Sequence[int]], choose: Callable[[Mapping[int, object], int], int]) -> list[int]:
     """The list that comes of a rule that chooses from what is waited for, knowing the layer before."""
     done = [0] * len(orders)
@@ -122,7 +126,7 @@ def _taken(orders: Sequence[Sequence[int]], choose: Callable[[Mapping[int, objec
         waiting.setdefault(order[0], []).append(place)
     found: list[int] = []
     while waiting:
-        found.append(choose(waiting, found[-1] if found else 0))
+        found.append(choose(waiting, found[-1] if found else NOTHING))
         for place in waiting.pop(found[-1]):
             done[place] += 1
             if done[place] < len(orders[place]):
