@@ -1,7 +1,7 @@
 """Whether the probability of the right choice tells good routes from bad ones sooner than right or wrong does.
 
     python -m benchmarks.dense_score MODEL --task sciq [--task …] [--routes 150] [--examples 400] [--data-dir FOLDER]
-        [--keep FILE] [--write docs/data/dense_score.json]
+        [--share 0.1] [--keep FILE] [--write docs/data/dense_score.json]
 
 Some single edits and blocks are scored on training examples, by both scores. Then, many times: a few of the examples
 are what a search has seen, and each score chooses a route; how much that route gains on all other examples is what the
@@ -128,6 +128,7 @@ def main() -> None:
     parser.add_argument("--routes", type=int, default=150)
     parser.add_argument("--examples", type=int, default=400)
     parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--share", type=float, help="of the GPU's memory, where others run beside")
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
@@ -136,8 +137,10 @@ def main() -> None:
     missing = [name for name in arguments.task if name not in {row["task"] for row in rows}]
     device = "cpu"
     if missing:
+        from benchmarks.peers import take_share
         from macro_routing.models import load_model
 
+        take_share(arguments.share)
         frozen = load_model(arguments.model)
         device = frozen.model.device.type
         for name in missing:

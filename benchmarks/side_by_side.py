@@ -1,7 +1,8 @@
 """What is missing of the tables on real models, many runs beside each other on one GPU.
 
     python -m benchmarks.side_by_side MODEL --small SMALL_MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20]
-        [--slots 10] [--memory 0.92] [--methods guided,drllm] [--settings svamp-reasoning,sciq-likelihood] [--list]
+        [--slots 10] [--memory 0.92] [--methods guided,drllm] [--settings svamp-reasoning,sciq-likelihood] [--seeds 1]
+        [--list]
 
 One search of a small model leaves most of a GPU idle. Here every run of ``benchmarks.search_quality``, ``peers`` and
 ``search_cost`` that is not kept is a process with a folder of its own under FOLDER, ``--slots`` of them at a time, each
@@ -148,11 +149,16 @@ def run_missing(arguments: argparse.Namespace) -> None:
 def missing_for(arguments: argparse.Namespace) -> list[Part]:
     """What the arguments ask for; without the small model nothing of it."""
     parts = missing(arguments.kept, arguments.methods, arguments.settings)
+    parts = [part for part in parts if part.seed in arguments.seeds]
     return [part for part in parts if arguments.small or not part.folder.startswith("small-")]
 
 
 def _list(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
+
+
+def _seeds(text: str) -> list[int]:
+    return [int(one) for one in text.split(",")]
 
 
 def main() -> None:
@@ -168,12 +174,18 @@ def main() -> None:
     parser.add_argument("--memory", type=float, default=_MEMORY, help="share of the GPU's, for all runs together")
     parser.add_argument("--methods", type=_list, default=list(METHODS), help="in this order")
     parser.add_argument("--settings", type=_list, default=[], help="folders under docs/data/cells; all without it")
+    parser.add_argument("--seeds", type=_seeds, default=list(SEEDS), help="of these seeds only")
     parser.add_argument("--list", action="store_true", help="say what is missing and run nothing")
     arguments = parser.parse_args()
     folders = list(dict.fromkeys([*(one.folder for one in all_parts()), *HALVES]))
-    for kind, wanted, known in (("method", arguments.methods, METHODS), ("setting", arguments.settings, folders)):
+    asked: Sequence[tuple[str, Sequence[object], Sequence[object]]] = (
+        ("method", arguments.methods, METHODS),
+        ("setting", arguments.settings, folders),
+        ("seed", arguments.seeds, SEEDS),
+    )
+    for kind, wanted, known in asked:
         if unknown := set(wanted) - set(known):
-            sys.exit(f"no {kind}: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+            sys.exit(f"no {kind}: {', '.join(sorted(map(str, unknown)))}; there are {', '.join(map(str, known))}")
     if arguments.slots < 1:
         sys.exit("--slots: one run at a time is the least")
     if not 0 < arguments.memory <= 1:

@@ -114,9 +114,19 @@ def test_mistakes_are_named(monkeypatch):
     for arguments, said in (
         (["--methods", "gided"], "no method: gided; there are guided"),
         (["--settings", "svamp"], "no setting: svamp; there are"),
+        (["--seeds", "1,3"], "no seed: 3; there are 1, 2, 42"),
         (["--slots", "0"], "one run at a time"),
         (["--memory", "1.5"], "at most 1"),
     ):
         monkeypatch.setattr(sys, "argv", ["side_by_side", *arguments])
         with pytest.raises(SystemExit, match=said):
             side_by_side.main()
+
+
+def test_seeds_are_chosen(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(
+        sys, "argv", ["side_by_side", "--list", "--kept", str(tmp_path), "--methods", "rys", "--seeds", "42,1"]
+    )
+    side_by_side.main()
+    listed = capsys.readouterr().out.split()
+    assert {name.rsplit("-", 1)[1] for name in listed} == {"1", "42"}
