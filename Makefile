@@ -69,7 +69,8 @@ vllm-env: $(VLLM_READY)
 lm-eval-env: $(LM_EVAL_READY)
 
 test-engines: $(READY) $(VLLM_READY) $(LM_EVAL_READY)
-	$(BIN)/python -m pytest -m engines
+	$(BIN)/python -m pytest -m 'engines and not alone' --numprocesses auto --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m 'engines and alone'
 
 test-large: $(READY)
 	$(BIN)/python -m pytest -m large

@@ -171,6 +171,7 @@ def test_trackers_are_told_by_three_calls(monkeypatch, tmp_path):
 
 
 @pytest.mark.engines
+@pytest.mark.alone
 def test_the_demo_takes_minutes_and_runs_offline_again(tmp_path):
     two = {**ENVIRONMENT, "OMP_NUM_THREADS": "2"}
     start = time.monotonic()
