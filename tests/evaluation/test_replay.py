@@ -72,3 +72,17 @@ def test_the_seed_decides_and_judging_examples_are_not_shown(landscape):
 
     replay(spying, landscape, budget=3000, seed=5)
     assert shown == [200]  # of 400: two fifths judge, a tenth validates
+
+
+def test_a_search_may_be_told_something_else_and_is_judged_by_right_or_wrong_all_the_same(landscape):
+    other = parse_route("L0-L2 L1 RJ", 6)
+    assert other in landscape
+
+    def misleading(route):
+        return np.full(landscape.examples, 0.9 if route == other else 0.1)
+
+    found = replay(guided(landscape), landscape, budget=4000, seed=3, credit=misleading)
+    judged = np.random.default_rng([3, 9]).permutation(400)[:160]
+    gain = landscape.verdicts(other)[judged].mean() - landscape.standard[judged].mean()
+    assert found.proposed == pytest.approx(gain)
+    assert abs(gain) < 0.3  # and not what it was told

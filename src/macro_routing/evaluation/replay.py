@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,8 @@ _SPLITTING = 9
 _JUDGING, _VALIDATING = 0.4, 0.1
 Make = Callable[[int, int, int], Searcher]
 """A search for (training examples, budget, seed)."""
+Credit = Callable[[Route], NDArray[Any]]
+"""How much of each example a recorded route got right."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,13 @@ class Replayed:
     """Of these, of routes that were not recorded."""
 
 
-def replay(make: Make, landscape: Landscape, *, budget: int, seed: int) -> Replayed:
-    """One search; the examples are dealt by the seed to judging, validation and the search itself."""
+def replay(make: Make, landscape: Landscape, *, budget: int, seed: int, credit: Credit | None = None) -> Replayed:
+    """One search; the examples are dealt by the seed to judging, validation and the search itself.
+
+    ``credit`` is what the search is told of a route's examples in place of right or wrong, which still confirms and
+    judges.
+    """
+    credit = credit or landscape.verdicts
     order = np.random.default_rng([seed, _SPLITTING]).permutation(landscape.examples)
     judge, validation, train = np.split(order, [int(_JUDGING * len(order)), int((_JUDGING + _VALIDATING) * len(order))])
     searcher = make(len(train), budget, seed)
@@ -52,7 +60,7 @@ def replay(make: Make, landscape: Landscape, *, budget: int, seed: int) -> Repla
         if route not in landscape:
             missing += len(examples)
             return Failure("the landscape does not hold this route")
-        return Score(int(landscape.verdicts(route)[examples].sum()), len(examples))
+        return Score(float(credit(route)[examples].sum()), len(examples))
 
     state = searcher.start()
     while (asked := searcher.ask(state)) is not None:
