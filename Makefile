@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
+# A file's tests stay together, so that what it makes once is made once; the long files come first.
+BESIDE := --numprocesses auto --dist loadfile --no-loadscope-reorder
 PACKAGES := 'import sysconfig; print(sysconfig.get_path("purelib"))'
 # vLLM fixes the versions of torch and transformers, so it lives apart; MACRO_VLLM_ENV names an environment that exists.
 VLLM_READY := $(if $(MACRO_VLLM_ENV),,.venv-vllm/.ready)
@@ -43,9 +45,8 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/macro demo
 
-# A file's tests stay together, so that what it makes once is made once; the long files come first.
 test: $(READY)
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest $(BESIDE)
 
 # The three that go are built for another torch; with them there, vLLM cannot be imported.
 .venv-vllm/.ready: pyproject.toml
@@ -69,7 +70,7 @@ vllm-env: $(VLLM_READY)
 lm-eval-env: $(LM_EVAL_READY)
 
 test-engines: $(READY) $(VLLM_READY) $(LM_EVAL_READY)
-	$(BIN)/python -m pytest -m 'engines and not alone' --numprocesses auto --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m 'engines and not alone' $(BESIDE)
 	$(BIN)/python -m pytest -m 'engines and alone'
 
 test-large: $(READY)

@@ -12,18 +12,15 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.record import write_record
-from benchmarks.replay import BUDGET_PER_EXAMPLE, searches
+from benchmarks.replay import best_five, budget_for, searches, write_replays
 from macro_routing.evaluation.landscape import Landscape
 from macro_routing.evaluation.replay import replay
-from macro_routing.routes.route import Route
 from macro_routing.routes.text import parse_program
 
 COLUMNS = {
@@ -52,25 +49,19 @@ def read(rows: Sequence[Mapping[str, Any]]) -> tuple[Landscape, NDArray[np.float
     return Landscape(routes, right), calibrated(np.array([row["dense"] for row in rows]), right)
 
 
-def _row(table: NDArray[np.float64], place: Mapping[Route, int], route: Route) -> NDArray[np.float64]:
-    return np.asarray(table[place[route]])
-
-
 def lines(task: str, rows: Sequence[Mapping[str, Any]], seeds: int) -> list[dict[str, Any]]:
     """A line for everything that a search may be told."""
     landscape, chances = read(rows)
-    place = {route: number for number, route in enumerate(landscape.routes)}
     told = {
         "right or wrong": landscape.right.astype(np.float64),
         "probability": chances,
         "half of each": (landscape.right + chances) / 2,
     }
-    make, budget = searches(landscape)["guided"], int(BUDGET_PER_EXAMPLE * landscape.examples / 2)
-    best = float(np.sort([landscape.gain(route) for route in landscape.routes])[-5:].mean())
+    make, budget = searches(landscape)["guided"], budget_for(landscape)
     plain = np.zeros(seeds)
     found = list[dict[str, Any]]()
     for name, table in told.items():
-        credit = partial(_row, table, place)
+        credit = dict(zip(landscape.routes, table, strict=True)).__getitem__
         some = [replay(make, landscape, budget=budget, seed=seed, credit=credit) for seed in range(seeds)]
         gains = 100 * np.array([one.gain for one in some])
         plain = gains if not found else plain
@@ -82,8 +73,8 @@ def lines(task: str, rows: Sequence[Mapping[str, Any]], seeds: int) -> list[dict
                 "proposed": 100 * float(np.mean([one.proposed for one in some])),
                 "gain": float(gains.mean()),
                 "difference": f"{(gains - plain).mean():+.2f} ± {error:.2f}" if found else "",
-                "best": 100 * best,
-                "n": f"{len(place) - 1} × {landscape.examples}, {seeds}",
+                "best": best_five(landscape),
+                "n": f"{len(landscape.routes) - 1} × {landscape.examples}, {seeds}",
                 "raw": [round(float(gain), 2) for gain in gains],
             }
         )
@@ -103,14 +94,8 @@ def main() -> None:
     for task in dict.fromkeys(row["task"] for row in rows):
         results += lines(task, [row for row in rows if row["task"] == task], arguments.seeds)
     if arguments.write:
-        write_record(
-            arguments.write,
-            command=f"python -m benchmarks.dense_replay FILE --seeds {arguments.seeds}",
-            config={"budget per example": BUDGET_PER_EXAMPLE, "judged on": "two fifths of the examples"},
-            seed=0,
-            columns=COLUMNS,
-            results=results,
-        )
+        command = f"python -m benchmarks.dense_replay FILE --seeds {arguments.seeds}"
+        write_replays(arguments.write, command, COLUMNS, results, model=rows[0]["model"])
 
 
 if __name__ == "__main__":

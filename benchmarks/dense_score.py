@@ -61,8 +61,8 @@ def measure(frozen: Any, task_name: str, arguments: argparse.Namespace) -> Itera
         for route, rows in choice_log_likelihoods_of_routes(frozen.model, some, items).items():
             dense = [round(log_probability(example, row), 4) for example, row in zip(examples, rows, strict=True)]
             right = "".join(str(int(one.correct)) for one in judged_by_likelihood(examples, rows, Decoding(LIKELIHOOD)))
-            named = {"task": task_name, "layers": frozen.layers, "route": str(route)}
-            yield {**named, "right": right, "dense": dense}
+            named = {"model": Path(arguments.model).name, "task": task_name, "layers": frozen.layers}
+            yield {**named, "route": str(route), "right": right, "dense": dense}
 
 
 def per_byte(example: Any, row: Sequence[float]) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ guided search and the uniform control choose among the recorded routes; RYS's bl
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,24 @@ def _inside(space: RouteSpace, route: Any) -> bool:
     return True
 
 
+def budget_for(landscape: Landscape) -> int:
+    """Outcomes that a search may ask for: it sees half of the examples."""
+    return int(BUDGET_PER_EXAMPLE * landscape.examples / 2)
+
+
+def best_five(landscape: Landscape) -> float:
+    """Mean gain of the five best recorded routes, in points."""
+    return 100 * float(np.sort([landscape.gain(route) for route in landscape.routes])[-5:].mean())
+
+
+def write_replays(
+    path: Path, command: str, columns: Mapping[str, str], results: Sequence[Mapping[str, Any]], **config: Any
+) -> None:
+    """The record of a table of replays."""
+    config |= {"budget per example": BUDGET_PER_EXAMPLE, "judged on": "two fifths of the examples"}
+    write_record(path, command=command, config=config, seed=0, columns=columns, results=results)
+
+
 def main() -> None:
     """Replay, print, write on request."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -72,9 +90,8 @@ def main() -> None:
         landscape = Landscape.load(path)
         about = landscape.about
         name = f"{about['task']}, {about['mode']}, {landscape.layers} layers"
-        best = float(np.sort([landscape.gain(route) for route in landscape.routes])[-5:].mean())
         for search, make in searches(landscape).items():
-            budget = int(BUDGET_PER_EXAMPLE * landscape.examples / 2)
+            budget = budget_for(landscape)
             found = [replay(make, landscape, budget=budget, seed=seed) for seed in range(arguments.seeds)]
             gains = 100 * np.array([one.gain for one in found])
             error = 1.96 * gains.std(ddof=1) / len(gains) ** 0.5
@@ -85,7 +102,7 @@ def main() -> None:
                     "gain": f"{gains.mean():+.2f} ± {error:.2f}",
                     "proposed": 100 * float(np.mean([one.proposed for one in found])),
                     "changed": 100 * float(np.mean([not one.route.is_standard for one in found])),
-                    "best": 100 * best,
+                    "best": best_five(landscape),
                     "asked": float(np.mean([one.asked for one in found])),
                     "missing": float(np.mean([one.missing for one in found])),
                     "raw": [round(float(gain), 2) for gain in gains],
@@ -93,14 +110,7 @@ def main() -> None:
             )
             print({key: value for key, value in results[-1].items() if key != "raw"}, flush=True)
     if arguments.write:
-        write_record(
-            arguments.write,
-            command=f"python -m benchmarks.replay --seeds {arguments.seeds}",
-            config={"budget per example": BUDGET_PER_EXAMPLE, "judged on": "two fifths of the examples"},
-            seed=0,
-            columns=COLUMNS,
-            results=results,
-        )
+        write_replays(arguments.write, f"python -m benchmarks.replay --seeds {arguments.seeds}", COLUMNS, results)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from benchmarks.cells import KEPT, is_kept, keep
 from benchmarks.peers import SEEDS
 
 METHODS = tuple(dict.fromkeys((*search_quality.METHODS, *peers.TREES, *peers.ROUTES)))
+_SEEDS = [str(seed) for seed in SEEDS]
 _MEMORY = 0.92
 """Of the GPU's memory, for all processes together; the rest is what each takes before it asks."""
 _SECONDS_TO_END = 15.0
@@ -149,16 +150,12 @@ def run_missing(arguments: argparse.Namespace) -> None:
 def missing_for(arguments: argparse.Namespace) -> list[Part]:
     """What the arguments ask for; without the small model nothing of it."""
     parts = missing(arguments.kept, arguments.methods, arguments.settings)
-    parts = [part for part in parts if part.seed in arguments.seeds]
+    parts = [part for part in parts if str(part.seed) in arguments.seeds]
     return [part for part in parts if arguments.small or not part.folder.startswith("small-")]
 
 
 def _list(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
-
-
-def _seeds(text: str) -> list[int]:
-    return [int(one) for one in text.split(",")]
 
 
 def main() -> None:
@@ -174,18 +171,17 @@ def main() -> None:
     parser.add_argument("--memory", type=float, default=_MEMORY, help="share of the GPU's, for all runs together")
     parser.add_argument("--methods", type=_list, default=list(METHODS), help="in this order")
     parser.add_argument("--settings", type=_list, default=[], help="folders under docs/data/cells; all without it")
-    parser.add_argument("--seeds", type=_seeds, default=list(SEEDS), help="of these seeds only")
+    parser.add_argument("--seeds", type=_list, default=_SEEDS, help="of these seeds only")
     parser.add_argument("--list", action="store_true", help="say what is missing and run nothing")
     arguments = parser.parse_args()
     folders = list(dict.fromkeys([*(one.folder for one in all_parts()), *HALVES]))
-    asked: Sequence[tuple[str, Sequence[object], Sequence[object]]] = (
+    for kind, wanted, known in (
         ("method", arguments.methods, METHODS),
         ("setting", arguments.settings, folders),
-        ("seed", arguments.seeds, SEEDS),
-    )
-    for kind, wanted, known in asked:
+        ("seed", arguments.seeds, _SEEDS),
+    ):
         if unknown := set(wanted) - set(known):
-            sys.exit(f"no {kind}: {', '.join(sorted(map(str, unknown)))}; there are {', '.join(map(str, known))}")
+            sys.exit(f"no {kind}: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     if arguments.slots < 1:
         sys.exit("--slots: one run at a time is the least")
     if not 0 < arguments.memory <= 1:

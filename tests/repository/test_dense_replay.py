@@ -24,6 +24,7 @@ def recorded(is_telling):
         dense = np.where(rng.random(120) < shown, -0.2, -2.0) if number else np.where(right, -0.2, -2.0)
         rows.append(
             {
+                "model": "planted",
                 "task": "planted",
                 "layers": 6,
                 "route": str(route),
@@ -60,4 +61,6 @@ def test_the_table_is_written(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["dense_replay", str(kept), "--seeds", "2", "--write", str(written)])
     dense_replay.main()
     assert "right or wrong" in capsys.readouterr().out
-    assert len(json.loads(written.read_text())["results"]) == 3
+    record = json.loads(written.read_text())
+    assert record["config"]["model"] == "planted"
+    assert len(record["results"]) == 3

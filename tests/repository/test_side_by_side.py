@@ -114,7 +114,7 @@ def test_mistakes_are_named(monkeypatch):
     for arguments, said in (
         (["--methods", "gided"], "no method: gided; there are guided"),
         (["--settings", "svamp"], "no setting: svamp; there are"),
-        (["--seeds", "1,3"], "no seed: 3; there are 1, 2, 42"),
+        (["--seeds", "1,three"], "no seed: three; there are 1, 2, 42"),
         (["--slots", "0"], "one run at a time"),
         (["--memory", "1.5"], "at most 1"),
     ):
