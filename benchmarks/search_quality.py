@@ -18,11 +18,15 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.cells import KEPT, is_kept, kept_arms, origin
 from benchmarks.peers import BUDGET, SEEDS, add_part, check_part, chosen, config, take_share
 from benchmarks.record import write_record
+
+if TYPE_CHECKING:
+    from macro_routing.runs.result import Variant
 
 METHODS = ("guided", "macro", "rys", "random", "macro-restarts")
 
@@ -76,6 +80,11 @@ SUMMARY = {
     "wins": "settings better / equal / worse",
     "p": "p (one-sided Wilcoxon)",
     "cells": "setting × seed",
+}
+ANSWERS = {
+    "setting": "setting",
+    "standard": "standard",
+    **{name: title for name, title in COLUMNS.items() if name in METHODS},
 }
 
 
@@ -141,11 +150,11 @@ def lines(kept: Path) -> list[dict[str, Any]]:
         arms = [arm for arm in kept_arms(setting.folder, kept) if arm.method in METHODS and arm.seed in SEEDS]
         line: dict[str, Any] = {"setting": setting.name, **dict.fromkeys(METHODS, "not run")}
         rows = {row.name: row for row in table_of(arms)} if arms else {}
-        for method in METHODS:
-            if row := rows.get(KNOWN[method].title):
-                interval = f"{100 * row.low:+.1f} to {100 * row.high:+.1f}"
-                line[method] = f"{100 * row.difference:+.1f} ({interval})"
-                line["seeds"] = max(row.seeds, line.get("seeds", 0))
+        by_method = {method: rows[KNOWN[method].title] for method in METHODS if KNOWN[method].title in rows}
+        line["seeds"] = max((row.seeds for row in by_method.values()), default=0)
+        for method, row in by_method.items():
+            fewer = f", {row.seeds} of {line['seeds']} seeds" if row.seeds < line["seeds"] else ""
+            line[method] = f"{100 * row.difference:+.1f} ({100 * row.low:+.1f} to {100 * row.high:+.1f}){fewer}"
         if "standard" in rows:
             line["standard"] = 100 * rows["standard"].accuracy
         line["raw"] = {f"{arm.method}-{arm.seed}": [arm.result.route, arm.result.comparison.difference] for arm in arms}
@@ -175,6 +184,32 @@ def summary(kept: Path) -> list[dict[str, Any]]:
     return found
 
 
+def answers(kept: Path) -> list[dict[str, Any]]:
+    """Where answers are written: how many of them are cut off, and how long they are, means over seeds."""
+    from macro_routing.runs.result import SELECTED, STANDARD
+
+    found = []
+    for setting in SETTINGS:
+        arms = [arm for arm in kept_arms(setting.folder, kept) if arm.method in METHODS and arm.seed in SEEDS]
+        if setting.mode == "likelihood" or not arms:
+            continue
+        of_whom: dict[str, list[Variant]] = {name: [] for name in ANSWERS if name != "setting"}
+        for arm in arms:
+            by_name = {variant.name: variant for variant in arm.result.variants}
+            of_whom["standard"].append(by_name[STANDARD])
+            of_whom[arm.method].append(by_name[SELECTED[arm.method]])
+        told = {name: _cut_off(variants) for name, variants in of_whom.items()}
+        found.append({"setting": setting.name, **told})
+    return found
+
+
+def _cut_off(variants: Sequence[Variant]) -> str:
+    if not variants:
+        return "not run"
+    cut_off, tokens = fmean(one.cut_off for one in variants), fmean(one.tokens for one in variants)
+    return f"{100 * cut_off:.1f} ({tokens:.0f})"
+
+
 def _print(rows: Sequence[dict[str, Any]]) -> None:
     for row in rows:
         print({name: value for name, value in row.items() if name != "raw"})
@@ -198,8 +233,8 @@ def main() -> None:
         arguments.runs.mkdir(parents=True, exist_ok=True)
         take_share(arguments.share)
         run_missing(arguments)
-    found, told = lines(arguments.kept), summary(arguments.kept)
-    _print([*found, *told])
+    found, told, written = lines(arguments.kept), summary(arguments.kept), answers(arguments.kept)
+    _print([*found, *told, *written])
     if arguments.write:
         common: dict[str, Any] = {
             "command": "python -m benchmarks.search_quality MODEL --small SMALL_MODEL --runs FOLDER",
@@ -207,8 +242,9 @@ def main() -> None:
             **origin((one.folder for one in SETTINGS), arguments.kept, budget=BUDGET),
         }
         write_record(arguments.write, columns=COLUMNS, results=found, **common)
-        rest = arguments.write.with_name(f"{arguments.write.stem}_summary.json")
-        write_record(rest, columns=SUMMARY, results=told, **common)
+        for part, columns, results in (("summary", SUMMARY, told), ("answers", ANSWERS, written)):
+            rest = arguments.write.with_name(f"{arguments.write.stem}_{part}.json")
+            write_record(rest, columns=columns, results=results, **common)
 
 
 if __name__ == "__main__":
