@@ -60,6 +60,11 @@ def _inside(space: RouteSpace, route: Any) -> bool:
     return True
 
 
+def name_of(landscape: Landscape) -> str:
+    """For a table."""
+    return f"{landscape.about['task']}, {landscape.about['mode']}, {landscape.layers} layers"
+
+
 def budget_for(landscape: Landscape) -> int:
     """Outcomes that a search may ask for: it sees half of the examples."""
     return int(BUDGET_PER_EXAMPLE * landscape.examples / 2)
@@ -88,8 +93,7 @@ def main() -> None:
     results = []
     for path in sorted(arguments.folder.glob("*.json")):
         landscape = Landscape.load(path)
-        about = landscape.about
-        name = f"{about['task']}, {about['mode']}, {landscape.layers} layers"
+        name = name_of(landscape)
         for search, make in searches(landscape).items():
             budget = budget_for(landscape)
             found = [replay(make, landscape, budget=budget, seed=seed) for seed in range(arguments.seeds)]

@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from macro_routing.evaluation.confirming import certainty, confirmed, with_fresh
+from macro_routing.evaluation.confirming import certainty, confirmed, ranked, with_fresh
 from macro_routing.routes import Route, parse_route
 from macro_routing.search import Candidate
 from macro_routing.search.searcher import Expectation
@@ -71,3 +71,15 @@ def test_of_several_the_one_of_which_most_is_expected():
 
 def test_the_standard_pass_need_not_be_among_them():
     assert confirmed([GOOD], verdicts(good=1), 0.1).route.is_standard
+
+
+def test_whoever_may_be_chosen_is_ranked_with_its_certainty():
+    seen = verdicts(good=6, better=9)
+    order = ranked([STANDARD, GOOD, BETTER], seen)
+    assert [one for one, _ in order] == [BETTER, GOOD]
+    control = seen(STANDARD.route)
+    assert [sure for _, sure in order] == [certainty(with_fresh(None, control, seen(one.route))) for one, _ in order]
+    for (one, sure), doubt in ((order[0], 0.01), (order[0], 0.5)):
+        assert 1 - sure <= doubt
+        assert confirmed([STANDARD, GOOD, BETTER], seen, doubt) is one
+    assert confirmed([STANDARD, GOOD, BETTER], seen, (1 - order[0][1]) / 2) is STANDARD

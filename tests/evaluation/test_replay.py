@@ -42,6 +42,9 @@ def test_a_search_finds_the_best_recorded_route_and_asks_for_no_other(landscape)
     assert found.gain == pytest.approx(0.6, abs=0.15)
     assert found.missing == 0
     assert found.asked <= 4000
+    sure, gain = found.finalists[0]
+    assert sure > 0.97
+    assert gain == found.gain
 
 
 def test_sweeps_are_replayed_and_chosen_by_validation(landscape):

@@ -42,16 +42,21 @@ def certainty(expected: Expectation | None) -> float:
     return 0.5 * (1 + math.erf(expected.mean / math.sqrt(2 * max(expected.variance, 1e-12))))
 
 
-def confirmed(candidates: Sequence[Candidate], verdicts: Verdicts, doubt: float) -> Candidate:
-    """The finalist of which most can be counted on, if it is better almost for certain; the standard pass otherwise."""
-    standard = next((one for one in candidates if one.route.is_standard), None)
+def ranked(candidates: Sequence[Candidate], verdicts: Verdicts) -> list[tuple[Candidate, float]]:
+    """The finalists with their certainties, first the one of which most can be counted on."""
     control = verdicts(Route.standard(candidates[0].route.layers))
     known = {
         one: with_fresh(one.expected, control, verdicts(one.route)) for one in candidates if not one.route.is_standard
     }
-    for one in sorted(known, key=lambda one: -_counted_on(known[one])):
-        if 1 - certainty(known[one]) <= doubt:
+    return [(one, certainty(known[one])) for one in sorted(known, key=lambda one: -_counted_on(known[one]))]
+
+
+def confirmed(candidates: Sequence[Candidate], verdicts: Verdicts, doubt: float) -> Candidate:
+    """The finalist of which most can be counted on, if it is better almost for certain; the standard pass otherwise."""
+    for one, sure in ranked(candidates, verdicts):
+        if 1 - sure <= doubt:
             return one
+    standard = next((one for one in candidates if one.route.is_standard), None)
     return standard or Candidate(Route.standard(candidates[0].route.layers))
 
 

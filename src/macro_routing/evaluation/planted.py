@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macro_routing.errors import SettingsError
-from macro_routing.evaluation.confirming import confirmed
+from macro_routing.evaluation.confirming import confirmed, ranked
 from macro_routing.evaluation.racing import NEVER, race
 from macro_routing.evaluation.units import UnitSizes, race_parts
 from macro_routing.routes.route import Route
@@ -90,6 +90,8 @@ class PlantedResult:
     state: SearchState
     found: bool
     """Whether the selected route equals the target by execution."""
+    finalists: tuple[tuple[Candidate, float], ...] = ()
+    """Of a search that confirms: who may be chosen, in this order, and how certain each one's lead is."""
 
 
 def _outcomes(problem: PlantedProblem, asked: Round, racing: str) -> list[Outcome]:
@@ -127,7 +129,8 @@ def solve(
             return np.concatenate([*kept, problem.flips(route, VALIDATION, range(validation))])
 
         selected = confirmed(candidates, verdicts, searcher.doubt)
-        return PlantedResult(selected, candidates, state, selected.route == problem.target)
+        finalists = tuple(ranked(candidates, verdicts))
+        return PlantedResult(selected, candidates, state, selected.route == problem.target, finalists)
     selected = select(
         candidates,
         [problem.score(candidate.route, VALIDATION, range(validation)) for candidate in candidates],

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from macro_routing.evaluation.confirming import confirmed
+from macro_routing.evaluation.confirming import confirmed, ranked
 from macro_routing.evaluation.landscape import Landscape
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Confirming, Failure, Outcome, Score, Searcher
@@ -40,6 +40,8 @@ class Replayed:
     """Outcomes asked for."""
     missing: int
     """Of these, of routes that were not recorded."""
+    finalists: tuple[tuple[float, float], ...] = ()
+    """Of a search that confirms: who may be chosen, in this order: how certain each one's lead is, and its gain."""
 
 
 def replay(make: Make, landscape: Landscape, *, budget: int, seed: int, credit: Credit | None = None) -> Replayed:
@@ -69,8 +71,14 @@ def replay(make: Make, landscape: Landscape, *, budget: int, seed: int, credit: 
     candidates = [one for one in searcher.candidates(state) if one.route in landscape]
     if isinstance(searcher, Confirming):
         fresh = np.concatenate([train[list(searcher.held_back)], validation])
-        chosen = confirmed(candidates, lambda route: landscape.verdicts(route)[fresh], searcher.doubt)
+
+        def verdicts(route: Route) -> NDArray[np.bool_]:
+            found: NDArray[np.bool_] = landscape.verdicts(route)[fresh]
+            return found
+
+        chosen, finalists = confirmed(candidates, verdicts, searcher.doubt), ranked(candidates, verdicts)
     else:
+        finalists = []
 
         def scores(some: NDArray[np.int64]) -> list[Outcome]:
             return [Score(int(landscape.verdicts(one.route)[some].sum()), len(some)) for one in candidates]
@@ -82,4 +90,5 @@ def replay(make: Make, landscape: Landscape, *, budget: int, seed: int, credit: 
     def gain(route: Route) -> float:
         return float(landscape.verdicts(route)[judge].mean() - landscape.standard[judge].mean())
 
-    return Replayed(chosen.route, gain(chosen.route), gain(others[0]) if others else 0.0, asked_for, missing)
+    told = tuple((sure, gain(one.route)) for one, sure in finalists)
+    return Replayed(chosen.route, gain(chosen.route), gain(others[0]) if others else 0.0, asked_for, missing, told)
