@@ -1,9 +1,12 @@
 """The table of thresholds: one search, and every threshold chooses as the search with that threshold would."""
 
+import json
+
 import pytest
 
 from benchmarks import doubt
 from benchmarks.planted_family import ALIKE, NOTHING, PLANTED, _guided
+from benchmarks.record import ROOT
 from macro_routing.evaluation.planted import solve
 from macro_routing.evaluation.planted_family import TRAINING, VALIDATION, member
 
@@ -53,3 +56,10 @@ def test_judging_seeds_are_no_tuning_seeds():
     seeds = [seed for where, seed in doubt.jobs(100, 400, 1) if where in (PLANTED, NOTHING, ALIKE)]
     assert max(seeds) < 1000
     assert len({where for where, _ in doubt.jobs(100, 400, 1)}) == 3 + 4
+
+
+def test_the_record_is_made_of_the_searches_that_are_kept():
+    kept = ROOT / "docs" / "data" / "doubt.jsonl"
+    recorded = json.loads(kept.with_suffix(".json").read_text(encoding="utf-8"))["results"]
+    assert recorded == [doubt.line(most, doubt.read_runs(kept)) for most in doubt.DOUBTS]
+    assert set(doubt.read_runs(kept)) == set(doubt.jobs(100, 400, 60))
