@@ -14,6 +14,7 @@ import argparse
 import dataclasses
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -222,6 +223,13 @@ def read_runs(path: Path | None) -> dict[tuple[str, int, str], dict[str, Any]]:
     return {(run["search"], run["seed"], run["sort"]): run for run in runs}
 
 
+def beside(path: Path, found: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Lines that were found now beside those that a record has of other searches, in the order of the table."""
+    new = {one["search"] for one in found}
+    kept = [one for one in json.loads(path.read_text(encoding="utf-8"))["results"] if one["search"] not in new]
+    return sorted([*kept, *found], key=lambda one: names.index(one["search"]))
+
+
 def main() -> None:
     """Run, print, write on request."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -234,11 +242,16 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--runs", type=Path, help="keeps every run, so that the command can be stopped and repeated")
     parser.add_argument("--where", help="the machine in words, where --runs come from another one")
+    parser.add_argument("--commits", help="with what the runs were made, where that was not all now")
     parser.add_argument("--write", type=Path)
+    parser.add_argument(
+        "--add", action="store_true", help="lines of other searches stay as they are in what is written"
+    )
     arguments = parser.parse_args()
-    names = arguments.only.split(";") if arguments.only else list(TABLES[arguments.table])
-    if not arguments.only and not arguments.table:
-        names.append(TOLD)
+    all_names = [*TABLES[arguments.table], *([] if arguments.table else [TOLD])]
+    names = arguments.only.split(";") if arguments.only else all_names
+    if unknown := set(names) - set(all_names):
+        sys.exit(f"no search of this table: {'; '.join(sorted(unknown))}; there are {'; '.join(all_names)}")
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     lines: list[dict[str, Any]] = []
     targets: list[dict[str, Any]] = []
@@ -262,12 +275,14 @@ def main() -> None:
         option = f"--{arguments.table} " if arguments.table else ""
         command = f"python -m benchmarks.planted_family {option}--first {arguments.first}"
         common: dict[str, Any] = {"command": f"{command} --seeds {arguments.seeds}", "config": config}
-        common["where"] = arguments.where
-        columns = PART_COLUMNS if arguments.table else COLUMNS
-        write_record(arguments.write, columns=columns, results=lines, seed=arguments.first, **common)
+        common |= {"where": arguments.where, "commits": arguments.commits, "seed": arguments.first}
+        written = [(arguments.write, PART_COLUMNS if arguments.table else COLUMNS, lines)]
         if not arguments.table:
             by_edits = arguments.write.with_name(f"{arguments.write.stem}_targets.json")
-            write_record(by_edits, columns=FOUND_COLUMNS, results=targets, seed=arguments.first, **common)
+            written.append((by_edits, FOUND_COLUMNS, targets))
+        for path, columns, found in written:
+            results = beside(path, found, all_names) if arguments.add else found
+            write_record(path, columns=columns, results=results, **common)
 
 
 if __name__ == "__main__":

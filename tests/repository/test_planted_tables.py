@@ -1,8 +1,10 @@
 """The tables of searches on planted problems: every line is a search that begins, and lines are compared in pairs."""
 
+import json
+
 import pytest
 
-from benchmarks.planted_family import METHODS, PLANTED, TABLES, TOLD, against, line, one
+from benchmarks.planted_family import METHODS, PLANTED, TABLES, TOLD, against, beside, line, one
 
 
 @pytest.mark.parametrize(("table", "name"), [(table, name) for table, searches in TABLES.items() for name in searches])
@@ -38,3 +40,10 @@ def test_a_problem_gives_the_same_every_time():
     assert repeated[0] == repeated[1]
     assert {"share", "found", "level", "edits"} <= set(repeated[0])
     assert one((TOLD, 3, PLANTED), table="")["share"] in (0.0, pytest.approx(1.0))
+
+
+def test_new_lines_come_beside_those_of_a_record_and_in_place_of_their_own(tmp_path):
+    path = tmp_path / "record.json"
+    path.write_text(json.dumps({"results": [{"search": "a", "share": 1}, {"search": "c", "share": 2}]}))
+    found = beside(path, [{"search": "b", "share": 3}, {"search": "c", "share": 4}], ["a", "b", "c"])
+    assert [(one["search"], one["share"]) for one in found] == [("a", 1), ("b", 3), ("c", 4)]
