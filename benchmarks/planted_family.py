@@ -50,7 +50,7 @@ from macro_routing.search.searcher import Candidate, Searcher
 PAPER = MacroSettings(final_set="raw")
 METHODS: dict[str, Callable[[int], Searcher]] = {
     "guided": lambda seed: GuidedSearch(SPACE, TRAINING, BUDGET, GuidedSettings(), seed),
-    "guided, doubt 0.1": lambda seed: GuidedSearch(SPACE, TRAINING, BUDGET, GuidedSettings(doubt=0.1), seed),
+    "guided, doubt 0.03": lambda seed: GuidedSearch(SPACE, TRAINING, BUDGET, GuidedSettings(doubt=0.03), seed),
     "paper": lambda seed: MacroSearch(SPACE, TRAINING, PAPER, seed),
     "paper, routes summed": lambda seed: MacroSearch(SPACE, TRAINING, MacroSettings(final_set="summed"), seed),
     "paper, restarted": lambda seed: RestartedSearch(MacroSearch(SPACE, TRAINING, PAPER, seed), BUDGET),

@@ -26,6 +26,7 @@ from benchmarks.peers import BUDGET, SEEDS, add_part, check_part, chosen, config
 from benchmarks.record import write_record
 
 if TYPE_CHECKING:
+    from macro_routing.runs.comparison import Arm
     from macro_routing.runs.result import Variant
 
 METHODS = ("guided", "macro", "rys", "random", "macro-restarts")
@@ -85,6 +86,12 @@ ANSWERS = {
     "setting": "setting",
     "standard": "standard",
     **{name: title for name, title in COLUMNS.items() if name in METHODS},
+}
+EARLIER = {
+    "setting": "setting",
+    "seed": "seed",
+    "before": "with a doubt of 0.03, points",
+    "now": "with the default's, points",
 }
 
 
@@ -210,6 +217,26 @@ def _cut_off(variants: Sequence[Variant]) -> str:
     return f"{100 * cut_off:.1f} ({tokens:.0f})"
 
 
+def earlier(kept: Path) -> list[dict[str, Any]]:
+    """Searches that were made again because a setting of the default has changed, and what they had ended with."""
+    found = []
+    for setting in SETTINGS:
+        now = {(arm.method, arm.seed): arm for arm in kept_arms(setting.folder, kept)}
+        for before in kept_arms(f"{setting.folder}-earlier", kept):
+            after = now.get((before.method, before.seed))
+            told = {"before": _gain(before), "now": _gain(after) if after else "not run again"}
+            routes = {"raw": [before.result.route, after.result.route if after else None]}
+            found.append({"setting": setting.name, "seed": before.seed, **told, **routes})
+    return found
+
+
+def _gain(arm: Arm) -> str:
+    gain = arm.result.comparison
+    if arm.result.best_route.is_standard:
+        return "the standard pass"
+    return f"{100 * gain.difference:+.1f} ({100 * gain.low:+.1f} to {100 * gain.high:+.1f})"
+
+
 def _print(rows: Sequence[dict[str, Any]]) -> None:
     for row in rows:
         print({name: value for name, value in row.items() if name != "raw"})
@@ -234,7 +261,8 @@ def main() -> None:
         take_share(arguments.share)
         run_missing(arguments)
     found, told, written = lines(arguments.kept), summary(arguments.kept), answers(arguments.kept)
-    _print([*found, *told, *written])
+    again = earlier(arguments.kept)
+    _print([*found, *told, *written, *again])
     if arguments.write:
         common: dict[str, Any] = {
             "command": "python -m benchmarks.search_quality MODEL --small SMALL_MODEL --runs FOLDER",
@@ -242,7 +270,11 @@ def main() -> None:
             **origin((one.folder for one in SETTINGS), arguments.kept, budget=BUDGET),
         }
         write_record(arguments.write, columns=COLUMNS, results=found, **common)
-        for part, columns, results in (("summary", SUMMARY, told), ("answers", ANSWERS, written)):
+        for part, columns, results in (
+            ("summary", SUMMARY, told),
+            ("answers", ANSWERS, written),
+            ("earlier", EARLIER, again),
+        ):
             rest = arguments.write.with_name(f"{arguments.write.stem}_{part}.json")
             write_record(rest, columns=columns, results=results, **common)
 

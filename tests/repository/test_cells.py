@@ -143,6 +143,7 @@ def test_a_cost_that_was_not_recorded_is_no_number(runs, tmp_path):
         ("search_quality.json", lambda: search_quality.lines(KEPT)),
         ("search_quality_summary.json", lambda: search_quality.summary(KEPT)),
         ("search_quality_answers.json", lambda: search_quality.answers(KEPT)),
+        ("search_quality_earlier.json", lambda: search_quality.earlier(KEPT)),
         ("search_cost.json", lambda: search_cost.lines(KEPT)),
         ("peers.json", lambda: [line for case in peers.CASES for line in peers.rows_of(KEPT, *case)]),
         ("peers_oracle.json", lambda: peers.oracle_rows(KEPT)),

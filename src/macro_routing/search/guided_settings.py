@@ -24,7 +24,7 @@ class GuidedSettings:
     by_own_scores: int = 3
     """Routes that are scored again in every round because of their own scores alone, whatever the model thinks of them;
     the best of these is a finalist, too. The model expects no lonely peaks."""
-    doubt: float = 0.03
+    doubt: float = 0.1
     """A finalist is chosen when, by all that is known, it is no better than the standard pass with at most this
     probability."""
     epsilon_local: float = 0.06
