@@ -81,7 +81,8 @@ COLUMNS = {
 
 def _repeated_runs(setting: Setting) -> list[Cell]:
     """Runs of a setting that were recorded before, and measured again."""
-    return [cell for cell in read_cells(setting.folder) if "earlier" in cell and "right" in cell]
+    cells = [*read_cells(setting.folder), *read_cells(setting.earlier_folder)]
+    return [cell for cell in cells if "earlier" in cell and "right" in cell]
 
 
 def repeated() -> list[dict[str, Any]]:

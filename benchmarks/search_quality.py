@@ -47,6 +47,11 @@ class Setting(NamedTuple):
         return f"{'small-' if self.small else ''}{self.task}-{self.mode}"
 
     @property
+    def earlier_folder(self) -> str:
+        """Where those of its runs are that were made again since."""
+        return f"{self.folder}-earlier"
+
+    @property
     def name(self) -> str:
         """For the table."""
         return f"{self.task}, {self.mode}{', small model' if self.small else ''}{'' if self.seen else ' (new)'}"
@@ -222,7 +227,7 @@ def earlier(kept: Path) -> list[dict[str, Any]]:
     found = []
     for setting in SETTINGS:
         now = {(arm.method, arm.seed): arm for arm in kept_arms(setting.folder, kept)}
-        for before in kept_arms(f"{setting.folder}-earlier", kept):
+        for before in kept_arms(setting.earlier_folder, kept):
             after = now.get((before.method, before.seed))
             told = {"before": _gain(before), "now": _gain(after) if after else "not run again"}
             routes = {"raw": [before.result.route, after.result.route if after else None]}

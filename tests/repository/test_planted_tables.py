@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from benchmarks.planted_family import METHODS, PLANTED, TABLES, TOLD, against, beside, line, one
+from benchmarks.planted_family import METHODS, PLANTED, TABLES, TOLD, against, beside, by_target, line, one, read_runs
+from benchmarks.record import ROOT
+from tests.repository.test_cells import rounded
 
 
 @pytest.mark.parametrize(("table", "name"), [(table, name) for table, searches in TABLES.items() for name in searches])
@@ -47,3 +49,27 @@ def test_new_lines_come_beside_those_of_a_record_and_in_place_of_their_own(tmp_p
     path.write_text(json.dumps({"results": [{"search": "a", "share": 1}, {"search": "c", "share": 2}]}))
     found = beside(path, [{"search": "b", "share": 3}, {"search": "c", "share": 4}], ["a", "b", "c"])
     assert [(one["search"], one["share"]) for one in found] == [("a", 1), ("b", 3), ("c", 4)]
+
+
+@pytest.mark.parametrize(("name", "count"), [("guided", 1750), (TOLD, 1000)])
+def test_the_judged_lines_are_made_of_the_kept_runs(name, count):
+    data = ROOT / "docs" / "data"
+
+    def recorded(file):
+        results = json.loads((data / file).read_text(encoding="utf-8"))["results"]
+        return [result for result in results if result["search"] == name]
+
+    runs = [run for (search, _, _), run in read_runs(data / "planted_family.jsonl").items() if search == name]
+    assert len(runs) == count
+    (judged,) = recorded("planted_family.json")
+    assert rounded(line(name, runs)) == rounded({key: value for key, value in judged.items() if key != "against"})
+    assert rounded(by_target(name, runs)) == rounded(recorded("planted_family_targets.json"))
+
+
+def test_the_lines_of_the_parts_are_made_of_the_kept_runs():
+    data = ROOT / "docs" / "data"
+    kept = read_runs(data / "planted_parts.jsonl").values()
+    for judged in json.loads((data / "planted_parts.json").read_text(encoding="utf-8"))["results"]:
+        runs = [run for run in kept if run["search"] == judged["search"]]
+        expected = {key: value for key, value in judged.items() if key != "against"}
+        assert rounded(line(judged["search"], runs)) == rounded(expected)

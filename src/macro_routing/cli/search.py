@@ -91,6 +91,12 @@ def search(
             show_default="the preset's",
         ),
     ] = None,
+    doubt: Annotated[
+        float | None,
+        typer.Option(
+            help="How probable it may be that the chosen route is no better; in the guided search.", show_default="0.1"
+        ),
+    ] = None,
     max_length: Annotated[int | None, typer.Option(help="Longest route.", show_default="layers + 12")] = None,
     no_adds: Annotated[
         bool, typer.Option("--no-adds", help="Only routes that every export takes: nothing is added to a state.")
@@ -179,7 +185,7 @@ def search(
             "choices": choices,
             "kind": kind,
         },
-        "search": {"iterations": iterations, "draws": draws, "elite": elite, "k": k},
+        "search": {"iterations": iterations, "draws": draws, "elite": elite, "k": k, "doubt": doubt},
         "space": {"max_length": max_length, "window": 0 if no_adds else None},
         "guard": {"tasks": guard, "max_drop": max_drop},
         "loading": {
