@@ -23,6 +23,20 @@ def test_one_file_serves_method_and_control():
     assert "found" in run("planted", "--method", "random", "--config", str(EXAMPLE)).stdout
 
 
+def test_the_default_search_can_be_tried_with_the_same_file(tmp_path):
+    facts = json.loads(run("planted", "--method", "guided", "--config", str(EXAMPLE), "--json").stdout)
+    assert facts["found"]
+    assert facts["coin_flips"] <= facts["search"]["budget"]
+    path = tmp_path / "sure.toml"
+    path.write_text("[search]\ndoubt = 1e-9\nelite = 3")
+    careful = json.loads(run("planted", "--method", "guided", "--config", str(path), "--json").stdout)
+    assert careful["search"]["settings"]["doubt"] == 1e-9
+    assert careful["selected"] == "L0 RJ"
+    path.write_text("[search]\ndoubt = 2")
+    assert "doubt = 2 is not allowed" in run("planted", "--method", "guided", "--config", str(path), status=2).stderr
+    assert "the guided search needs 3" in run("planted", "--method", "guided", "--examples", "2", status=2).stderr
+
+
 def test_small_models_have_a_default_target():
     assert "L0 L0 RJ" in run("planted", "--layers", "2").stdout
 

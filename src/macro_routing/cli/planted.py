@@ -17,6 +17,8 @@ from macro_routing.evaluation.planted import PlantedProblem, PlantedResult, solv
 from macro_routing.routes.notation import parse_route
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
+from macro_routing.search.guided import GuidedSearch
+from macro_routing.search.guided_settings import GuidedSettings
 from macro_routing.search.macro import MacroSearch, MacroSettings
 from macro_routing.search.random_search import RandomSearch, RandomSettings
 from macro_routing.search.searcher import Draw, Score, Stopped
@@ -29,8 +31,16 @@ _TABLES = ("space", "search", "problem")
 class Method(StrEnum):
     """Searches that can be tried."""
 
+    guided = "guided"
     macro = "macro"
     random = "random"
+
+
+_SETTINGS: Mapping[Method, type[GuidedSettings | MacroSettings | RandomSettings]] = {
+    Method.guided: GuidedSettings,
+    Method.macro: MacroSettings,
+    Method.random: RandomSettings,
+}
 
 
 def planted(
@@ -67,7 +77,7 @@ def planted(
     result = solve(search, problem, training=examples, validation=validation, racing=racing.value)
     facts = _facts(problem, result)
     if as_json:
-        print_json({"method": method.value, "search": dataclasses.asdict(search), **facts})
+        print_json({"method": method.value, "search": _described(search), **facts})
         return
     _print_facts(facts)
 
@@ -85,14 +95,25 @@ def _target(text: str | None, space: RouteSpace) -> Route:
 
 def _search(
     method: Method, space: RouteSpace, examples: int, table: Mapping[str, Any], seed: int
-) -> MacroSearch | RandomSearch:
-    """The search of that name; settings that only the other method has are left aside, so that one file serves both."""
-    macro, random = ({field.name for field in dataclasses.fields(kind)} for kind in (MacroSettings, RandomSettings))
-    foreign = random - macro if method is Method.macro else macro - random
+) -> GuidedSearch | MacroSearch | RandomSearch:
+    """The search of that name; settings that only other methods have are left aside, so that one file serves all."""
+    known = {one: {field.name for field in dataclasses.fields(kind)} for one, kind in _SETTINGS.items()}
+    foreign = set().union(*known.values()) - known[method]
     own = {name: value for name, value in table.items() if name not in foreign}
     if method is Method.macro:
         return MacroSearch(space, examples, from_mapping(MacroSettings, own, "[search]"), seed)
-    return RandomSearch(space, examples, from_mapping(RandomSettings, own, "[search]"), seed)
+    if method is Method.random:
+        return RandomSearch(space, examples, from_mapping(RandomSettings, own, "[search]"), seed)
+    from macro_routing.runs.methods import guided_search
+
+    # As in a run: it may spend what MACRO would.
+    return guided_search(space, examples, from_mapping(GuidedSettings, own, "[search]"), seed)
+
+
+def _described(search: GuidedSearch | MacroSearch | RandomSearch) -> dict[str, Any]:
+    """What the search was made of, without what it has worked out since."""
+    plain = {field.name: getattr(search, field.name) for field in dataclasses.fields(search) if field.init}
+    return {**plain, "space": dataclasses.asdict(search.space), "settings": dataclasses.asdict(search.settings)}
 
 
 def _space(layers: int | None, table: Mapping[str, Any]) -> RouteSpace:
