@@ -14,6 +14,7 @@ SEED = 2
 """A hard problem of one move: with little doubt the standard pass is returned."""
 
 
+@pytest.mark.engines  # three whole searches
 def test_a_threshold_chooses_as_the_search_with_it_does():
     known = doubt.finalists((PLANTED, SEED))
     planted = member(SEED)
