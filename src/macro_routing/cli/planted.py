@@ -104,10 +104,11 @@ def _search(
         return MacroSearch(space, examples, from_mapping(MacroSettings, own, "[search]"), seed)
     if method is Method.random:
         return RandomSearch(space, examples, from_mapping(RandomSettings, own, "[search]"), seed)
-    from macro_routing.runs.methods import guided_search
+    from macro_routing.runs.methods import Search, guided
 
     # As in a run: it may spend what MACRO would.
-    return guided_search(space, examples, from_mapping(GuidedSettings, own, "[search]"), seed)
+    settings = from_mapping(GuidedSettings, own, "[search]")
+    return guided(Search(space, examples, 0, None, seed, settings, MacroSettings(), list))
 
 
 def _described(search: GuidedSearch | MacroSearch | RandomSearch) -> dict[str, Any]:

@@ -84,26 +84,12 @@ def _macro(search: Search) -> MacroSearch:
     return MacroSearch(search.space, examples, search.settings, search.seed)
 
 
-def _guided(search: Search) -> GuidedSearch:
-    return guided_search(search.space, search.examples, search.settings, search.seed, search.budget, search.paper)
-
-
-def guided_search(  # noqa: PLR0913 what a search is made of
-    space: RouteSpace,
-    examples: int,
-    settings: GuidedSettings,
-    seed: int,
-    budget: int | None = None,
-    paper: MacroSettings | None = None,
-) -> GuidedSearch:
-    """The guided search; without a budget it may spend what MACRO would."""
-    paper = paper or MacroSettings()
-    if budget is None:
-        if examples < paper.iterations:  # too few for MACRO to say what it would spend
-            budget = max(paper.draws * examples, settings.cost(3))
-        else:
-            budget = MacroSearch(space, examples, paper, seed).most_outcomes()
-    return GuidedSearch(space, examples, budget, settings, seed)
+def guided(search: Search) -> GuidedSearch:
+    """The default search; without a budget it may spend what MACRO would."""
+    budget = search.budget
+    if budget is None and search.examples < search.paper.iterations:  # too few for MACRO to say what it would spend
+        budget = max(search.paper.draws * search.examples, search.settings.cost(3))
+    return GuidedSearch(search.space, search.examples, budget or search.to_spend, search.settings, search.seed)
 
 
 def _restarted(search: Search) -> RestartedSearch:
@@ -189,7 +175,7 @@ def _oracle(search: Search) -> TreeLabels:
 
 
 METHODS: dict[str, Method] = {
-    GUIDED: Method("MACRO, guided", GuidedSettings, _guided),
+    GUIDED: Method("MACRO, guided", GuidedSettings, guided),
     MACRO: Method("MACRO", MacroSettings, _macro),
     "macro-restarts": Method("MACRO, restarted", MacroSettings, _restarted),
     RANDOM: Method("random search", RandomSettings, _random),
