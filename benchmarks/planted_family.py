@@ -230,6 +230,17 @@ def beside(path: Path, found: Sequence[dict[str, Any]], names: Sequence[str]) ->
     return sorted([*kept, *found], key=lambda one: names.index(one["search"]))
 
 
+def _names(arguments: argparse.Namespace, all_names: Sequence[str]) -> list[str]:
+    """The searches that are asked for; what cannot be run is refused."""
+    for option, least in (("first", 0), ("seeds", 1), ("processes", 1)):
+        if getattr(arguments, option) < least:
+            sys.exit(f"--{option}: {least} is the least")
+    names = arguments.only.split(";") if arguments.only else list(all_names)
+    if unknown := set(names) - set(all_names):
+        sys.exit(f"no search of this table: {'; '.join(sorted(unknown))}; there are {'; '.join(all_names)}")
+    return names
+
+
 def main() -> None:
     """Run, print, write on request."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -249,9 +260,7 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     all_names = [*TABLES[arguments.table], *([] if arguments.table else [TOLD])]
-    names = arguments.only.split(";") if arguments.only else all_names
-    if unknown := set(names) - set(all_names):
-        sys.exit(f"no search of this table: {'; '.join(sorted(unknown))}; there are {'; '.join(all_names)}")
+    names = _names(arguments, all_names)
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     lines: list[dict[str, Any]] = []
     targets: list[dict[str, Any]] = []

@@ -188,8 +188,7 @@ def main() -> None:
         sys.exit("--memory: a share, more than 0 and at most 1")
     if arguments.list or not arguments.model:
         arguments.small = arguments.small or "listed"
-        for part in missing_for(arguments):
-            print(part.name)
+        print("\n".join(part.name for part in missing_for(arguments)) or "nothing is missing")
         return
     run_missing(arguments)
 

@@ -1,10 +1,23 @@
 """The tables of searches on planted problems: every line is a search that begins, and lines are compared in pairs."""
 
 import json
+import sys
 
 import pytest
 
-from benchmarks.planted_family import METHODS, PLANTED, TABLES, TOLD, against, beside, by_target, line, one, read_runs
+from benchmarks.planted_family import (
+    METHODS,
+    PLANTED,
+    TABLES,
+    TOLD,
+    against,
+    beside,
+    by_target,
+    line,
+    main,
+    one,
+    read_runs,
+)
 from benchmarks.record import ROOT
 from tests.repository.test_cells import rounded
 
@@ -73,3 +86,10 @@ def test_the_lines_of_the_parts_are_made_of_the_kept_runs():
         runs = [run for run in kept if run["search"] == judged["search"]]
         expected = {key: value for key, value in judged.items() if key != "against"}
         assert rounded(line(judged["search"], runs)) == rounded(expected)
+
+
+@pytest.mark.parametrize(("option", "value"), [("--first", "-5"), ("--seeds", "0"), ("--processes", "0")])
+def test_counts_that_no_table_has_are_refused_before_a_search_begins(monkeypatch, option, value):
+    monkeypatch.setattr(sys, "argv", ["planted_family", "--parts", option, value])
+    with pytest.raises(SystemExit, match=rf"{option}: \d is the least"):
+        main()

@@ -130,3 +130,9 @@ def test_seeds_are_chosen(monkeypatch, capsys, tmp_path):
     side_by_side.main()
     listed = capsys.readouterr().out.split()
     assert {name.rsplit("-", 1)[1] for name in listed} == {"1", "42"}
+
+
+def test_every_run_of_the_tables_is_kept(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["side_by_side", "--list"])
+    side_by_side.main()
+    assert capsys.readouterr().out == "nothing is missing\n"
