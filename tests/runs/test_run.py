@@ -271,6 +271,18 @@ def test_a_folder_that_holds_something_is_not_overwritten(frozen, tmp_path):
         resume(tmp_path / "full")
 
 
+def test_a_folder_that_holds_something_is_refused_before_a_model_is_loaded(tmp_path):
+    (tmp_path / "thesis.tex").write_text("x")
+    config = RunConfig.from_tables(
+        {"task": "category", "model": str(tmp_path / "no model"), "preset": "quick"}, "a test"
+    )
+    with pytest.raises(RunError, match="not an empty folder"):
+        search(config, tmp_path)
+    with pytest.raises(ModelError):
+        search(config, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
 def test_other_data_or_another_model_are_refused_on_resume(frozen, tmp_path):
     folder = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):

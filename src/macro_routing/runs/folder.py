@@ -50,17 +50,22 @@ class RunFolder:
         """Nothing is read or written yet."""
         self.path = path
 
-    @classmethod
-    def new(cls, path: Path) -> RunFolder:
-        """A folder that holds no run yet."""
-        folder = cls(path)
-        with folder.reported(begun=False):
+    @staticmethod
+    def check_free(path: Path) -> None:
+        """Refuse a folder that no run may begin in; nothing is written."""
+        with RunFolder(path).reported(begun=False):
             has_run, is_taken = (path / RUN).exists(), path.exists() and not path.is_dir()
             is_taken = is_taken or (path.is_dir() and any(map(_holds_something, path.iterdir())))
         if has_run:
             raise RunError(f"{path} holds a run already; go on with it (`macro resume {path}`) or name another folder")
         if is_taken:
             raise RunError(f"{path} is not an empty folder; name a new one with --out")
+
+    @classmethod
+    def new(cls, path: Path) -> RunFolder:
+        """A folder that held nothing and is ready for a run."""
+        cls.check_free(path)
+        folder = cls(path)
         with folder.reported(begun=False):
             folder._make_parts()
         return folder

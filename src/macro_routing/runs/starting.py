@@ -54,6 +54,7 @@ def search(  # noqa: PLR0913
 
     ``workers`` load both by the names in the configuration.
     """
+    RunFolder.check_free(Path(folder))  # said before a model is loaded for nothing
     with executor_for(config, workers, listener) as executor:
         run = prepare(config, frozen=frozen, task=task, listener=listener, store=store, executor=executor)
         place = RunFolder.new(Path(folder))
