@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 
-from macro_routing.workers.messages import ask_from_text
+from macro_routing.workers.messages import work_item_from_json
 from macro_routing.workers.worker import Worker, main
 
 
@@ -17,7 +17,7 @@ class CursedWorker(Worker):
 
     def answer(self, text: str) -> str:
         """A segmentation fault, or the answer."""
-        _, ask = ask_from_text(text)
+        _, ask = work_item_from_json(text)
         if os.environ["MACRO_CURSED_ROUTE"] in map(str, ask.routes):
             os.kill(os.getpid(), signal.SIGSEGV)
         return super().answer(text)

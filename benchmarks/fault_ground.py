@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.executor import Answers, Ask
+from macro_routing.evaluation.executor import Results, WorkItem
 from macro_routing.routes import Route
 from macro_routing.runs import RunConfig, RunFolder, search
 from macro_routing.runs import folder as files
 from macro_routing.search import Failure
 from macro_routing.tasks.task import Example, fingerprint
-from macro_routing.workers.crew import Crew
-from macro_routing.workers.messages import Setup, TaskSource
+from macro_routing.workers.backend import WorkerBackend
+from macro_routing.workers.local_backend import COMMAND, LocalBackend
+from macro_routing.workers.messages import TaskSource, WorkerSetup
 from macro_routing.workers.pool import WorkerPool
-from macro_routing.workers.processes import COMMAND, ProcessCrew
-from macro_routing.workers.ray_actors import RayCrew
+from macro_routing.workers.ray_backend import RayBackend
 from macro_routing.workers.settings import RAY, WorkerSettings
 
 Rows = dict[tuple[Any, ...], tuple[Any, ...]]
@@ -41,21 +41,23 @@ WORKERS = 2
 class AuditedPool(WorkerPool):
     """Workers whose answers are looked over: none may be given twice, or be of what was stored before."""
 
-    def __init__(self, crew: Crew, settings: WorkerSettings, report: Callable[[str], None], before: Rows) -> None:
+    def __init__(
+        self, crew: WorkerBackend, settings: WorkerSettings, report: Callable[[str], None], before: Rows
+    ) -> None:
         """``before`` is what the store holds when the run begins."""
         super().__init__(crew, settings, report)
         self.twice = 0
         self._before = {key[2:] for key in before}
         self._seen: set[tuple[Any, ...]] = set()
 
-    def run(self, evaluator: Evaluator, asks: Sequence[Ask]) -> Iterator[tuple[Ask, Answers | Failure]]:
-        """Answers as they come."""
+    def run(self, evaluator: Evaluator, asks: Sequence[WorkItem]) -> Iterator[tuple[WorkItem, Results | Failure]]:
+        """Results as they come."""
         for ask, answers in super().run(evaluator, asks):
             if not isinstance(answers, Failure):
                 self.twice += sum(self._is_known(evaluator.task.name, route, ask) for route in ask.routes)
             yield ask, answers
 
-    def _is_known(self, task: str, route: Route, ask: Ask) -> bool:
+    def _is_known(self, task: str, route: Route, ask: WorkItem) -> bool:
         given = (task, route, ask.unit)
         stored = all((str(route), _digest(one)) in self._before for one in ask.unit)
         known = stored or given in self._seen
@@ -91,19 +93,19 @@ class Ground:
         return cls(folder, config, folder / "quiet")
 
     @property
-    def setup(self) -> Setup:
+    def setup(self) -> WorkerSetup:
         """What workers load."""
         columns = {name: TABLES["data"][name] for name in ("question", "answer", "choices")}
-        return Setup(self.config.model, self.config.load_options, (TaskSource(self.config.task, **columns),))
+        return WorkerSetup(self.config.model, self.config.load_options, (TaskSource(self.config.task, **columns),))
 
     def pool(self, settings: WorkerSettings, place: Path, module: str = "") -> AuditedPool:
         """Workers for a run in ``place``; ``module`` names another program for them."""
-        crew: Crew
+        crew: WorkerBackend
         if settings.backend == RAY:
-            crew = RayCrew(self.setup.to_text(), settings)
+            crew = RayBackend(self.setup.to_text(), settings)
         else:
             command = (*COMMAND[:-1], module) if module else COMMAND
-            crew = ProcessCrew(self.setup.to_text(), [{"OMP_NUM_THREADS": "1"}] * settings.workers, command)
+            crew = LocalBackend(self.setup.to_text(), [{"OMP_NUM_THREADS": "1"}] * settings.workers, command)
         return AuditedPool(crew, settings, lambda _message: None, rows(store_beside(place)))
 
     def command(self, place: Path, workers: int = WORKERS) -> list[str]:

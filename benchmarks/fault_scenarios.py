@@ -25,16 +25,20 @@ from benchmarks.fault_saboteur import Killer, Observed, Saboteur
 from macro_routing.errors import MacroError, without_secrets
 from macro_routing.runs import RunFolder, resume, search
 from macro_routing.search import Failure, Score
+from macro_routing.workers.dispatch_state import DispatchCounts
 from macro_routing.workers.pool import WorkerPool
 from macro_routing.workers.settings import LOCAL, RAY, WorkerSettings
-from macro_routing.workers.slots import Counts
 
 HANG_SECONDS = 4.0
 """Units of the small search take milliseconds."""
 
 
 def _disturbed(
-    ground: Ground, place: Path, settings: WorkerSettings, saboteur: Saboteur, happened: Callable[[Counts], bool]
+    ground: Ground,
+    place: Path,
+    settings: WorkerSettings,
+    saboteur: Saboteur,
+    happened: Callable[[DispatchCounts], bool],
 ) -> Observed:
     with ground.pool(settings, place) as pool:
         saboteur.pool = pool
@@ -44,7 +48,7 @@ def _disturbed(
 
 
 def _settings(backend: str = LOCAL) -> WorkerSettings:
-    return WorkerSettings(backend, WORKERS, unit_minutes=HANG_SECONDS / 60, start_minutes=2)
+    return WorkerSettings(backend, WORKERS, worker_timeout=HANG_SECONDS / 60, start_timeout=2)
 
 
 def worker_killed(ground: Ground, place: Path, rng: random.Random, backend: str = LOCAL) -> Observed:
@@ -62,7 +66,7 @@ def _killed(  # noqa: PLR0913
 ) -> Observed:
     saboteur = Saboteur(set(rng.sample(range(2, 30), moments)), killer := Killer(rng, workers))
 
-    def happened(counts: Counts) -> bool:
+    def happened(counts: DispatchCounts) -> bool:
         return counts.deaths >= len(killer.killed) == moments * workers
 
     return _disturbed(ground, place, _settings(backend), saboteur, happened)
@@ -307,7 +311,7 @@ def ray_machine_lost(ground: Ground, place: Path, rng: random.Random) -> Observe
             cluster.add_node(**size)
         return True
 
-    settings = dataclasses.replace(_settings(RAY), address=cluster.address, unit_minutes=1)
+    settings = dataclasses.replace(_settings(RAY), address=cluster.address, worker_timeout=1)
     try:
         return _disturbed(ground, place, settings, Saboteur(set(moments), change), lambda counts: counts.deaths >= 1)
     finally:

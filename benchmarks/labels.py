@@ -33,7 +33,7 @@ def measure(frozen: Any, data_dir: Path | None) -> dict[str, Any]:
     from macro_routing.evaluation.answering import prompts_and_stages
     from macro_routing.evaluation.decoding import Decoding
     from macro_routing.evaluation.evaluator import Evaluator
-    from macro_routing.peers.labels import LabelSettings, TreeLabels
+    from macro_routing.peers.label_search import DrLLMSettings, LabelSearch
     from macro_routing.routes import Route, RouteSpace
     from macro_routing.search import Failure
     from macro_routing.tasks import load_task, make_splits
@@ -42,7 +42,7 @@ def measure(frozen: Any, data_dir: Path | None) -> dict[str, Any]:
     decoding = Decoding("direct", answer_budget=128)
     examples = make_splits(task, seed=SEED).train[:EXAMPLES]
     evaluator = Evaluator(frozen, task, decoding)
-    labels = TreeLabels(RouteSpace(frozen.layers), len(examples), LabelSettings(), seed=SEED)
+    labels = LabelSearch(RouteSpace(frozen.layers), len(examples), DrLLMSettings(), seed=SEED)
     asked: list[tuple[int, Route]] = []
 
     def score(pairs: list[tuple[int, Route]]) -> list[float]:

@@ -24,7 +24,7 @@ from benchmarks.record import write_record
 from benchmarks.simulated_crew import SimulatedCrew
 from macro_routing.evaluation.decoding import Decoding
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.executor import Ask
+from macro_routing.evaluation.executor import WorkItem
 from macro_routing.evaluation.racing import EXACT, NEVER
 from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.evaluation.units import UnitSizes
@@ -33,8 +33,8 @@ from macro_routing.models.frozen import FrozenModel, LoadOptions
 from macro_routing.routes import Route, RouteSpace
 from macro_routing.search.policy import MarkovPolicy
 from macro_routing.tasks import Example, Task, load_task
-from macro_routing.workers.messages import Setup, TaskSource
-from macro_routing.workers.pool import WorkerPool, make_pool
+from macro_routing.workers.messages import TaskSource, WorkerSetup
+from macro_routing.workers.pool import WorkerPool, create_worker_pool
 from macro_routing.workers.settings import WorkerSettings
 
 SEED = 0
@@ -61,11 +61,11 @@ def on_cpu(model: str, counts: Sequence[int], examples: int, routes: int) -> lis
     os.environ["OMP_NUM_THREADS"] = "1"
     frozen, task = load_model(model), load_task("category", seed=SEED)
     asked, unit = some_routes(frozen.layers, routes), UnitSizes(whole=8)
-    setup = Setup(model, LoadOptions(), (TaskSource("category", seed=SEED),))
+    setup = WorkerSetup(model, LoadOptions(), (TaskSource("category", seed=SEED),))
     rows: list[dict[str, Any]] = []
     answers = []
     for workers in counts:
-        with make_pool(WorkerSettings(workers=workers), setup) as pool:
+        with create_worker_pool(WorkerSettings(workers=workers), setup) as pool:
             evaluator = Evaluator(frozen, task, LIKELIHOOD, None, unit, executor=pool)
             warm_up(evaluator, pool, task.pools["train"])
             start = time.perf_counter()
@@ -144,7 +144,7 @@ def driver(frozen: FrozenModel, task: Task, counts: Sequence[int], units: int) -
 # --- played GPUs ---------------------------------------------------------------------------------------------------
 
 
-def _work(ask: Ask) -> int:
+def _work(ask: WorkItem) -> int:
     """Layer applications of an ask: beginnings that its routes share are run once."""
     return len({route.steps[:length] for route in ask.routes for length in range(1, route.length + 1)})
 
@@ -157,7 +157,7 @@ def gpus(frozen: FrozenModel, task: Task, counts: Sequence[int], sizes: UnitSize
     for mode in (NEVER, EXACT):
         for workers in counts:
             crew = SimulatedCrew(lambda ask: len(ask.unit) * _work(ask) / LAYERS)
-            with WorkerPool(crew, WorkerSettings(workers=workers, unit_minutes=1e6)) as pool:
+            with WorkerPool(crew, WorkerSettings(workers=workers, worker_timeout=1e6)) as pool:
                 evaluator = Evaluator(frozen, task, LIKELIHOOD, None, sizes, executor=pool)
                 raced = evaluator.race(draws, examples, 5, mode)
             alone = crew.clock if workers == 1 else rows[-1]["alone"]

@@ -11,12 +11,12 @@ import json
 import time
 from collections.abc import Callable, Sequence
 
-from macro_routing.evaluation.executor import Ask
+from macro_routing.evaluation.executor import WorkItem
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.routes import Route
 from macro_routing.tasks import Example
-from macro_routing.workers.crew import Event, Said
-from macro_routing.workers.messages import answers_to_json, ask_from_text
+from macro_routing.workers.backend import Event, Message
+from macro_routing.workers.messages import results_to_json, work_item_from_json
 
 
 def by_table(route: Route, example: Example) -> ExampleOutcome:
@@ -29,7 +29,7 @@ def by_table(route: Route, example: Example) -> ExampleOutcome:
 class SimulatedCrew:
     """Workers without a process each."""
 
-    def __init__(self, seconds: Callable[[Ask], float] = lambda _ask: 0.0) -> None:
+    def __init__(self, seconds: Callable[[WorkItem], float] = lambda _ask: 0.0) -> None:
         """``seconds`` is how long a worker takes over an ask, by the played clock."""
         self._seconds = seconds
         self._events: list[tuple[float, int, int, str]] = []
@@ -51,11 +51,11 @@ class SimulatedCrew:
     def give(self, slot: int, text: str) -> None:
         """Answered by the table."""
         begun = time.perf_counter()
-        _, ask = ask_from_text(text)
+        _, ask = work_item_from_json(text)
         answers = tuple(tuple(by_table(route, one) for one in ask.unit) for route in ask.routes)
         seconds = self._seconds(ask)
         self.busy += seconds
-        self._later(slot, seconds, json.dumps({"answers": answers_to_json(answers), "notes": []}))
+        self._later(slot, seconds, json.dumps({"answers": results_to_json(answers), "notes": []}))
         self.playing += time.perf_counter() - begun
 
     def wait(self, seconds: float) -> Sequence[Event]:  # noqa: ARG002
@@ -66,7 +66,7 @@ class SimulatedCrew:
         found: list[Event] = []
         while self._events and self._events[0][0] <= self.clock:
             _, _, slot, text = heapq.heappop(self._events)
-            found.append(Said(slot, text))
+            found.append(Message(slot, text))
         return found
 
     def kill(self, slot: int) -> None:

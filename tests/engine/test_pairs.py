@@ -93,7 +93,7 @@ class Dealt:
 
     def run(self, evaluator, asks):
         for ask in reversed(asks):
-            yield ask, evaluator.run_ask(ask)
+            yield ask, evaluator.run_work_item(ask)
 
 
 def test_pairs_are_cut_alike_with_and_without_workers(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from macro_routing.cli.options import tell_changes
 from macro_routing.errors import MacroError, RunError, SettingsError
 from macro_routing.runs import RunConfig, RunFolder, resume, search
 from macro_routing.runs import folder as files
-from macro_routing.workers.ray_actors import _unusable
+from macro_routing.workers.ray_backend import _unusable
 from macro_routing.workers.settings import WorkerSettings
 from tests.runs.small import small_frozen, small_task
 from tests.runs.test_run import CONFIG, _StopAfter
@@ -102,4 +102,4 @@ def test_workers_are_flags_only_and_say_so():
     assert WorkerSettings(workers=1).described == "1 worker, processes of this machine"
     assert WorkerSettings("ray", 2).described == "2 workers, actors on Ray"
     with pytest.raises(MacroError, match=r"above 0 and at most 1e\+300"):
-        WorkerSettings(unit_minutes=1e308)
+        WorkerSettings(worker_timeout=1e308)

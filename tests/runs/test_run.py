@@ -481,7 +481,7 @@ class _GivesUp:
         for ask in asks:
             for part in ask.one_by_one():
                 is_fatal = part.routes[0] == self.route and self.examples & set(part.unit)
-                yield part, Failure("took down its worker") if is_fatal else evaluator.run_ask(part)
+                yield part, Failure("took down its worker") if is_fatal else evaluator.run_work_item(part)
 
 
 def test_a_route_that_could_not_be_tested_has_no_result(frozen, tmp_path):

@@ -9,8 +9,8 @@ import pytest
 from macro_routing.cli.console import read_text_argument
 from macro_routing.engine import decoders
 from macro_routing.errors import NotationError, RunError, SettingsError
-from macro_routing.peers.labels import LabelSettings, OracleSettings, TreeLabels
-from macro_routing.peers.router import LayerRouters
+from macro_routing.peers.label_search import ColaSettings, DrLLMSettings, LabelSearch
+from macro_routing.peers.layer_router import LayerRouters
 from macro_routing.report import write_report
 from macro_routing.routes import Route, RouteSpace
 from macro_routing.runs import Listener, RunFolder, resume, search, tree_run
@@ -18,8 +18,8 @@ from macro_routing.runs.comparing import compare_methods
 from macro_routing.runs.comparison import table_of
 from macro_routing.runs.result import ORACLE, ROUTER
 from macro_routing.search import Failure
-from macro_routing.workers.crew import Gone, Said
-from macro_routing.workers.messages import answers_to_json, ask_from_text
+from macro_routing.workers.backend import Exited, Message
+from macro_routing.workers.messages import results_to_json, work_item_from_json
 from macro_routing.workers.pool import WorkerPool
 from macro_routing.workers.settings import WorkerError, WorkerSettings
 from tests.runs.small import small_frozen, small_task
@@ -121,16 +121,16 @@ class CursedCrew:
         self.frozen, self.is_deadly, self.events = frozen, is_deadly, []
 
     def start(self, slot):
-        self.events.append(Said(slot, json.dumps({"ready": 1})))
+        self.events.append(Message(slot, json.dumps({"ready": 1})))
 
     def give(self, slot, text):
-        assignment, ask = ask_from_text(text)
+        assignment, ask = work_item_from_json(text)
         pairs = zip(ask.routes, ask.unit, strict=True) if ask.paired else product(ask.routes, ask.unit)
         if any(self.is_deadly(*pair) for pair in pairs):
-            self.events.append(Gone(slot, "killed by SIGSEGV"))
+            self.events.append(Exited(slot, "killed by SIGSEGV"))
             return
-        answers = assignment.evaluator(self.frozen, small_task(), print).run_ask(ask)
-        self.events.append(Said(slot, json.dumps({"answers": answers_to_json(answers)})))
+        answers = assignment.evaluator(self.frozen, small_task(), print).run_work_item(ask)
+        self.events.append(Message(slot, json.dumps({"answers": results_to_json(answers)})))
 
     def wait(self, _seconds):
         events, self.events = self.events, []
@@ -200,13 +200,13 @@ def test_the_oracle_is_a_bound_and_stands_apart(frozen, tmp_path):
 
 def test_budgets_buy_examples_first_then_simulations():
     space = RouteSpace(6)
-    published = TreeLabels(space, 500, LabelSettings())
+    published = LabelSearch(space, 500, DrLLMSettings())
     assert (len(published.chosen), published.simulations) == (100, 10)
-    few = TreeLabels(space, 500, LabelSettings(), budget=330)
+    few = LabelSearch(space, 500, DrLLMSettings(), budget=330)
     assert (len(few.chosen), few.simulations) == (30, 10)
-    many = TreeLabels(space, 50, LabelSettings(), budget=5000)
+    many = LabelSearch(space, 50, DrLLMSettings(), budget=5000)
     assert (len(many.chosen), many.simulations) == (50, 99)
-    oracle = TreeLabels(space, 40, OracleSettings(), budget=400, every_example=True)
+    oracle = LabelSearch(space, 40, ColaSettings(), budget=400, every_example=True)
     assert (len(oracle.chosen), oracle.simulations) == (40, 9)
     for labels in (published, few, many, oracle):
         assert labels.budget is None or labels.most_outcomes() <= labels.budget
@@ -220,7 +220,7 @@ def test_every_reward_is_asked_of_its_own_example():
         asked.extend(pairs)
         return [0.0] * len(pairs)
 
-    labels = TreeLabels(space, 30, OracleSettings(simulations=3), budget=120, every_example=True)
+    labels = LabelSearch(space, 30, ColaSettings(simulations=3), budget=120, every_example=True)
     labels.run(score)
     standard = Route.standard(6)
     assert [place for place, route in asked if route == standard] == list(range(30))

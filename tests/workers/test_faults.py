@@ -23,9 +23,9 @@ from macro_routing.evaluation.units import UnitSizes
 from macro_routing.models import load_model
 from macro_routing.routes import Route, parse_route
 from macro_routing.runs import search
-from macro_routing.workers.messages import Setup
-from macro_routing.workers.pool import environments, make_pool
-from macro_routing.workers.ray_actors import RayCrew
+from macro_routing.workers.messages import WorkerSetup
+from macro_routing.workers.pool import create_worker_pool, worker_environments
+from macro_routing.workers.ray_backend import RayBackend
 from macro_routing.workers.settings import WorkerError, WorkerSettings
 from tests.runs.small import small_frozen, small_task
 
@@ -93,9 +93,12 @@ def test_a_worker_with_another_model_than_the_driver_is_refused(ground, tmp_path
 
 
 def test_a_model_that_no_worker_can_load_is_the_models_error(ground, tmp_path):
-    setup = Setup(str(tmp_path / "nowhere"), ground.setup.loading, ground.setup.tasks)
+    setup = WorkerSetup(str(tmp_path / "nowhere"), ground.setup.loading, ground.setup.tasks)
     task = small_task()
-    with make_pool(WorkerSettings(workers=1), setup) as pool, pytest.raises(ModelError, match="there is no folder"):
+    with (
+        create_worker_pool(WorkerSettings(workers=1), setup) as pool,
+        pytest.raises(ModelError, match="there is no folder"),
+    ):
         Evaluator(small_frozen(), task, Decoding("likelihood"), executor=pool).evaluate(
             [Route.standard(6)], task.pools["test"][:2]
         )
@@ -109,7 +112,7 @@ def test_a_model_that_no_worker_can_load_is_the_models_error(ground, tmp_path):
         ({"address": "auto"}, "add --backend ray or leave --address out"),
         ({"gpus_per_worker": 1}, "add --workers N or leave it out"),
         ({"gpus_per_worker": 1.5}, "gpus_per_worker"),
-        ({"unit_minutes": 0}, "unit_minutes"),
+        ({"worker_timeout": 0}, "worker_timeout"),
         ({"attempts": 0}, "attempts"),
         ({"backend": "ray", "address": 5}, "address = 5 is not allowed: it must be HOST:PORT"),
         ({"backend": "ray", "address": ""}, "address = '' is not allowed: it must be HOST:PORT"),
@@ -129,31 +132,31 @@ def test_addresses_that_ray_knows_are_taken(address):
 
 def test_what_this_machine_does_not_have_is_refused_with_a_way_out():
     with pytest.raises(WorkerError, match=r"no GPU here .* leave it out to work on CPU"):
-        environments(WorkerSettings(workers=2, gpus_per_worker=0.5), [], 8)
+        worker_environments(WorkerSettings(workers=2, gpus_per_worker=0.5), [], 8)
     with pytest.raises(WorkerError, match=r"1000 workers on 8 cores .*; use about 8"):
-        environments(WorkerSettings(workers=1000), [], 8)
-    assert len(environments(WorkerSettings(workers=64), [], 8)) == 64
+        worker_environments(WorkerSettings(workers=1000), [], 8)
+    assert len(worker_environments(WorkerSettings(workers=64), [], 8)) == 64
 
 
 def test_without_ray_it_is_said_what_to_install(monkeypatch):
     """An environment without Ray is played: this one has it."""
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(WorkerError, match=r"pip install 'macro-routing\[ray\]'; without it --backend local"):
-        RayCrew("{}", WorkerSettings("ray", 2))
+        RayBackend("{}", WorkerSettings("ray", 2))
 
 
 def test_nobody_at_the_address_is_said_with_a_way_out():
     with pytest.raises(WorkerError, match=r"127.0.0.1:1 cannot be used: .*refused; start one .* leave --address out"):
-        RayCrew("{}", WorkerSettings("ray", 2, "127.0.0.1:1"))
+        RayBackend("{}", WorkerSettings("ray", 2, "127.0.0.1:1"))
 
 
 def test_gpus_and_cores_are_dealt(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert environments(WorkerSettings(workers=2), [], 8) == [{"OMP_NUM_THREADS": "4"}] * 2
+    assert worker_environments(WorkerSettings(workers=2), [], 8) == [{"OMP_NUM_THREADS": "4"}] * 2
     gpus = ["0", "1", "2", "3"]
 
     def seen(workers, each):
-        found = environments(WorkerSettings(workers=workers, gpus_per_worker=each), gpus, 8)
+        found = worker_environments(WorkerSettings(workers=workers, gpus_per_worker=each), gpus, 8)
         return [one["CUDA_VISIBLE_DEVICES"] for one in found]
 
     assert seen(4, None) == gpus
@@ -162,7 +165,7 @@ def test_gpus_and_cores_are_dealt(monkeypatch):
     with pytest.raises(WorkerError, match="4 are visible"):
         seen(5, None)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert environments(WorkerSettings(workers=3, gpus_per_worker=0), gpus, 8) == [{"OMP_NUM_THREADS": "1"}] * 3
+    assert worker_environments(WorkerSettings(workers=3, gpus_per_worker=0), gpus, 8) == [{"OMP_NUM_THREADS": "1"}] * 3
 
 
 def test_a_fault_that_did_not_happen_shows_nothing():
@@ -210,10 +213,10 @@ def test_a_crew_that_ray_has_no_room_for_leaves_no_ray_behind():
 
     for _ in range(2):  # one that were left would refuse the second for another reason
         with pytest.raises(WorkerError, match="the Ray cluster has 0"):
-            RayCrew("{}", WorkerSettings("ray", 2, gpus_per_worker=2))
+            RayBackend("{}", WorkerSettings("ray", 2, gpus_per_worker=2))
         assert not ray.is_initialized()
     with pytest.raises(WorkerError, match="would only wait for each other"):
-        RayCrew("{}", WorkerSettings("ray", 5000))
+        RayBackend("{}", WorkerSettings("ray", 5000))
     assert not ray.is_initialized()
 
 

@@ -14,8 +14,8 @@ from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.evaluation.units import UnitSizes, units_for_race
 from macro_routing.routes import RouteSpace
 from macro_routing.search import MarkovPolicy, Stopped
-from macro_routing.workers.crew import Gone
-from macro_routing.workers.messages import ask_from_text
+from macro_routing.workers.backend import Exited
+from macro_routing.workers.messages import work_item_from_json
 from macro_routing.workers.pool import WorkerPool
 from macro_routing.workers.settings import WorkerSettings
 from tests.runs.small import small_frozen, small_task
@@ -95,9 +95,9 @@ class Cursed(SimulatedCrew):
         self.curse, self.gone = (route, example), []
 
     def give(self, slot, text):
-        _, ask = ask_from_text(text)
+        _, ask = work_item_from_json(text)
         if self.curse[0] in ask.routes and self.curse[1] in ask.unit:
-            self.gone.append(Gone(slot, "killed by SIGKILL"))
+            self.gone.append(Exited(slot, "killed by SIGKILL"))
         else:
             super().give(slot, text)
 

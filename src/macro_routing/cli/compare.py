@@ -84,7 +84,7 @@ def compare(
     workers: options.WorkersOption = 0,
     address: options.AddressOption = None,
     gpus_per_worker: options.GpusOption = None,
-    unit_minutes: options.UnitMinutesOption = 30.0,
+    worker_timeout: options.WorkerTimeoutOption = 30.0,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be done and how long it takes.")
     ] = False,
@@ -119,7 +119,7 @@ def compare(
     }
     options.need_models_extra()
     options.quiet_libraries()
-    crew = options.worker_settings(backend, workers, address, gpus_per_worker, unit_minutes)
+    crew = options.worker_settings(backend, workers, address, gpus_per_worker, worker_timeout)
     from macro_routing.runs.methods import check_methods
 
     # The settings of searches are for those that know them, so they are not checked against one method here.

@@ -81,7 +81,7 @@ def evaluate(
     workers: options.WorkersOption = 0,
     address: options.AddressOption = None,
     gpus_per_worker: options.GpusOption = None,
-    unit_minutes: options.UnitMinutesOption = 30.0,
+    worker_timeout: options.WorkerTimeoutOption = 30.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Score a route and the standard pass on the same examples, and say whether the difference is real.
@@ -99,11 +99,11 @@ def evaluate(
     from macro_routing.tasks.benchmarks import contaminators
     from macro_routing.tasks.catalog import find_task
     from macro_routing.tasks.splits import make_splits
-    from macro_routing.workers.messages import Setup, TaskSource
-    from macro_routing.workers.pool import make_pool
+    from macro_routing.workers.messages import TaskSource, WorkerSetup
+    from macro_routing.workers.pool import create_worker_pool
     from macro_routing.workers.settings import WorkerError
 
-    crew = options.worker_settings(backend, workers, address, gpus_per_worker, unit_minutes)
+    crew = options.worker_settings(backend, workers, address, gpus_per_worker, worker_timeout)
     known_of = options.route_file(route)
     searched_with = _seed_of(known_of)
     seed = seed if seed is not None else searched_with or 0
@@ -123,7 +123,7 @@ def evaluate(
         stopping_with(kept),
         nullcontext()
         if crew.in_process
-        else make_pool(crew, Setup(model, loading, (source,)), options.report_progress) as pool,
+        else create_worker_pool(crew, WorkerSetup(model, loading, (source,)), options.report_progress) as pool,
     ):
         frozen = (pool.model if pool else load_model)(model, loading, options.report_progress)
         parsed = options.read_route(route, frozen)

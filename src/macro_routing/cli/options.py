@@ -72,10 +72,10 @@ GpusOption = Annotated[
     float | None,
     typer.Option("--gpus-per-worker", help="GPUs, or a share of one, for each worker.", show_default="1, if any"),
 ]
-UnitMinutesOption = Annotated[
+WorkerTimeoutOption = Annotated[
     float,
     typer.Option(
-        "--unit-minutes",
+        "--worker-timeout",
         help="A worker that is silent for longer is replaced; where work units are large or slow it has more.",
     ),
 ]
@@ -93,12 +93,12 @@ KindOption = Annotated[str | None, typer.Option("--kind", help="number, choice, 
 
 
 def worker_settings(
-    backend: Backend, workers: int, address: str | None, gpus_per_worker: float | None, unit_minutes: float
+    backend: Backend, workers: int, address: str | None, gpus_per_worker: float | None, worker_timeout: float
 ) -> WorkerSettings:
     """The five flags as settings."""
     from macro_routing.workers.settings import WorkerSettings
 
-    return WorkerSettings(backend.value, workers, address, gpus_per_worker, unit_minutes)
+    return WorkerSettings(backend.value, workers, address, gpus_per_worker, worker_timeout)
 
 
 class Racing(StrEnum):
@@ -147,7 +147,7 @@ def need_models_extra() -> None:
 def quiet_libraries() -> None:
     """Keep progress bars and advice of the libraries below out of a command's output.
 
-    Said in the environment, which they read when they are imported: a mistake in the flags is told before that.
+    Message in the environment, which they read when they are imported: a mistake in the flags is told before that.
     """
     import logging
     import os

@@ -19,7 +19,7 @@ def resume(
     workers: options.WorkersOption = 0,
     address: options.AddressOption = None,
     gpus_per_worker: options.GpusOption = None,
-    unit_minutes: options.UnitMinutesOption = 30.0,
+    worker_timeout: options.WorkerTimeoutOption = 30.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Go on with a run that was stopped; it ends as if it had never been. A finished run is only printed.
@@ -28,7 +28,7 @@ def resume(
     """
     options.need_models_extra()
     options.quiet_libraries()
-    crew = options.worker_settings(backend, workers, address, gpus_per_worker, unit_minutes)
+    crew = options.worker_settings(backend, workers, address, gpus_per_worker, worker_timeout)
     from macro_routing.cli.progress import listener_for
     from macro_routing.cli.stopping import stoppable
     from macro_routing.report import write_report

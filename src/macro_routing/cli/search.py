@@ -144,7 +144,7 @@ def search(
     workers: options.WorkersOption = 0,
     address: options.AddressOption = None,
     gpus_per_worker: options.GpusOption = None,
-    unit_minutes: options.UnitMinutesOption = 30.0,
+    worker_timeout: options.WorkerTimeoutOption = 30.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Search a better order of a model's layers for a task, choose one on held-out data, test it once.
@@ -201,7 +201,7 @@ def search(
     }
     options.need_models_extra()
     options.quiet_libraries()
-    crew = options.worker_settings(backend, workers, address, gpus_per_worker, unit_minutes)
+    crew = options.worker_settings(backend, workers, address, gpus_per_worker, worker_timeout)
     run_config = make_config(flags, config)
     if dry_run:
         from macro_routing.cli.plan import print_plan

@@ -7,7 +7,7 @@ from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from macro_routing.evaluation.executor import Answers, Ask, cut_for
+from macro_routing.evaluation.executor import Results, WorkItem, split_work
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.evaluation.racing import Standing
 from macro_routing.evaluation.scored import Evaluated, Raced
@@ -56,7 +56,7 @@ class Book:
         """Know all outcomes of these routes on these units; where one is missing the whole unit is run."""
         if self._evaluator.executor is not None:
             asks = [ask for unit, routes in wanted for ask in self._lacking(unit, routes)]
-            self._run(cut_for(self._plenty, asks))
+            self._run(split_work(self._plenty, asks))
             return
         for unit, routes in wanted:
             self._run(self._lacking(unit, routes))
@@ -67,27 +67,27 @@ class Book:
         """The same for what is sure; workers that this leaves idle take what is likely."""
         asks = [ask for unit, routes in sure for ask in self._lacking(unit, routes)]
         workers = self._workers
-        cut = cut_for(workers, asks)
+        cut = split_work(workers, asks)
         if not cut:
             return
         # Not larger than what is waited for, as a rule.
         size = max(1, sum(len(ask.routes) for ask in cut) // len(cut))
         more = (
-            Ask(part, ask.unit, ahead=True)
+            WorkItem(part, ask.unit, ahead=True)
             for unit, routes in likely
             for ask in self._lacking(unit, [route for route in routes if route not in self._not_ahead])
             for part in _chunks(ask.routes, size)
         )
         self._run([*cut, *islice(more, max(0, workers - len(cut)))])
 
-    def _lacking(self, unit: Unit, routes: Sequence[Route]) -> list[Ask]:
+    def _lacking(self, unit: Unit, routes: Sequence[Route]) -> list[WorkItem]:
         keys = [self._keys[example] for example in unit]
         lacking = [
             route
             for route in routes
             if route not in self._failed and any(key not in self._known[route] for key in keys)
         ]
-        return [Ask(tuple(lacking), unit)] if lacking else []
+        return [WorkItem(tuple(lacking), unit)] if lacking else []
 
     def work_out_pairs(self, pairs: Sequence[tuple[Route, Example]]) -> None:
         """Know the outcomes of these pairs; cut by their order, so that who works them out changes no batch.
@@ -100,7 +100,7 @@ class Book:
             part = different[start : start + whole]
             if lacking := [(route, one) for route, one in part if self._keys[one] not in self._known[route]]:
                 routes, examples = zip(*lacking, strict=True)
-                asks.append(Ask(routes, examples, paired=True))
+                asks.append(WorkItem(routes, examples, paired=True))
         self._run(asks)
 
     @property
@@ -112,7 +112,7 @@ class Book:
         """Enough parts that no worker waits long for the last; one is never split, so that its batches stay."""
         return 1 if self._workers == 1 else 2 * self._workers
 
-    def _run(self, asks: Sequence[Ask]) -> None:
+    def _run(self, asks: Sequence[WorkItem]) -> None:
         # Closed at once when keeping fails: an executor must not be left in the middle of its work.
         with closing(self._evaluator.answered(asks)) as answered:
             for ask, answers in answered:
@@ -123,7 +123,7 @@ class Book:
                 else:
                     self._keep(ask, answers)
 
-    def _keep(self, ask: Ask, answers: Answers) -> None:
+    def _keep(self, ask: WorkItem, answers: Results) -> None:
         """Into the store first: what is counted is stored."""
         fresh: dict[Route, dict[str, ExampleOutcome]] = {route: {} for route in ask.routes}
         for place, (route, found) in enumerate(zip(ask.routes, answers, strict=True)):

@@ -13,7 +13,7 @@ from macro_routing.engine.memory import Fitting, in_halves
 from macro_routing.evaluation.answering import answer_pairs, answer_routes
 from macro_routing.evaluation.book import Book
 from macro_routing.evaluation.decoding import Decoding
-from macro_routing.evaluation.executor import Answers, Ask, Executor
+from macro_routing.evaluation.executor import Executor, Results, WorkItem
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.evaluation.racing import EXACT, NEVER, Place, race
 from macro_routing.evaluation.score_store import ScoreStore
@@ -124,7 +124,7 @@ class Evaluator:
         return in_halves(run, pairs, self._report_once, self._pairs_at_once)
 
     def run_unit(self, routes: Sequence[Route], unit: Unit) -> dict[Route, list[ExampleOutcome]]:
-        """Answers of all routes to a unit, past the store; a unit that does not fit into memory is run in parts."""
+        """Outcomes of all routes on a unit, past the store; a unit that does not fit into memory is run in parts."""
 
         def run(examples: Sequence[Example]) -> list[tuple[ExampleOutcome, ...]]:
             found = answer_routes(
@@ -141,20 +141,20 @@ class Evaluator:
         rows = in_halves(run, unit, self._report_once)
         return {route: [row[place] for row in rows] for place, route in enumerate(routes)}
 
-    def run_ask(self, ask: Ask) -> Answers:
+    def run_work_item(self, ask: WorkItem) -> Results:
         """What a worker does with an ask."""
         if ask.paired:
             return tuple((one,) for one in self.run_pairs(list(zip(ask.routes, ask.unit, strict=True))))
         found = self.run_unit(ask.routes, ask.unit)
         return tuple(tuple(found[route]) for route in ask.routes)
 
-    def answered(self, asks: Sequence[Ask]) -> Generator[tuple[Ask, Answers | Failure]]:
+    def answered(self, asks: Sequence[WorkItem]) -> Generator[tuple[WorkItem, Results | Failure]]:
         """Every ask with its answers: here and in order, or by the workers and as they come."""
         if self.executor is not None:
             yield from self.executor.run(self, asks)
             return
         for ask in asks:
-            yield ask, self.run_ask(ask)
+            yield ask, self.run_work_item(ask)
 
     def _report_once(self, message: str) -> None:
         if not self._reported:

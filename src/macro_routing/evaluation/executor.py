@@ -19,12 +19,12 @@ from macro_routing.search.searcher import Failure
 if TYPE_CHECKING:
     from macro_routing.evaluation.evaluator import Evaluator
 
-Answers = tuple[tuple[ExampleOutcome, ...], ...]
+Results = tuple[tuple[ExampleOutcome, ...], ...]
 """Outcomes by route, in the order of the ask; of a paired ask each route has one."""
 
 
 @dataclass(frozen=True)
-class Ask:
+class WorkItem:
     """Routes on the examples of a unit."""
 
     routes: tuple[Route, ...]
@@ -34,7 +34,7 @@ class Ask:
     ahead: bool = False
     """Whether nobody waits for it yet: a worker that would be idle takes it."""
 
-    def one_by_one(self) -> list[Ask]:
+    def one_by_one(self) -> list[WorkItem]:
         """The same work, a route at a time."""
         if self.paired:
             return [
@@ -51,8 +51,8 @@ class Executor(Protocol):
         """How many asks are worked on at once."""
         ...
 
-    def run(self, evaluator: Evaluator, asks: Sequence[Ask]) -> Iterator[tuple[Ask, Answers | Failure]]:
-        """Answers as they come, in any order; together they cover every ask once.
+    def run(self, evaluator: Evaluator, asks: Sequence[WorkItem]) -> Iterator[tuple[WorkItem, Results | Failure]]:
+        """Results as they come, in any order; together they cover every ask once.
 
         An ask may come back in parts; a part that no worker survives comes back as the reason, and has one route.
         What was asked ahead comes back as a reason when it failed once, and that says nothing of its routes.
@@ -60,25 +60,25 @@ class Executor(Protocol):
         ...
 
 
-def cut_for(wanted: int, asks: Sequence[Ask]) -> list[Ask]:
-    """The same work in as many parts as wanted, where there are routes enough; a part's routes stay neighbours."""
+def split_work(wanted: int, asks: Sequence[WorkItem]) -> list[WorkItem]:
+    """The same work in as many parts as wanted, where there are routes enough; a part's routes share prefixes."""
     if not asks or len(asks) >= wanted:
         return list(asks)
     parts = -(-wanted // len(asks))
     return [part for ask in asks for part in _cut(ask, parts)]
 
 
-def _cut(ask: Ask, parts: int) -> list[Ask]:
+def _cut(ask: WorkItem, parts: int) -> list[WorkItem]:
     if ask.paired:
         size = -(-len(ask.routes) // parts)
         return [
-            Ask(ask.routes[start : start + size], ask.unit[start : start + size], paired=True)
+            WorkItem(ask.routes[start : start + size], ask.unit[start : start + size], paired=True)
             for start in range(0, len(ask.routes), size)
         ]
-    return [Ask(tuple(part), ask.unit) for part in neighbours(ask.routes, parts)]
+    return [WorkItem(tuple(part), ask.unit) for part in group_by_shared_prefix(ask.routes, parts)]
 
 
-def neighbours(routes: Sequence[Route], parts: int) -> list[list[Route]]:
+def group_by_shared_prefix(routes: Sequence[Route], parts: int) -> list[list[Route]]:
     """Routes in at most so many groups of about equal work; those that begin alike stay together.
 
     In the order of their steps, what a route adds to the prefix tree is what it does not share with the one before.

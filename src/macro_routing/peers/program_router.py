@@ -18,7 +18,7 @@ from macro_routing.engine.batches import Tokens, plan_batches
 from macro_routing.errors import MacroError, ModelError, SettingsError
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.models.routing import add_state
-from macro_routing.peers.router import (
+from macro_routing.peers.layer_router import (
     PaddedPrompts,
     WindowRouters,
     check_prompts,

@@ -15,7 +15,7 @@ import torch
 from macro_routing.engine.batches import Tokens
 from macro_routing.errors import RouteError, SettingsError
 from macro_routing.models.frozen import FrozenModel
-from macro_routing.peers.router import (
+from macro_routing.peers.layer_router import (
     MOST_APPLICATIONS,
     LayerRouters,
     WindowRouters,

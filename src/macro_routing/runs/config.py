@@ -102,7 +102,7 @@ PRESET_METHODS = {"paper": MACRO, "default": GUIDED, "quick": MACRO}
 """How a preset searches unless a method is named."""
 
 
-_FLAGS_ONLY = ("backend", "workers", "address", "gpus_per_worker", "unit_minutes")
+_FLAGS_ONLY = ("backend", "workers", "address", "gpus_per_worker", "worker_timeout")
 """Who does the work is no part of what is asked."""
 
 

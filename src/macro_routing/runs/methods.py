@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from macro_routing.errors import SettingsError, suggestion
-from macro_routing.peers.labels import LabelSettings, OracleSettings, TreeLabels
+from macro_routing.peers.label_search import ColaSettings, DrLLMSettings, LabelSearch
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.budget import BudgetedSearch
@@ -162,16 +162,16 @@ def _sweep(name: str, search: Search, routes: tuple[Route, ...]) -> FixedSweep:
     return FixedSweep(search.space.layers, search.examples, search.to_spend, kept, search.seed, routes, name)
 
 
-def _labels(search: Search) -> TreeLabels:
-    return TreeLabels(search.space, search.examples, search.settings, search.budget, search.seed)
+def _labels(search: Search) -> LabelSearch:
+    return LabelSearch(search.space, search.examples, search.settings, search.budget, search.seed)
 
 
-def _extended_labels(search: Search) -> TreeLabels:
+def _extended_labels(search: Search) -> LabelSearch:
     return dataclasses.replace(_labels(search), extended=True)
 
 
-def _oracle(search: Search) -> TreeLabels:
-    return TreeLabels(search.space, search.test, search.settings, search.budget, search.seed, every_example=True)
+def _oracle(search: Search) -> LabelSearch:
+    return LabelSearch(search.space, search.test, search.settings, search.budget, search.seed, every_example=True)
 
 
 METHODS: dict[str, Method] = {
@@ -185,9 +185,9 @@ METHODS: dict[str, Method] = {
     "rys-surrogate": Method("RYS, surrogate", SurrogateSettings, _budgeted(SurrogateSearch)),
     "shortgpt": Method("ShortGPT", DropSettings, _shortgpt),
     "early-exit": Method("early exit", FixedSettings, _early_exit),
-    "drllm": Method("Dr.LLM", LabelSettings, _labels, "router"),
-    "drllm-ext": Method("Dr.LLM+Ext.", LabelSettings, _extended_labels, "router"),
-    "cola": Method("CoLA (oracle)", OracleSettings, _oracle, "oracle"),
+    "drllm": Method("Dr.LLM", DrLLMSettings, _labels, "router"),
+    "drllm-ext": Method("Dr.LLM+Ext.", DrLLMSettings, _extended_labels, "router"),
+    "cola": Method("CoLA (oracle)", ColaSettings, _oracle, "oracle"),
     STANDARD: Method("standard pass", FixedSettings, _budgeted(StandardOnly)),
 }
 assert tuple(METHODS) == METHOD_NAMES

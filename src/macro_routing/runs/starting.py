@@ -33,8 +33,8 @@ from macro_routing.search.searcher import SearchState
 from macro_routing.tasks.catalog import find_task
 from macro_routing.tasks.splits import Splits, make_splits, repeated_questions
 from macro_routing.tasks.task import Example, Task
-from macro_routing.workers.messages import Setup, TaskSource
-from macro_routing.workers.pool import WorkerPool, make_pool
+from macro_routing.workers.messages import TaskSource, WorkerSetup
+from macro_routing.workers.pool import WorkerPool, create_worker_pool
 from macro_routing.workers.settings import WorkerSettings
 
 Workers = WorkerSettings | WorkerPool | None
@@ -79,8 +79,8 @@ def executor_for(
         TaskSource(config.task, data.data_dir, config.seed, data.question, data.answer, data.choices, data.kind),
         *(TaskSource(name, data.data_dir, config.seed) for name in config.guard_settings.tasks),
     ]
-    setup = Setup(config.model, config.load_options, tuple(sources))
-    pool = make_pool(workers, setup, (listener or Listener()).on_message)
+    setup = WorkerSetup(config.model, config.load_options, tuple(sources))
+    pool = create_worker_pool(workers, setup, (listener or Listener()).on_message)
     (listener or Listener()).on_message(f"{workers.described}; answers begin when the model is loaded there")
     return pool
 

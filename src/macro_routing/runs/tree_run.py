@@ -16,9 +16,9 @@ from typing import Any
 from macro_routing.engine.decoders import release_flight
 from macro_routing.evaluation.answering import prompts_of
 from macro_routing.evaluation.outcome import ExampleOutcome
-from macro_routing.peers.labels import TreeLabels
+from macro_routing.peers.label_search import LabelSearch
+from macro_routing.peers.layer_router import LayerRouters
 from macro_routing.peers.program_router import ProgramRouters, train_program_routers
-from macro_routing.peers.router import LayerRouters
 from macro_routing.peers.router_training import train_routers
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as files
@@ -46,8 +46,8 @@ class TreeRun(PreparedRun):
     """What both kinds share: tree searches over examples, and answers with a route for each example."""
 
     @property
-    def _labels(self) -> TreeLabels:
-        assert isinstance(self.searcher, TreeLabels)
+    def _labels(self) -> LabelSearch:
+        assert isinstance(self.searcher, LabelSearch)
         return self.searcher
 
     def _grown(self, place: RunFolder, examples: Sequence[Example]) -> list[TreeSearch[Any]]:

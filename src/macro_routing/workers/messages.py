@@ -15,7 +15,7 @@ from typing import Any
 
 from macro_routing.evaluation.decoding import Decoding
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.executor import Answers, Ask
+from macro_routing.evaluation.executor import Results, WorkItem
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.evaluation.units import UnitSizes
 from macro_routing.models.frozen import FrozenModel, LoadOptions
@@ -44,7 +44,7 @@ class TaskSource:
 
 
 @dataclass(frozen=True)
-class Setup:
+class WorkerSetup:
     """All that a worker needs to begin: it loads model and tasks itself."""
 
     model: str
@@ -56,7 +56,7 @@ class Setup:
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
-    def from_text(cls, text: str) -> Setup:
+    def from_text(cls, text: str) -> WorkerSetup:
         """As it was sent."""
         values = json.loads(text)
         tasks = tuple(TaskSource(**source) for source in values["tasks"])
@@ -105,7 +105,7 @@ _EXAMPLE = ("id", "question", "answer", "choices", "group")
 _OUTCOME = tuple(field.name for field in dataclasses.fields(ExampleOutcome))
 
 
-def ask_to_text(assignment: Assignment, ask: Ask) -> str:
+def work_item_to_json(assignment: Assignment, ask: WorkItem) -> str:
     """A job as it is sent."""
     return json.dumps(
         {
@@ -118,20 +118,20 @@ def ask_to_text(assignment: Assignment, ask: Ask) -> str:
     )
 
 
-def ask_from_text(text: str) -> tuple[Assignment, Ask]:
+def work_item_from_json(text: str) -> tuple[Assignment, WorkItem]:
     """A job as it was sent."""
     values = json.loads(text)
     routes = tuple(parse_route(route, values["layers"]) for route in values["routes"])
     rows = (dict(zip(_EXAMPLE, one, strict=True)) for one in values["examples"])
     unit = tuple(Example(**{**row, "choices": tuple(row["choices"])}) for row in rows)
-    return Assignment(**values["assignment"]), Ask(routes, unit, values["paired"])
+    return Assignment(**values["assignment"]), WorkItem(routes, unit, values["paired"])
 
 
-def answers_to_json(answers: Answers) -> list[list[list[Any]]]:
-    """Answers as they are sent back, without the names of their fields."""
+def results_to_json(answers: Results) -> list[list[list[Any]]]:
+    """Results as they are sent back, without the names of their fields."""
     return [[[getattr(one, name) for name in _OUTCOME] for one in outcomes] for outcomes in answers]
 
 
-def answers_from_json(values: Any) -> Answers:
-    """Answers as they were sent back."""
+def results_from_json(values: Any) -> Results:
+    """Results as they were sent back."""
     return tuple(tuple(ExampleOutcome(*fields) for fields in outcomes) for outcomes in values)

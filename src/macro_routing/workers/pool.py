@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.executor import Answers, Ask
+from macro_routing.evaluation.executor import Results, WorkItem
 from macro_routing.models.elsewhere import distant_model
 from macro_routing.models.frozen import FrozenModel, LoadOptions, load_model
 from macro_routing.search.searcher import Failure
-from macro_routing.workers.crew import Crew
-from macro_routing.workers.dispatch import Dispatcher
-from macro_routing.workers.messages import Assignment, Setup
-from macro_routing.workers.processes import ProcessCrew
+from macro_routing.workers.backend import WorkerBackend
+from macro_routing.workers.dispatch_state import DispatchCounts, DispatchLimits
+from macro_routing.workers.dispatcher import Dispatcher
+from macro_routing.workers.local_backend import LocalBackend
+from macro_routing.workers.messages import Assignment, WorkerSetup
 from macro_routing.workers.settings import RAY, WorkerError, WorkerSettings, check_cores
-from macro_routing.workers.slots import Counts, Limits
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -28,17 +28,17 @@ Report = Callable[[str], None]
 class WorkerPool:
     """An executor whose workers are those of a crew."""
 
-    def __init__(self, crew: Crew, settings: WorkerSettings, report: Report = lambda _message: None) -> None:
+    def __init__(self, crew: WorkerBackend, settings: WorkerSettings, report: Report = lambda _message: None) -> None:
         """Nothing is started yet."""
         self._crew = crew
         self._is_light = settings.light_driver
         self.workers = settings.workers
-        limits = Limits(60 * settings.unit_minutes, 60 * settings.start_minutes, settings.attempts)
+        limits = DispatchLimits(60 * settings.worker_timeout, 60 * settings.start_timeout, settings.attempts)
         self._reports = [report]
         self._dispatcher = Dispatcher(crew, settings.workers, limits, self._tell)
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> DispatchCounts:
         """What happened to the workers so far."""
         return self._dispatcher.counts
 
@@ -60,8 +60,8 @@ class WorkerPool:
             return distant_model(name, options, facts, report)
         return load_model(name, options, report)
 
-    def run(self, evaluator: Evaluator, asks: Sequence[Ask]) -> Iterator[tuple[Ask, Answers | Failure]]:
-        """Answers as they come."""
+    def run(self, evaluator: Evaluator, asks: Sequence[WorkItem]) -> Iterator[tuple[WorkItem, Results | Failure]]:
+        """Results as they come."""
         if asks:
             yield from self._dispatcher.run(Assignment.of(evaluator), asks)
 
@@ -93,24 +93,26 @@ class WorkerPool:
         self.close()
 
 
-def make_pool(settings: WorkerSettings, setup: Setup, report: Report = lambda _message: None) -> WorkerPool:
+def create_worker_pool(
+    settings: WorkerSettings, setup: WorkerSetup, report: Report = lambda _message: None
+) -> WorkerPool:
     """The pool that settings ask for; workers are started at the first ask."""
     if setup.loading.device.startswith("cuda:"):
         raise WorkerError(
             f"device = {setup.loading.device} is one GPU, but workers have one each; use cuda or auto,"
             " and CUDA_VISIBLE_DEVICES to choose among the GPUs"
         )
-    crew: Crew
+    crew: WorkerBackend
     if settings.backend == RAY:
-        from macro_routing.workers.ray_actors import RayCrew
+        from macro_routing.workers.ray_backend import RayBackend
 
-        crew = RayCrew(setup.to_text(), settings)
+        crew = RayBackend(setup.to_text(), settings)
     else:
-        crew = ProcessCrew(setup.to_text(), environments(settings, _visible_gpus(setup), os.cpu_count() or 1))
+        crew = LocalBackend(setup.to_text(), worker_environments(settings, _visible_gpus(setup), os.cpu_count() or 1))
     return WorkerPool(crew, settings, report)
 
 
-def _visible_gpus(setup: Setup) -> list[str]:
+def _visible_gpus(setup: WorkerSetup) -> list[str]:
     """The GPUs that may be used, by the names that CUDA_VISIBLE_DEVICES takes."""
     if setup.loading.device == "cpu":
         return []
@@ -122,7 +124,7 @@ def _visible_gpus(setup: Setup) -> list[str]:
     return named.split(",") if named else [str(number) for number in range(torch.cuda.device_count())]
 
 
-def environments(settings: WorkerSettings, gpus: Sequence[str], cores: int) -> list[dict[str, str]]:
+def worker_environments(settings: WorkerSettings, gpus: Sequence[str], cores: int) -> list[dict[str, str]]:
     """What differs for each local worker: its GPUs, or its share of the cores."""
     workers = settings.workers
     if not gpus and settings.gpus_per_worker:

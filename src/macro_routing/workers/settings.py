@@ -31,12 +31,12 @@ class WorkerSettings:
     """Where the Ray cluster is; None starts one on this machine, ``auto`` takes the one that runs here."""
     gpus_per_worker: float | None = None
     """Whole GPUs for a model that is larger than one, or a share of one; None: one each where there are GPUs."""
-    unit_minutes: float = 30.0
+    worker_timeout: float = 30.0
     """A worker that has not answered an ask of usual size after these is taken to hang and replaced.
 
     Larger asks have longer, see ``patience``.
     """
-    start_minutes: float = 30.0
+    start_timeout: float = 30.0
     """The same for loading the model."""
     attempts: int = 3
     """How often a route may take its worker down before it is given up."""
@@ -50,8 +50,8 @@ class WorkerSettings:
         check_integer("workers", self.workers, least=0, most=10_000)
         self._check_address()
         self._check_gpus()
-        check_number("unit_minutes", self.unit_minutes, least=0, above=True)
-        check_number("start_minutes", self.start_minutes, least=0, above=True)
+        check_number("worker_timeout", self.worker_timeout, least=0, above=True)
+        check_number("start_timeout", self.start_timeout, least=0, above=True)
         check_integer("attempts", self.attempts, least=1)
         if self.backend == RAY and self.workers == 0:
             object.__setattr__(self, "workers", 1)

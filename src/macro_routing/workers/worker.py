@@ -26,10 +26,10 @@ from macro_routing.models.frozen import load_model
 from macro_routing.tasks.task import Task
 from macro_routing.workers.messages import (
     Assignment,
-    Setup,
-    answers_to_json,
-    ask_from_text,
+    WorkerSetup,
+    results_to_json,
     scope_digest,
+    work_item_from_json,
 )
 
 _DIE_WITH_PARENT = 1
@@ -39,7 +39,7 @@ _DIE_WITH_PARENT = 1
 class Worker:
     """A loaded model and the tasks it is asked about; the same in a process of ours and in a Ray actor."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: WorkerSetup) -> None:
         """Load everything; what is wrong with it is raised here."""
         self._notes: list[str] = []
         self._frozen = load_model(setup.model, setup.loading)
@@ -57,9 +57,9 @@ class Worker:
 
     def answer(self, text: str) -> str:
         """A job's text → its answer's text; mistakes of a user come back as such, anything else is raised."""
-        assignment, ask = ask_from_text(text)
+        assignment, ask = work_item_from_json(text)
         try:
-            found = {"answers": answers_to_json(self._evaluator(assignment).run_ask(ask))}
+            found = {"answers": results_to_json(self._evaluator(assignment).run_work_item(ask))}
         except MacroError as error:
             return json.dumps({"error": str(error), "class": type(error).__name__})
         text = json.dumps({**found, "notes": self._notes})
@@ -87,16 +87,16 @@ class Worker:
         return self._tasks[name]
 
 
-def begin(setup: str, make: Callable[[Setup], Worker] = Worker) -> tuple[Worker | None, str]:
+def begin(setup: str, make: Callable[[WorkerSetup], Worker] = Worker) -> tuple[Worker | None, str]:
     """A worker and its first message: that it is ready, or what a user has to mend."""
     try:
-        worker = make(Setup.from_text(setup))
+        worker = make(WorkerSetup.from_text(setup))
         return worker, json.dumps({"ready": os.getpid(), "facts": dataclasses.asdict(worker.facts)})
     except MacroError as error:
         return None, json.dumps({"error": str(error), "class": type(error).__name__})
 
 
-def serve(channel: socket.socket, make: Callable[[Setup], Worker] = Worker) -> None:
+def serve(channel: socket.socket, make: Callable[[WorkerSetup], Worker] = Worker) -> None:
     """Answer line by line; the other end's closing, however it came about, ends it."""
     with channel, channel.makefile("r", encoding="utf-8") as lines:
 
@@ -110,7 +110,7 @@ def serve(channel: socket.socket, make: Callable[[Setup], Worker] = Worker) -> N
                 send(worker.answer(line))
 
 
-def main(make: Callable[[Setup], Worker] = Worker) -> None:
+def main(make: Callable[[WorkerSetup], Worker] = Worker) -> None:
     """Serve on the socket whose number is the argument."""
     _die_with_parent()
     _quiet()

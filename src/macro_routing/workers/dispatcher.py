@@ -17,15 +17,15 @@ from dataclasses import replace
 
 from macro_routing import errors
 from macro_routing.errors import MacroError, without_secrets
-from macro_routing.evaluation.executor import Answers, Ask
+from macro_routing.evaluation.executor import Results, WorkItem
 from macro_routing.models.elsewhere import ModelFacts
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Failure
-from macro_routing.workers.crew import Crew, Event, Gone, Said, Speaking
-from macro_routing.workers.messages import Assignment, answers_from_json, ask_to_text
-from macro_routing.workers.patience import Patience, size_of
+from macro_routing.workers.adaptive_timeout import AdaptiveTimeout, estimate_work
+from macro_routing.workers.backend import Event, Exited, Heartbeat, Message, WorkerBackend
+from macro_routing.workers.dispatch_state import DispatchCounts, DispatchLimits, QueuedItem, WorkerSlot
+from macro_routing.workers.messages import Assignment, results_from_json, work_item_to_json
 from macro_routing.workers.settings import WorkerError
-from macro_routing.workers.slots import Counts, Limits, Slot, Work
 
 _TOGETHER = 2
 """Workers that an ask of several routes may take down before its routes are asked one by one."""
@@ -36,35 +36,39 @@ class Dispatcher:
     """Gives asks to the workers of a crew and brings their answers back."""
 
     def __init__(
-        self, crew: Crew, slots: int, limits: Limits, report: Callable[[str], None] = lambda _message: None
+        self,
+        crew: WorkerBackend,
+        slots: int,
+        limits: DispatchLimits,
+        report: Callable[[str], None] = lambda _message: None,
     ) -> None:
         """Workers are started at the first run."""
         self._crew = crew
         self._limits = limits
-        self._patience = Patience(limits.unit_seconds)
+        self._patience = AdaptiveTimeout(limits.unit_seconds)
         self._report = report
-        self._slots = [Slot() for _ in range(slots)]
+        self._slots = [WorkerSlot() for _ in range(slots)]
         self._idle: deque[int] = deque()
-        self._queue: deque[Work] = deque()
+        self._queue: deque[QueuedItem] = deque()
         self._events: deque[Event] = deque()
         """What happened and was not dealt with yet: whoever stops listening leaves the rest to the next run."""
         self._quarantine: dict[tuple[str, Route], str] = {}
         self._assignment: Assignment | None = None
         self._has_started = False
-        self._hopeless = ""
+        self._fatal_reason = ""
         """Why there is no worker any more, and will be none."""
         self._facts: ModelFacts | None = None
-        self.counts = Counts()
+        self.counts = DispatchCounts()
 
     @property
     def processes(self) -> list[int]:
         """Process numbers of the workers that are ready."""
         return [slot.process for slot in self._slots if slot.is_ready]
 
-    def run(self, assignment: Assignment, asks: Sequence[Ask]) -> Iterator[tuple[Ask, Answers | Failure]]:
-        """Answers as they come; see ``Executor.run``."""
+    def run(self, assignment: Assignment, asks: Sequence[WorkItem]) -> Iterator[tuple[WorkItem, Results | Failure]]:
+        """Results as they come; see ``Executor.run``."""
         self._assignment = assignment
-        self._queue = deque(map(Work, asks))
+        self._queue = deque(map(QueuedItem, asks))
         self._start_all()
         try:
             yield from self._hear(0.0)  # a worker that was lost since the last run is not to be asked
@@ -99,8 +103,8 @@ class Dispatcher:
     # --- asking ---------------------------------------------------------------------------------------------------
 
     def _start_all(self) -> None:
-        if self._hopeless:
-            raise WorkerError(self._hopeless)
+        if self._fatal_reason:
+            raise WorkerError(self._fatal_reason)
         if not self._has_started:
             self._has_started = True
             for number in range(len(self._slots)):
@@ -114,7 +118,7 @@ class Dispatcher:
         self._events = deque(event for event in self._events if event.slot != number)
         self._crew.start(number)
 
-    def _fill(self) -> Iterator[tuple[Ask, Answers | Failure]]:
+    def _fill(self) -> Iterator[tuple[WorkItem, Results | Failure]]:
         assert self._assignment is not None
         while self._idle and self._queue:
             yield from self._drop_quarantined()
@@ -124,15 +128,15 @@ class Dispatcher:
             slot = self._slots[number]
             slot.work, slot.is_busy = work, True
             slot.asked = slot.heard = time.monotonic()
-            slot.scope, slot.size = self._assignment.scope, size_of(work.ask, self._assignment.most_tokens)
-            self._crew.give(number, ask_to_text(self._assignment, work.ask))
+            slot.scope, slot.size = self._assignment.scope, estimate_work(work.ask, self._assignment.most_tokens)
+            self._crew.give(number, work_item_to_json(self._assignment, work.ask))
 
-    def _drop_quarantined(self) -> Iterator[tuple[Ask, Failure]]:
+    def _drop_quarantined(self) -> Iterator[tuple[WorkItem, Failure]]:
         """Routes that were given up are not tried on the next units."""
         while self._queue and any(self._key(route) in self._quarantine for route in self._queue[0].ask.routes):
             work = self._queue.popleft()
             parts = [(part, self._quarantine.get(self._key(part.routes[0]))) for part in work.ask.one_by_one()]
-            left = [Work(part, work.deaths, work.reason) for part, reason in parts if reason is None]
+            left = [QueuedItem(part, work.deaths, work.reason) for part, reason in parts if reason is None]
             self._queue.extendleft(reversed(left))
             for part, reason in parts:
                 if reason is not None:
@@ -144,24 +148,24 @@ class Dispatcher:
 
     # --- hearing --------------------------------------------------------------------------------------------------
 
-    def _hear(self, seconds: float) -> Iterator[tuple[Ask, Answers | Failure]]:
+    def _hear(self, seconds: float) -> Iterator[tuple[WorkItem, Results | Failure]]:
         """Deal with what has happened, or happens within so many seconds."""
         self._events.extend(self._crew.wait(0.0 if self._events else seconds))
         while self._events:
             event = self._events.popleft()
-            if isinstance(event, Speaking):
+            if isinstance(event, Heartbeat):
                 self._slots[event.slot].heard = time.monotonic()
             else:
-                yield from self._said(event) if isinstance(event, Said) else self._gone(event)
+                yield from self._said(event) if isinstance(event, Message) else self._gone(event)
 
-    def _said(self, event: Said) -> Iterator[tuple[Ask, Answers | Failure]]:
+    def _said(self, event: Message) -> Iterator[tuple[WorkItem, Results | Failure]]:
         slot = self._slots[event.slot]
         message = json.loads(event.text)
         work, slot.work = slot.work, None
         if "error" in message and not slot.is_ready:
             self._crew.kill(event.slot)  # it has nothing to work with; a later run may try another
-            self._events.append(Gone(event.slot, message["error"]))
-            raise _users(message)
+            self._events.append(Exited(event.slot, message["error"]))
+            raise _as_user_error(message)
         slot.process = message.get("ready", slot.process)
         if "facts" in message:
             self._facts = ModelFacts(**message["facts"])
@@ -172,16 +176,16 @@ class Dispatcher:
         if work is None:
             return
         if "error" in message:
-            raise _users(message)
+            raise _as_user_error(message)
         self._patience.learn(slot.scope, slot.size, time.monotonic() - slot.asked)
         if work.suspect is not None:
-            yield from self._convict(work.suspect)
+            yield from self._quarantine_route(work.suspect)
         else:
             self.counts.answered += 1
             self.counts.by_slot[event.slot] = self.counts.by_slot.get(event.slot, 0) + 1
-            yield work.ask, answers_from_json(message["answers"])
+            yield work.ask, results_from_json(message["answers"])
 
-    def _gone(self, event: Gone) -> Iterator[tuple[Ask, Answers | Failure]]:
+    def _gone(self, event: Exited) -> Iterator[tuple[WorkItem, Results | Failure]]:
         slot = self._slots[event.slot]
         event = replace(event, reason=without_secrets(event.reason))  # it is kept with the route, and shown
         if event.slot in self._idle:
@@ -205,11 +209,13 @@ class Dispatcher:
         slot.retired = reason
         left = sum(not one.retired for one in self._slots)
         if left == 0:
-            self._hopeless = f"no worker can be started: {reason}; what was scored is kept, mend it and resume the run"
-            raise WorkerError(self._hopeless)
+            self._fatal_reason = (
+                f"no worker can be started: {reason}; what was scored is kept, mend it and resume the run"
+            )
+            raise WorkerError(self._fatal_reason)
         self._report(f"a worker cannot be started ({reason}); going on with {left}")
 
-    def _overdue(self) -> Iterator[tuple[Ask, Answers | Failure]]:
+    def _overdue(self) -> Iterator[tuple[WorkItem, Results | Failure]]:
         """Replace workers that have taken too long."""
         now = time.monotonic()
         if not any(self._deadline(slot) <= now for slot in self._slots):
@@ -222,13 +228,13 @@ class Dispatcher:
                 reason = f"no {what} within {self._allowed(slot):.4g} seconds"
                 self.counts.hangs += 1
                 self._crew.kill(number)
-                yield from self._gone(Gone(number, reason))
+                yield from self._gone(Exited(number, reason))
 
-    def _allowed(self, slot: Slot) -> float:
+    def _allowed(self, slot: WorkerSlot) -> float:
         """Seconds from its start or its ask in which a worker must be heard of."""
         return self._patience.seconds(slot.scope, slot.size) if slot.is_busy else self._limits.start_seconds
 
-    def _deadline(self, slot: Slot) -> float:
+    def _deadline(self, slot: WorkerSlot) -> float:
         """Worked out anew every time: what others have taken by now counts, too."""
         is_awaited = (slot.is_busy or not slot.is_ready) and not slot.retired
         return slot.heard + self._allowed(slot) if is_awaited else math.inf
@@ -240,8 +246,8 @@ class Dispatcher:
 
     # --- blame ----------------------------------------------------------------------------------------------------
 
-    def _again(self, work: Work) -> Iterator[tuple[Ask, Answers | Failure]]:
-        """Ask once more, in smaller parts, or find out who is to blame."""
+    def _again(self, work: QueuedItem) -> Iterator[tuple[WorkItem, Results | Failure]]:
+        """Try once more, in smaller parts, or find out who is to blame."""
         if work.ask.ahead:
             # Nobody needs it yet, and perhaps nobody will: it is neither repeated nor held against its routes.
             yield work.ask, Failure(work.reason)
@@ -249,21 +255,21 @@ class Dispatcher:
         if len(work.ask.routes) > 1:
             parts = [work.ask] if work.deaths < _TOGETHER else work.ask.one_by_one()
             deaths = work.deaths if work.deaths < _TOGETHER else 0
-            self._queue.extendleft(Work(part, deaths, work.reason) for part in reversed(parts))
+            self._queue.extendleft(QueuedItem(part, deaths, work.reason) for part in reversed(parts))
             return
         if work.deaths < self._limits.attempts:
             self._queue.appendleft(work)
         elif work.ask.routes[0].is_standard:
             raise WorkerError(
                 f"the standard pass takes its workers down: {work.reason}; what was scored is kept, mend it (workers"
-                " that are only slow need more --unit-minutes) and resume the run"
+                " that are only slow need more --worker-timeout) and resume the run"
             )
         else:
             standard = replace(work.ask, routes=(Route.standard(work.ask.routes[0].layers),))
-            self._queue.appendleft(Work(standard, suspect=work))
+            self._queue.appendleft(QueuedItem(standard, suspect=work))
         yield from ()
 
-    def _convict(self, work: Work) -> Iterator[tuple[Ask, Failure]]:
+    def _quarantine_route(self, work: QueuedItem) -> Iterator[tuple[WorkItem, Failure]]:
         (route,) = work.ask.routes
         reason = f"took down its worker {work.deaths} times: {work.reason}"
         self._quarantine[self._key(route)] = self.counts.quarantined[route] = reason
@@ -271,7 +277,7 @@ class Dispatcher:
         yield work.ask, Failure(reason)
 
 
-def _users(message: dict[str, str]) -> MacroError:
+def _as_user_error(message: dict[str, str]) -> MacroError:
     """The error that a worker met, of the class it had there."""
     kind = getattr(errors, message["class"], MacroError)
     is_ours = isinstance(kind, type) and issubclass(kind, MacroError)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True)
-class Said:
+class Message:
     """A worker's message: that it is ready, an answer, or an error of the user's."""
 
     slot: int
@@ -16,24 +16,24 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Speaking:
+class Heartbeat:
     """A part of a worker's message has come: it is not silent, though the rest is still on its way."""
 
     slot: int
 
 
 @dataclass(frozen=True)
-class Gone:
+class Exited:
     """A worker is no more."""
 
     slot: int
     reason: str
 
 
-Event = Said | Speaking | Gone
+Event = Message | Heartbeat | Exited
 
 
-class Crew(Protocol):
+class WorkerBackend(Protocol):
     """Starts, asks and ends workers. Events are of a slot's present worker, never of an earlier one."""
 
     def start(self, slot: int) -> None:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from macro_routing.errors import without_secrets
-from macro_routing.workers.crew import Event, Gone, Said
+from macro_routing.workers.backend import Event, Exited, Message
 from macro_routing.workers.settings import WorkerError, WorkerSettings, check_cores
 from macro_routing.workers.worker import Worker, begin
 
@@ -44,7 +44,7 @@ class RayWorker:
         return self._worker.answer(text)
 
 
-class RayCrew:
+class RayBackend:
     """Workers that are actors."""
 
     def __init__(self, setup: str, settings: WorkerSettings, actor: type[Any] = RayWorker) -> None:
@@ -84,7 +84,7 @@ class RayCrew:
         self._answers[self._actors[slot].answer.remote(text)] = slot
 
     def wait(self, seconds: float) -> Sequence[Event]:
-        """Answers that have come, and actors that are gone."""
+        """Results that have come, and actors that are gone."""
         if not self._answers:
             return []
         # An answer that lies on another machine has been given: fetching it is not the worker's time.
@@ -97,10 +97,10 @@ class RayCrew:
     def _heard(self, answer: Any) -> Event:
         slot = self._answers.pop(answer)
         try:
-            return Said(slot, self._ray.get(answer))
+            return Message(slot, self._ray.get(answer))
         except self._ray.exceptions.RayError as error:
             self.kill(slot)  # what broke once is not asked again
-            return Gone(slot, _reason(error))
+            return Exited(slot, _reason(error))
 
     def kill(self, slot: int) -> None:
         """End an actor, and forget what it was asked."""

@@ -27,7 +27,7 @@ PUBLISHED_EXAMPLES = 100
 
 
 @dataclass(frozen=True)
-class OracleSettings(TreeSettings):
+class ColaSettings(TreeSettings):
     """The settings of CoLA: a search per test example, with its answer known."""
 
     fewer_layers: int = 1
@@ -35,7 +35,7 @@ class OracleSettings(TreeSettings):
 
 
 @dataclass(frozen=True)
-class LabelSettings(RouterSettings, TreeSettings):
+class DrLLMSettings(RouterSettings, TreeSettings):
     """The settings of Dr.LLM: its search for labels, and its routers."""
 
     @property
@@ -60,7 +60,7 @@ def _part(kind: type[Any], settings: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class TreeLabels:
+class LabelSearch:
     """Tree searches over some examples, all in step; what a run needs to know of them beforehand."""
 
     space: RouteSpace

@@ -11,14 +11,14 @@ from torch import nn
 from macro_routing.errors import ModelError, RouteError, SettingsError, SpaceError
 from macro_routing.models import apply_route, freeze, hidden_states, read_out
 from macro_routing.models.routing import decoder_of
-from macro_routing.peers.program_router import ProgramRouters, train_program_routers, walk_programs
-from macro_routing.peers.router import (
+from macro_routing.peers.layer_router import (
     LayerRouters,
     PaddedPrompts,
     WindowRouters,
     pool_prompts,
     walk_layers,
 )
+from macro_routing.peers.program_router import ProgramRouters, train_program_routers, walk_programs
 from macro_routing.peers.router_settings import RouterSettings
 from macro_routing.peers.router_training import (
     Lessons,

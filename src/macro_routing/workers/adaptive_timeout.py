@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from macro_routing.evaluation.executor import Ask
+from macro_routing.evaluation.executor import WorkItem
 
 _USUAL = 64.0
 """Standard passes with short answers that the allowance is meant for; a CPU's units have as many examples."""
@@ -24,7 +24,7 @@ _SLACK = 10.0
 """How much slower than others before it an ask may be: prompts and machines differ."""
 
 
-def size_of(ask: Ask, most_tokens: int) -> float:
+def estimate_work(ask: WorkItem, most_tokens: int) -> float:
     """An ask's work in standard passes with short answers; ``most_tokens`` may be written for each example."""
     examples = 1 if ask.paired else len(ask.unit)
     passes = sum(route.length / route.layers for route in ask.routes) * examples
@@ -40,7 +40,7 @@ class _Answered:
 
 
 @dataclass
-class Patience:
+class AdaptiveTimeout:
     """The allowance of asks by their size, for each scope apart: another task or way to answer has another speed."""
 
     least: float

@@ -8,19 +8,19 @@ import pytest
 
 from macro_routing.errors import MacroError, TaskError
 from macro_routing.evaluation.decoding import Decoding
-from macro_routing.evaluation.executor import Ask, cut_for, neighbours
+from macro_routing.evaluation.executor import WorkItem, group_by_shared_prefix, split_work
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.routes import parse_route
 from macro_routing.runs import RunConfig, search
 from macro_routing.search import Failure
 from macro_routing.tasks import Example
-from macro_routing.workers.crew import Gone, Said
-from macro_routing.workers.dispatch import Dispatcher
-from macro_routing.workers.messages import Assignment, answers_to_json, ask_from_text, ask_to_text
-from macro_routing.workers.patience import Patience, size_of
+from macro_routing.workers.adaptive_timeout import AdaptiveTimeout, estimate_work
+from macro_routing.workers.backend import Exited, Message
+from macro_routing.workers.dispatch_state import DispatchLimits
+from macro_routing.workers.dispatcher import Dispatcher
+from macro_routing.workers.messages import Assignment, results_to_json, work_item_from_json, work_item_to_json
 from macro_routing.workers.pool import WorkerPool
 from macro_routing.workers.settings import WorkerError, WorkerSettings
-from macro_routing.workers.slots import Limits
 from tests.runs.small import small_frozen, small_task
 
 ROUTES = [parse_route(text, 6) for text in ("L0 RJ", "L0 L2 RJ", "L0-L3 L3 RJ")]
@@ -30,7 +30,7 @@ DIE, HANG = "die", "hang"
 
 
 class PlayedCrew:
-    """Answers at once, unless ``fate`` of a slot and ask says otherwise."""
+    """Results at once, unless ``fate`` of a slot and ask says otherwise."""
 
     def __init__(self, fate=lambda _slot, _ask: None, starts=None):
         self.fate = fate
@@ -44,21 +44,21 @@ class PlayedCrew:
         outcomes = self.starts.get(slot)
         outcome = outcomes.pop(0) if outcomes else "ready"
         if outcome == "ready":
-            self.events.append(Said(slot, json.dumps({"ready": 1})))
+            self.events.append(Message(slot, json.dumps({"ready": 1})))
         elif outcome != HANG:
-            self.events.append(outcome if isinstance(outcome, Said) else Gone(slot, outcome))
+            self.events.append(outcome if isinstance(outcome, Message) else Exited(slot, outcome))
 
     def give(self, slot, text):
-        _, ask = ask_from_text(text)
+        _, ask = work_item_from_json(text)
         self.given.append(ask)
         fate = self.fate(slot, ask)
         if fate == DIE:
-            self.events.append(Gone(slot, "killed by SIGKILL"))
+            self.events.append(Exited(slot, "killed by SIGKILL"))
         elif isinstance(fate, dict):
-            self.events.append(Said(slot, json.dumps(fate)))
+            self.events.append(Message(slot, json.dumps(fate)))
         elif fate != HANG:
             answers = tuple(tuple(outcome(route, one) for one in ask.unit) for route in ask.routes)
-            self.events.append(Said(slot, json.dumps({"answers": answers_to_json(answers), "notes": []})))
+            self.events.append(Message(slot, json.dumps({"answers": results_to_json(answers), "notes": []})))
 
     def wait(self, seconds):
         if not self.events and seconds > 1:
@@ -82,11 +82,11 @@ def asks(count=4):
     units = [
         tuple(Example(f"u{number}/{one.id}", one.question, "A", one.choices) for one in UNIT) for number in range(count)
     ]
-    return [Ask(tuple(ROUTES[:3]), unit) for unit in units]
+    return [WorkItem(tuple(ROUTES[:3]), unit) for unit in units]
 
 
 def played(crew, workers=2, asked=None, limits=None, said=None):
-    driver = Dispatcher(crew, workers, limits or Limits(), (said if said is not None else []).append)
+    driver = Dispatcher(crew, workers, limits or DispatchLimits(), (said if said is not None else []).append)
     found = list(driver.run(ASSIGNMENT, asked or asks()))
     return driver, found
 
@@ -103,8 +103,8 @@ def complete(found, asked):
 
 
 def test_asks_survive_the_wire():
-    ask = Ask((ROUTES[1], ROUTES[0]), UNIT)
-    assert ask_from_text(ask_to_text(ASSIGNMENT, ask)) == (ASSIGNMENT, ask)
+    ask = WorkItem((ROUTES[1], ROUTES[0]), UNIT)
+    assert work_item_from_json(work_item_to_json(ASSIGNMENT, ask)) == (ASSIGNMENT, ask)
 
 
 @pytest.mark.parametrize("workers", [1, 3, 50])
@@ -127,14 +127,14 @@ def test_a_lost_worker_is_replaced_and_its_ask_repeated():
 def test_a_hanging_worker_is_killed_at_its_deadline_and_a_late_answer_is_nobodys():
     hangs = iter([HANG])
     crew = PlayedCrew(lambda *_: next(hangs, None))
-    driver, found = played(crew, limits=Limits(unit_seconds=0.05))
+    driver, found = played(crew, limits=DispatchLimits(unit_seconds=0.05))
     assert complete(found, asks())
     assert driver.counts.hangs == 1
     assert len(crew.killed) == 1
 
 
 class SlowCrew(PlayedCrew):
-    """Answers after so many seconds of the real clock."""
+    """Results after so many seconds of the real clock."""
 
     def __init__(self, seconds):
         super().__init__()
@@ -162,26 +162,26 @@ class SlowCrew(PlayedCrew):
 
 def test_a_large_ask_is_given_longer():
     many = tuple(Example(f"e{number}", "q", "A", ("x", "y")) for number in range(100))
-    asked = [Ask(tuple(ROUTES[:3]), many)]
-    driver, found = played(SlowCrew(lambda _slot: 0.3), workers=1, asked=asked, limits=Limits(unit_seconds=0.1))
+    asked = [WorkItem(tuple(ROUTES[:3]), many)]
+    driver, found = played(SlowCrew(lambda _slot: 0.3), workers=1, asked=asked, limits=DispatchLimits(unit_seconds=0.1))
     assert complete(found, asked)
     assert driver.counts.hangs == 0
     slow = SlowCrew(lambda _slot: 0.3)
-    with pytest.raises(WorkerError, match=r"no answer within 0\.1 seconds; .* more --unit-minutes\) and resume"):
-        played(slow, workers=1, asked=asks(1), limits=Limits(unit_seconds=0.1))
+    with pytest.raises(WorkerError, match=r"no answer within 0\.1 seconds; .* more --worker-timeout\) and resume"):
+        played(slow, workers=1, asked=asks(1), limits=DispatchLimits(unit_seconds=0.1))
 
 
 def test_patience_grows_with_the_ask_and_by_what_others_have_taken():
     few, many = (tuple(Example(f"e{number}", "q", "A") for number in range(count)) for count in (10, 640))
     standard, longer = ROUTES[0], ROUTES[2]
-    assert size_of(Ask((standard,), few), 0) == 10
-    assert size_of(Ask((standard, standard), few), 128) == 40
-    assert size_of(Ask((longer,), few), 0) > 10
-    assert size_of(Ask((standard,) * 10, few, paired=True), 0) == 10
-    patience = Patience(100.0)
+    assert estimate_work(WorkItem((standard,), few), 0) == 10
+    assert estimate_work(WorkItem((standard, standard), few), 128) == 40
+    assert estimate_work(WorkItem((longer,), few), 0) > 10
+    assert estimate_work(WorkItem((standard,) * 10, few, paired=True), 0) == 10
+    patience = AdaptiveTimeout(100.0)
     assert patience.seconds("a", 1) == 100  # the least
-    assert 100 < patience.seconds("a", size_of(Ask((standard,) * 2, few), 1000)) < 1000
-    assert patience.seconds("a", size_of(Ask((standard,), many), 0)) == 800  # nothing was measured yet
+    assert 100 < patience.seconds("a", estimate_work(WorkItem((standard,) * 2, few), 1000)) < 1000
+    assert patience.seconds("a", estimate_work(WorkItem((standard,), many), 0)) == 800  # nothing was measured yet
     patience.learn("a", 10, 500)
     assert patience.seconds("a", 640) == 10 * 640 * 50
     assert patience.seconds("b", 640) == 800  # another task has another speed
@@ -193,7 +193,7 @@ def test_patience_grows_with_the_ask_and_by_what_others_have_taken():
 
 def test_an_answer_that_came_while_the_driver_was_busy_is_taken():
     crew = SlowCrew(lambda slot: 0.1 * slot)
-    driver = Dispatcher(crew, 2, Limits(unit_seconds=0.2))
+    driver = Dispatcher(crew, 2, DispatchLimits(unit_seconds=0.2))
     found = []
     for answer in driver.run(ASSIGNMENT, asks(2)):
         found.append(answer)
@@ -204,11 +204,11 @@ def test_an_answer_that_came_while_the_driver_was_busy_is_taken():
 
 def test_a_worker_that_got_ready_while_the_driver_was_busy_is_kept():
     crew = PlayedCrew(starts={1: [HANG]})
-    driver = Dispatcher(crew, 2, Limits(start_seconds=0.1))
+    driver = Dispatcher(crew, 2, DispatchLimits(start_seconds=0.1))
     run = driver.run(ASSIGNMENT, asks())
     next(run)
     time.sleep(0.15)
-    crew.events.append(Said(1, json.dumps({"ready": 1})))
+    crew.events.append(Message(1, json.dumps({"ready": 1})))
     list(run)
     assert driver.counts.hangs == 0
 
@@ -217,8 +217,8 @@ def test_all_workers_can_be_waited_for():
     """What a measurement needs; a worker that cannot be started at all is not waited for."""
     crew = SlowCrew(lambda _slot: 0.0)
     crew.starts = {1: [HANG], 2: ["no room"] * 3}
-    crew.later.append((time.monotonic() + 0.1, Said(1, json.dumps({"ready": 1}))))
-    driver = Dispatcher(crew, 3, Limits())
+    crew.later.append((time.monotonic() + 0.1, Message(1, json.dumps({"ready": 1}))))
+    driver = Dispatcher(crew, 3, DispatchLimits())
     driver.wait_for_all()
     assert [slot.is_ready for slot in driver._slots] == [True, True, False]
     assert complete(list(driver.run(ASSIGNMENT, asks(2))), asks(2))
@@ -228,14 +228,14 @@ def test_all_workers_can_be_waited_for():
 def test_what_is_worked_ahead_is_tried_once_and_blamed_on_nobody():
     cursed = ROUTES[1]
     crew = PlayedCrew(lambda _slot, ask: DIE if cursed in ask.routes and ask.unit == UNIT else None)
-    ahead = Ask(tuple(ROUTES), UNIT, ahead=True)
+    ahead = WorkItem(tuple(ROUTES), UNIT, ahead=True)
     driver, found = played(crew, asked=[*asks(2), ahead])
     assert complete(found, [*asks(2), ahead])
     assert [answers for ask, answers in found if ask.ahead] == [Failure("killed by SIGKILL")]
     assert driver.counts.deaths == 1
     assert not driver.counts.quarantined
     # In earnest it is tried as often as anything, and what is known of a route holds for what is ahead, too.
-    again = list(driver.run(ASSIGNMENT, [Ask(tuple(ROUTES), UNIT)]))
+    again = list(driver.run(ASSIGNMENT, [WorkItem(tuple(ROUTES), UNIT)]))
     assert [ask.routes for ask, answers in again if isinstance(answers, Failure)] == [(cursed,)]
     deaths = driver.counts.deaths
     last = list(driver.run(ASSIGNMENT, [ahead]))
@@ -256,15 +256,15 @@ def test_a_route_that_kills_every_time_is_given_up_and_the_others_are_not():
     assert [line for line in said if "is given up" in line]
     # Known now: nobody is sent to die of it again.
     deaths = driver.counts.deaths
-    again = list(driver.run(ASSIGNMENT, [Ask(tuple(ROUTES[:3]), UNIT)]))
-    assert complete(again, [Ask(tuple(ROUTES[:3]), UNIT)])
+    again = list(driver.run(ASSIGNMENT, [WorkItem(tuple(ROUTES[:3]), UNIT)]))
+    assert complete(again, [WorkItem(tuple(ROUTES[:3]), UNIT)])
     assert driver.counts.deaths == deaths
 
 
 def test_a_route_that_was_given_up_meets_no_worker_on_any_later_unit():
     cursed = ROUTES[1]
     crew = PlayedCrew(lambda _slot, ask: DIE if cursed in ask.routes else None)
-    asked = [Ask((cursed,), one.unit) for one in asks(5)]
+    asked = [WorkItem((cursed,), one.unit) for one in asks(5)]
     driver, found = played(crew, workers=1, asked=asked)
     assert complete(found, asked)
     assert driver.counts.deaths == 3
@@ -274,23 +274,23 @@ def test_a_route_that_was_given_up_meets_no_worker_on_any_later_unit():
 def test_a_route_is_not_blamed_where_the_standard_pass_dies_as_well():
     crew = PlayedCrew(lambda _slot, ask: DIE if ask.unit[0].id.startswith("u0") else None)
     with pytest.raises(WorkerError, match="the standard pass takes its workers down: killed by SIGKILL"):
-        played(crew, asked=[Ask((ROUTES[1],), one.unit) for one in asks()])
+        played(crew, asked=[WorkItem((ROUTES[1],), one.unit) for one in asks()])
 
 
 def test_pairs_are_split_as_pairs():
-    asked = [Ask(tuple(ROUTES[:3]), UNIT, paired=True)]
+    asked = [WorkItem(tuple(ROUTES[:3]), UNIT, paired=True)]
 
     class Pairs(PlayedCrew):
         def give(self, slot, text):
-            _, ask = ask_from_text(text)
+            _, ask = work_item_from_json(text)
             if ROUTES[1] in ask.routes:
-                self.events.append(Gone(slot, "gone"))
+                self.events.append(Exited(slot, "gone"))
                 return
             answers = tuple((outcome(route, one),) for route, one in zip(ask.routes, ask.unit, strict=True))
-            self.events.append(Said(slot, json.dumps({"answers": answers_to_json(answers)})))
+            self.events.append(Message(slot, json.dumps({"answers": results_to_json(answers)})))
 
     crew = Pairs()
-    driver = Dispatcher(crew, 2, Limits())
+    driver = Dispatcher(crew, 2, DispatchLimits())
     found = list(driver.run(ASSIGNMENT, asked))
     assert sorted((ask.routes[0].length, ask.unit[0].id) for ask, _ in found) == sorted(
         (route.length, one.id) for route, one in zip(ROUTES[:3], UNIT, strict=True)
@@ -302,7 +302,7 @@ def test_the_users_mistake_ends_the_run_with_the_users_error():
     with pytest.raises(TaskError, match="the grader g failed"):
         played(PlayedCrew(lambda *_: mistake))
     with pytest.raises(MacroError, match="no such model"):
-        played(PlayedCrew(starts={0: [Said(0, json.dumps({"error": "no such model", "class": "ModelError"}))]}))
+        played(PlayedCrew(starts={0: [Message(0, json.dumps({"error": "no such model", "class": "ModelError"}))]}))
 
 
 def test_workers_that_cannot_start_are_done_without_until_none_is_left():
@@ -317,28 +317,28 @@ def test_workers_that_cannot_start_are_done_without_until_none_is_left():
 
 def test_a_worker_that_never_gets_ready_is_replaced():
     crew = PlayedCrew(starts={0: [HANG], 1: [HANG]})
-    driver, found = played(crew, limits=Limits(start_seconds=0.05))
+    driver, found = played(crew, limits=DispatchLimits(start_seconds=0.05))
     assert complete(found, asks())
     assert driver.counts.hangs == 2
 
 
 def test_whoever_stops_listening_gets_nothing_old_later():
     crew = PlayedCrew()
-    driver = Dispatcher(crew, 2, Limits())
+    driver = Dispatcher(crew, 2, DispatchLimits())
     first = driver.run(ASSIGNMENT, asks())
     next(first)
     first.close()
-    other = [Ask((ROUTES[2],), UNIT)]
+    other = [WorkItem((ROUTES[2],), UNIT)]
     assert complete(list(driver.run(ASSIGNMENT, other)), other)
 
 
 def test_what_is_not_listened_to_any_more_is_dealt_with_by_the_next_run():
     crew = PlayedCrew()
-    driver = Dispatcher(crew, 2, Limits())
+    driver = Dispatcher(crew, 2, DispatchLimits())
     first = driver.run(ASSIGNMENT, asks(2))
     next(first)  # both have answered
     first.close()
-    other = [Ask((ROUTES[2],), one.unit) for one in asks(2)]
+    other = [WorkItem((ROUTES[2],), one.unit) for one in asks(2)]
     again = driver.run(ASSIGNMENT, other)
     next(again)
     assert [slot.is_busy for slot in driver._slots] == [False, True]  # both were asked
@@ -348,11 +348,11 @@ def test_what_is_not_listened_to_any_more_is_dealt_with_by_the_next_run():
     # The same where what was not heard is that a worker is lost, or lost since.
     lives = iter([None, DIE])
     crew = PlayedCrew(lambda *_: next(lives, None))
-    driver = Dispatcher(crew, 2, Limits())
+    driver = Dispatcher(crew, 2, DispatchLimits())
     first = driver.run(ASSIGNMENT, asks(2))
     next(first)
     first.close()
-    crew.events.append(Gone(0, "killed by SIGKILL"))
+    crew.events.append(Exited(0, "killed by SIGKILL"))
     assert complete(list(driver.run(ASSIGNMENT, other)), other)
     assert driver.counts.deaths == 2
     assert len(crew.given) == 2 + 2  # nobody who was gone was asked
@@ -360,7 +360,7 @@ def test_what_is_not_listened_to_any_more_is_dealt_with_by_the_next_run():
 
 def test_a_worker_that_told_of_an_error_is_asked_again():
     crew = PlayedCrew(lambda *_: {"error": "the grader g failed", "class": "TaskError"})
-    driver = Dispatcher(crew, 2, Limits())
+    driver = Dispatcher(crew, 2, DispatchLimits())
     with pytest.raises(TaskError):
         list(driver.run(ASSIGNMENT, asks()))
     crew.fate = lambda *_: None
@@ -370,15 +370,15 @@ def test_a_worker_that_told_of_an_error_is_asked_again():
 
 
 def test_a_worker_that_could_not_set_up_is_replaced_in_the_next_run():
-    crew = PlayedCrew(starts={0: [Said(0, json.dumps({"error": "no such model", "class": "ModelError"}))]})
-    driver = Dispatcher(crew, 1, Limits())
+    crew = PlayedCrew(starts={0: [Message(0, json.dumps({"error": "no such model", "class": "ModelError"}))]})
+    driver = Dispatcher(crew, 1, DispatchLimits())
     with pytest.raises(MacroError, match="no such model"):
         list(driver.run(ASSIGNMENT, asks()))
     assert complete(list(driver.run(ASSIGNMENT, asks())), asks())
 
 
 def test_without_any_worker_left_a_later_run_says_so_at_once():
-    driver = Dispatcher(PlayedCrew(starts={0: ["no room"] * 3}), 1, Limits())
+    driver = Dispatcher(PlayedCrew(starts={0: ["no room"] * 3}), 1, DispatchLimits())
     for ask in (lambda: list(driver.run(ASSIGNMENT, asks())), driver.facts):
         with pytest.raises(WorkerError, match="no worker can be started: no room"):
             ask()
@@ -405,15 +405,15 @@ def test_what_happens_to_workers_is_in_the_runs_log_and_in_no_other(tmp_path):
 
 def test_work_is_cut_along_common_beginnings():
     routes = [parse_route(text, 30) for text in ("L0-L20 L20 RJ", "L0 L3 RJ", "L0-L20 L19 RJ", "L0 L3 L3 RJ")]
-    groups = neighbours(routes, 2)
+    groups = group_by_shared_prefix(routes, 2)
     assert sorted(map(set, groups), key=len) == sorted([{routes[0], routes[2]}, {routes[1], routes[3]}], key=len)
-    assert neighbours(routes[:1], 8) == [routes[:1]]
+    assert group_by_shared_prefix(routes[:1], 8) == [routes[:1]]
     asked = asks(2)
-    assert cut_for(2, asked) == asked
-    parts = cut_for(6, asked)
+    assert split_work(2, asked) == asked
+    parts = split_work(6, asked)
     assert len(parts) == 6
     assert {(route, part.unit) for part in parts for route in part.routes} == {
         (route, ask.unit) for ask in asked for route in ask.routes
     }
-    pairs = cut_for(3, [Ask(tuple(ROUTES[:3]), UNIT, paired=True)])
+    pairs = split_work(3, [WorkItem(tuple(ROUTES[:3]), UNIT, paired=True)])
     assert [(part.routes[0], part.unit[0]) for part in pairs] == list(zip(ROUTES[:3], UNIT, strict=True))

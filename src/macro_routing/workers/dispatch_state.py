@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from macro_routing.evaluation.executor import Ask
+from macro_routing.evaluation.executor import WorkItem
 from macro_routing.routes.route import Route
 
 
 @dataclass(frozen=True)
-class Limits:
+class DispatchLimits:
     """How patient a driver is."""
 
     unit_seconds: float = 1800.0
@@ -19,18 +19,18 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Work:
+class QueuedItem:
     """An ask on its way."""
 
-    ask: Ask
+    ask: WorkItem
     deaths: int = 0
     reason: str = ""
-    suspect: Work | None = None
+    suspect: QueuedItem | None = None
     """Set where the ask is the standard pass, asked to find out whether this one is to blame."""
 
 
 @dataclass
-class Slot:
+class WorkerSlot:
     """A worker as the driver knows it."""
 
     is_ready: bool = False
@@ -38,7 +38,7 @@ class Slot:
     """The worker's process number, on whatever machine it is."""
     is_busy: bool = False
     """Also when nobody waits for the answer any more."""
-    work: Work | None = None
+    work: QueuedItem | None = None
     asked: float = 0.0
     """When it was asked, or started."""
     heard: float = 0.0
@@ -52,7 +52,7 @@ class Slot:
 
 
 @dataclass
-class Counts:
+class DispatchCounts:
     """What happened to workers so far; for messages and tests."""
 
     answered: int = 0

@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from macro_routing.evaluation.executor import Ask
+from macro_routing.evaluation.executor import WorkItem
 from macro_routing.routes import Route
-from macro_routing.workers.dispatch import Dispatcher
+from macro_routing.workers.dispatch_state import DispatchLimits
+from macro_routing.workers.dispatcher import Dispatcher
+from macro_routing.workers.local_backend import LocalBackend
 from macro_routing.workers.messages import Assignment
-from macro_routing.workers.processes import ProcessCrew
-from macro_routing.workers.ray_actors import _reason
+from macro_routing.workers.ray_backend import _reason
 from macro_routing.workers.settings import WorkerError
-from macro_routing.workers.slots import Limits
 
 WAITS = "import time; time.sleep(600)"
 
 
 def crew_of(program, slots=1):
-    return ProcessCrew("setup", [{}] * slots, (sys.executable, "-c", program))
+    return LocalBackend("setup", [{}] * slots, (sys.executable, "-c", program))
 
 
 def events_of(crew, count, seconds=20.0):
@@ -131,7 +131,7 @@ def open_files():
     ],
 )
 def test_a_system_that_refuses_a_worker_is_asked_three_times(monkeypatch, module, name, error):
-    asked = [Ask((Route.standard(6),), ())]
+    asked = [WorkItem((Route.standard(6),), ())]
     assignment = Assignment("t", {}, "auto", {}, "scope")
     gc.collect()  # what earlier tests left open is not closed in between
     before = open_files()
@@ -139,7 +139,7 @@ def test_a_system_that_refuses_a_worker_is_asked_three_times(monkeypatch, module
     def run(times):
         refused = refusing(monkeypatch, module, name, times, error)
         crew = crew_of(ANSWERS)
-        driver = Dispatcher(crew, 1, Limits())
+        driver = Dispatcher(crew, 1, DispatchLimits())
         try:
             return list(driver.run(assignment, asked))
         finally:
@@ -168,8 +168,8 @@ with socket.socket(fileno=int(sys.argv[1])) as channel, channel.makefile("r") as
 def test_a_worker_in_the_middle_of_its_answer_is_not_taken_to_hang():
     """A long answer comes in parts; only one that says nothing at all is silent."""
     crew = crew_of(SPEAKS_SLOWLY)
-    driver = Dispatcher(crew, 1, Limits(unit_seconds=3))
-    asked = [Ask((Route.standard(6),), ())]
+    driver = Dispatcher(crew, 1, DispatchLimits(unit_seconds=3))
+    asked = [WorkItem((Route.standard(6),), ())]
     try:
         assert list(driver.run(Assignment("t", {}, "auto", {}, "scope"), asked)) == [(asked[0], ())]
     finally:

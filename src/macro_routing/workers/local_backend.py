@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from typing import IO
 
 from macro_routing.errors import without_secrets
-from macro_routing.workers.crew import Event, Gone, Said, Speaking
+from macro_routing.workers.backend import Event, Exited, Heartbeat, Message
 
 COMMAND = (sys.executable, "-m", "macro_routing.workers.worker")
 _BLOCK = 1 << 20
@@ -90,7 +90,7 @@ class _Process:
         return f"{how} ({without_secrets(said[-1])[:300]})" if said and status > 0 else how
 
 
-class ProcessCrew:
+class LocalBackend:
     """Workers on this machine."""
 
     def __init__(self, setup: str, environments: Sequence[Mapping[str, str]], command: Sequence[str] = COMMAND) -> None:
@@ -109,7 +109,7 @@ class ProcessCrew:
         try:
             worker = _Process(self._command, self._setup, self._environments[slot])
         except OSError as error:
-            self._refused.append(Gone(slot, f"the system refuses it: {error}"))
+            self._refused.append(Exited(slot, f"the system refuses it: {error}"))
             return
         self._workers[slot] = worker
         self._selector.register(worker.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, slot)
@@ -136,11 +136,11 @@ class ProcessCrew:
 
     def _read(self, slot: int, worker: _Process) -> list[Event]:
         lines, closed = worker.lines()
-        events: list[Event] = [Said(slot, line) for line in lines]
+        events: list[Event] = [Message(slot, line) for line in lines]
         if worker.incoming and not closed:
-            events.append(Speaking(slot))
+            events.append(Heartbeat(slot))
         if closed:
-            events.append(Gone(slot, self._remove(slot)))
+            events.append(Exited(slot, self._remove(slot)))
         return events
 
     def _remove(self, slot: int) -> str:
