@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.record import write_record
-from macro_routing.evaluation.planted import PlantedProblem, solve
+from macro_routing.evaluation.planted import PlantedProblem, solve_planted
 from macro_routing.routes import RouteSpace, parse_route
 from macro_routing.search import MacroSearch, MarkovPolicy, decode_programs, decode_routes
 from tests.oracles.plain_decoding import recursive_top_k
@@ -70,7 +70,7 @@ def _trained(space: RouteSpace) -> MarkovPolicy:
     """The policy a whole search with the paper's settings ends with."""
     problem = PlantedProblem(parse_route("L0-L7 L3-L5 RJ" if space.layers > 8 else "L0-L4 L6 RJ", space.layers))
     search = MacroSearch(space, 1000, seed=SEED)
-    policy = search.policy(solve(search, problem, training=1000, validation=100).state)
+    policy = search.policy(solve_planted(search, problem, training=1000, validation=100).state)
     return MarkovPolicy(space, policy.table)
 
 

@@ -22,7 +22,7 @@ from benchmarks.planted_family import ALIKE, METHODS, NOTHING, PLANTED
 from benchmarks.record import ROOT, write_record
 from benchmarks.replay import budget_for, name_of, searches
 from macro_routing.evaluation.landscape import Landscape
-from macro_routing.evaluation.planted import solve
+from macro_routing.evaluation.planted import solve_planted
 from macro_routing.evaluation.planted_family import BUDGET, TRAINING, VALIDATION, member
 from macro_routing.evaluation.replay import replay
 
@@ -65,7 +65,7 @@ def finalists(job: Job) -> Finalists:
     where, seed = job
     if where in (PLANTED, NOTHING, ALIKE):
         planted = member(seed, nothing=where == NOTHING, alike=where == ALIKE)
-        result = solve(METHODS["guided"](seed), planted.problem, training=TRAINING, validation=VALIDATION)
+        result = solve_planted(METHODS["guided"](seed), planted.problem, training=TRAINING, validation=VALIDATION)
         # With nothing to find there is no gain to have a share of.
         return [(sure, planted.share(one.route) if where == PLANTED else 0.0) for one, sure in result.finalists]
     landscape = Landscape.load(LANDSCAPES / f"{where}.json")

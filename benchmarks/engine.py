@@ -23,7 +23,7 @@ from macro_routing.evaluation.engine_bench import (
     measure_sharing,
     saved_in_hindsight,
 )
-from macro_routing.evaluation.planted import TRAIN, PlantedProblem, race_planted
+from macro_routing.evaluation.planted import TRAIN, PlantedProblem, race_planted_routes
 from macro_routing.evaluation.racing import EXACT, STATISTICAL
 from macro_routing.evaluation.units import UnitSizes, race_parts
 from macro_routing.models import load_model
@@ -102,7 +102,7 @@ def planted(name: str, peak: float, base: float) -> dict[str, Any]:
         table = np.array([problem.flips(route, TRAIN, asked.examples) for route in routes], dtype=float)
         elite = elite_of([Score(row.sum(), 100) for row in table], ELITE)
         accuracies.append(table[elite[-1]].mean())
-        exact, statistical = (race_planted(problem, asked, mode) for mode in (EXACT, STATISTICAL))
+        exact, statistical = (race_planted_routes(problem, asked, mode) for mode in (EXACT, STATISTICAL))
         assert elite_of(exact, ELITE) == elite
         differs += elite_of(statistical, ELITE) != elite
         sums["whole"] += 100 * len(set(routes))

@@ -25,13 +25,13 @@ def record_one(frozen: Any, arguments: argparse.Namespace) -> tuple[Path, Any]:
     from macro_routing.evaluation.decoding import Decoding
     from macro_routing.evaluation.evaluator import Evaluator
     from macro_routing.evaluation.landscape import record, routes_to_record
-    from macro_routing.evaluation.score_store import ScoreStore, default_store
+    from macro_routing.evaluation.score_store import ScoreStore, default_store_path
     from macro_routing.routes import Route, RouteSpace
     from macro_routing.tasks import load_task, make_splits
 
     task = load_task(arguments.task, data_dir=arguments.data_dir, seed=SEED)
     examples = make_splits(task, seed=SEED, training=1000, validation=100).train[: arguments.examples]
-    evaluator = Evaluator(frozen, task, Decoding(arguments.mode), ScoreStore(arguments.store or default_store()))
+    evaluator = Evaluator(frozen, task, Decoding(arguments.mode), ScoreStore(arguments.store or default_store_path()))
     routes = routes_to_record(RouteSpace(frozen.layers), arguments.two_edits, SEED)
 
     def score(some: Sequence[Route]) -> Mapping[Route, Sequence[bool]]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.record import write_record
 from macro_routing.evaluation.confirming import certainty, with_fresh
-from macro_routing.evaluation.planted import TRAIN, VALIDATION, PlantedProblem, solve
+from macro_routing.evaluation.planted import TRAIN, VALIDATION, PlantedProblem, solve_planted
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.routes.text import parse_program
@@ -54,7 +54,7 @@ def one(gain: float, loss: float, seed: int) -> tuple[bool, bool, bool]:
     """Whether the target is a finalist, whether fresh examples are sure of it, and whether it is chosen."""
     problem = LonelyPeak(TARGET, base=0.0, peak=STANDARD + gain, loss=loss, seed=seed)
     search = GuidedSearch(RouteSpace(LAYERS), TRAINING, BUDGET, GuidedSettings(), seed)
-    solved = solve(search, problem, training=TRAINING, validation=VALIDATED)
+    solved = solve_planted(search, problem, training=TRAINING, validation=VALIDATED)
 
     def fresh(route: Route) -> Any:
         held, validated = search.held_back, range(VALIDATED)

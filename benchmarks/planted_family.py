@@ -27,7 +27,7 @@ import numpy as np
 from benchmarks.record import write_record
 from benchmarks.varied_search import VariedSearch
 from macro_routing.evaluation.confirming import confirmed
-from macro_routing.evaluation.planted import TRAIN, solve
+from macro_routing.evaluation.planted import TRAIN, solve_planted
 from macro_routing.evaluation.planted import VALIDATION as VALIDATION_SPLIT
 from macro_routing.evaluation.planted_family import (
     BUDGET,
@@ -141,7 +141,7 @@ def one(job: tuple[str, int, str], *, table: str) -> dict[str, Any]:
         route = told(planted)
     else:
         searcher = TABLES[table][name](seed)
-        route = solve(searcher, planted.problem, training=TRAINING, validation=VALIDATION).selected.route
+        route = solve_planted(searcher, planted.problem, training=TRAINING, validation=VALIDATION).selected.route
     facts = {"search": name, "seed": seed, "level": planted.level, "edits": planted.edits, "kind": planted.kind}
     result = {"share": planted.share(route)} if sort == PLANTED else {"standard": route.is_standard}
     facts |= {"sort": sort, "found": route == planted.problem.target, "seconds": time.perf_counter() - start}

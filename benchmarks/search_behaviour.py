@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.record import write_record
-from macro_routing.evaluation.planted import PlantedProblem, PlantedResult, solve
+from macro_routing.evaluation.planted import PlantedProblem, PlantedResult, solve_planted
 from macro_routing.evaluation.racing import EXACT
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MacroSearch, MarkovPolicy, RandomSearch, decode_routes
@@ -65,7 +65,7 @@ def of_searches(space: RouteSpace) -> list[dict[str, Any]]:
 
 def _solved(search: MacroSearch | RandomSearch, seed: int) -> PlantedResult:
     problem = PlantedProblem(parse_route(TARGET, LAYERS), seed=seed)
-    return solve(search, problem, training=EXAMPLES, validation=VALIDATION, racing=EXACT)
+    return solve_planted(search, problem, training=EXAMPLES, validation=VALIDATION, racing=EXACT)
 
 
 def _different(result: PlantedResult) -> int:

@@ -176,7 +176,7 @@ def lines(kept: Path) -> list[dict[str, Any]]:
 
 def summary(kept: Path) -> list[dict[str, Any]]:
     """The guided search against nothing and against each other method, over the settings that both have run."""
-    from macro_routing.evaluation.statistics import significance
+    from macro_routing.evaluation.statistics import benchmark_significance
 
     cells = list(differences(kept))
     found = []
@@ -187,7 +187,7 @@ def summary(kept: Path) -> list[dict[str, Any]]:
                 by_setting.setdefault(setting, []).append(100 * (gains["guided"] - (gains[other] if other else 0.0)))
         line: dict[str, Any] = {"against": {"": "the standard pass", "macro": "paper"}.get(other, other)}
         if by_setting:
-            told = significance([sum(some) / len(some) for some in by_setting.values()])
+            told = benchmark_significance([sum(some) / len(some) for some in by_setting.values()])
             line |= {"mean": told.mean, "interval": f"{told.low:+.2f} to {told.high:+.2f}", "p": told.p_value}
             line |= {"wins": f"{told.wins} / {told.ties} / {told.losses}", "cells": sum(map(len, by_setting.values()))}
         else:

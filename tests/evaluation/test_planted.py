@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 
 from macro_routing.errors import SettingsError
-from macro_routing.evaluation.planted import TRAIN, VALIDATION, PlantedProblem, edit_distance, solve
+from macro_routing.evaluation.planted import TRAIN, VALIDATION, PlantedProblem, edit_distance, solve_planted
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MacroSearch, MacroSettings, RandomSearch, RandomSettings
 from tests.strategies import programs
@@ -44,7 +44,7 @@ def test_flips_are_fixed_and_as_frequent_as_the_true_score():
 def _found(method, settings, target, seeds):
     space = RouteSpace(8, max_length=12, radius=3, window=2)
     results = [
-        solve(
+        solve_planted(
             method(space, 2000, settings, seed),
             PlantedProblem(parse_route(target, 8), base=0.1, peak=0.9, reach=4, seed=seed),
             training=2000,

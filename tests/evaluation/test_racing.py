@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macro_routing.errors import SettingsError
-from macro_routing.evaluation.planted import PlantedProblem, solve
+from macro_routing.evaluation.planted import PlantedProblem, solve_planted
 from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL, Standing, race, still_racing
 from macro_routing.routes import RouteSpace, parse_route
 from macro_routing.search import Failure, MacroSearch, MacroSettings, MarkovPolicy, Score, Stopped
@@ -155,8 +155,8 @@ def test_a_whole_search_is_the_same_with_racing(seed):
     space = RouteSpace(8, max_length=14)
     problem = PlantedProblem(parse_route("L0-L4 L6 RJ", 8), seed=seed)
     search = MacroSearch(space, 300, MacroSettings(), seed=seed)
-    full = solve(search, problem, training=300, validation=60)
-    raced = solve(search, problem, training=300, validation=60, racing=EXACT)
+    full = solve_planted(search, problem, training=300, validation=60)
+    raced = solve_planted(search, problem, training=300, validation=60, racing=EXACT)
     assert np.array_equal(full.state.arrays["policy"], raced.state.arrays["policy"])
     assert raced.candidates == full.candidates
     assert raced.selected == full.selected

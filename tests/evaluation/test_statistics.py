@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from macro_routing.errors import SettingsError
 from macro_routing.evaluation.statistics import (
-    best_of_many,
-    compare,
-    exact_mcnemar,
-    holm,
+    benchmark_significance,
+    best_of_many_p_value,
+    compare_paired,
+    holm_correction,
+    mcnemar_p_value,
     mcnemar_power,
-    paired_bootstrap,
-    significance,
+    paired_bootstrap_interval,
     smallest_detectable_gain,
-    wilcoxon_greater,
+    wilcoxon_p_value,
 )
 
 _PUBLISHED = json.loads((Path(__file__).parents[1] / "data" / "published_results.json").read_text())
@@ -41,7 +41,7 @@ def _differences(model):
 
 @pytest.fixture(scope="module")
 def reproduced():
-    return {model: significance(_differences(model)) for model in TABLE}
+    return {model: benchmark_significance(_differences(model)) for model in TABLE}
 
 
 @pytest.mark.parametrize("model", TABLE)
@@ -55,7 +55,7 @@ def test_the_papers_table_is_reproduced(reproduced, model):
 
 
 def test_the_papers_p_values_are_reproduced(reproduced):
-    corrected = dict(zip(TABLE, holm([reproduced[model].p_value for model in TABLE]), strict=True))
+    corrected = dict(zip(TABLE, holm_correction([reproduced[model].p_value for model in TABLE]), strict=True))
     for model, (_, _, _, expected) in TABLE.items():
         assert float(f"{corrected[model]:.1e}") == expected, model
 
@@ -72,14 +72,14 @@ def test_wilcoxon_equals_all_sign_patterns(values):
     sums = [
         ranks[list(signs)].sum() for signs in (np.array(s, bool) for s in itertools.product([0, 1], repeat=len(values)))
     ]
-    assert wilcoxon_greater(values) == pytest.approx(np.mean([total >= observed - 1e-9 for total in sums]))
+    assert wilcoxon_p_value(values) == pytest.approx(np.mean([total >= observed - 1e-9 for total in sums]))
 
 
 def test_wilcoxon_equals_scipys_without_ties():
     from scipy.stats import wilcoxon
 
     values = np.random.default_rng(0).normal(0.4, 1, size=13)
-    assert wilcoxon_greater(values) == pytest.approx(wilcoxon(values, alternative="greater", method="exact").pvalue)
+    assert wilcoxon_p_value(values) == pytest.approx(wilcoxon(values, alternative="greater", method="exact").pvalue)
 
 
 @given(st.integers(0, 60), st.integers(0, 60))
@@ -87,28 +87,28 @@ def test_mcnemar_equals_scipys_binomial_test(fixed, broken):
     from scipy.stats import binomtest
 
     expected = binomtest(fixed, fixed + broken).pvalue if fixed + broken else 1.0
-    assert exact_mcnemar(fixed, broken) == pytest.approx(min(1.0, expected), abs=1e-9)
+    assert mcnemar_p_value(fixed, broken) == pytest.approx(min(1.0, expected), abs=1e-9)
 
 
 def test_mcnemar_survives_large_counts():
-    assert exact_mcnemar(5000, 3000) < 1e-100
-    assert 0.9 < exact_mcnemar(4000, 4000) <= 1
+    assert mcnemar_p_value(5000, 3000) < 1e-100
+    assert 0.9 < mcnemar_p_value(4000, 4000) <= 1
 
 
 def test_holm():
-    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm_correction([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm_correction([0.9, 0.8]) == [1.0, 1.0]
 
 
 def test_compare_counts_and_covers():
     baseline = np.array([1, 1, 0, 0, 1, 0] * 50)
     routed = np.array([1, 0, 1, 1, 1, 0] * 50)
-    found = compare(baseline, routed)
+    found = compare_paired(baseline, routed)
     assert (found.n, found.fixed, found.broken) == (300, 100, 50)
     assert found.difference == pytest.approx(1 / 6)
     assert found.low < found.difference < found.high
-    assert found.p_value == exact_mcnemar(100, 50)
-    assert compare(baseline, routed) == found
+    assert found.p_value == mcnemar_p_value(100, 50)
+    assert compare_paired(baseline, routed) == found
 
 
 def test_bootstrap_interval_covers_as_often_as_it_says():
@@ -116,7 +116,7 @@ def test_bootstrap_interval_covers_as_often_as_it_says():
     hits = 0
     for trial in range(300):
         baseline, routed = rng.random(200) < 0.5, rng.random(200) < 0.6
-        low, high = paired_bootstrap(baseline, routed, seed=trial, resamples=1000)
+        low, high = paired_bootstrap_interval(baseline, routed, seed=trial, resamples=1000)
         hits += low <= 0.1 <= high
     assert hits / 300 == pytest.approx(0.95, abs=0.04)
 
@@ -126,7 +126,7 @@ def test_bootstrap_equals_plain_resampling():
     baseline, routed = rng.random(80) < 0.4, rng.random(80) < 0.6
     differences = routed.astype(float) - baseline
     plain = differences[rng.integers(80, size=(40_000, 80))].mean(axis=1)
-    found = paired_bootstrap(baseline, routed, resamples=40_000)
+    found = paired_bootstrap_interval(baseline, routed, resamples=40_000)
     assert found == pytest.approx(np.percentile(plain, [2.5, 97.5]), abs=0.013)
 
 
@@ -137,8 +137,8 @@ def test_the_best_of_many_lucky_ones_is_not_significant():
         baseline = rng.random(150) < 0.5
         candidates = rng.random((20, 150)) < 0.5
         best = candidates[candidates.mean(axis=1).argmax()]
-        uncorrected = compare(baseline, best).p_value
-        corrected = best_of_many(baseline, candidates, seed=trial, resamples=500)
+        uncorrected = compare_paired(baseline, best).p_value
+        corrected = best_of_many_p_value(baseline, candidates, seed=trial, resamples=500)
         assert corrected >= uncorrected / 2 - 0.02
         lucky += corrected < 0.05
     assert lucky <= 9  # 5 % of 60, with room for noise; uncorrected it would be half of them
@@ -148,7 +148,7 @@ def test_a_real_gain_survives_the_correction():
     rng = np.random.default_rng(3)
     baseline = rng.random(400) < 0.3
     candidates = np.stack([rng.random(400) < 0.3 for _ in range(10)] + [rng.random(400) < 0.5])
-    assert best_of_many(baseline, candidates) < 0.01
+    assert best_of_many_p_value(baseline, candidates) < 0.01
 
 
 def test_harmful_candidates_do_not_hide_a_real_gain():
@@ -158,13 +158,13 @@ def test_harmful_candidates_do_not_hide_a_real_gain():
         baseline = rng.random(200) < 0.5
         better = baseline | (rng.random(200) < 0.14)
         harmful = [baseline & (rng.random(200) < 0.2) for _ in range(15)]
-        found += best_of_many(baseline, [better, *harmful], seed=trial, resamples=1000) < 0.05
+        found += best_of_many_p_value(baseline, [better, *harmful], seed=trial, resamples=1000) < 0.05
     assert found >= 32
 
 
 def test_wilcoxon_survives_many_benchmarks():
     values = np.random.default_rng(0).normal(0.1, 1, size=1200)
-    assert 0 < wilcoxon_greater(values) < 0.1
+    assert 0 < wilcoxon_p_value(values) < 0.1
 
 
 def test_power_equals_simulation():
@@ -174,7 +174,7 @@ def test_power_equals_simulation():
     found = 0
     for _ in range(3000):
         fixed, broken, _rest = rng.multinomial(n, [p_fixed, p_broken, 1 - discordance])
-        found += exact_mcnemar(int(fixed), int(broken)) <= 0.05
+        found += mcnemar_p_value(int(fixed), int(broken)) <= 0.05
     assert mcnemar_power(n, discordance, gain) == pytest.approx(found / 3000, abs=0.03)
 
 
@@ -188,13 +188,13 @@ def test_more_data_shows_smaller_gains():
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: compare([1, 0], [1]),
-        lambda: compare([], []),
-        lambda: best_of_many([1], [[1, 0]]),
+        lambda: compare_paired([1, 0], [1]),
+        lambda: compare_paired([], []),
+        lambda: best_of_many_p_value([1], [[1, 0]]),
         lambda: smallest_detectable_gain(0),
-        lambda: best_of_many([], [[]]),
-        lambda: significance([]),
-        lambda: significance([float("nan")]),
+        lambda: best_of_many_p_value([], [[]]),
+        lambda: benchmark_significance([]),
+        lambda: benchmark_significance([float("nan")]),
     ],
 )
 def test_nonsense_is_refused(call):

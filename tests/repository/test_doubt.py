@@ -7,7 +7,7 @@ import pytest
 from benchmarks import doubt
 from benchmarks.planted_family import ALIKE, NOTHING, PLANTED, _guided
 from benchmarks.record import ROOT
-from macro_routing.evaluation.planted import solve
+from macro_routing.evaluation.planted import solve_planted
 from macro_routing.evaluation.planted_family import TRAINING, VALIDATION, member
 
 SEED = 2
@@ -19,7 +19,7 @@ def test_a_threshold_chooses_as_the_search_with_it_does():
     known = doubt.finalists((PLANTED, SEED))
     planted = member(SEED)
     for most in (0.03, 1.0):
-        result = solve(_guided(doubt=most)(SEED), planted.problem, training=TRAINING, validation=VALIDATION)
+        result = solve_planted(_guided(doubt=most)(SEED), planted.problem, training=TRAINING, validation=VALIDATION)
         brought = doubt.chosen(known, most)
         assert result.selected.route.is_standard is (brought is None)
         assert planted.share(result.selected.route) == pytest.approx(brought or 0.0)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from macro_routing.errors import MacroError, ModelError, RunError, SettingsError
+from macro_routing.evaluation.evaluation_results import RouteEvaluation
 from macro_routing.evaluation.outcome import ExampleOutcome
-from macro_routing.evaluation.scored import Evaluated
 from macro_routing.models import freeze
 from macro_routing.routes import parse_route
 from macro_routing.runs import Listener, RunConfig, RunFolder, RunResult, resume, search
@@ -131,7 +131,7 @@ def test_a_finalist_that_could_not_be_run_somewhere_is_not_deployed():
 
     def evaluated(right, failure=""):
         answers = tuple(ExampleOutcome(bool(one), "A") for one in right)
-        return lambda route: Evaluated(route, answers, 0, failure)
+        return lambda route: RouteEvaluation(route, answers, 0, failure)
 
     control, better = evaluated([0] * 30), evaluated([1] * 30)
     held_back = {standard.route: control(standard.route), finalist.route: better(finalist.route)}
@@ -150,8 +150,8 @@ def test_nothing_is_deployed_when_the_standard_pass_could_not_be_run():
     answers = tuple(ExampleOutcome(correct=True, prediction="A") for _ in range(30))
     wrong = tuple(ExampleOutcome(correct=False, prediction="") for _ in range(30))
     scored = {
-        standard.route: Evaluated(standard.route, wrong, 0, "it takes its workers down"),
-        finalist.route: Evaluated(finalist.route, answers, 0, ""),
+        standard.route: RouteEvaluation(standard.route, wrong, 0, "it takes its workers down"),
+        finalist.route: RouteEvaluation(finalist.route, answers, 0, ""),
     }
     choice = choose_confirmed([standard, finalist], scored, scored, 0.1, lambda _route: "")
     assert choice.route == standard.route
@@ -430,7 +430,7 @@ def test_a_search_starts_from_a_run_of_its_model_alone(frozen, tmp_path):
 
 def _evaluated(route, correct):
     outcomes = [ExampleOutcome(correct=place < correct, prediction="") for place in range(10)]
-    return Evaluated(route, tuple(outcomes), 0)
+    return RouteEvaluation(route, tuple(outcomes), 0)
 
 
 def test_a_winner_that_costs_too_much_elsewhere_is_turned_down():

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from macro_routing.errors import SettingsError
-from macro_routing.evaluation.planted import PlantedProblem, solve
+from macro_routing.evaluation.planted import PlantedProblem, solve_planted
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MacroSearch, MacroSettings, Score
 from macro_routing.search.fixed_sweep import FixedSettings, FixedSweep, StandardOnly, early_exits
@@ -101,5 +101,5 @@ def test_restarts_refuse_a_budget_that_pays_no_round():
 
 def test_restarts_are_a_searcher_like_any_other():
     problem = PlantedProblem(parse_route("L0-L3 L2 RJ", 8), seed=3)
-    found = solve(RestartedSearch(FIRST, 2000), problem, training=40, validation=60)
+    found = solve_planted(RestartedSearch(FIRST, 2000), problem, training=40, validation=60)
     assert found.selected.route in {one.route for one in found.candidates}

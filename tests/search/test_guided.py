@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from macro_routing.errors import SettingsError, SpaceError
-from macro_routing.evaluation.planted import PlantedProblem, solve
+from macro_routing.evaluation.planted import PlantedProblem, solve_planted
 from macro_routing.evaluation.planted_family import BUDGET, SPACE, TRAINING, VALIDATION, member
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import Failure, GuidedSearch, GuidedSettings, Score
@@ -92,7 +92,7 @@ def test_it_finds_a_single_move_that_pays():
     """Of 28 layers' 251 moves one is right: a large gain must be found nearly whole, and told from its neighbours."""
     target = parse_route("L0-L14 L11 RJ", 28)
     problem = PlantedProblem(target, base=0.02, peak=0.45, reach=10, seed=5)
-    found = solve(
+    found = solve_planted(
         GuidedSearch(SPACE, TRAINING, 20_000, GuidedSettings(rounds=8), 5),
         problem,
         training=TRAINING,
@@ -105,7 +105,7 @@ def test_it_finds_a_single_move_that_pays():
 def test_with_nothing_to_find_it_returns_the_standard_pass():
     for seed in range(3):
         searcher = GuidedSearch(SPACE, 400, 6000, GuidedSettings(rounds=4, draws=24), seed)
-        found = solve(searcher, member(seed, nothing=True).problem, training=400, validation=VALIDATION)
+        found = solve_planted(searcher, member(seed, nothing=True).problem, training=400, validation=VALIDATION)
         assert found.selected.route.is_standard
 
 

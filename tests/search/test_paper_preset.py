@@ -7,7 +7,7 @@ import hashlib
 
 import pytest
 
-from macro_routing.evaluation.planted import PlantedProblem, solve
+from macro_routing.evaluation.planted import PlantedProblem, solve_planted
 from macro_routing.routes import RouteSpace, parse_route
 from macro_routing.search import MacroSearch, MacroSettings
 
@@ -34,7 +34,7 @@ def digest(final_set, seed):
         found.update(",".join(f"{value:.6g}" for value in state.arrays["policy"].ravel() if value > 1e-6).encode())
     for one in search.candidates(state):
         found.update(f"{one.program} {one.route} {one.raw_rank} {one.rank}\n".encode())
-    selected = solve(search, problem, training=1000, validation=100).selected
+    selected = solve_planted(search, problem, training=1000, validation=100).selected
     found.update(str(selected.route).encode())
     return found.hexdigest()[:32]
 

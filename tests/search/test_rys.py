@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macro_routing.errors import RouteError, SearchError, SettingsError
-from macro_routing.evaluation.planted import PlantedProblem, solve
+from macro_routing.evaluation.planted import PlantedProblem, solve_planted
 from macro_routing.routes import Route
 from macro_routing.search import Failure, Score, load_state, save_state
 from macro_routing.search.rys_beam import BeamSettings, RepeatBeam, repeats_of, repeats_route
@@ -272,13 +272,13 @@ def _problem(target):
 
 
 def test_the_sweep_finds_a_planted_block():
-    found = solve(BlockSweep(8, 100, 3_700), _problem(block_route(8, 2, 5)), training=100, validation=300)
+    found = solve_planted(BlockSweep(8, 100, 3_700), _problem(block_route(8, 2, 5)), training=100, validation=300)
     assert found.found
 
 
 def test_the_beam_finds_two_planted_blocks():
     search = RepeatBeam(8, 100, 30_000, BeamSettings(width=4, depth=2, max_span=3))
-    found = solve(search, _problem(repeats_route(8, [(1, 3), (5, 7)])), training=100, validation=300)
+    found = solve_planted(search, _problem(repeats_route(8, [(1, 3), (5, 7)])), training=100, validation=300)
     assert found.found
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from macro_routing.errors import RunError, SettingsError, TaskError
-from macro_routing.evaluation.statistics import compare
+from macro_routing.evaluation.statistics import compare_paired
 from macro_routing.routes import Route, parse_route
 from macro_routing.runs import RunFolder
 from macro_routing.runs.comparison import read_arms, write_curve
@@ -410,7 +410,7 @@ def test_explain(tmp_path, frozen, subject):
     plain = dataclasses.replace(prepared.evaluator, store=None)
     standard = Route.standard(frozen.layers)
     scored = plain.evaluate([standard, subject.route], prepared.splits.test)
-    expected = compare(scored[standard].correct, scored[subject.route].correct)
+    expected = compare_paired(scored[standard].correct, scored[subject.route].correct)
     assert (whole["difference"], whole["fixed"], whole["broken"]) == pytest.approx(
         (expected.difference, expected.fixed, expected.broken)
     )
@@ -439,7 +439,7 @@ def test_front(tmp_path, frozen, subject):
         assert row["validation"] == max(on_validation[route].score.accuracy for route in fitting)
         chosen = parse_route(row["route"], frozen.layers)
         scored = plain.evaluate([standard, chosen], run.splits.test)
-        expected = compare(scored[standard].correct, scored[chosen].correct)
+        expected = compare_paired(scored[standard].correct, scored[chosen].correct)
         assert (row["difference"], row["fixed"]) == pytest.approx((expected.difference, expected.fixed))
     written(bench, found)
     best = [row["validation"] for row in rows]

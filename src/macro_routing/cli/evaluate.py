@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from macro_routing.evaluation.decoding import Decoding
-    from macro_routing.evaluation.scored import Evaluated
-    from macro_routing.evaluation.statistics import Comparison
+    from macro_routing.evaluation.evaluation_results import RouteEvaluation
+    from macro_routing.evaluation.statistics import PairedComparison
     from macro_routing.routes.route_file import RouteFile
     from macro_routing.tasks.task import Example, Task
 
@@ -92,8 +92,8 @@ def evaluate(
     options.quiet_libraries()
     from macro_routing.cli.stopping import stopping_with
     from macro_routing.evaluation.evaluator import Evaluator
-    from macro_routing.evaluation.score_store import ScoreStore, default_store
-    from macro_routing.evaluation.statistics import compare
+    from macro_routing.evaluation.score_store import ScoreStore, default_store_path
+    from macro_routing.evaluation.statistics import compare_paired
     from macro_routing.models.frozen import LoadOptions, load_model
     from macro_routing.routes.route import Route
     from macro_routing.tasks.benchmarks import contaminators
@@ -127,7 +127,7 @@ def evaluate(
     ):
         frozen = (pool.model if pool else load_model)(model, loading, options.report_progress)
         parsed = options.read_route(route, frozen)
-        known = None if no_store else ScoreStore(store or default_store())
+        known = None if no_store else ScoreStore(store or default_store_path())
         standard = Route.standard(frozen.layers)
         evaluator = Evaluator(frozen, chosen, decoding, known, decoder=decoder.value, executor=pool)
         if shared := contaminators(chosen.name):
@@ -143,7 +143,7 @@ def evaluate(
         raise WorkerError(
             f"the route {parsed} cannot be run: it {reason}; the same with --workers 0 shows what happens to it"
         )
-    comparison = compare(scores[standard].correct, scores[parsed].correct, seed=seed)
+    comparison = compare_paired(scores[standard].correct, scores[parsed].correct, seed=seed)
     if as_json:
         facts = {"task": chosen.name, "split": split.value, "seed": seed, "scope": evaluator.scope}
         arms = {"standard": _arm(scores[standard]), "route": _arm(scores[parsed])}
@@ -184,7 +184,7 @@ def _warn_of_overlap(examples: Sequence[Example], task: Task, seed: int) -> None
         )
 
 
-def _arm(evaluated: Evaluated) -> dict[str, Any]:
+def _arm(evaluated: RouteEvaluation) -> dict[str, Any]:
     return {
         "route": str(evaluated.route),
         "length": evaluated.route.length,
@@ -196,7 +196,7 @@ def _arm(evaluated: Evaluated) -> dict[str, Any]:
     }
 
 
-def _print(comparison: Comparison, standard: Evaluated, routed: Evaluated) -> None:
+def _print(comparison: PairedComparison, standard: RouteEvaluation, routed: RouteEvaluation) -> None:
     rows = []
     for name, arm in (("standard", standard), ("route", routed)):
         accuracy = f"{sum(arm.correct)} of {comparison.n} right, {100 * sum(arm.correct) / comparison.n:.1f} %"
@@ -209,5 +209,5 @@ def _print(comparison: Comparison, standard: Evaluated, routed: Evaluated) -> No
     print_fields(rows)
 
 
-def _interval(comparison: Comparison) -> str:
+def _interval(comparison: PairedComparison) -> str:
     return f"{100 * comparison.low:+.1f} to {100 * comparison.high:+.1f}"

@@ -13,7 +13,7 @@ import typer
 from macro_routing.cli.console import print_fields, print_json, read_toml
 from macro_routing.cli.options import Racing
 from macro_routing.errors import SettingsError, SpaceError
-from macro_routing.evaluation.planted import PlantedProblem, PlantedResult, solve
+from macro_routing.evaluation.planted import PlantedProblem, PlantedResult, solve_planted
 from macro_routing.routes.notation import parse_route
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
@@ -74,7 +74,7 @@ def planted(
     goal = _target(target, space)
     problem = from_mapping(PlantedProblem, {"target": goal, "seed": seed, **tables["problem"]}, "[problem]")
     search = _search(method, space, examples, tables["search"], seed)
-    result = solve(search, problem, training=examples, validation=validation, racing=racing.value)
+    result = solve_planted(search, problem, training=examples, validation=validation, racing=racing.value)
     facts = _facts(problem, result)
     if as_json:
         print_json({"method": method.value, "search": _described(search), **facts})

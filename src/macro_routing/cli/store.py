@@ -11,7 +11,7 @@ import typer
 from macro_routing.cli.console import print_json
 from macro_routing.cli.group import group
 from macro_routing.errors import MacroError
-from macro_routing.evaluation.score_store import ScopeInfo, ScoreStore, default_store
+from macro_routing.evaluation.score_store import ScopeInfo, ScoreStore, default_store_path
 
 app = group(help="Look at the score store, or forget part of it.")
 StoreOption = Annotated[
@@ -20,7 +20,7 @@ StoreOption = Annotated[
 
 
 def _open(path: Path | None) -> ScoreStore:
-    chosen = path or default_store()
+    chosen = path or default_store_path()
     if not chosen.is_file():
         raise MacroError(f"there is no score store at {chosen}")
     return ScoreStore(chosen)

@@ -11,13 +11,13 @@ from typing import Any
 from macro_routing.engine.decoders import AUTO, FLIGHT_VERSION, flight_refusal
 from macro_routing.engine.memory import Fitting, in_halves
 from macro_routing.evaluation.answering import answer_pairs, answer_routes
-from macro_routing.evaluation.book import Book
 from macro_routing.evaluation.decoding import Decoding
+from macro_routing.evaluation.evaluation_results import RaceResult, RouteEvaluation
 from macro_routing.evaluation.executor import Executor, Results, WorkItem
 from macro_routing.evaluation.outcome import ExampleOutcome
+from macro_routing.evaluation.outcome_cache import OutcomeCache
 from macro_routing.evaluation.racing import EXACT, NEVER, Place, race
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.evaluation.scored import Evaluated, Raced
 from macro_routing.evaluation.units import Unit, UnitSizes, units_for_race, units_in_order
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.routes.route import Route
@@ -79,16 +79,16 @@ class Evaluator:
         """The sizes in use."""
         return self.sizes or UnitSizes.for_device(self.frozen.model.device.type)
 
-    def evaluate(self, routes: Iterable[Route], examples: Sequence[Example]) -> dict[Route, Evaluated]:
+    def evaluate(self, routes: Iterable[Route], examples: Sequence[Example]) -> dict[Route, RouteEvaluation]:
         """Every different route on every example."""
-        book = Book(self, routes, examples)
+        book = OutcomeCache(self, routes, examples)
         book.work_out_all([(unit, book.routes) for unit in units_in_order(examples, self.unit_sizes.whole)])
         return {route: book.evaluated(route, examples) for route in book.routes}
 
-    def race(self, draws: Sequence[Route], examples: Sequence[Example], keep: int, mode: str = EXACT) -> Raced:
+    def race(self, draws: Sequence[Route], examples: Sequence[Example], keep: int, mode: str = EXACT) -> RaceResult:
         """Score a round's draws until the ``keep`` best, ties to the earlier draw, are certain."""
         units = units_for_race(examples, self.unit_sizes)
-        book = Book(self, draws, examples)
+        book = OutcomeCache(self, draws, examples)
 
         def score(number: int, routes: Sequence[Route]) -> dict[Route, float | Failure]:
             book.work_out_all([(units[number], routes)])
@@ -111,7 +111,7 @@ class Evaluator:
         wanted: dict[Route, list[Example]] = {}
         for route, example in pairs:
             wanted.setdefault(route, []).append(example)
-        book = Book(self, wanted, [example for _, example in pairs], wanted)
+        book = OutcomeCache(self, wanted, [example for _, example in pairs], wanted)
         book.work_out_pairs(pairs)
         return [book.of_pair(route, example) for route, example in pairs]
 

@@ -96,11 +96,11 @@ class PlantedResult:
 
 def _outcomes(problem: PlantedProblem, asked: Round, racing: str) -> list[Outcome]:
     if racing != NEVER:
-        return race_planted(problem, asked, racing)
+        return race_planted_routes(problem, asked, racing)
     return [problem.score(proposal.route, TRAIN, asked.examples) for proposal in asked.proposals]
 
 
-def race_planted(problem: PlantedProblem, asked: Round, mode: str) -> list[Outcome]:
+def race_planted_routes(problem: PlantedProblem, asked: Round, mode: str) -> list[Outcome]:
     """Score a round's draws in units of a few coin flips, as far as the elite needs."""
     draws = [proposal.route for proposal in asked.proposals]
     units = [[asked.examples[place] for place in part] for part in race_parts(len(asked.examples), UnitSizes())]
@@ -112,7 +112,7 @@ def race_planted(problem: PlantedProblem, asked: Round, mode: str) -> list[Outco
     return [standings[route].outcome for route in draws]
 
 
-def solve(
+def solve_planted(
     searcher: Searcher, problem: PlantedProblem, *, training: int, validation: int, racing: str = NEVER
 ) -> PlantedResult:
     """Run a search to its end on a planted problem and select among its candidates."""

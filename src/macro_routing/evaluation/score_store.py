@@ -44,7 +44,7 @@ _AT_ONCE = 500
 """SQLite limits the parameters of one statement."""
 
 
-def default_store() -> Path:
+def default_store_path() -> Path:
     """The store in the cache folder; a new layout begins a new file and leaves an older one alone."""
     return cache_folder() / f"scores-{_VERSION}.sqlite"
 

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairedComparison:
     """Two routes on the same examples."""
 
     n: int
@@ -44,18 +44,20 @@ class Comparison:
         return self.routed - self.baseline
 
 
-def compare(baseline: ArrayLike, routed: ArrayLike, *, seed: int = 0, resamples: int = 10_000) -> Comparison:
+def compare_paired(
+    baseline: ArrayLike, routed: ArrayLike, *, seed: int = 0, resamples: int = 10_000
+) -> PairedComparison:
     """Compare two routes by their outcomes on the same examples, in the same order."""
     first, second = _paired(baseline, routed)
     fixed = int((second > first).sum())
     broken = int((second < first).sum())
-    low, high = paired_bootstrap(first, second, seed=seed, resamples=resamples)
-    return Comparison(
-        len(first), float(first.mean()), float(second.mean()), fixed, broken, low, high, exact_mcnemar(fixed, broken)
+    low, high = paired_bootstrap_interval(first, second, seed=seed, resamples=resamples)
+    return PairedComparison(
+        len(first), float(first.mean()), float(second.mean()), fixed, broken, low, high, mcnemar_p_value(fixed, broken)
     )
 
 
-def paired_bootstrap(
+def paired_bootstrap_interval(
     baseline: ArrayLike, routed: ArrayLike, *, seed: int = 0, resamples: int = 10_000, level: float = 0.95
 ) -> tuple[float, float]:
     """Percentile interval of the mean paired difference, examples resampled with replacement."""
@@ -68,7 +70,7 @@ def paired_bootstrap(
     return _percentiles(draws, level)
 
 
-def exact_mcnemar(fixed: int, broken: int) -> float:
+def mcnemar_p_value(fixed: int, broken: int) -> float:
     """Two-sided exact McNemar p-value: are the discordant examples split like coin flips?"""
     discordant, fewer = fixed + broken, min(fixed, broken)
     if discordant == 0:
@@ -81,7 +83,7 @@ def exact_mcnemar(fixed: int, broken: int) -> float:
 
 
 @dataclass(frozen=True)
-class Significance:
+class BenchmarkSignificance:
     """Seed-averaged differences over benchmarks, as the paper reports them."""
 
     mean: float
@@ -94,7 +96,7 @@ class Significance:
     """One-sided Wilcoxon signed-rank, zeros dropped, exact null."""
 
 
-def significance(differences: ArrayLike, *, seed: int = 0, resamples: int = 100_000) -> Significance:
+def benchmark_significance(differences: ArrayLike, *, seed: int = 0, resamples: int = 100_000) -> BenchmarkSignificance:
     """The paper's procedure for one model: one difference per benchmark, benchmarks resampled as clusters."""
     values = np.round(np.asarray(differences, dtype=np.float64), 9)
     if values.ndim != 1 or len(values) == 0 or not np.isfinite(values).all():
@@ -102,18 +104,18 @@ def significance(differences: ArrayLike, *, seed: int = 0, resamples: int = 100_
     rng = np.random.default_rng(seed)
     means = values[rng.integers(len(values), size=(resamples, len(values)))].mean(axis=1)
     low, high = _percentiles(means, 0.95)
-    return Significance(
+    return BenchmarkSignificance(
         float(values.mean()),
         low,
         high,
         int((values > 0).sum()),
         int((values == 0).sum()),
         int((values < 0).sum()),
-        wilcoxon_greater(values),
+        wilcoxon_p_value(values),
     )
 
 
-def wilcoxon_greater(differences: ArrayLike) -> float:
+def wilcoxon_p_value(differences: ArrayLike) -> float:
     """Exact one-sided Wilcoxon signed-rank p-value for "greater"; zeros dropped, ties share their mean rank."""
     values = np.asarray(differences, dtype=np.float64)
     values = values[values != 0]
@@ -138,7 +140,7 @@ def _doubled_ranks(sizes: Floats) -> NDArray[np.int64]:
     return np.asarray(below + up_to + 1)
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
+def holm_correction(p_values: Sequence[float]) -> list[float]:
     """Holm's step-down correction, in the given order."""
     order = sorted(range(len(p_values)), key=lambda place: p_values[place])
     corrected = [0.0] * len(p_values)
@@ -152,7 +154,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 # --- the best of many ---------------------------------------------------------------------------------------------
 
 
-def best_of_many(baseline: ArrayLike, candidates: ArrayLike, *, seed: int = 0, resamples: int = 10_000) -> float:
+def best_of_many_p_value(
+    baseline: ArrayLike, candidates: ArrayLike, *, seed: int = 0, resamples: int = 10_000
+) -> float:
     """P-value of the best candidate's gain when it was picked as the best on this very data.
 
     Under the null hypothesis the sign of every example's differences is a coin flip, the same one for all candidates,
@@ -212,12 +216,12 @@ def mcnemar_power(n: int, discordance: float, gain: float, level: float = 0.05) 
 @lru_cache(maxsize=65536)
 def _critical_value(discordant: int, level: float) -> int | None:
     """The fewest gains among ``discordant`` examples that are significant; None when even all are not."""
-    if exact_mcnemar(discordant, 0) > level:
+    if mcnemar_p_value(discordant, 0) > level:
         return None
     low, high = discordant // 2, discordant
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if exact_mcnemar(middle, discordant - middle) <= level else (middle + 1, high)
+        low, high = (low, middle) if mcnemar_p_value(middle, discordant - middle) <= level else (middle + 1, high)
     return high
 
 

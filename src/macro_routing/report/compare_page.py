@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from macro_routing.errors import RunError
-from macro_routing.evaluation.statistics import holm
+from macro_routing.evaluation.statistics import holm_correction
 from macro_routing.report import numbers
 from macro_routing.report.document import contents_list, document, section, write_file
 from macro_routing.report.figure import Figure
@@ -92,7 +92,7 @@ def _verdict(runs: Sequence[RunData]) -> Markup:
 
 
 def _corrected(results: Sequence[RunResult]) -> list[float]:
-    return holm([one.comparison.p_value for one in results])
+    return holm_correction([one.comparison.p_value for one in results])
 
 
 def _table(runs: Sequence[RunData]) -> Markup:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from macro_routing.evaluation.statistics import Comparison, compare
+from macro_routing.evaluation.statistics import PairedComparison, compare_paired
 from macro_routing.report import numbers
 from macro_routing.report.markup import Markup, element, joined
 from macro_routing.report.scale import Scale
@@ -58,7 +58,7 @@ def comparison_tiles(result: RunResult) -> Markup:
     )
 
 
-def variants_table(result: RunResult, *, writes: bool, differences: Mapping[str, Comparison]) -> Markup:
+def variants_table(result: RunResult, *, writes: bool, differences: Mapping[str, PairedComparison]) -> Markup:
     """All variants on the test set; ``differences`` are those of their routes to the standard pass."""
     bounds = [wilson_interval(one.accuracy, one.n) for one in result.variants]
     scale = Scale(min(low for low, _ in bounds), max(high for _, high in bounds), 5, 115)
@@ -72,14 +72,14 @@ def variants_table(result: RunResult, *, writes: bool, differences: Mapping[str,
     )
 
 
-def differences_to_standard(answers: Mapping[str, Any], result: RunResult, seed: int) -> dict[str, Comparison]:
+def differences_to_standard(answers: Mapping[str, Any], result: RunResult, seed: int) -> dict[str, PairedComparison]:
     """Every route that met the test set, example by example against the standard pass."""
     right = {route: [one["correct"] for one in outcomes] for route, outcomes in answers["routes"].items()}
     standard = right[str(Route.standard(result.layers))]
-    return {route: compare(standard, correct, seed=seed) for route, correct in right.items()}
+    return {route: compare_paired(standard, correct, seed=seed) for route, correct in right.items()}
 
 
-def _row(one: Variant, scale: Scale, difference: Comparison | None) -> dict[str, str]:
+def _row(one: Variant, scale: Scale, difference: PairedComparison | None) -> dict[str, str]:
     low, high = wilson_interval(one.accuracy, one.n)
     right = f"{numbers.count(one.correct)} of {numbers.count(one.n)}"
     is_standard = one.name == STANDARD
@@ -97,7 +97,7 @@ def _row(one: Variant, scale: Scale, difference: Comparison | None) -> dict[str,
     }
 
 
-def _against(one: Comparison) -> Markup:
+def _against(one: PairedComparison) -> Markup:
     bounds = f"{numbers.points(one.low)} to {numbers.points(one.high)}"
     return joined(numbers.points(one.difference), element("small", bounds))
 

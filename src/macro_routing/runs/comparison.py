@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from macro_routing.errors import RunError
-from macro_routing.evaluation.clustered import resampled_means
+from macro_routing.evaluation.clustered_statistics import bootstrap_means
 from macro_routing.evaluation.statistics import Floats
 from macro_routing.runs import folder as files
 from macro_routing.runs import methods
@@ -197,6 +197,6 @@ def _by_example(arms: Sequence[Arm], name: str) -> tuple[Floats, Floats]:
 
 def _interval(sums: Floats, counts: Floats, resamples: int = 4000) -> tuple[float, float]:
     """Percentile interval of the mean difference, examples resampled: seeds that share one are no new evidence."""
-    means = resampled_means(sums, counts, np.random.default_rng(0), resamples)
+    means = bootstrap_means(sums, counts, np.random.default_rng(0), resamples)
     low, high = np.percentile(means, [2.5, 97.5])
     return float(low), float(high)

@@ -10,11 +10,11 @@ from macro_routing.runs.progress import RoundReport
 from macro_routing.search.searcher import Round, Score, Stopped
 
 if TYPE_CHECKING:
-    from macro_routing.evaluation.scored import Raced
+    from macro_routing.evaluation.evaluation_results import RaceResult
 
 
 def report_round(  # noqa: PLR0913
-    asked: Round, rounds: int, raced: Raced, standard: Raced, seconds: float, prompt_tokens: float
+    asked: Round, rounds: int, raced: RaceResult, standard: RaceResult, seconds: float, prompt_tokens: float
 ) -> RoundReport:
     """Best and median of the draws beside the standard pass; stopped draws are counted, never averaged."""
     complete = [outcome.accuracy for outcome in raced.outcomes if isinstance(outcome, Score)]

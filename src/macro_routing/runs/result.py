@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from macro_routing.errors import RunError
-from macro_routing.evaluation.statistics import Comparison, compare, smallest_detectable_gain
+from macro_routing.evaluation.statistics import PairedComparison, compare_paired, smallest_detectable_gain
 from macro_routing.routes.route import Route
 from macro_routing.routes.text import parse_program
 from macro_routing.runs.folder import RESULT, RunFolder
 from macro_routing.runs.methods import METHODS
 
 if TYPE_CHECKING:
+    from macro_routing.evaluation.evaluation_results import RouteEvaluation
     from macro_routing.evaluation.outcome import ExampleOutcome
-    from macro_routing.evaluation.scored import Evaluated
 
 SELECTED = {name: method.title for name, method in METHODS.items()}
 """How the chosen route is called, by method."""
@@ -56,7 +56,7 @@ class RunResult:
     route: str
     layers: int
     variants: tuple[Variant, ...]
-    comparison: Comparison
+    comparison: PairedComparison
     """The chosen route against the standard pass, on the test set."""
     detectable: float
     """Smallest gain that this test set could have shown, as a share."""
@@ -88,7 +88,7 @@ class RunResult:
         """The result that ``to_json`` wrote."""
         variants = tuple(Variant(**one) for one in values["variants"])
         names = {item.name for item in dataclasses.fields(cls)} - {"variants", "comparison"}
-        comparison = Comparison(**values["comparison"])
+        comparison = PairedComparison(**values["comparison"])
         # Runs of earlier versions say nothing of their kind: they were routes.
         values = {"kind": ROUTE, **values}
         values["detectable"] = math.inf if values["detectable"] is None else values["detectable"]
@@ -102,11 +102,11 @@ def read_result(place: RunFolder) -> RunResult:
 
 
 def make_result(
-    tested: Sequence[tuple[str, Evaluated]], chosen: Route, seed: int, folder: str, refused: str = ""
+    tested: Sequence[tuple[str, RouteEvaluation]], chosen: Route, seed: int, folder: str, refused: str = ""
 ) -> RunResult:
     """Compare the chosen route, which comes first, with the standard pass and say what that is worth."""
     selected, standard = tested[0][1], dict(tested)[STANDARD]
-    comparison = compare(standard.correct, selected.correct, seed=seed)
+    comparison = compare_paired(standard.correct, selected.correct, seed=seed)
     variants = tuple(
         Variant(name, str(one.route), one.route.length, sum(one.correct), len(one.outcomes), one.cut_off, one.tokens)
         for name, one in tested
@@ -128,7 +128,7 @@ def result_of_answers(
 ) -> RunResult:
     """The result of what is no route: (name, what it is, layers applied, answers) of it and of the standard pass."""
     (_, told, _, mine), (_, _, _, standard) = arms
-    comparison = compare([one.correct for one in standard], [one.correct for one in mine], seed=seed)
+    comparison = compare_paired([one.correct for one in standard], [one.correct for one in mine], seed=seed)
     variants = tuple(
         Variant(
             name,
@@ -151,7 +151,7 @@ def result_of_answers(
     return RunResult(told, layers, variants, comparison, detectable, verdict, folder, kind)
 
 
-def detectable_gain(n: int, comparison: Comparison | None = None) -> float:
+def detectable_gain(n: int, comparison: PairedComparison | None = None) -> float:
     """The smallest gain that ``n`` examples show in four of five cases; infinity when none could be.
 
     Routes that differ on many examples need a larger gain to be told apart; a fifth of them is assumed, or what was
@@ -170,7 +170,7 @@ def show_detectable(gain: float, n: int) -> str:
     return f"{n} test examples can show a gain of {100 * gain:.1f} points, in four of five cases"
 
 
-def _verdict(chosen: Route, comparison: Comparison, detectable: float, refused: str) -> str:
+def _verdict(chosen: Route, comparison: PairedComparison, detectable: float, refused: str) -> str:
     if chosen.is_standard:
         return f"No better route was found: the standard pass was chosen{refused} ({_could(detectable)})."
     return _words(comparison, detectable, "route")
@@ -182,7 +182,7 @@ def _could(detectable: float) -> str:
     return "so few data can show none"
 
 
-def _words(comparison: Comparison, detectable: float, what: str) -> str:
+def _words(comparison: PairedComparison, detectable: float, what: str) -> str:
     gained = f"{100 * comparison.difference:+.1f} points"
     interval = f"95 % interval {100 * comparison.low:+.1f} to {100 * comparison.high:+.1f}"
     evidence = f"{interval}, p = {comparison.p_value:.2g}, n = {comparison.n}"

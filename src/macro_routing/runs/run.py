@@ -15,10 +15,10 @@ from functools import cached_property
 from typing import Any
 
 from macro_routing.evaluation.answering import mean_tokens_read
+from macro_routing.evaluation.evaluation_results import RaceResult, RouteEvaluation
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.racing import NEVER
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.evaluation.scored import Evaluated, Raced
 from macro_routing.models.environment import describe_environment
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as files
@@ -166,7 +166,7 @@ class PreparedRun:
             self.listener.on_round(report)
         return state
 
-    def _score(self, asked: Round, deadline: Deadline) -> tuple[Raced, Raced]:
+    def _score(self, asked: Round, deadline: Deadline) -> tuple[RaceResult, RaceResult]:
         """The round's draws, and the standard pass on the same examples."""
 
         def count(outcomes: int) -> None:
@@ -192,7 +192,7 @@ class PreparedRun:
 
     # --- choosing and testing -------------------------------------------------------------------------------------
 
-    def _evaluated(self, routes: Sequence[Route], examples: Sequence[Example]) -> dict[Route, Evaluated]:
+    def _evaluated(self, routes: Sequence[Route], examples: Sequence[Example]) -> dict[Route, RouteEvaluation]:
         evaluator = dataclasses.replace(self.evaluator, on_outcomes=self.listener.on_outcomes)
         return evaluator.evaluate(routes, examples)
 
@@ -302,7 +302,7 @@ class PreparedRun:
         ).to_json()
 
 
-def _answers(examples: Sequence[Example], found: dict[Route, Evaluated]) -> dict[str, Any]:
+def _answers(examples: Sequence[Example], found: dict[Route, RouteEvaluation]) -> dict[str, Any]:
     """Test answers of all variants, with the questions, so that a report needs nothing but the folder."""
     return {
         "examples": [dataclasses.asdict(example) for example in examples],

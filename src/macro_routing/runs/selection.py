@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macro_routing.evaluation.confirming import certainty, confirmed, with_fresh
-from macro_routing.evaluation.scored import Evaluated
+from macro_routing.evaluation.evaluation_results import RouteEvaluation
 from macro_routing.routes.route import Route
 from macro_routing.routes.text import parse_program
 from macro_routing.search.searcher import Candidate, Outcome
 from macro_routing.search.selection import select
 
-Evaluate = Callable[[Sequence[Route]], Mapping[Route, Evaluated]]
+Evaluate = Callable[[Sequence[Route]], Mapping[Route, RouteEvaluation]]
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Choice:
 
 def choose(
     candidates: Sequence[Candidate],
-    validated: Mapping[Route, Evaluated],
+    validated: Mapping[Route, RouteEvaluation],
     on_training: Evaluate,
     objection: Callable[[Route], str],
 ) -> Choice:
@@ -79,8 +79,8 @@ def choose(
 
 def choose_confirmed(
     candidates: Sequence[Candidate],
-    validated: Mapping[Route, Evaluated],
-    held_back: Mapping[Route, Evaluated],
+    validated: Mapping[Route, RouteEvaluation],
+    held_back: Mapping[Route, RouteEvaluation],
     doubt: float,
     objection: Callable[[Route], str],
 ) -> Choice:
@@ -127,13 +127,13 @@ def choose_confirmed(
     return Choice(best.route, listed, f"since {refused}" if refused else "")
 
 
-def _failure(route: Route, *evaluations: Mapping[Route, Evaluated]) -> str:
+def _failure(route: Route, *evaluations: Mapping[Route, RouteEvaluation]) -> str:
     """Why a route could not be run somewhere; what it got right elsewhere does not make up for that."""
     return next((found[route].failure for found in evaluations if found[route].failure), "")
 
 
 def _listed(
-    candidates: Sequence[Candidate], validated: Mapping[Route, Evaluated], turned_down: Mapping[Route, str]
+    candidates: Sequence[Candidate], validated: Mapping[Route, RouteEvaluation], turned_down: Mapping[Route, str]
 ) -> tuple[Mapping[str, Any], ...]:
     return tuple(
         {

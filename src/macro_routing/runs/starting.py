@@ -13,7 +13,7 @@ from macro_routing.engine.batches import pad_left
 from macro_routing.errors import RunError, SettingsError
 from macro_routing.evaluation.answering import prompts_of
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.score_store import ScoreStore, default_store
+from macro_routing.evaluation.score_store import ScoreStore, default_store_path
 from macro_routing.models.frozen import FrozenModel, load_model
 from macro_routing.models.influence import block_influence
 from macro_routing.runs import folder as files
@@ -145,7 +145,7 @@ def prepare(  # noqa: PLR0913
         frozen,
         task,
         config.decoding_for(task),
-        ScoreStore(Path(store) if store else default_store()),
+        ScoreStore(Path(store) if store else default_store_path()),
         config.sizes_for(frozen),
         config.decoder,
         report=listener.on_message,

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import PAUSED, ModelError, RunError, SettingsError
+from macro_routing.evaluation.evaluation_results import RouteEvaluation
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.scored import Evaluated
 from macro_routing.models.frozen import FrozenModel, load_model
 from macro_routing.models.unloaded import find_model
 from macro_routing.routes.route import Route
@@ -269,7 +269,7 @@ def _score(run: PreparedRun, examples: Sequence[Example], routes: Mapping[str, R
     }
 
 
-def arm_of(one: Evaluated) -> dict[str, Any]:
+def arm_of(one: RouteEvaluation) -> dict[str, Any]:
     """A route's answers in short: right or wrong, cut off or not, example by example."""
     return {
         "route": str(one.route),

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from macro_routing.evaluation.clustered import PairedDifference, paired_difference
-from macro_routing.evaluation.statistics import compare, holm
+from macro_routing.evaluation.clustered_statistics import PairedDifference, estimate_paired_difference
+from macro_routing.evaluation.statistics import compare_paired, holm_correction
 from macro_routing.report.figure import Figure
 from macro_routing.report.intervals import GAIN, LOSS, OPEN, PLAIN, IntervalRow, intervals_figure
 from macro_routing.runs.result import LEVEL
@@ -25,7 +25,7 @@ Right = Mapping[str, bool]
 
 def difference_row(first: Sequence[float], second: Sequence[float]) -> dict[str, Any]:
     """Second minus first on the same examples: the difference, its interval and an exact McNemar test."""
-    found = compare(first, second)
+    found = compare_paired(first, second)
     return {
         "difference": found.difference,
         "low": found.low,
@@ -46,7 +46,7 @@ def over_seeds(pairs: Sequence[Sequence[tuple[Right, Right]]]) -> PairedDifferen
             for example, right in second.items():
                 found.setdefault(example, []).append(float(right) - float(first[example]))
         tasks.append(found)
-    return paired_difference(tasks)
+    return estimate_paired_difference(tasks)
 
 
 def seeds_row(pairs: Sequence[Sequence[tuple[Right, Right]]]) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def seeds_row(pairs: Sequence[Sequence[tuple[Right, Right]]]) -> dict[str, Any]:
 def with_holm(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The rows with ``p_holm``, corrected over all of them that have a ``p``."""
     places = [place for place, row in enumerate(rows) if row.get("p") is not None]
-    corrected = dict(zip(places, holm([rows[place]["p"] for place in places]), strict=True))
+    corrected = dict(zip(places, holm_correction([rows[place]["p"] for place in places]), strict=True))
     return [{**row, "p_holm": corrected.get(place)} for place, row in enumerate(rows)]
 
 

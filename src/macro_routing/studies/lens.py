@@ -19,7 +19,7 @@ import torch
 from macro_routing.engine.batches import Tokens, pad_left, positions_of
 from macro_routing.evaluation.answering import choice_items, prompts_and_stages
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.statistics import paired_bootstrap
+from macro_routing.evaluation.statistics import paired_bootstrap_interval
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.models.lens import hidden_states, read_out
 from macro_routing.report.lines import Axis, Line, Point, lines_figure
@@ -132,7 +132,7 @@ def _findings(bench: Bench, task: TaskName, routes: dict[str, Route], read: dict
         return _nothing_to_read(bench, task, routes["route"], asked)
     read = {name: values[usable] for name, values in read.items()}
     ends = {name: values[:, -1] for name, values in read.items()}
-    low, high = paired_bootstrap(ends["standard"], ends["route"])
+    low, high = paired_bootstrap_interval(ends["standard"], ends["route"])
     rows = [_row(name, routes[name], values) for name, values in read.items()]
     rows[1] |= {"difference": float((ends["route"] - ends["standard"]).mean()), "low": low, "high": high}
     n = len(ends["route"])

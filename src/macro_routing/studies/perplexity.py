@@ -11,7 +11,7 @@ import torch
 
 from macro_routing.engine.batches import Tokens, pad_left, positions_of
 from macro_routing.errors import TaskError
-from macro_routing.evaluation.statistics import paired_bootstrap
+from macro_routing.evaluation.statistics import paired_bootstrap_interval
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.routes.route import Route
 
@@ -72,7 +72,7 @@ def perplexities(rows: Sequence[Tokens], found: dict[str, list[float]]) -> dict[
     kept = {name: [values[place] for place in usable] for name, values in found.items()}
     mean = {name: sum(values) / total for name, values in kept.items()}
     per_token = {name: [value * len(usable) / total for value in values] for name, values in kept.items()}
-    low, high = paired_bootstrap(per_token["standard"], per_token["route"])
+    low, high = paired_bootstrap_interval(per_token["standard"], per_token["route"])
     return {
         "standard": _exp(mean["standard"]),
         "route": _exp(mean["route"]),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import RunError, shorten, suggestion
-from macro_routing.evaluation.statistics import holm, significance
+from macro_routing.evaluation.statistics import benchmark_significance, holm_correction
 from macro_routing.report.figure import Figure
 from macro_routing.report.intervals import GAIN, LOSS, OPEN, IntervalRow
 from macro_routing.runs.result import LEVEL
@@ -108,8 +108,8 @@ def differences_by_model(results: Results, baseline: str, method: str) -> dict[s
 
 def significance_rows(differences: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:
     """A line per model; p-values are corrected over the models."""
-    found = {model: significance(values) for model, values in differences.items()}
-    corrected = holm([one.p_value for one in found.values()])
+    found = {model: benchmark_significance(values) for model, values in differences.items()}
+    corrected = holm_correction([one.p_value for one in found.values()])
     return [
         {"model": model, **dataclasses.asdict(one), "p_holm": p, "benchmarks": len(differences[model])}
         for (model, one), p in zip(found.items(), corrected, strict=True)

@@ -7,10 +7,10 @@ from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from macro_routing.evaluation.evaluation_results import RaceResult, RouteEvaluation
 from macro_routing.evaluation.executor import Results, WorkItem, split_work
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.evaluation.racing import Standing
-from macro_routing.evaluation.scored import Evaluated, Raced
 from macro_routing.evaluation.units import Unit
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Failure
@@ -23,7 +23,7 @@ _WRONG = ExampleOutcome(correct=False, prediction="")
 """What counts for a route that could not be run; it is kept nowhere."""
 
 
-class Book:
+class OutcomeCache:
     """What is known of some routes on some examples, from the store at first."""
 
     def __init__(
@@ -154,13 +154,13 @@ class Book:
         known = self._known[route].get(self._keys[example])
         return Failure(self._failed[route]) if known is None else known
 
-    def evaluated(self, route: Route, examples: Sequence[Example]) -> Evaluated:
+    def evaluated(self, route: Route, examples: Sequence[Example]) -> RouteEvaluation:
         """One route on a list of examples."""
         reason = self._failed.get(route, "")
         outcomes = (_WRONG,) * len(examples) if reason else tuple(self.found(route, examples))
-        return Evaluated(route, outcomes, len(self._stored[route]), reason)
+        return RouteEvaluation(route, outcomes, len(self._stored[route]), reason)
 
-    def raced(self, draws: Sequence[Route], standings: dict[Route, Standing], units: Sequence[Unit]) -> Raced:
+    def raced(self, draws: Sequence[Route], standings: dict[Route, Standing], units: Sequence[Unit]) -> RaceResult:
         """A round of draws, with what racing and the store saved."""
         total = sum(map(len, units))
         seen = {
@@ -169,7 +169,7 @@ class Book:
         }
         looked_at = [outcome for route, examples in seen.items() for outcome in self.found(route, examples)]
         cut = sum(outcome.reasoning_cut or outcome.answer_cut for outcome in looked_at)
-        return Raced(
+        return RaceResult(
             outcomes=tuple(standings[route].outcome for route in draws),
             asked=len(draws) * total,
             repeated=(len(draws) - len(standings)) * total,

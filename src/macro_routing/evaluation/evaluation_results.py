@@ -10,7 +10,7 @@ from macro_routing.search.searcher import Outcome, Score
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class RouteEvaluation:
     """One route on a list of examples."""
 
     route: Route
@@ -42,7 +42,7 @@ class Evaluated:
 
 
 @dataclass(frozen=True)
-class Raced:
+class RaceResult:
     """A round of draws, scored as far as the elite needs."""
 
     outcomes: tuple[Outcome, ...]

@@ -28,7 +28,9 @@ class PairedDifference:
     """Two-sided: how often coin flips for the sign of every example's differences give a mean as far from zero."""
 
 
-def paired_difference(tasks: Sequence[Differences], *, seed: int = 0, resamples: int = 4000) -> PairedDifference:
+def estimate_paired_difference(
+    tasks: Sequence[Differences], *, seed: int = 0, resamples: int = 4000
+) -> PairedDifference:
     """Estimate the mean difference over tasks, every example being one cluster."""
     if not tasks or not all(tasks):
         raise SettingsError("a paired difference needs examples of every task")
@@ -38,7 +40,7 @@ def paired_difference(tasks: Sequence[Differences], *, seed: int = 0, resamples:
         sums = np.array([sum(values) for values in differences.values()], float)
         counts = np.array([len(values) for values in differences.values()], float)
         observed += float(sums.sum() / counts.sum())
-        draws += resampled_means(sums, counts, rng, resamples)
+        draws += bootstrap_means(sums, counts, rng, resamples)
         luck += _flipped(sums, rng, resamples) / counts.sum()
     low, high = np.percentile(draws / len(tasks), [2.5, 97.5])
     as_far = (np.abs(luck) >= abs(observed) - 1e-12).sum()
@@ -51,7 +53,7 @@ def paired_difference(tasks: Sequence[Differences], *, seed: int = 0, resamples:
     )
 
 
-def resampled_means(sums: Floats, counts: Floats, rng: np.random.Generator, resamples: int) -> Floats:
+def bootstrap_means(sums: Floats, counts: Floats, rng: np.random.Generator, resamples: int) -> Floats:
     """Mean differences of resampled examples: each has the sum of its differences, and how many these are.
 
     Examples that are alike in both need not be told apart, so thousands of them take no longer than a few.
