@@ -1,7 +1,8 @@
-"""Frozen settings from plain mappings: unknown keys are refused by name, values are checked by type.
+"""Frozen settings from plain mappings: unknown keys are rejected, values are checked by type.
 
 Every settings dataclass of the project documents its fields in place and validates itself in
-``__post_init__`` with the checks below, so that Python callers and TOML files meet the same rules.
+``__post_init__`` with the checks below, so that Python callers and TOML files meet the same rules. A field made with
+``option`` is also a flag of the commands: its help, its flag and its panel stand beside it and nowhere else.
 """
 
 from __future__ import annotations
@@ -9,53 +10,98 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from macro_routing.errors import SettingsError, shorten, suggestion
 
 Settings = TypeVar("Settings")
+_OPTION = "option"
 _LARGEST = 1e300
-"""No setting is larger; NaN, infinity and integers beyond floating point are not either."""
+"""The largest number of a setting; NaN, infinity and integers beyond floating point are rejected."""
 
 
-def from_mapping(kind: type[Settings], values: Mapping[str, Any], where: str) -> Settings:
-    """Build the settings dataclass ``kind`` from ``values``; ``where`` names their source in errors."""
-    fields = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
-    for name in values:
-        if name not in fields:
-            hint = suggestion(str(name), fields)
-            raise SettingsError(f"{where}: unknown key {shorten(name)}; known keys: {', '.join(fields)}{hint}")
+@dataclass(frozen=True)
+class Option:
+    """How a settings field appears on the command line and in its documentation."""
+
+    help: str
+    panel: str
+    """Heading of the group of options it is listed under."""
+    flag: str = ""
+    """``--name`` or ``--name/--no-name``; empty: the field's name."""
+    choices: tuple[str, ...] = ()
+    """Allowed values; empty: the field's own check decides."""
+    shown_default: str = ""
+    """What the help shows as default; empty: the field's default."""
+    flag_value: Any = None
+    """A flag without an argument sets the field to this value."""
+    metavar: str = ""
+
+
+def option(default: Any, help: str, panel: str, **more: Any) -> Any:  # noqa: A002
+    """A dataclass field with a default that is also a command-line option."""
+    return dataclasses.field(default=default, metadata={_OPTION: Option(help, panel, **more)})
+
+
+def field_options(settings: type) -> dict[str, Option]:
+    """The options of a settings dataclass by field name; fields without one are for Python and TOML files only."""
+    fields = dataclasses.fields(settings)
+    return {field.name: field.metadata[_OPTION] for field in fields if _OPTION in field.metadata}
+
+
+def build_settings(settings: type[Settings], values: Mapping[str, Any], source: str) -> Settings:
+    """Build the dataclass ``settings`` from ``values``; errors name ``source``."""
+    names = [field.name for field in dataclasses.fields(settings)]  # type: ignore[arg-type]
+    check_keys(values, names, source)
     try:
-        return kind(**values)
+        return settings(**values)
     except TypeError as error:
-        raise SettingsError(f"{where}: {error}") from None
+        raise SettingsError(f"{source}: {error}") from None
 
 
-def check_integer(name: str, value: object, *, least: int, most: int | None = None) -> None:
-    """Refuse ``value`` unless it is an integer within the bounds."""
-    allowed = f"an integer of at least {least}" if most is None else f"an integer from {least} to {most}"
-    if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
+def check_keys(values: Mapping[str, Any], known: list[str], source: str) -> None:
+    """Reject a key that is not known, with a suggestion."""
+    for name in values:
+        if name not in known:
+            hint = suggestion(str(name), known)
+            raise SettingsError(f"{source}: unknown key {shorten(name)}; known keys: {', '.join(known)}{hint}")
+
+
+def check_integer(name: str, value: object, *, minimum: int, maximum: int | None = None) -> None:
+    """Reject ``value`` unless it is an integer within the bounds."""
+    allowed = f"an integer of at least {minimum}" if maximum is None else f"an integer from {minimum} to {maximum}"
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    if not is_integer or value < minimum or (maximum is not None and value > maximum):  # type: ignore[operator]
         raise SettingsError(f"{name} = {shorten(value)} is not allowed: it must be {allowed}")
 
 
-def check_number(name: str, value: object, *, least: float, most: float = math.inf, above: bool = False) -> None:
-    """Refuse ``value`` unless it is a finite number in [least, most], or in (least, most] when ``above``."""
-    allowed = f"a number {'above' if above else 'of at least'} {least:g}"
-    sound = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
-    if most < math.inf or (isinstance(value, int | float) and not sound):
-        allowed += f" and at most {min(most, _LARGEST):g}"
-    if not sound or not least <= value <= most or (above and value == least):  # type: ignore[operator]
+def check_number(
+    name: str, value: object, *, minimum: float, maximum: float = math.inf, exclusive: bool = False
+) -> None:
+    """Reject ``value`` unless it is a finite number in [minimum, maximum], or in (minimum, maximum] when exclusive."""
+    allowed = f"a number {'above' if exclusive else 'of at least'} {minimum:g}"
+    is_finite = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
+    if maximum < math.inf or (isinstance(value, int | float) and not is_finite):
+        allowed += f" and at most {min(maximum, _LARGEST):g}"
+    if not is_finite or not minimum <= value <= maximum or (exclusive and value == minimum):  # type: ignore[operator]
         raise SettingsError(f"{name} = {shorten(value)} is not allowed: it must be {allowed}")
 
 
-def check_switch(name: str, value: object) -> None:
-    """Refuse ``value`` unless it is true or false."""
+def check_boolean(name: str, value: object) -> None:
+    """Reject ``value`` unless it is true or false."""
     if not isinstance(value, bool):
         raise SettingsError(f"{name} = {shorten(value)} is not allowed: it must be true or false")
 
 
+def check_string(name: str, value: object) -> None:
+    """Reject ``value`` unless it is a string or None."""
+    if not isinstance(value, str | None):
+        raise SettingsError(f"{name} = {shorten(value)} is not allowed: it must be a string")
+
+
 def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    """Refuse ``value`` unless it is one of ``allowed``."""
+    """Reject ``value`` unless it is one of ``allowed``."""
     if value not in allowed:
         hint = suggestion(str(value), allowed)
         raise SettingsError(f"{name} = {shorten(value)} is not allowed: it must be one of {', '.join(allowed)}{hint}")

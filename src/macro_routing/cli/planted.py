@@ -22,7 +22,7 @@ from macro_routing.search.guided_settings import GuidedSettings
 from macro_routing.search.macro import MacroSearch, MacroSettings
 from macro_routing.search.random_search import RandomSearch, RandomSettings
 from macro_routing.search.searcher import Draw, Score, Stopped
-from macro_routing.settings import from_mapping
+from macro_routing.settings import build_settings
 
 DEFAULT_LAYERS = 8
 _TABLES = ("space", "search", "problem")
@@ -72,7 +72,7 @@ def planted(
     tables = _read_tables(config)
     space = _space(layers, tables["space"])
     goal = _target(target, space)
-    problem = from_mapping(PlantedProblem, {"target": goal, "seed": seed, **tables["problem"]}, "[problem]")
+    problem = build_settings(PlantedProblem, {"target": goal, "seed": seed, **tables["problem"]}, "[problem]")
     search = _search(method, space, examples, tables["search"], seed)
     result = solve_planted(search, problem, training=examples, validation=validation, racing=racing.value)
     facts = _facts(problem, result)
@@ -101,13 +101,13 @@ def _search(
     foreign = set().union(*known.values()) - known[method]
     own = {name: value for name, value in table.items() if name not in foreign}
     if method is Method.macro:
-        return MacroSearch(space, examples, from_mapping(MacroSettings, own, "[search]"), seed)
+        return MacroSearch(space, examples, build_settings(MacroSettings, own, "[search]"), seed)
     if method is Method.random:
-        return RandomSearch(space, examples, from_mapping(RandomSettings, own, "[search]"), seed)
+        return RandomSearch(space, examples, build_settings(RandomSettings, own, "[search]"), seed)
     from macro_routing.runs.methods import Search, guided
 
     # As in a run: it may spend what MACRO would.
-    settings = from_mapping(GuidedSettings, own, "[search]")
+    settings = build_settings(GuidedSettings, own, "[search]")
     return guided(Search(space, examples, 0, None, seed, settings, MacroSettings(), list))
 
 
@@ -120,7 +120,7 @@ def _described(search: GuidedSearch | MacroSearch | RandomSearch) -> dict[str, A
 def _space(layers: int | None, table: Mapping[str, Any]) -> RouteSpace:
     if layers is not None and table.get("layers", layers) != layers:
         raise SettingsError(f"--layers {layers} and layers = {table['layers']} in [space] disagree; give one of them")
-    return from_mapping(RouteSpace, {"layers": DEFAULT_LAYERS if layers is None else layers, **table}, "[space]")
+    return build_settings(RouteSpace, {"layers": DEFAULT_LAYERS if layers is None else layers, **table}, "[space]")
 
 
 def _print_facts(facts: Mapping[str, Any]) -> None:

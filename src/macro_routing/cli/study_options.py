@@ -87,7 +87,7 @@ OwnStoreOption = Annotated[
 def checked_minutes(minutes: float | None) -> float | None:
     """Refuse a limit that is none, before anything is loaded: NaN would never be over."""
     if minutes is not None:
-        check_number("--minutes", minutes, least=0, above=True)
+        check_number("--minutes", minutes, minimum=0, exclusive=True)
     return minutes
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from macro_routing.settings import check_choice, check_integer, check_switch
+from macro_routing.settings import check_boolean, check_choice, check_integer
 from macro_routing.tasks.prompts import DIRECT, LIKELIHOOD, MODES, REASONING
 from macro_routing.tasks.task import CHOICE, Task
 
@@ -27,10 +27,10 @@ class Decoding:
     def __post_init__(self) -> None:
         """Refuse impossible settings by name."""
         check_choice("mode", self.mode, MODES)
-        check_integer("reasoning_budget", self.reasoning_budget, least=1)
-        check_integer("answer_budget", self.answer_budget, least=1)
-        check_switch("by_letter", self.by_letter)
-        check_switch("stop_loops", self.stop_loops)
+        check_integer("reasoning_budget", self.reasoning_budget, minimum=1)
+        check_integer("answer_budget", self.answer_budget, minimum=1)
+        check_boolean("by_letter", self.by_letter)
+        check_boolean("stop_loops", self.stop_loops)
 
     @property
     def most_tokens(self) -> int:

@@ -43,12 +43,12 @@ class PlantedProblem:
 
     def __post_init__(self) -> None:
         """Refuse settings that plant nothing."""
-        check_number("base (p0)", self.base, least=0, most=1)
-        check_number("peak (p1)", self.peak, least=0, most=1)
+        check_number("base (p0)", self.base, minimum=0, maximum=1)
+        check_number("peak (p1)", self.peak, minimum=0, maximum=1)
         if self.peak <= self.base:
             raise SettingsError(f"peak (p1) = {self.peak:g} is not allowed: it must be above base (p0) = {self.base:g}")
-        check_number("reach (D)", self.reach, least=0, above=True)
-        check_integer("seed", self.seed, least=0)
+        check_number("reach (D)", self.reach, minimum=0, exclusive=True)
+        check_integer("seed", self.seed, minimum=0)
 
     def true_score(self, route: Route) -> float:
         """The probability with which ``route`` gets an example right."""
@@ -116,7 +116,7 @@ def solve_planted(
     searcher: Searcher, problem: PlantedProblem, *, training: int, validation: int, racing: str = NEVER
 ) -> PlantedResult:
     """Run a search to its end on a planted problem and select among its candidates."""
-    check_integer("validation", validation, least=1, most=10_000_000)
+    check_integer("validation", validation, minimum=1, maximum=10_000_000)
     state = searcher.start()
     while (asked := searcher.ask(state)) is not None:
         state = searcher.tell(state, asked, _outcomes(problem, asked, racing))

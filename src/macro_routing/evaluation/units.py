@@ -36,10 +36,10 @@ class UnitSizes:
 
     def __post_init__(self) -> None:
         """Refuse empty units."""
-        check_integer("race (examples per unit)", self.race, least=1)
-        check_integer("fine (examples per unit)", self.fine, least=1)
-        check_integer("whole (examples per unit)", self.whole, least=1)
-        check_integer("state_megabytes", self.state_megabytes, least=1)
+        check_integer("race (examples per unit)", self.race, minimum=1)
+        check_integer("fine (examples per unit)", self.fine, minimum=1)
+        check_integer("whole (examples per unit)", self.whole, minimum=1)
+        check_integer("state_megabytes", self.state_megabytes, minimum=1)
 
     @classmethod
     def for_device(cls, device: str) -> UnitSizes:

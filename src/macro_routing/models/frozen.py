@@ -19,7 +19,7 @@ from macro_routing.models.chat import ChatFormat, chat_format
 from macro_routing.models.identity import memory_digests, numerics_id, source_digests, weights_id
 from macro_routing.models.support import check_complete, check_supported
 from macro_routing.routes.route import Route
-from macro_routing.settings import check_choice, check_switch
+from macro_routing.settings import check_boolean, check_choice
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 QUANTIZATIONS = ("4bit", "8bit")
@@ -51,8 +51,8 @@ class LoadOptions:
         check_choice("dtype", self.dtype, DTYPES)
         if self.quantization is not None:
             check_choice("quantization", self.quantization, QUANTIZATIONS)
-        check_switch("trust_remote_code", self.trust_remote_code)  # a text such as "no" would mean yes
-        check_switch("allow_untested", self.allow_untested)
+        check_boolean("trust_remote_code", self.trust_remote_code)  # a text such as "no" would mean yes
+        check_boolean("allow_untested", self.allow_untested)
         for name in ("device", "device_map", "attention", "revision"):
             if not isinstance(getattr(self, name), str | None):
                 raise ModelError(f"{name} = {getattr(self, name)!r} is not allowed: it must be a text")

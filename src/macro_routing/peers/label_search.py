@@ -78,7 +78,7 @@ class LabelSearch:
     def __post_init__(self) -> None:
         """Refuse a budget that does not pay for one example."""
         check_seed(self.seed)
-        check_integer("examples", self.examples, least=1, most=MOST_EXAMPLES)
+        check_integer("examples", self.examples, minimum=1, maximum=MOST_EXAMPLES)
         needed = 2 * self.examples if self.every_example else self.settings.simulations + 1
         if self.budget is not None and self.budget < needed:
             raise SettingsError(

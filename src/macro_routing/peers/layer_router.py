@@ -29,7 +29,7 @@ from macro_routing.models.support import text_config
 from macro_routing.peers.router_settings import RouterSettings
 from macro_routing.routes.route import Route
 from macro_routing.search.tree_actions import route_of_counts
-from macro_routing.settings import from_mapping
+from macro_routing.settings import build_settings
 
 MOST_APPLICATIONS = 2
 """A layer is skipped (0), executed (1) or repeated (2): the classes of a layer's router are these counts."""
@@ -337,7 +337,7 @@ def read_routers(path: str | os.PathLike[str], kind: str, frozen: FrozenModel) -
         raise ModelError(f"{folder / _WEIGHTS} is damaged or not the file that {_RECORD} was written for")
     values = record.get("settings")
     try:
-        settings = from_mapping(RouterSettings, values if isinstance(values, dict) else {"settings": values}, _RECORD)
+        settings = build_settings(RouterSettings, values if isinstance(values, dict) else {"settings": values}, _RECORD)
     except MacroError as error:
         raise ModelError(f"{folder} holds no sound routers: {error}") from None
     return StoredRouters(folder, record, settings, weights, frozen)

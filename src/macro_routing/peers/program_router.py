@@ -35,7 +35,7 @@ from macro_routing.peers.router_training import Lessons, TrainingReport, check_l
 from macro_routing.routes.route import Add, Program, Route
 from macro_routing.routes.space import Position, RouteSpace
 from macro_routing.search.schedule import check_seed
-from macro_routing.settings import from_mapping
+from macro_routing.settings import build_settings
 
 ChooseAction = Callable[[list[int], list[Position], list[torch.Tensor]], list[int]]
 """Prompts by their places, where their programs stand and their current states → the action that each takes."""
@@ -145,7 +145,7 @@ class ProgramRouters:
         stored = read_routers(path, "program", frozen)
         values, count = stored.record.get("space"), stored.record.get("routers")
         try:
-            space = from_mapping(RouteSpace, values if isinstance(values, dict) else {"space": values}, "space")
+            space = build_settings(RouteSpace, values if isinstance(values, dict) else {"space": values}, "space")
             check_same_depth(frozen, space)
         except MacroError as error:
             raise ModelError(f"{stored.folder} holds no sound routers: {error}") from None

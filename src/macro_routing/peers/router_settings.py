@@ -30,13 +30,13 @@ class RouterSettings:
 
     def __post_init__(self) -> None:
         """Refuse impossible settings by name."""
-        check_integer("hidden", self.hidden, least=1, most=65_536)
-        check_integer("windows", self.windows, least=1, most=65_536)
-        check_integer("epochs", self.epochs, least=1)
-        check_number("learning_rate", self.learning_rate, least=0, above=True)
-        check_number("weight_decay", self.weight_decay, least=0)
-        check_integer("accumulation", self.accumulation, least=1)
-        check_number("focal_gamma", self.focal_gamma, least=0)
-        check_number("effective_beta", self.effective_beta, least=0, most=1)
+        check_integer("hidden", self.hidden, minimum=1, maximum=65_536)
+        check_integer("windows", self.windows, minimum=1, maximum=65_536)
+        check_integer("epochs", self.epochs, minimum=1)
+        check_number("learning_rate", self.learning_rate, minimum=0, exclusive=True)
+        check_number("weight_decay", self.weight_decay, minimum=0)
+        check_integer("accumulation", self.accumulation, minimum=1)
+        check_number("focal_gamma", self.focal_gamma, minimum=0)
+        check_number("effective_beta", self.effective_beta, minimum=0, maximum=1)
         for name in ("learning_rate", "weight_decay", "focal_gamma", "effective_beta"):
             object.__setattr__(self, name, float(getattr(self, name)))  # 1 and 1.0 are one setting

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from macro_routing.errors import SettingsError, SpaceError, shorten
 from macro_routing.routes.route import Add, Program, Route, Step
-from macro_routing.settings import check_integer, check_number, check_switch
+from macro_routing.settings import check_boolean, check_integer, check_number
 
 PHASES = ("early", "mid", "late")
 MOST_LAYERS_SEARCHED = 1_000
@@ -64,8 +64,8 @@ class RouteSpace:
 
     def __post_init__(self) -> None:
         """Settle defaults and refuse impossible settings by name."""
-        check_integer("layers (L)", self.layers, least=1, most=MOST_LAYERS_SEARCHED)
-        check_integer("max_length (T_max)", self.max_length, least=0, most=10 * MOST_LAYERS_SEARCHED)
+        check_integer("layers (L)", self.layers, minimum=1, maximum=MOST_LAYERS_SEARCHED)
+        check_integer("max_length (T_max)", self.max_length, minimum=0, maximum=10 * MOST_LAYERS_SEARCHED)
         if self.max_length == 0:
             object.__setattr__(self, "max_length", self.layers + EXTRA_LENGTH)
         if self.max_length < self.layers:
@@ -73,17 +73,17 @@ class RouteSpace:
                 f"max_length (T_max) = {self.max_length} is not allowed: the standard pass of {self.layers} layers"
                 f" must fit, so it must be at least {self.layers}"
             )
-        check_integer("radius (r)", self.radius, least=1, most=MOST_LAYERS_SEARCHED)
-        check_integer("window (W)", self.window, least=0, most=MOST_LAYERS_SEARCHED)
+        check_integer("radius (r)", self.radius, minimum=1, maximum=MOST_LAYERS_SEARCHED)
+        check_integer("window (W)", self.window, minimum=0, maximum=MOST_LAYERS_SEARCHED)
         for name in ("phase", "displacement", "operator", "previous_layer"):
-            check_switch(name, getattr(self, name))
+            check_boolean(name, getattr(self, name))
         self._settle_coefficients()
 
     def _settle_coefficients(self) -> None:
         if not isinstance(self.coefficients, list | tuple):
             raise SettingsError(f"coefficients (Γ) = {shorten(self.coefficients)} is not allowed: it must be a list")
         for value in self.coefficients:
-            check_number("coefficients (Γ)", value, least=-1e6, most=1e6)
+            check_number("coefficients (Γ)", value, minimum=-1e6, maximum=1e6)
         distinct = sorted({float(value) for value in self.coefficients})
         if not distinct or 0.0 in distinct or len(distinct) < len(self.coefficients):
             raise SettingsError(

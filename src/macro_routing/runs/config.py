@@ -24,7 +24,7 @@ from macro_routing.routes.space import RouteSpace
 from macro_routing.runs.methods import GUIDED, MACRO, METHODS, MOST_OUTCOMES, Search, settings_of
 from macro_routing.search.schedule import check_seed
 from macro_routing.search.searcher import Planned
-from macro_routing.settings import check_choice, check_integer, check_number, from_mapping
+from macro_routing.settings import build_settings, check_choice, check_integer, check_number
 from macro_routing.tasks.catalog import task_names
 from macro_routing.tasks.prompts import DIRECT, LIKELIHOOD
 from macro_routing.tasks.task import CHOICE, Task
@@ -51,10 +51,10 @@ class DataSettings:
         for name in ("data_dir", "question", "answer", "choices", "kind"):
             if not isinstance(getattr(self, name), str | None):
                 raise SettingsError(f"{name} = {getattr(self, name)!r} is not allowed: it must be a text")
-        check_integer("training", self.training, least=1)
-        check_integer("validation", self.validation, least=1)
+        check_integer("training", self.training, minimum=1)
+        check_integer("validation", self.validation, minimum=1)
         if self.test is not None:
-            check_integer("test", self.test, least=1)
+            check_integer("test", self.test, minimum=1)
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class GuardSettings:
         if isinstance(self.tasks, str) or not all(isinstance(task, str) and task for task in self.tasks):
             raise SettingsError(f"tasks = {self.tasks!r} is not allowed: it must be a list of tasks")
         object.__setattr__(self, "tasks", tuple(self.tasks))
-        check_number("max_drop", self.max_drop, least=0, most=100)
-        check_integer("examples", self.examples, least=1)
+        check_number("max_drop", self.max_drop, minimum=0, maximum=100)
+        check_integer("examples", self.examples, minimum=1)
 
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
@@ -148,11 +148,11 @@ class RunConfig:
         check_choice("method", self.method, tuple(METHODS))
         check_seed(self.seed)
         if self.budget is not None:
-            check_integer("budget", self.budget, least=1, most=MOST_OUTCOMES)
+            check_integer("budget", self.budget, minimum=1, maximum=MOST_OUTCOMES)
         check_choice("racing", self.racing, RACING)
         check_choice("decoder", self.decoder, DECODERS)
         if self.max_minutes is not None:
-            check_number("max_minutes", self.max_minutes, least=0, above=True)
+            check_number("max_minutes", self.max_minutes, minimum=0, exclusive=True)
         for table in ("loading", "data", "decoding", "space", "search", "units", "guard"):
             if not isinstance(getattr(self, table), Mapping):
                 raise SettingsError(f"{table} must be a table of settings")
@@ -175,24 +175,24 @@ class RunConfig:
         _ = self._settings({})
         if "layers" in self.space:
             raise SettingsError("[space]: layers is the model's, leave it out")
-        from_mapping(RouteSpace, {**self.space, "layers": 2, "max_length": 0}, "[space]")
-        from_mapping(UnitSizes, self.units, "[units]")
-        from_mapping(Decoding, self._decoding_table(DIRECT), "[decoding]")
+        build_settings(RouteSpace, {**self.space, "layers": 2, "max_length": 0}, "[space]")
+        build_settings(UnitSizes, self.units, "[units]")
+        build_settings(Decoding, self._decoding_table(DIRECT), "[decoding]")
 
     @property
     def load_options(self) -> LoadOptions:
         """How the model is loaded."""
-        return from_mapping(LoadOptions, self.loading, "[loading]")
+        return build_settings(LoadOptions, self.loading, "[loading]")
 
     @property
     def data_settings(self) -> DataSettings:
         """Where examples come from."""
-        return from_mapping(DataSettings, {**PRESETS[self.preset].get("data", {}), **self.data}, "[data]")
+        return build_settings(DataSettings, {**PRESETS[self.preset].get("data", {}), **self.data}, "[data]")
 
     @property
     def guard_settings(self) -> GuardSettings:
         """What a winner must not cost."""
-        return from_mapping(GuardSettings, self.guard, "[guard]")
+        return build_settings(GuardSettings, self.guard, "[guard]")
 
     def _decoding_table(self, automatic: str) -> dict[str, Any]:
         table = {**PRESETS[self.preset].get("decoding", {}), **self.decoding}
@@ -201,7 +201,7 @@ class RunConfig:
     def decoding_for(self, task: Task) -> Decoding:
         """How answers are obtained; without a mode, choices are compared by likelihood and the rest is written."""
         automatic = automatic_mode(task)
-        found = from_mapping(Decoding, self._decoding_table(automatic), "[decoding]")
+        found = build_settings(Decoding, self._decoding_table(automatic), "[decoding]")
         if found.mode == LIKELIHOOD and task.kind != CHOICE:
             raise SettingsError(
                 f"{task.name} has no choices, so mode = likelihood cannot be used; use direct or reasoning"
@@ -211,7 +211,7 @@ class RunConfig:
     def sizes_for(self, frozen: FrozenModel) -> UnitSizes:
         """Examples per work unit."""
         automatic = dataclasses.asdict(UnitSizes.for_device(frozen.model.device.type))
-        return from_mapping(UnitSizes, {**automatic, **self.units}, "[units]")
+        return build_settings(UnitSizes, {**automatic, **self.units}, "[units]")
 
     def _settings(self, automatic: Mapping[str, Any], method: str | None = None) -> Any:
         """A method's settings; those of another than this run's come from the preset alone."""
@@ -225,7 +225,7 @@ class RunConfig:
     ) -> Planned:
         """The search over this model's routes; ``influence`` measures how much each layer does."""
         space_of_paper, search_of_paper, _ = _paper_for(frozen) if self.preset == "paper" else ({}, {}, {})
-        space = from_mapping(RouteSpace, {"layers": frozen.layers, **space_of_paper, **self.space}, "[space]")
+        space = build_settings(RouteSpace, {"layers": frozen.layers, **space_of_paper, **self.space}, "[space]")
         own, paper = self._settings(search_of_paper), self._settings(search_of_paper, MACRO)
         return METHODS[self.method].build(Search(space, examples, test, self.budget, self.seed, own, paper, influence))
 
@@ -234,7 +234,7 @@ class RunConfig:
         if self.preset != "paper":
             return self.data_settings
         table = {**PRESETS["paper"]["data"], **_paper_for(frozen)[2], **self.data}
-        return from_mapping(DataSettings, table, "[data]")
+        return build_settings(DataSettings, table, "[data]")
 
     @classmethod
     def from_tables(cls, values: Mapping[str, Any], where: str) -> RunConfig:
@@ -249,7 +249,7 @@ class RunConfig:
                 raise SettingsError(
                     f"{where}: unknown key {name!r}; known keys: {', '.join(names)}{suggestion(name, names)}"
                 )
-        return from_mapping(cls, {"task": "", **values}, where)
+        return build_settings(cls, {"task": "", **values}, where)
 
     def given(self) -> dict[str, Any]:
         """The configuration as it was given."""

@@ -35,7 +35,7 @@ from macro_routing.search.rys_surrogate import SurrogateSearch, SurrogateSetting
 from macro_routing.search.rys_sweep import BlockSweep, SweepSettings
 from macro_routing.search.schedule import deal_examples
 from macro_routing.search.searcher import Planned
-from macro_routing.settings import check_integer, from_mapping
+from macro_routing.settings import build_settings, check_integer
 
 MOST_OUTCOMES = 10_000_000
 """The largest budget; the paper's is below fifty thousand."""
@@ -138,7 +138,7 @@ class DropSettings(FixedSettings):
     def __post_init__(self) -> None:
         """Refuse impossible settings by name."""
         super().__post_init__()
-        check_integer("most_dropped", self.most_dropped, least=0)
+        check_integer("most_dropped", self.most_dropped, minimum=0)
 
 
 def _budgeted(kind: type[BudgetedSearch]) -> Callable[[Search], BudgetedSearch]:
@@ -208,7 +208,7 @@ def settings_of(method: str, preset: Mapping[str, Any], given: Mapping[str, Any]
                 f"[search]: {name} is no setting of method = {method}, but of method = {' or '.join(others[:3])};"
                 " leave it out or name that method"
             )
-    return from_mapping(METHODS[method].settings, {**known_settings(method, preset), **given}, "[search]")
+    return build_settings(METHODS[method].settings, {**known_settings(method, preset), **given}, "[search]")
 
 
 def check_methods(names: Sequence[str], seeds: Sequence[int]) -> None:

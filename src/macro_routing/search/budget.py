@@ -46,7 +46,7 @@ class FinalSet(Protocol):
 
 def examples_within(budget: int, configurations: int, available: int, *, name: str, mend: str) -> int:
     """How many examples each of ``configurations`` routes may see; refuse a budget that leaves none."""
-    check_integer("budget", budget, least=1)
+    check_integer("budget", budget, minimum=1)
     if budget < configurations:
         raise SettingsError(
             f"budget = {budget} is not allowed: {name} scores up to {configurations} routes, so it must be at least"
@@ -80,7 +80,7 @@ class BudgetedSearch(ABC):
         """Refuse bad seeds, and a budget too small for the design before anything is scored."""
         check_seed(self.seed)
         check_layer_count(self.layers)
-        check_integer("examples", self.examples, least=1, most=MOST_EXAMPLES)
+        check_integer("examples", self.examples, minimum=1, maximum=MOST_EXAMPLES)
         _ = self.shown
 
     @cached_property

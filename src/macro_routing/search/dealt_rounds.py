@@ -43,7 +43,7 @@ class DealtRounds:
     def __post_init__(self) -> None:
         """Refuse bad seeds, and too few examples before anything is scored."""
         check_seed(self.seed)
-        check_integer("examples", self.examples, least=1, most=MOST_EXAMPLES)
+        check_integer("examples", self.examples, minimum=1, maximum=MOST_EXAMPLES)
         _ = self.schedule
 
     @cached_property

@@ -11,7 +11,7 @@ from macro_routing.errors import SettingsError
 from macro_routing.routes.route import Route, Step
 from macro_routing.search.budget import BudgetedSearch
 from macro_routing.search.searcher import Candidate, SearchState
-from macro_routing.settings import check_integer, check_switch
+from macro_routing.settings import check_boolean, check_integer
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class FixedSettings:
 
     def __post_init__(self) -> None:
         """Refuse impossible settings by name."""
-        check_integer("k", self.k, least=1)
-        check_switch("anchored", self.anchored)
+        check_integer("k", self.k, minimum=1)
+        check_boolean("anchored", self.anchored)
 
 
 @dataclass(frozen=True)

@@ -85,8 +85,8 @@ class GuidedSearch:
     def __post_init__(self) -> None:
         """Refuse bad seeds, and a budget too small for a round."""
         check_seed(self.seed)
-        check_integer("examples", self.examples, least=1, most=MOST_EXAMPLES)
-        check_integer("budget", self.budget, least=1)
+        check_integer("examples", self.examples, minimum=1, maximum=MOST_EXAMPLES)
+        check_integer("budget", self.budget, minimum=1)
         for route in self.among or ():
             self.space.check(route)
         if self.examples < 3:

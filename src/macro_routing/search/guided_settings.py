@@ -45,17 +45,17 @@ class GuidedSettings:
 
     def __post_init__(self) -> None:
         """Refuse impossible settings by name."""
-        check_integer("rounds", self.rounds, least=1)
-        check_integer("draws", self.draws, least=3)
-        check_integer("finalists", self.finalists, least=1, most=100)
-        check_integer("by_own_scores", self.by_own_scores, least=0, most=100)
-        check_integer("pool", self.pool, least=0, most=100_000)
-        check_integer("incumbents", self.incumbents, least=0, most=1000)
+        check_integer("rounds", self.rounds, minimum=1)
+        check_integer("draws", self.draws, minimum=3)
+        check_integer("finalists", self.finalists, minimum=1, maximum=100)
+        check_integer("by_own_scores", self.by_own_scores, minimum=0, maximum=100)
+        check_integer("pool", self.pool, minimum=0, maximum=100_000)
+        check_integer("incumbents", self.incumbents, minimum=0, maximum=1000)
         check_choice("model", self.model, tuple(MODELS))
-        check_number("held_back", self.held_back, least=0, most=0.9)
-        check_number("doubt", self.doubt, least=0, most=1, above=True)
-        check_number("sharpness", self.sharpness, least=0, above=True)
-        check_number("trust", self.trust, least=0)
+        check_number("held_back", self.held_back, minimum=0, maximum=0.9)
+        check_number("doubt", self.doubt, minimum=0, maximum=1, exclusive=True)
+        check_number("sharpness", self.sharpness, minimum=0, exclusive=True)
+        check_number("trust", self.trust, minimum=0)
         check_epsilons(self.epsilon_local, self.epsilon_operator)
 
     @property

@@ -70,21 +70,21 @@ class MacroSettings:
 
     def __post_init__(self) -> None:
         """Refuse impossible settings by name."""
-        check_integer("iterations (I)", self.iterations, least=1)
-        check_integer("draws (K)", self.draws, least=1)
-        check_integer("elite (m)", self.elite, least=1)
+        check_integer("iterations (I)", self.iterations, minimum=1)
+        check_integer("draws (K)", self.draws, minimum=1)
+        check_integer("elite (m)", self.elite, minimum=1)
         if self.elite > self.draws:
             raise SettingsError(
                 f"elite (m) = {self.elite} is not allowed: it must be at most draws (K) = {self.draws},"
                 " and equal to it to keep all draws"
             )
-        check_number("beta (β)", self.beta, least=0)
-        check_number("alpha (α)", self.alpha, least=0)
-        check_number("temperature (τ)", self.temperature, least=0.001)
+        check_number("beta (β)", self.beta, minimum=0)
+        check_number("alpha (α)", self.alpha, minimum=0)
+        check_number("temperature (τ)", self.temperature, minimum=0.001)
         check_epsilons(self.epsilon_local, self.epsilon_operator)
-        check_number("replay (λ)", self.replay, least=0, most=1)
-        check_number("smoothing (η)", self.smoothing, least=0, most=1, above=True)
-        check_integer("k", self.k, least=1, most=MOST_CANDIDATES)
+        check_number("replay (λ)", self.replay, minimum=0, maximum=1)
+        check_number("smoothing (η)", self.smoothing, minimum=0, maximum=1, exclusive=True)
+        check_integer("k", self.k, minimum=1, maximum=MOST_CANDIDATES)
         for name in ("beta", "alpha", "temperature", "epsilon_local", "epsilon_operator", "replay", "smoothing"):
             object.__setattr__(self, name, float(getattr(self, name)))  # 1 and 1.0 are one setting
         check_choice("final_set", self.final_set, tuple(FINAL_SETS))

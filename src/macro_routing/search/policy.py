@@ -169,8 +169,8 @@ class MarkovPolicy:
 
 def check_epsilons(epsilon_local: float, epsilon_operator: float) -> None:
     """Refuse exploration masses that are no probabilities."""
-    check_number("epsilon_local (ε_loc)", epsilon_local, least=0, most=1)
-    check_number("epsilon_operator (ε_op)", epsilon_operator, least=0, most=1)
+    check_number("epsilon_local (ε_loc)", epsilon_local, minimum=0, maximum=1)
+    check_number("epsilon_operator (ε_op)", epsilon_operator, minimum=0, maximum=1)
     if epsilon_local + epsilon_operator > 1:
         raise SettingsError(
             f"epsilon_local + epsilon_operator = {epsilon_local + epsilon_operator:g} is not allowed:"

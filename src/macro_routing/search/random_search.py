@@ -23,7 +23,7 @@ from macro_routing.search.searcher import (
     check_answers,
     check_state,
 )
-from macro_routing.settings import check_integer, check_number, check_switch
+from macro_routing.settings import check_boolean, check_integer, check_number
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,14 @@ class RandomSettings:
 
     def __post_init__(self) -> None:
         """Refuse impossible settings by name."""
-        check_integer("iterations (I)", self.iterations, least=1)
-        check_integer("draws (K)", self.draws, least=1)
+        check_integer("iterations (I)", self.iterations, minimum=1)
+        check_integer("draws (K)", self.draws, minimum=1)
         check_epsilons(self.epsilon_local, self.epsilon_operator)
-        check_number("replay (λ)", self.replay, least=0, most=1)
-        check_integer("k", self.k, least=1)
+        check_number("replay (λ)", self.replay, minimum=0, maximum=1)
+        check_integer("k", self.k, minimum=1)
         for name in ("epsilon_local", "epsilon_operator", "replay"):
             object.__setattr__(self, name, float(getattr(self, name)))  # 1 and 1.0 are one setting
-        check_switch("anchored", self.anchored)
+        check_boolean("anchored", self.anchored)
 
 
 @dataclass(frozen=True)

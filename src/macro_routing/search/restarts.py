@@ -33,7 +33,7 @@ class RestartedSearch:
     def __post_init__(self) -> None:
         """Refuse a budget that does not pay for a round."""
         least = self.first.settings.draws * len(self.first.schedule[0])
-        check_integer("budget", self.budget, least=least)
+        check_integer("budget", self.budget, minimum=least)
 
     @property
     def settings(self) -> MacroSettings:

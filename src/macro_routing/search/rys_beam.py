@@ -12,7 +12,7 @@ from macro_routing.routes.route import Route, Step
 from macro_routing.search.budget import BudgetedSearch
 from macro_routing.search.rys_sweep import Block, block_count, blocks, jumps_back
 from macro_routing.search.searcher import SearchState, best_draws
-from macro_routing.settings import check_integer, check_switch
+from macro_routing.settings import check_boolean, check_integer
 
 
 def repeats_route(layers: int, repeated: Iterable[Block]) -> Route:
@@ -55,11 +55,11 @@ class BeamSettings:
 
     def __post_init__(self) -> None:
         """Refuse impossible settings by name."""
-        check_integer("width", self.width, least=1)
-        check_integer("depth", self.depth, least=1)
-        check_integer("max_span", self.max_span, least=0)
-        check_integer("k", self.k, least=1)
-        check_switch("anchored", self.anchored)
+        check_integer("width", self.width, minimum=1)
+        check_integer("depth", self.depth, minimum=1)
+        check_integer("max_span", self.max_span, minimum=0)
+        check_integer("k", self.k, minimum=1)
+        check_boolean("anchored", self.anchored)
 
 
 @dataclass(frozen=True)

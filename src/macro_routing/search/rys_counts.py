@@ -10,7 +10,7 @@ from macro_routing.errors import RouteError
 from macro_routing.routes.route import Route, Step
 from macro_routing.search.budget import BudgetedSearch
 from macro_routing.search.searcher import SearchState
-from macro_routing.settings import check_integer, check_switch
+from macro_routing.settings import check_boolean, check_integer
 
 MOST_REPEATS = 1000
 
@@ -43,9 +43,9 @@ class CountSettings:
 
     def __post_init__(self) -> None:
         """Refuse impossible settings by name."""
-        check_integer("most_repeats", self.most_repeats, least=2, most=MOST_REPEATS)
-        check_integer("k", self.k, least=1)
-        check_switch("anchored", self.anchored)
+        check_integer("most_repeats", self.most_repeats, minimum=2, maximum=MOST_REPEATS)
+        check_integer("k", self.k, minimum=1)
+        check_boolean("anchored", self.anchored)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from macro_routing.routes.route import Route
 from macro_routing.search.budget import BudgetedSearch
 from macro_routing.search.rys_counts import MOST_REPEATS, counts_of, counts_route
 from macro_routing.search.searcher import Score, SearchState
-from macro_routing.settings import check_integer, check_switch
+from macro_routing.settings import check_boolean, check_integer
 
 Counts = tuple[int, ...]
 _DRAWING, _FITTING = 3, 4
@@ -48,17 +48,17 @@ class SurrogateSettings:
 
     def __post_init__(self) -> None:
         """Refuse impossible settings by name."""
-        check_integer("rounds", self.rounds, least=1, most=_MOST_ROUNDS)
-        check_integer("proposals", self.proposals, least=1)
-        check_integer("most_repeats", self.most_repeats, least=2, most=MOST_REPEATS)
-        check_integer("pool", self.pool, least=1, most=_LARGEST_POOL)
+        check_integer("rounds", self.rounds, minimum=1, maximum=_MOST_ROUNDS)
+        check_integer("proposals", self.proposals, minimum=1)
+        check_integer("most_repeats", self.most_repeats, minimum=2, maximum=MOST_REPEATS)
+        check_integer("pool", self.pool, minimum=1, maximum=_LARGEST_POOL)
         if self.pool < self.proposals:
             raise SettingsError(
                 f"pool = {self.pool} is not allowed: it must be at least proposals = {self.proposals},"
                 " which are chosen from it"
             )
-        check_integer("k", self.k, least=1)
-        check_switch("anchored", self.anchored)
+        check_integer("k", self.k, minimum=1)
+        check_boolean("anchored", self.anchored)
 
 
 @dataclass(frozen=True)

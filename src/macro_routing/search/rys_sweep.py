@@ -10,7 +10,7 @@ from macro_routing.errors import RouteError, SettingsError
 from macro_routing.routes.route import Route, Step
 from macro_routing.search.budget import BudgetedSearch
 from macro_routing.search.searcher import SearchState
-from macro_routing.settings import check_integer, check_switch
+from macro_routing.settings import check_boolean, check_integer
 
 Block = tuple[int, int]
 """``(i, j)``: the layers from i to j - 1."""
@@ -62,15 +62,15 @@ class SweepSettings:
 
     def __post_init__(self) -> None:
         """Refuse impossible settings by name."""
-        check_integer("min_span", self.min_span, least=1)
-        check_integer("max_span", self.max_span, least=0)
+        check_integer("min_span", self.min_span, minimum=1)
+        check_integer("max_span", self.max_span, minimum=0)
         if 0 < self.max_span < self.min_span:
             raise SettingsError(
                 f"max_span = {self.max_span} is not allowed: it must be at least min_span = {self.min_span},"
                 " or 0 for no limit"
             )
-        check_integer("k", self.k, least=1)
-        check_switch("anchored", self.anchored)
+        check_integer("k", self.k, minimum=1)
+        check_boolean("anchored", self.anchored)
 
 
 @dataclass(frozen=True)

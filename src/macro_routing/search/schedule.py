@@ -19,7 +19,7 @@ MOST_EXAMPLES = 10_000_000
 
 def check_seed(seed: int) -> None:
     """Refuse seeds that do not fit one word of a stream's name, where two streams could become one."""
-    check_integer("seed", seed, least=0, most=2**32 - 1)
+    check_integer("seed", seed, minimum=0, maximum=2**32 - 1)
 
 
 def deal_examples(size: int, iterations: int, replay: float, seed: int) -> list[tuple[int, ...]]:

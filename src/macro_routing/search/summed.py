@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 
 def decode_summed(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
     """The ``k`` routes with the largest total probability, or all there are when there are fewer."""
-    check_integer("k", k, least=1)
+    check_integer("k", k, minimum=1)
     return tuple(itertools.islice(_in_order(policy), k))
 
 

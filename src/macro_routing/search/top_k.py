@@ -51,21 +51,21 @@ def decode_programs(policy: MarkovPolicy, longest: int | None = None) -> Iterato
 
 def decode_raw(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
     """The paper's literal final set: the ``k`` most probable programs, then duplicates by route dropped."""
-    check_integer("k", k, least=1)
+    check_integer("k", k, minimum=1)
     return tuple(_different_routes(policy, itertools.islice(decode_programs(policy), k)))
 
 
 def decode_routes(policy: MarkovPolicy, k: int, longest: int | None = None) -> tuple[Candidate, ...]:
     """The ``k`` most probable different routes, no longer than ``longest``, or all there are when there are fewer."""
-    check_integer("k", k, least=1)
+    check_integer("k", k, minimum=1)
     if longest is not None:
-        check_integer("longest", longest, least=1)
+        check_integer("longest", longest, minimum=1)
     return tuple(itertools.islice(_different_routes(policy, decode_programs(policy, longest)), k))
 
 
 def decode_anchored(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
     """The standard pass as a floor, and the ``k - 1`` most probable routes that differ from it."""
-    check_integer("k", k, least=1)
+    check_integer("k", k, minimum=1)
     standard = Candidate(Route.standard(policy.space.layers))
     others: list[Candidate] = []
     for candidate in _different_routes(policy, decode_programs(policy)) if k > 1 else ():

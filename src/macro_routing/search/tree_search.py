@@ -20,7 +20,7 @@ from macro_routing.errors import SearchError
 from macro_routing.routes.route import Route
 from macro_routing.search.schedule import MOST_EXAMPLES, check_seed
 from macro_routing.search.tree_actions import Plan, TreeActions
-from macro_routing.settings import check_integer, check_number, check_switch
+from macro_routing.settings import check_boolean, check_integer, check_number
 
 RIGHT = 1.0
 """A reward of at least this much means that the example was answered right."""
@@ -47,12 +47,12 @@ class TreeSettings:
 
     def __post_init__(self) -> None:
         """Refuse impossible settings by name."""
-        check_integer("simulations", self.simulations, least=1)
-        check_number("exploration", self.exploration, least=0)
-        check_number("length_penalty", self.length_penalty, least=0)
-        check_number("random_child", self.random_child, least=0, most=1)
-        check_integer("fewer_layers", self.fewer_layers, least=1)
-        check_switch("stop_early", self.stop_early)
+        check_integer("simulations", self.simulations, minimum=1)
+        check_number("exploration", self.exploration, minimum=0)
+        check_number("length_penalty", self.length_penalty, minimum=0)
+        check_number("random_child", self.random_child, minimum=0, maximum=1)
+        check_integer("fewer_layers", self.fewer_layers, minimum=1)
+        check_boolean("stop_early", self.stop_early)
         for name in ("exploration", "length_penalty", "random_child"):
             object.__setattr__(self, name, float(getattr(self, name)))  # 1 and 1.0 are one setting
 
@@ -98,7 +98,7 @@ class TreeSearch(Generic[Plan]):
 
     def __init__(self, actions: TreeActions[Plan], settings: TreeSettings, seed: int, *, example: int = 0) -> None:
         check_seed(seed)
-        check_integer("example", example, least=0, most=MOST_EXAMPLES)
+        check_integer("example", example, minimum=0, maximum=MOST_EXAMPLES)
         self._actions = actions
         self._settings = settings
         self._rng = np.random.default_rng([seed, _GROWING, example])

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import TaskError, shorten
-from macro_routing.settings import check_choice, check_integer, from_mapping
+from macro_routing.settings import build_settings, check_choice, check_integer
 from macro_routing.tasks.grading import GRADERS, Grader, Verdict
 from macro_routing.tasks.prompts import DEFAULT_TEXTS, PromptTexts
 from macro_routing.tasks.rows import read_rows
@@ -70,7 +70,7 @@ class TaskFile:
         if self.kind == CHOICE and not self.choices:
             raise TaskError("a task of kind choice names its choices: one column with a list, or several columns")
         if self.test_size is not None:
-            check_integer("test_size", self.test_size, least=1)
+            check_integer("test_size", self.test_size, minimum=1)
 
 
 def read_task_file(path: Path) -> Task:
@@ -83,7 +83,7 @@ def read_task_file(path: Path) -> Task:
         raise TaskError(f"{path} cannot be read: {error}") from None
     if isinstance(values.get("choices"), list):
         values["choices"] = tuple(values["choices"])
-    return build_task(from_mapping(TaskFile, values, str(path)), path.parent, path.stem)
+    return build_task(build_settings(TaskFile, values, str(path)), path.parent, path.stem)
 
 
 def build_task(described: TaskFile, folder: Path, default_name: str) -> Task:
@@ -95,7 +95,7 @@ def build_task(described: TaskFile, folder: Path, default_name: str) -> Task:
         "all": described.file,
     }
     pools = {name: _examples(folder / file, described) for name, file in files.items() if file}
-    texts = from_mapping(PromptTexts, {**DEFAULT_TEXTS[described.kind], **(described.prompts or {})}, "[prompts]")
+    texts = build_settings(PromptTexts, {**DEFAULT_TEXTS[described.kind], **(described.prompts or {})}, "[prompts]")
     grader = _grader(described, folder)
     name, keeps = described.name or default_name, bool(described.train and described.validation)
     return Task(name, described.kind, grader, texts, described.test_size, pools, keeps)

@@ -39,9 +39,9 @@ class Splits:
 
 def make_splits(task: Task, *, seed: int, training: int = 1000, validation: int = 100) -> Splits:
     """Cut a task's pools: test items first, then train and validation in the requested ratio."""
-    check_integer("seed", seed, least=0, most=2**32 - 1)
-    check_integer("training", training, least=1)
-    check_integer("validation", validation, least=1)
+    check_integer("seed", seed, minimum=0, maximum=2**32 - 1)
+    check_integer("training", training, minimum=1)
+    check_integer("validation", validation, minimum=1)
     rng = np.random.default_rng([seed, *task.name.encode()])
     test_pool, other_pool = _pools(task)
     test, left = _take_test(task, test_pool, rng)

@@ -31,7 +31,7 @@ class Synthetic:
 
 def generate(task: Synthetic, seed: int) -> dict[str, tuple[Example, ...]]:
     """Pools of distinct questions; another seed gives other questions."""
-    check_integer("seed", seed, least=0, most=2**32 - 1)
+    check_integer("seed", seed, minimum=0, maximum=2**32 - 1)
     rng = np.random.default_rng([seed, *task.name.encode()])
     pools: dict[str, tuple[Example, ...]] = {}
     seen: set[str] = set()

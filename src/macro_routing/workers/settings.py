@@ -47,12 +47,12 @@ class WorkerSettings:
     def __post_init__(self) -> None:
         """Refuse what cannot be had."""
         check_choice("backend", self.backend, BACKENDS)
-        check_integer("workers", self.workers, least=0, most=10_000)
+        check_integer("workers", self.workers, minimum=0, maximum=10_000)
         self._check_address()
         self._check_gpus()
-        check_number("worker_timeout", self.worker_timeout, least=0, above=True)
-        check_number("start_timeout", self.start_timeout, least=0, above=True)
-        check_integer("attempts", self.attempts, least=1)
+        check_number("worker_timeout", self.worker_timeout, minimum=0, exclusive=True)
+        check_number("start_timeout", self.start_timeout, minimum=0, exclusive=True)
+        check_integer("attempts", self.attempts, minimum=1)
         if self.backend == RAY and self.workers == 0:
             object.__setattr__(self, "workers", 1)
 
@@ -74,7 +74,7 @@ class WorkerSettings:
         each = self.gpus_per_worker
         if each is None:
             return
-        check_number("gpus_per_worker", each, least=0)
+        check_number("gpus_per_worker", each, minimum=0)
         if each > 1 and each != int(each):
             raise SettingsError(f"gpus_per_worker = {each:g} is not allowed: it must be whole, or a share below 1")
         if self.workers == 0 and self.backend == LOCAL:
