@@ -110,7 +110,7 @@ def _asked(arms: dict[int, Any]) -> float:
 def _mean(arms: dict[int, Any], against: dict[int, Any] | None) -> tuple[float, float, float]:
     """Mean difference to other arms of the same seeds, or to the standard pass, with its interval."""
     from macro_routing.runs.result import SELECTED, STANDARD
-    from macro_routing.studies.comparing import over_seeds
+    from macro_routing.studies.paired_comparisons import over_seeds
 
     def selected(arm: Any) -> Any:
         return arm.right[SELECTED[arm.method]]

@@ -78,7 +78,7 @@ def studies() -> list[Study]:
         Study("cost", f"cost {ROUTE} --tasks counting:direct,gsm8k:direct,gsm8k:reasoning,sciq:likelihood"),
         Study("explain", f"explain {ROUTE}"),
         Study("side-effects", f"side-effects {ROUTE} --tasks {TASKS} --text LICENSE"),
-        Study("front", f"front {RUN}", searches=False),
+        Study("depth-tradeoff", f"depth-tradeoff {RUN}", searches=False),
         Study("ablation", "ablation --preset paper --tasks counting:direct,category:likelihood --seeds 1,2"),
         Study("one-route", f"one-route --preset paper --tasks {POOL} --out-of-domain {OUTSIDE} --seed 1"),
         Study(
@@ -105,7 +105,7 @@ def small_studies() -> list[Study]:
         Study(
             "side-effects", f"side-effects {_SMALL_ROUTE} --tasks {_SMALL_TASKS} --test 30 --text LICENSE --windows 4"
         ),
-        Study("front", f"front {RUN} --test 30", searches=False),
+        Study("depth-tradeoff", f"depth-tradeoff {RUN} --test 30", searches=False),
         Study("ablation", f"ablation --tasks category:likelihood --seeds 1 {_SMALL}"),
         Study("one-route", f"one-route --tasks {_SMALL_TASKS} --out-of-domain arithmetic --answer-budget 8 {_SMALL}"),
         Study("sweep-elite", f"sweep --setting elite --values 1 --tasks category:likelihood --seeds 1 {_SMALL}"),

@@ -19,14 +19,14 @@ from macro_routing.cli.study_routes import own_way
 from macro_routing.errors import MacroError
 from macro_routing.routes import parse_route
 from macro_routing.routes.route_file import RouteFile
-from macro_routing.studies.bench import TaskName
+from macro_routing.studies.context import TaskName
 from tests.cli.runner import ENVIRONMENT
 from tests.runs.small import small_folder, write_task_file
 
 ROOT = Path(__file__).parents[2]
 STUDIES = (
     *("main-table", "significance", "ablation", "sweep", "logit-lens", "transfer"),
-    *("one-route", "composition", "cost", "explain", "side-effects", "front"),
+    *("one-route", "composition", "cost", "explain", "side-effects", "depth-tradeoff"),
 )
 TINY = ("--iterations", "2", "--draws", "4", "--elite", "2", "--training", "16", "--validation", "8", "--test", "20")
 PUBLISHED = ROOT / "tests" / "data" / "published_results.json"
@@ -204,11 +204,13 @@ def test_side_effects_of_a_run_answer_its_task_its_way(searched, monkeypatch):
 
 
 def test_front_of_that_run(searched):
-    out = searched / "front"
-    done = call("study", "front", searched / "run", "--depths", "1,1.5", "--out", out, "--store", searched / "s.sqlite")
+    out = searched / "depth-tradeoff"
+    done = call(
+        "study", "depth-tradeoff", searched / "run", "--depths", "1,1.5", "--out", out, "--store", searched / "s.sqlite"
+    )
     assert done.exit_code == 0, done.output
     assert "layers" in (out / "table.md").read_text()
-    assert "--depths" in refusal("study", "front", searched / "run", "--depths", "deep", "--out", out)
+    assert "--depths" in refusal("study", "depth-tradeoff", searched / "run", "--depths", "deep", "--out", out)
 
 
 def test_composition_of_that_run(searched):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from macro_routing.report import write_comparison, write_report
+from macro_routing.report import write_report, write_run_comparison
 from macro_routing.runs import Listener, RunConfig, search
 from macro_routing.runs.folder import ANSWERS, RESULT, RUN, RunFolder
 from tests.report.browser import Browser, find_browser
@@ -69,7 +69,7 @@ def pages(tmp_path_factory):
     told["model"]["name"] = told["scope"]["task"] = told["environment"]["Python"] = HOSTILE
     strange.write(RUN, told)
     runs = [folder / name for name in ("likelihood", "direct", "stopped", "strange")]
-    return [*map(write_report, runs), write_comparison(runs, folder / "compare.html")]
+    return [*map(write_report, runs), write_run_comparison(runs, folder / "compare.html")]
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from macro_routing.report.heatmap import heatmap_figure
-from macro_routing.report.lines import Axis, Line, Point, lines_figure
+from macro_routing.report.line_chart import Axis, Line, Point, lines_figure
 
 HOSTILE = "<script>&\"'"
 

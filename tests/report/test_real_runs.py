@@ -2,7 +2,7 @@
 
 import pytest
 
-from macro_routing.report import write_comparison, write_figures, write_report
+from macro_routing.report import write_figures, write_report, write_run_comparison
 from macro_routing.runs import RunConfig, search
 from tests.report.test_report import words
 from tests.runs.small import small_frozen, small_task
@@ -42,6 +42,6 @@ def test_a_search_without_a_policy_has_a_page_without_one(runs, tmp_path):
 
 
 def test_methods_can_be_compared(runs, tmp_path):
-    seen = words(write_comparison(runs, tmp_path / "both.html").read_text(encoding="utf-8"))
+    seen = words(write_run_comparison(runs, tmp_path / "both.html").read_text(encoding="utf-8"))
     assert "method macro random" in seen
     assert "All runs were tested on the same examples." in seen

@@ -11,10 +11,10 @@ import pytest
 
 from macro_routing.errors import RunError
 from macro_routing.report import write_report
-from macro_routing.report.chart import rounds_chart
 from macro_routing.report.markup import element
-from macro_routing.report.repetition import as_toml, search_command
-from macro_routing.report.track import route_track
+from macro_routing.report.reproduce import as_toml, search_command
+from macro_routing.report.rounds_chart import rounds_chart
+from macro_routing.report.route_chart import route_track
 from macro_routing.routes.route import Route
 from macro_routing.routes.text import parse_program
 from macro_routing.runs.config import RunConfig

@@ -10,8 +10,8 @@ import sqlite3
 import pytest
 
 from macro_routing.errors import RunError, SettingsError
-from macro_routing.report import write_methods_page
-from macro_routing.report.methods_page import curve_figure, mean_curve
+from macro_routing.report import write_method_comparison
+from macro_routing.report.method_comparison_page import curve_figure, mean_curve
 from macro_routing.runs import RunFolder, search
 from macro_routing.runs.comparing import POINTS, _curve, compare_methods, plan_methods
 from macro_routing.runs.comparison import CurvePoint, about, read_arms, table_of
@@ -213,7 +213,7 @@ def test_a_run_that_was_stopped_before_it_began_does_not_block(small):
 
 def test_the_standard_pass_alone_has_a_page_too(small, tmp_path):
     _, run = small
-    assert "standard" in write_methods_page(run(names=("standard",)), tmp_path / "page.html").read_text()
+    assert "standard" in write_method_comparison(run(names=("standard",)), tmp_path / "page.html").read_text()
 
 
 def test_folders_that_cannot_hold_a_comparison(small, tmp_path):
@@ -224,7 +224,7 @@ def test_folders_that_cannot_hold_a_comparison(small, tmp_path):
     run()
     with pytest.raises(RunError, match="a run's own folder"):
         run(folder=folder / "early-exit-1")
-    write_methods_page(run(), folder / "compare.html")
+    write_method_comparison(run(), folder / "compare.html")
     with pytest.raises(RunError, match="repeat `macro compare`"):
         RunFolder.existing(folder)
 
@@ -245,7 +245,7 @@ def test_gains_are_differences_of_the_accuracies_shown(compared):
 
 def test_the_page_shows_every_method(compared, tmp_path):
     _, _, arms = compared
-    page = write_methods_page(arms, tmp_path / "page.html").read_text()
+    page = write_method_comparison(arms, tmp_path / "page.html").read_text()
     for arm in arms:
         assert f"{arm.method}-1/report.html" in page
     assert "Accuracy against budget" in page
@@ -256,7 +256,9 @@ def test_the_page_says_what_it_is_of_and_who_has_fewer_seeds(compared, tmp_path)
     told = about(folder)
     assert "examples for training, validation and test" in told
     macro = arms[METHOD_NAMES.index("macro")]
-    page = write_methods_page([*arms, dataclasses.replace(macro, seed=2)], tmp_path / "page.html", told).read_text()
+    page = write_method_comparison(
+        [*arms, dataclasses.replace(macro, seed=2)], tmp_path / "page.html", told
+    ).read_text()
     assert told in page
     assert "1 of 2 seeds" in page
     assert "2 seeds" in page

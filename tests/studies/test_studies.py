@@ -10,30 +10,30 @@ import torch
 
 from macro_routing.errors import RunError, SettingsError, TaskError
 from macro_routing.evaluation.statistics import compare_paired
+from macro_routing.report.formatting import format_points
 from macro_routing.routes import Route, parse_route
 from macro_routing.runs import RunFolder
 from macro_routing.runs.comparison import read_arms, write_curve
 from macro_routing.runs.result import SELECTED, STANDARD, TOP_1
 from macro_routing.search import decode_routes
-from macro_routing.studies.ablation import ablation
-from macro_routing.studies.bench import PausedError, Subject, TaskName, task_names
-from macro_routing.studies.composition import Found, composition, find_runs, times_applied
-from macro_routing.studies.cost import cost
-from macro_routing.studies.explain import cut_off_share, explain
-from macro_routing.studies.findings import write_findings
-from macro_routing.studies.front import front, headline_of, judged, policy_of
-from macro_routing.studies.lens import lens_items, logit_lens, readings
-from macro_routing.studies.main_table import _ranked, check_models, gather, leading_method, main_table, table_rows
-from macro_routing.studies.one_route import one_route
+from macro_routing.studies.ablation import run_ablation
+from macro_routing.studies.composition import Found, find_runs, run_composition, times_applied
+from macro_routing.studies.context import PausedError, Subject, TaskName, task_names
+from macro_routing.studies.cost import run_cost
+from macro_routing.studies.depth_tradeoff import headline_of, judged, policy_of, run_depth_tradeoff
+from macro_routing.studies.explain import cut_off_share, run_explain
+from macro_routing.studies.logit_lens import lens_items, readings, run_logit_lens
+from macro_routing.studies.main_table import _ranked, check_models, gather, leading_method, run_main_table, table_rows
+from macro_routing.studies.one_route import run_one_route
 from macro_routing.studies.perplexity import perplexities, surprise, windows
 from macro_routing.studies.search_time import selection_seconds
-from macro_routing.studies.side_effects import questions_in_turn, side_effects
+from macro_routing.studies.side_effects import questions_in_turn, run_side_effects
 from macro_routing.studies.significance import read_results
-from macro_routing.studies.sweep import default_of, place_of, read_value, sweep
-from macro_routing.studies.transfer import transfer
-from macro_routing.studies.words import points
+from macro_routing.studies.study_result import write_study_result
+from macro_routing.studies.sweep import default_of, place_of, read_value, run_sweep
+from macro_routing.studies.transfer import run_transfer
 from tests.runs.small import small_frozen, small_task
-from tests.studies.benches import BASE, OTHER, SMALL, WRITTEN, small_bench
+from tests.studies.contexts import BASE, OTHER, SMALL, WRITTEN, small_context
 
 ROUTE = "L0-L2 L1-L3 L4(+h-2) RJ"
 
@@ -48,47 +48,47 @@ def subject(frozen):
     return Subject(parse_route(ROUTE, frozen.layers), SMALL, 1)
 
 
-def written(bench, findings):
+def written(context, findings):
     """The study's files, read back."""
-    data = write_findings(bench.folder, findings, {}, "macro study …", lambda _: None)
-    names = {path.name for path in bench.folder.path.iterdir()}
+    data = write_study_result(context.folder, findings, {}, "macro study …", lambda _: None)
+    names = {path.name for path in context.folder.path.iterdir()}
     assert {"data.json", "table.csv", "table.md", "table.tex", "figure.svg", "figure.png"} <= names
-    assert json.loads((bench.folder.path / "data.json").read_text()) == data
-    assert len((bench.folder.path / "table.csv").read_text().splitlines()) == len(findings.table.rows) + 1
+    assert json.loads((context.folder.path / "data.json").read_text()) == data
+    assert len((context.folder.path / "table.csv").read_text().splitlines()) == len(findings.table.rows) + 1
     return data
 
 
 def test_ablation(tmp_path, frozen):
-    bench = small_bench(tmp_path, frozen)
-    found = ablation(bench, [SMALL], [1])
+    context = small_context(tmp_path, frozen)
+    found = run_ablation(context, [SMALL], [1])
     rows = {row["variant"]: row for row in found.table.rows}
     assert [row["phase"] for row in found.table.rows] == [True, False, True, True, True, True, None]
     assert found.comparisons == 5
     assert found.headline.startswith("In these searches (1 seed(s)) the routes of")
     assert "small n = 20" in found.table.notes[0]
     # The numbers are those of the runs.
-    run = RunFolder.existing(bench.folder.path / "runs" / "no_phase-small-1")
+    run = RunFolder.existing(context.folder.path / "runs" / "no_phase-small-1")
     assert run.read("run.json")["config"]["resolved"]["searcher"]["space"]["phase"] is False
     results = [
-        json.loads((bench.folder.path / "runs" / f"no_phase-{task}-{seed}" / "result.json").read_text())
+        json.loads((context.folder.path / "runs" / f"no_phase-{task}-{seed}" / "result.json").read_text())
         for task, seed in [("small", 1)]
     ]
     mean = np.mean([one["variants"][0]["correct"] / one["variants"][0]["n"] for one in results])
     assert rows["no phase"]["accuracy"] == pytest.approx(mean)
     assert rows["no phase"]["difference"] == pytest.approx(mean - rows["full state"]["accuracy"])
     assert any(TOP_1.removeprefix("MACRO ").strip("()") in name for name in rows)
-    written(bench, found)
-    again = ablation(small_bench(tmp_path, frozen, minutes=0), [SMALL], [1])
+    written(context, found)
+    again = run_ablation(small_context(tmp_path, frozen, minutes=0), [SMALL], [1])
     assert again.table.rows == found.table.rows
 
 
 def test_sweep(tmp_path, frozen):
-    bench = small_bench(tmp_path, frozen)
-    found = sweep(bench, [SMALL], [1], "elite", [1, 4])
+    context = small_context(tmp_path, frozen)
+    found = run_sweep(context, [SMALL], [1], "elite", [1, 4])
     assert [row["value"] for row in found.table.rows[:-1]] == [1, 2, 4]  # the default is among them
     assert [row["is_default"] for row in found.table.rows[:-1]] == [False, True, False]
     assert found.table.rows[1].get("p") is None
-    written(bench, found)
+    written(context, found)
     assert "the routes of" in found.headline
     assert "small n = 20" in found.table.notes[0]
     assert "1 seed(s) (1)" in found.table.notes[0]
@@ -97,10 +97,10 @@ def test_sweep(tmp_path, frozen):
 
 def test_a_sweep_of_another_method_is_called_by_its_name(tmp_path, frozen):
     base = dataclasses.replace(BASE, method="random", search={"iterations": 2, "draws": 6})
-    bench = dataclasses.replace(small_bench(tmp_path, frozen), base=base)
-    found = sweep(bench, [SMALL], [1], "k", [2])
+    context = dataclasses.replace(small_context(tmp_path, frozen), base=base)
+    found = run_sweep(context, [SMALL], [1], "k", [2])
     assert "random search; bars" in found.figures[0].svg()
-    run = RunFolder.existing(bench.folder.path / "runs" / "k_4-small-1").read("run.json")
+    run = RunFolder.existing(context.folder.path / "runs" / "k_4-small-1").read("run.json")
     assert run["config"]["given"]["search"] == base.search  # the preset's k is no change at all
 
 
@@ -120,46 +120,46 @@ def test_settings_that_can_be_swept():
 
 
 def test_an_impossible_value_is_refused_before_anything_runs(tmp_path, frozen):
-    bench = small_bench(tmp_path, frozen)
+    context = small_context(tmp_path, frozen)
     with pytest.raises(SettingsError, match="elite"):
-        sweep(bench, [SMALL], [1], "elite", [1, 400])
-    assert not (bench.folder.path / "runs").exists()
+        run_sweep(context, [SMALL], [1], "elite", [1, 400])
+    assert not (context.folder.path / "runs").exists()
 
 
 def test_transfer(tmp_path, frozen):
-    bench = small_bench(tmp_path, frozen)
-    found = transfer(bench, [SMALL, WRITTEN], 1)
+    context = small_context(tmp_path, frozen)
+    found = run_transfer(context, [SMALL, WRITTEN], 1)
     assert len(found.table.rows) == 4
     for row in found.table.rows:
         if row["source"] == row["target"]:  # what its own run has tested
-            run = RunFolder.existing(bench.folder.path / "runs" / f"{row['source']}-1")
+            run = RunFolder.existing(context.folder.path / "runs" / f"{row['source']}-1")
             assert row["accuracy"] == pytest.approx(run.read("result.json")["comparison"]["routed"])
             assert row["difference"] == pytest.approx(run.read("result.json")["difference"])
         else:
             task = TaskName(row["target"])
-            prepared = bench.prepared(task, 1)
+            prepared = context.prepared(task, 1)
             route = parse_route(row["route"], frozen.layers)
             plain = dataclasses.replace(prepared.evaluator, store=None).evaluate([route], prepared.splits.test)
             assert row["accuracy"] == pytest.approx(plain[route].score.accuracy)
-    written(bench, found)
+    written(context, found)
     with pytest.raises(SettingsError, match="two tasks"):
-        transfer(bench, [SMALL], 1)
+        run_transfer(context, [SMALL], 1)
 
 
 @pytest.mark.parametrize("method", ["drllm", "cola"])
 def test_what_finds_no_route_is_refused_before_it_searches(tmp_path, frozen, method):
-    bench = small_bench(tmp_path, frozen)
-    bench = dataclasses.replace(bench, base=dataclasses.replace(BASE, method=method, search={}))
+    context = small_context(tmp_path, frozen)
+    context = dataclasses.replace(context, base=dataclasses.replace(BASE, method=method, search={}))
     with pytest.raises(SettingsError, match=f"--method {method} finds no route"):
-        transfer(bench, [SMALL, OTHER], 1)
+        run_transfer(context, [SMALL, OTHER], 1)
     with pytest.raises(SettingsError, match=f"--method {method} finds no route"):
-        one_route(bench, [SMALL], [OTHER], 1)
-    assert not (bench.folder.path / "runs").exists()
+        run_one_route(context, [SMALL], [OTHER], 1)
+    assert not (context.folder.path / "runs").exists()
 
 
 def test_one_route(tmp_path, frozen):
-    bench = small_bench(tmp_path, frozen)
-    found = one_route(bench, [SMALL, WRITTEN], [OTHER], 1)
+    context = small_context(tmp_path, frozen)
+    found = run_one_route(context, [SMALL, WRITTEN], [OTHER], 1)
     assert [(row["domain"], row["task"]) for row in found.table.rows] == [
         ("in domain", "small"),
         ("in domain", "written"),
@@ -170,70 +170,70 @@ def test_one_route(tmp_path, frozen):
     assert found.table.rows[4]["p"] is None  # one task's mean is that task
     inside = [row for row in found.table.rows if row["domain"] == "in domain"]
     assert inside[2]["accuracy"] == pytest.approx((inside[0]["accuracy"] + inside[1]["accuracy"]) / 2)
-    written(bench, found)
-    again = one_route(small_bench(tmp_path, frozen, minutes=0), [SMALL, WRITTEN], [OTHER], 1)
+    written(context, found)
+    again = run_one_route(small_context(tmp_path, frozen, minutes=0), [SMALL, WRITTEN], [OTHER], 1)
     assert again.table.rows == found.table.rows
     with pytest.raises(SettingsError, match="at once"):
-        one_route(bench, [SMALL], [SMALL], 1)
+        run_one_route(context, [SMALL], [SMALL], 1)
 
 
 def test_a_pooled_search_goes_on_where_it_was(tmp_path, frozen):
-    bench = small_bench(tmp_path, frozen)
-    found = one_route(bench, [SMALL, WRITTEN], [], 1)
-    place = bench.folder.path / "runs" / "pool-1"
+    context = small_context(tmp_path, frozen)
+    found = run_one_route(context, [SMALL, WRITTEN], [], 1)
+    place = context.folder.path / "runs" / "pool-1"
     for name in ("manifest.json", "result.json", "candidates.json", "states/002.npz", "rounds/002.json"):
         (place / name).unlink()
-    again = one_route(small_bench(tmp_path, frozen), [SMALL, WRITTEN], [], 1)
+    again = run_one_route(small_context(tmp_path, frozen), [SMALL, WRITTEN], [], 1)
     assert again.details["route"] == found.details["route"]
     assert RunFolder.existing(place).is_finished
 
 
 def test_composition(tmp_path, frozen):
-    bench = small_bench(tmp_path, frozen)
+    context = small_context(tmp_path, frozen)
     for seed in (1, 2, 3):
-        bench.search(f"small-{seed}", bench.config(SMALL, seed))
-    found = find_runs([bench.folder.path], "macro")
+        context.search(f"small-{seed}", context.config(SMALL, seed))
+    found = find_runs([context.folder.path], "macro")
     assert len(found) == 3
-    study = composition(found)
+    study = run_composition(found)
     (row,) = study.table.rows
     routes = [one.route for one in found]
     assert row["adds"] == pytest.approx(np.mean([route.has_adds for route in routes]))
     assert row["length_change"] == pytest.approx(np.mean([route.length for route in routes]) / frozen.layers - 1)
     shares = np.array(times_applied(routes))
     assert shares.sum(axis=0) == pytest.approx(np.ones(frozen.layers))  # every layer is applied some number of times
-    written(bench, study)
+    written(context, study)
     with pytest.raises(RunError, match="holds no finished run"):
         find_runs([tmp_path / "nowhere"], None)
     with pytest.raises(RunError, match="none of the 3 runs"):
-        find_runs([bench.folder.path], "rys")
+        find_runs([context.folder.path], "rys")
 
 
 def test_composition_counts_a_search_once_and_settings_apart(tmp_path, frozen):
-    first, second = small_bench(tmp_path / "a", frozen), small_bench(tmp_path / "b", frozen)
-    for bench in (first, second):
-        bench.search("small", bench.config(SMALL, 1))
+    first, second = small_context(tmp_path / "a", frozen), small_context(tmp_path / "b", frozen)
+    for context in (first, second):
+        context.search("small", context.config(SMALL, 1))
     second.search("other", second.config(SMALL, 1, space={"phase": False}))
     found = find_runs([first.folder.path, second.folder.path], "macro")
     assert len(found) == 2
-    study = composition(found)
+    study = run_composition(found)
     assert [(row["settings"], row["runs"]) for row in study.table.rows] == [("", 1), ("phase = False", 1)]
     assert "phase = True" in study.table.notes[0]  # what stands behind the line that names nothing
     assert len({figure.name for figure in study.figures}) == 2
     # What a search was tested on, and how long answers may be that nobody writes, make no other search of it.
-    third = small_bench(tmp_path / "c", frozen)
+    third = small_context(tmp_path / "c", frozen)
     changes = {"data": {"test": 10}, "decoding": {"mode": "likelihood", "answer_budget": 9}}
     third.search("small", third.config(SMALL, 1, **changes))
     assert len(find_runs([first.folder.path, third.folder.path], "macro")) == 1
     # Pictures of kinds of searches that are no longer there go with them.
     written(second, study)
     assert len(list(second.folder.path.glob("layers_*.svg"))) == 1
-    written(second, composition(found[:1]))
+    written(second, run_composition(found[:1]))
     assert not list(second.folder.path.glob("layers_*.svg"))
 
 
 def test_composition_keeps_depths_apart():
     routes = [Found("m", "MACRO", "r", parse_route("L0 RJ", layers), 1) for layers in (6, 8, 8)]
-    study = composition(routes)
+    study = run_composition(routes)
     assert [(row["layers"], row["runs"]) for row in study.table.rows] == [(8, 2), (6, 1)]
     assert len({figure.name for figure in study.figures}) == 2
 
@@ -241,18 +241,18 @@ def test_composition_keeps_depths_apart():
 def test_composition_counts_what_the_paper_counts():
     texts = ["L0 RJ", "L0-L2 L1-L3 RJ", "L0-L3 L4(+h-2) RJ", "L0-L3 L2(+h-1) RJ"]
     routes = [Found("m", "MACRO", str(place), parse_route(text, 6), place + 1) for place, text in enumerate(texts)]
-    (row,) = composition(routes).table.rows
+    (row,) = run_composition(routes).table.rows
     assert (row["adds"], row["moves"], row["both"], row["rank"]) == (0.5, 0.5, 0.25, 2.5)
     assert row["length_change"] == pytest.approx((6 + 8 + 6 + 8) / 4 / 6 - 1)
 
 
 def test_main_table(tmp_path, frozen):
-    bench = small_bench(tmp_path, frozen)
-    found = main_table(bench, ["small"], [OTHER], [1, 2], ["macro", "random"])
+    context = small_context(tmp_path, frozen)
+    found = run_main_table(context, ["small"], [OTHER], [1, 2], ["macro", "random"])
     assert set(found.tables) == {"table", "significance", "search_time", "best_routes"}
     rows = {row["method"]: row for row in found.table.rows}
     assert {"standard pass", "MACRO", "random search"} <= set(rows)
-    arms = read_arms(bench.folder.path / "runs" / "small--other")
+    arms = read_arms(context.folder.path / "runs" / "small--other")
     mine = [arm for arm in arms if arm.method == "random"]
     values = [arm.result.variants[0].accuracy for arm in mine]
     assert rows["random search"]["accuracy"]["other"] == pytest.approx(np.mean(values))
@@ -262,19 +262,19 @@ def test_main_table(tmp_path, frozen):
     assert len(found.tables["best_routes"].rows) == 1
     for name in ("table", "search_time"):
         assert found.tables[name].notes[0] == "Seeds 1, 2; test examples: other n = 20."
-    data = written(bench, found)
-    assert (bench.folder.path / "significance.tex").is_file()
-    assert read_results(bench.folder.path) == data["details"]["results"]
+    data = written(context, found)
+    assert (context.folder.path / "significance.tex").is_file()
+    assert read_results(context.folder.path) == data["details"]["results"]
     # Finished cells are read without the model.
-    idle = dataclasses.replace(bench, given_model=None, minutes=0)
-    assert main_table(idle, ["small"], [OTHER], [1, 2], ["macro", "random"]).table.rows == found.table.rows
+    idle = dataclasses.replace(context, given_model=None, minutes=0)
+    assert run_main_table(idle, ["small"], [OTHER], [1, 2], ["macro", "random"]).table.rows == found.table.rows
 
 
 def test_a_variant_that_a_task_has_not_is_an_empty_cell(tmp_path, frozen):
-    bench = small_bench(tmp_path, frozen)
-    found = main_table(bench, ["small"], [OTHER], [1], ["macro", "random"])
+    context = small_context(tmp_path, frozen)
+    found = run_main_table(context, ["small"], [OTHER], [1], ["macro", "random"])
     assert found.headline.startswith("The highest of 4 averages, picked on these results")
-    arms = {("small", task): read_arms(bench.folder.path / "runs" / "small--other") for task in (OTHER, WRITTEN)}
+    arms = {("small", task): read_arms(context.folder.path / "runs" / "small--other") for task in (OTHER, WRITTEN)}
     for arm in arms["small", WRITTEN]:
         arm.right.pop(TOP_1, None)
     row = next(row for row in table_rows(arms) if row["method"] == TOP_1)
@@ -282,8 +282,8 @@ def test_a_variant_that_a_task_has_not_is_an_empty_cell(tmp_path, frozen):
     assert (row["accuracy"]["written"], row["average"], row["p_holm"]) == (None, None, None)
     gathered = gather(arms, SELECTED["macro"])
     assert "3 averages" in gathered.headline
-    written(bench, gathered)
-    assert next(one for one in read_results(bench.folder.path) if one["method"] == TOP_1)["accuracy"].keys() == {
+    written(context, gathered)
+    assert next(one for one in read_results(context.folder.path) if one["method"] == TOP_1)["accuracy"].keys() == {
         "other"
     }
 
@@ -327,9 +327,9 @@ def test_selection_is_timed_from_the_last_round(tmp_path):
 
 
 def test_the_lens_ends_with_what_the_model_says(tmp_path, frozen, subject):
-    bench = small_bench(tmp_path, frozen)
+    context = small_context(tmp_path, frozen)
     for task in (SMALL, WRITTEN, TaskName("written", "reasoning")):
-        prepared = bench.prepared(task, 1)
+        prepared = context.prepared(task, 1)
         items = lens_items(prepared.evaluator, prepared.splits.test[:5])
         for route in (Route.standard(frozen.layers), subject.route):
             read = readings(frozen, route, items)
@@ -340,13 +340,13 @@ def test_the_lens_ends_with_what_the_model_says(tmp_path, frozen, subject):
 
 
 def test_the_lens_reads_the_right_token(tmp_path, frozen):
-    bench = small_bench(tmp_path, frozen)
-    prepared = bench.prepared(SMALL, 1)
+    context = small_context(tmp_path, frozen)
+    prepared = context.prepared(SMALL, 1)
     examples = prepared.splits.test[:5]
     for item, example in zip(lens_items(prepared.evaluator, examples), examples, strict=True):
         assert frozen.tokenizer.decode([item.gold]).strip() == example.choices[example.right_choice]
         assert frozen.tokenizer.decode(item.context).endswith("Answer:")
-    reasoned = bench.prepared(TaskName("written", "reasoning"), 1)
+    reasoned = context.prepared(TaskName("written", "reasoning"), 1)
     item = lens_items(reasoned.evaluator, reasoned.splits.test[:1])[0]
     standard = Route.standard(frozen.layers)
     outcome = reasoned.evaluator.evaluate([standard], reasoned.splits.test[:1])[standard].outcomes[0]
@@ -355,58 +355,58 @@ def test_the_lens_reads_the_right_token(tmp_path, frozen):
 
 
 def test_logit_lens(tmp_path, frozen, subject):
-    bench = small_bench(tmp_path, frozen)
-    found = logit_lens(bench, subject)
+    context = small_context(tmp_path, frozen)
+    found = run_logit_lens(context, subject)
     assert [row["steps"] for row in found.table.rows] == [frozen.layers, subject.route.length]
     assert found.table.rows[1]["low"] <= found.table.rows[1]["difference"] <= found.table.rows[1]["high"]
     assert len(found.details["steps"]["route"]) == subject.route.length
-    written(bench, found)
-    again = logit_lens(small_bench(tmp_path, frozen, minutes=0), subject)
+    written(context, found)
+    again = run_logit_lens(small_context(tmp_path, frozen, minutes=0), subject)
     assert again.table.rows == found.table.rows
     with pytest.raises(RunError, match="another model, other data"):
-        logit_lens(small_bench(tmp_path, frozen), dataclasses.replace(subject, seed=1, route=Route.standard(6)))
+        run_logit_lens(small_context(tmp_path, frozen), dataclasses.replace(subject, seed=1, route=Route.standard(6)))
 
 
 def test_readings_that_are_no_numbers_are_left_out(tmp_path, frozen, subject):
-    bench = small_bench(tmp_path, frozen)
-    logit_lens(bench, subject)
-    (first, *_) = sorted((bench.folder.path / "cells").iterdir())
+    context = small_context(tmp_path, frozen)
+    run_logit_lens(context, subject)
+    (first, *_) = sorted((context.folder.path / "cells").iterdir())
     kept = json.loads(first.read_text())
     kept["found"]["route"][0][2], kept["found"]["route"][1][-1] = math.nan, -math.inf
     first.write_text(json.dumps(kept))  # as a route is kept whose numbers run over
-    found = logit_lens(bench, subject)
+    found = run_logit_lens(context, subject)
     assert "Of 20 examples 2 are left out" in found.table.notes[1]
     assert found.table.rows[0]["n"] == 18
-    written(bench, found)
-    for path in (bench.folder.path / "cells").iterdir():
+    written(context, found)
+    for path in (context.folder.path / "cells").iterdir():
         kept = json.loads(path.read_text())
         kept["found"]["route"] = [[math.nan] * len(row) for row in kept["found"]["route"]]
         path.write_text(json.dumps(kept))
-    none = logit_lens(bench, subject)
+    none = run_logit_lens(context, subject)
     assert none.headline.startswith("None of 20 examples can be read")
-    write_findings(bench.folder, none, {}, "", lambda _: None)
+    write_study_result(context.folder, none, {}, "", lambda _: None)
 
 
 def test_cost(tmp_path, frozen, subject):
-    bench = small_bench(tmp_path, frozen)
-    found = cost(bench, subject, [SMALL, WRITTEN], items=6, turns=2)
+    context = small_context(tmp_path, frozen)
+    found = run_cost(context, subject, [SMALL, WRITTEN], items=6, turns=2)
     assert [row["arm"] for row in found.table.rows] == ["standard", "route"] * 2
     assert all(row["item_seconds"] > 0 for row in found.table.rows)
     routed = found.table.rows[3]
     assert routed["lowest"] <= routed["overhead"] <= routed["highest"]
     assert routed["equal_seconds"] > 0
-    by_task = [f"{row['task']} {points(row['overhead'])} %" for row in found.table.rows if row["arm"] == "route"]
+    by_task = [f"{row['task']} {format_points(row['overhead'])} %" for row in found.table.rows if row["arm"] == "route"]
     assert ", ".join(by_task) in found.headline  # no average over tasks in which a route writes more or less
     step = np.mean([found.table.rows[1]["equal_overhead"], routed["equal_overhead"]])
-    assert f"{points(step)} % time per step" in found.headline
-    written(bench, found)
+    assert f"{format_points(step)} % time per step" in found.headline
+    written(context, found)
 
 
 def test_explain(tmp_path, frozen, subject):
-    bench = small_bench(tmp_path, frozen)
-    found = explain(bench, subject)
+    context = small_context(tmp_path, frozen)
+    found = run_explain(context, subject)
     whole, *parts = found.table.rows
-    prepared = bench.prepared(SMALL, 1)
+    prepared = context.prepared(SMALL, 1)
     plain = dataclasses.replace(prepared.evaluator, store=None)
     standard = Route.standard(frozen.layers)
     scored = plain.evaluate([standard, subject.route], prepared.splits.test)
@@ -418,17 +418,17 @@ def test_explain(tmp_path, frozen, subject):
     assert found.table.shown()[1]["no."] == "1"
     assert found.table.notes[0].startswith(f"Seed 1, n = {expected.n};")
     assert len(found.tables["examples"].rows) == expected.fixed + expected.broken
-    written(bench, found)
+    written(context, found)
 
 
 def test_front(tmp_path, frozen, subject):
-    bench = small_bench(tmp_path, frozen)
-    bench.search("macro", bench.config(SMALL, 1))
-    policy = policy_of(RunFolder.existing(bench.folder.run_place("macro")))
-    found = front(bench, subject, policy, [1.5, 0.7, 1.0], 4)
+    context = small_context(tmp_path, frozen)
+    context.search("macro", context.config(SMALL, 1))
+    policy = policy_of(RunFolder.existing(context.folder.run_place("macro")))
+    found = run_depth_tradeoff(context, subject, policy, [1.5, 0.7, 1.0], 4)
     rows = found.table.rows
     assert [row["limit"] for row in rows] == [int(depth * frozen.layers) for depth in (0.7, 1.0, 1.5)]
-    run = bench.prepared(SMALL, 1)
+    run = context.prepared(SMALL, 1)
     plain = dataclasses.replace(run.evaluator, store=None)
     standard = Route.standard(frozen.layers)
     for row in rows:
@@ -441,19 +441,19 @@ def test_front(tmp_path, frozen, subject):
         scored = plain.evaluate([standard, chosen], run.splits.test)
         expected = compare_paired(scored[standard].correct, scored[chosen].correct)
         assert (row["difference"], row["fixed"]) == pytest.approx((expected.difference, expected.fixed))
-    written(bench, found)
+    written(context, found)
     best = [row["validation"] for row in rows]
     assert best == sorted(best)  # more room never makes the best within it worse
-    twice = front(small_bench(tmp_path / "twice", frozen), subject, policy, [1.5, 1.51], 4)
+    twice = run_depth_tradeoff(small_context(tmp_path / "twice", frozen), subject, policy, [1.5, 1.51], 4)
     assert [row["route"] for row in twice.table.rows] == [rows[2]["route"]] * 2
     assert twice.table.rows[1]["p"] is None  # the same route is compared once
     assert len({row["p_holm"] for row in judged(twice.table.rows)}) == 1  # and drawn alike
     with pytest.raises(SettingsError, match=r"so short: depth 0\.01"):
-        front(bench, subject, policy, [0.01, 1.0], 4)
+        run_depth_tradeoff(context, subject, policy, [0.01, 1.0], 4)
     plain_base = dataclasses.replace(BASE, method="random", search={})
-    bench.search("random", dataclasses.replace(plain_base, task="small", seed=1))
+    context.search("random", dataclasses.replace(plain_base, task="small", seed=1))
     with pytest.raises(RunError, match="holds no policy"):
-        policy_of(RunFolder.existing(bench.folder.run_place("random")))
+        policy_of(RunFolder.existing(context.folder.run_place("random")))
 
 
 def test_the_best_depth_is_validations():
@@ -470,19 +470,19 @@ def test_the_best_depth_is_validations():
 
 
 def test_a_single_deviation_is_compared_once(tmp_path, frozen):
-    bench = small_bench(tmp_path, frozen)
-    found = explain(bench, Subject(parse_route("L0-L2 L1 RJ", frozen.layers), SMALL, 1))
+    context = small_context(tmp_path, frozen)
+    found = run_explain(context, Subject(parse_route("L0-L2 L1 RJ", frozen.layers), SMALL, 1))
     assert found.comparisons == 1
     assert found.table.rows[1]["difference"] == found.table.rows[0]["difference"]
 
 
 def test_explaining_the_standard_pass_compares_nothing(tmp_path, frozen):
-    bench = small_bench(tmp_path, frozen)
-    found = explain(bench, Subject(Route.standard(frozen.layers), SMALL, 1))
+    context = small_context(tmp_path, frozen)
+    found = run_explain(context, Subject(Route.standard(frozen.layers), SMALL, 1))
     assert found.comparisons == 0
     assert not found.figures
     assert "nothing to explain" in found.headline
-    write_findings(bench.folder, found, {}, "", lambda _: None)
+    write_study_result(context.folder, found, {}, "", lambda _: None)
 
 
 def test_gains_of_answers_that_are_no_longer_cut_off():
@@ -495,10 +495,10 @@ def test_gains_of_answers_that_are_no_longer_cut_off():
 
 
 def test_side_effects(tmp_path, frozen, subject):
-    bench = small_bench(tmp_path, frozen)
+    context = small_context(tmp_path, frozen)
     text = tmp_path / "plain.txt"
     text.write_text("w1 w2 w3 w4 w5 " * 200)
-    found = side_effects(bench, subject, [SMALL, OTHER], text=text, most_windows=5)
+    found = run_side_effects(context, subject, [SMALL, OTHER], text=text, most_windows=5)
     assert [row["searched"] for row in found.table.rows] == [True, False]
     assert found.details["text"] == "plain.txt"
     plain = found.tables["perplexity"].rows[0]
@@ -506,7 +506,7 @@ def test_side_effects(tmp_path, frozen, subject):
     assert "with seed 1" in found.table.notes[0]
     assert found.table.notes[1] == "2 comparisons were made; p, Holm is corrected for all of them, p is not."
     assert plain["low"] <= plain["ratio"] <= plain["high"]
-    written(bench, found)
+    written(context, found)
 
 
 def test_plain_text_is_of_all_tasks_and_predicts_something(frozen):
@@ -529,31 +529,31 @@ def test_perplexity_is_that_of_plain_passes(frozen, subject):
 
 
 def test_rows_that_are_no_numbers_are_left_out_of_perplexity(tmp_path, frozen, subject):
-    bench = small_bench(tmp_path, frozen)
+    context = small_context(tmp_path, frozen)
     text = tmp_path / "plain.txt"
     text.write_text("w1 w2 w3 w4 w5 " * 200)
-    found = side_effects(bench, subject, [SMALL], text=text, most_windows=5)
+    found = run_side_effects(context, subject, [SMALL], text=text, most_windows=5)
     assert len(found.tables["perplexity"].notes) == 1
-    (cell,) = (bench.folder.path / "cells").glob("plain-text*")
+    (cell,) = (context.folder.path / "cells").glob("plain-text*")
     kept = json.loads(cell.read_text())
     kept["found"]["route"][0], kept["found"]["standard"][2] = math.nan, math.inf
     cell.write_text(json.dumps(kept))  # as a route is kept whose numbers run over
-    some = side_effects(bench, subject, [SMALL], text=text, most_windows=5)
+    some = run_side_effects(context, subject, [SMALL], text=text, most_windows=5)
     (row,) = some.tables["perplexity"].rows
     assert (row["windows"], row["left_out"]) == (2, 2)
     whole = windows(frozen, [text.read_text()], 5)
     expected = perplexities([whole[1], whole[3]], {name: [v[1], v[3]] for name, v in kept["found"].items()})
     assert row == {"source": "plain.txt", **expected, "left_out": 2}
     assert "Of 4 rows 2 are left out" in some.tables["perplexity"].notes[1]
-    written(bench, some)
+    written(context, some)
     kept["found"]["route"] = [math.nan] * 4
     cell.write_text(json.dumps(kept))
-    none = side_effects(bench, subject, [SMALL], text=text, most_windows=5)
+    none = run_side_effects(context, subject, [SMALL], text=text, most_windows=5)
     assert "no perplexity (none of 4 rows came to finite numbers) on plain.txt" in none.headline
     assert not none.tables["perplexity"].rows
     assert "Of 4 rows 4 are left out" in none.tables["perplexity"].notes[1]
     assert "nan" not in none.tables["perplexity"].markdown() + none.headline
-    written(bench, none)
+    written(context, none)
 
 
 # --- stopping and names -------------------------------------------------------------------------------------------
@@ -561,61 +561,61 @@ def test_rows_that_are_no_numbers_are_left_out_of_perplexity(tmp_path, frozen, s
 
 def test_a_study_pauses_between_parts_and_goes_on(tmp_path, frozen):
     with pytest.raises(PausedError, match="goes on where it was"):
-        transfer(small_bench(tmp_path, frozen, minutes=0), [SMALL, OTHER], 1)
-    whole = transfer(small_bench(tmp_path, frozen), [SMALL, OTHER], 1)
+        run_transfer(small_context(tmp_path, frozen, minutes=0), [SMALL, OTHER], 1)
+    whole = run_transfer(small_context(tmp_path, frozen), [SMALL, OTHER], 1)
     assert math.isfinite(whole.table.rows[0]["difference"])
 
 
 def test_another_model_of_the_same_name_is_refused(tmp_path, frozen):
-    small_bench(tmp_path, frozen).search("one", small_bench(tmp_path, frozen).config(SMALL, 1))
-    other = small_bench(tmp_path, small_frozen("qwen2"))
+    small_context(tmp_path, frozen).search("one", small_context(tmp_path, frozen).config(SMALL, 1))
+    other = small_context(tmp_path, small_frozen("qwen2"))
     with pytest.raises(RunError, match="other weights"):
         other.search("two", other.config(SMALL, 1))
 
 
 def test_a_finished_search_must_be_the_one_that_is_wanted(tmp_path, frozen):
-    bench = small_bench(tmp_path, frozen)
-    bench.search("one", bench.config(SMALL, 1))
-    idle = dataclasses.replace(bench, given_model=None)  # settings are compared without a model
+    context = small_context(tmp_path, frozen)
+    context.search("one", context.config(SMALL, 1))
+    idle = dataclasses.replace(context, given_model=None)  # settings are compared without a model
     with pytest.raises(RunError, match=r"other settings \(seed, search\)"):
-        idle.search("one", bench.config(SMALL, 2, search={"draws": 7}))
-    changed = dataclasses.replace(bench, given_tasks={"small": small_task("small", offset=31)})
+        idle.search("one", context.config(SMALL, 2, search={"draws": 7}))
+    changed = dataclasses.replace(context, given_tasks={"small": small_task("small", offset=31)})
     with pytest.raises(RunError, match="run on other examples than small has now"):
-        changed.search("one", bench.config(SMALL, 1))
+        changed.search("one", context.config(SMALL, 1))
     with pytest.raises(RunError, match="run with other weights"):
-        small_bench(tmp_path, small_frozen("qwen2")).search("one", bench.config(SMALL, 1))
+        small_context(tmp_path, small_frozen("qwen2")).search("one", context.config(SMALL, 1))
     # Without a model as well: a finished part needs none, and its questions can be compared all the same.
     with pytest.raises(RunError, match="run on other examples than small has now"):
-        dataclasses.replace(changed, given_model=None).search("one", bench.config(SMALL, 1))
+        dataclasses.replace(changed, given_model=None).search("one", context.config(SMALL, 1))
 
 
 def test_a_main_table_takes_no_cell_of_another_task_or_other_data(tmp_path, frozen):
-    bench = small_bench(tmp_path, frozen)
-    main_table(bench, ["small"], [OTHER], [1], ["random"])
-    place = bench.folder.path / "runs" / "small--other" / "random-1"
+    context = small_context(tmp_path, frozen)
+    run_main_table(context, ["small"], [OTHER], [1], ["random"])
+    place = context.folder.path / "runs" / "small--other" / "random-1"
     header = json.loads((place / "run.json").read_text())
-    changed = dataclasses.replace(bench, given_tasks={"other": small_task("other", offset=57)})
+    changed = dataclasses.replace(context, given_tasks={"other": small_task("other", offset=57)})
     with pytest.raises(RunError, match="run on other examples than other has now"):
-        main_table(changed, ["small"], [OTHER], [1], ["random"])
+        run_main_table(changed, ["small"], [OTHER], [1], ["random"])
     header["config"]["given"]["task"] = "another"
     (place / "run.json").write_text(json.dumps(header))
     write_curve(place, ())
     with pytest.raises(RunError, match="on another, not of small on other"):
-        main_table(bench, ["small"], [OTHER], [1], ["random"])
+        run_main_table(context, ["small"], [OTHER], [1], ["random"])
 
 
 def test_what_a_method_refuses_is_refused_before_the_first_search(tmp_path, frozen):
-    bench = small_bench(tmp_path, frozen)
-    tight = dataclasses.replace(bench, base=dataclasses.replace(bench.base, budget=10))
+    context = small_context(tmp_path, frozen)
+    tight = dataclasses.replace(context, base=dataclasses.replace(context.base, budget=10))
     with pytest.raises(SettingsError, match="budget = 10 is not allowed"):
-        main_table(tight, ["small"], [OTHER], [1], ["random", "rys"])
-    assert not list((bench.folder.path / "runs").glob("*/*"))
+        run_main_table(tight, ["small"], [OTHER], [1], ["random", "rys"])
+    assert not list((context.folder.path / "runs").glob("*/*"))
 
 
 def test_a_study_of_a_route_minds_no_setting_of_a_search(tmp_path, frozen):
     few = dataclasses.replace(BASE, search={"iterations": 500})
-    bench = dataclasses.replace(small_bench(tmp_path, frozen), base=few)
-    assert len(bench.prepared(SMALL, 1).splits.test) > 0
+    context = dataclasses.replace(small_context(tmp_path, frozen), base=few)
+    assert len(context.prepared(SMALL, 1).splits.test) > 0
 
 
 def test_a_file_is_kept_from_the_root(tmp_path, monkeypatch):
@@ -626,16 +626,16 @@ def test_a_file_is_kept_from_the_root(tmp_path, monkeypatch):
 
 
 def test_cells_beside_those_of_other_weights_are_refused(tmp_path, frozen):
-    bench = small_bench(tmp_path, frozen)
-    main_table(bench, ["small"], [OTHER], [1], ["random"])
-    other = dataclasses.replace(bench, given_model=small_frozen("qwen2"))
+    context = small_context(tmp_path, frozen)
+    run_main_table(context, ["small"], [OTHER], [1], ["random"])
+    other = dataclasses.replace(context, given_model=small_frozen("qwen2"))
     with pytest.raises(RunError, match="other weights"):
-        main_table(other, ["small"], [OTHER], [1, 2], ["random"])
+        run_main_table(other, ["small"], [OTHER], [1, 2], ["random"])
 
 
 def test_the_standard_pass_is_scored_by_seed(tmp_path, frozen):
-    bench = small_bench(tmp_path, frozen)
-    arm = bench.search("one", bench.config(SMALL, 2))
+    context = small_context(tmp_path, frozen)
+    arm = context.search("one", context.config(SMALL, 2))
     assert set(arm.right) >= {STANDARD, SELECTED["macro"]}
     assert len(arm.right[STANDARD]) == len(small_task().pools["test"][:20])
 

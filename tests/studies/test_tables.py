@@ -5,8 +5,8 @@ import io
 
 import pytest
 
+from macro_routing.studies.columns import comparisons_note, text_column
 from macro_routing.studies.tables import Column, Table, latex_text, markdown_text, without_marks
-from macro_routing.studies.words import comparisons_note, text_column
 
 HOSTILE = r"a|b & 50% of $x_1 {#} ~^\ <i>*"
 

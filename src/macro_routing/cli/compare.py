@@ -137,7 +137,7 @@ def compare(
         return
     from macro_routing.cli.progress import listener_for
     from macro_routing.cli.stopping import stopping_with
-    from macro_routing.report import write_methods_page, write_report
+    from macro_routing.report import write_method_comparison, write_report
     from macro_routing.runs.comparing import compare_methods
     from macro_routing.runs.comparison import about, read_arms, table_of
 
@@ -146,7 +146,7 @@ def compare(
         for arm in arms:
             write_report(out / f"{arm.method}-{arm.seed}")
         told, kept = about(out), read_arms(out)  # earlier methods stay on the page
-        page = write_methods_page(kept, out / "compare.html", told)
+        page = write_method_comparison(kept, out / "compare.html", told)
     rows = table_of(arms)
     if as_json:
         found = [{**dataclasses.asdict(arm), "result": arm.result.to_json(), "right": None} for arm in arms]

@@ -29,12 +29,12 @@ def report(
     `macro report runs/first runs/second --output both.html`, `macro report runs/first --figures pictures`
     """
     from macro_routing.cli.options import report_progress, tell_changes
-    from macro_routing.report import write_comparison, write_figures, write_report
+    from macro_routing.report import write_figures, write_report, write_run_comparison
 
     if len(runs) == 1:
         print(write_report(runs[0], output))
     else:
-        print(write_comparison(runs, output or COMPARISON))
+        print(write_run_comparison(runs, output or COMPARISON))
     for run in runs:
         tell_changes(run)
     if figures is not None:

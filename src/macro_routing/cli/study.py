@@ -32,10 +32,10 @@ def significance(
 
     Example: `macro study significance studies/main-table`
     """
-    from macro_routing.studies.significance import STUDY, read_results, significance_study
+    from macro_routing.studies.significance import STUDY, read_results, run_significance
 
     wanted = shared.names_of(models)
-    found = significance_study(read_results(results), baseline, method, wanted)
+    found = run_significance(read_results(results), baseline, method, wanted)
     settings = {"results": str(results.resolve()), "baseline": baseline, "method": method, "models": wanted}
     folder = shared.folder_of(out, STUDY, settings)
     shared.finish(folder, found, settings, as_json=as_json)
@@ -54,7 +54,7 @@ def composition(
     Example: `macro study composition studies/transfer`
     """
     from macro_routing.studies.composition import STUDY, find_runs
-    from macro_routing.studies.composition import composition as study
+    from macro_routing.studies.composition import run_composition as study
 
     found = study(find_runs(runs, method or None))
     settings = {"runs": sorted(str(one.resolve()) for one in runs), "method": method}
@@ -73,4 +73,4 @@ app.command("composition")(composition)
 app.command("cost")(study_routes.cost)
 app.command("explain")(study_routes.explain)
 app.command("side-effects")(study_routes.side_effects)
-app.command("front")(study_routes.front)
+app.command("depth-tradeoff")(study_routes.depth_tradeoff)

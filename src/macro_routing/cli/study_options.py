@@ -21,9 +21,9 @@ from macro_routing.settings import check_number
 
 if TYPE_CHECKING:
     from macro_routing.runs.config import RunConfig
-    from macro_routing.studies.bench import Bench, TaskName
-    from macro_routing.studies.findings import Findings
+    from macro_routing.studies.context import StudyContext, TaskName
     from macro_routing.studies.folder import StudyFolder
+    from macro_routing.studies.study_result import StudyResult
 
 DEFAULT_TASK, TWO_TASKS = "category", "category,sequence"
 TASKS_HELP = "Tasks, with commas; TASK:MODE sets how one is answered, such as gsm8k:reasoning."
@@ -225,7 +225,7 @@ def run_study(
     out: Path | None,
     base: RunConfig,
     own: Mapping[str, Any],
-    make: Callable[[Bench], Findings],
+    make: Callable[[StudyContext], StudyResult],
     *,
     tasks: Sequence[TaskName],
     store: Path | None,
@@ -236,7 +236,7 @@ def run_study(
     """Open the study's folder, run what is missing, write and print what came out; ``own`` are its own settings."""
     from macro_routing.cli.progress import listener_for
     from macro_routing.cli.stopping import stopping_with
-    from macro_routing.studies.bench import Bench
+    from macro_routing.studies.context import StudyContext
 
     check_tasks(base, tasks)
     settings = {**own, "runs": {name: value for name, value in base.given().items() if name not in {"task", "seed"}}}
@@ -246,7 +246,7 @@ def run_study(
         listener_for(folder.path, []) as listener,
         stopping_with("the same command goes on where it was"),
     ):
-        found = make(Bench(base, folder, listener, store, minutes))
+        found = make(StudyContext(base, folder, listener, store, minutes))
     finish(folder, found, settings, as_json=as_json)
 
 
@@ -264,12 +264,12 @@ def check_tasks(base: RunConfig, tasks: Sequence[TaskName]) -> None:
             raise SettingsError(f"{same} and {one} are the same task, answered the same way; name it once")
 
 
-def finish(folder: StudyFolder, found: Findings, settings: Mapping[str, Any], *, as_json: bool) -> None:
+def finish(folder: StudyFolder, found: StudyResult, settings: Mapping[str, Any], *, as_json: bool) -> None:
     """Write a study's files and print its result."""
-    from macro_routing.studies.findings import write_findings
+    from macro_routing.studies.study_result import write_study_result
 
     command = shlex.join(["macro", *sys.argv[1:]])
-    data = write_findings(folder, found, settings, command, options.report_progress)
+    data = write_study_result(folder, found, settings, command, options.report_progress)
     if as_json:
         print_json(data)
         return

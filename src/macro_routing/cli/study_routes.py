@@ -14,8 +14,8 @@ from macro_routing.cli import study_options as shared
 from macro_routing.errors import MacroError
 
 if TYPE_CHECKING:
-    from macro_routing.studies.bench import Bench, Subject, TaskName
-    from macro_routing.studies.findings import Findings
+    from macro_routing.studies.context import StudyContext, Subject, TaskName
+    from macro_routing.studies.study_result import StudyResult
 
 TaskOption = Annotated[
     str | None,
@@ -55,10 +55,10 @@ def logit_lens(
     """
     given = locals()
     shared.begin()
-    from macro_routing.studies.lens import STUDY
-    from macro_routing.studies.lens import logit_lens as study
+    from macro_routing.studies.logit_lens import STUDY
+    from macro_routing.studies.logit_lens import run_logit_lens as study
 
-    _run(STUDY, given, {}, lambda bench, subject, _: study(bench, subject), ())
+    _run(STUDY, given, {}, lambda context, subject, _: study(context, subject), ())
 
 
 def cost(
@@ -92,14 +92,14 @@ def cost(
     """
     given = locals()
     shared.begin()
-    from macro_routing.studies.bench import task_names
+    from macro_routing.studies.context import task_names
     from macro_routing.studies.cost import STUDY
-    from macro_routing.studies.cost import cost as study
+    from macro_routing.studies.cost import run_cost as study
 
     named = task_names(shared.names_of(tasks)) if tasks else ()
 
-    def make(bench: Bench, subject: Subject, some: Sequence[TaskName]) -> Findings:
-        return study(bench, subject, some or (subject.task,), items=items, turns=turns)
+    def make(context: StudyContext, subject: Subject, some: Sequence[TaskName]) -> StudyResult:
+        return study(context, subject, some or (subject.task,), items=items, turns=turns)
 
     _run(STUDY, {**given, "task": None}, {"items": items, "turns": turns}, make, named)
 
@@ -132,9 +132,9 @@ def explain(
     given = locals()
     shared.begin()
     from macro_routing.studies.explain import STUDY
-    from macro_routing.studies.explain import explain as study
+    from macro_routing.studies.explain import run_explain as study
 
-    _run(STUDY, given, {}, lambda bench, subject, _: study(bench, subject), ())
+    _run(STUDY, given, {}, lambda context, subject, _: study(context, subject), ())
 
 
 def side_effects(
@@ -168,23 +168,23 @@ def side_effects(
     """
     given = locals()
     shared.begin()
-    from macro_routing.studies.bench import task_names
+    from macro_routing.studies.context import task_names
     from macro_routing.studies.perplexity import text_of
     from macro_routing.studies.side_effects import STUDY
-    from macro_routing.studies.side_effects import side_effects as study
+    from macro_routing.studies.side_effects import run_side_effects as study
 
     named = task_names(shared.names_of(tasks))
     if text is not None:
         text_of(text)  # before anything is measured: a folder belongs to the text it was begun with
 
-    def make(bench: Bench, subject: Subject, some: Sequence[TaskName]) -> Findings:
-        return study(bench, subject, some, text=text, most_windows=windows)
+    def make(context: StudyContext, subject: Subject, some: Sequence[TaskName]) -> StudyResult:
+        return study(context, subject, some, text=text, most_windows=windows)
 
     own = {"text": text and str(text.resolve()), "windows": windows}
     _run(STUDY, {**given, "task": None}, own, make, named)
 
 
-def front(
+def depth_tradeoff(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run of --method guided or macro.")],
     depths: Annotated[
         str, typer.Option(help="Limits on the length, in depths of the model, with commas.")
@@ -197,7 +197,7 @@ def front(
     quantization: options.QuantizationOption = None,
     store: shared.StoreOption = None,
     minutes: shared.MinutesOption = None,
-    out: Annotated[Path | None, shared.out_option("front")] = None,
+    out: Annotated[Path | None, shared.out_option("depth-tradeoff")] = None,
     as_json: shared.JsonOption = False,
 ) -> None:
     """Decode a finished search's policy within several limits on the depth: accuracy against cost, from one fit.
@@ -205,19 +205,19 @@ def front(
     Decoding is exact; the best within each limit is chosen on validation examples and compared with the standard pass
     on the test set. Nothing is searched again.
 
-    Example: `macro study front runs/category --depths 0.9,1,1.1,1.25`
+    Example: `macro study depth-tradeoff runs/category --depths 0.9,1,1.1,1.25`
     """
     given = locals()
     shared.begin()
     from macro_routing.runs.folder import RunFolder
-    from macro_routing.studies.front import STUDY, policy_of
-    from macro_routing.studies.front import front as study
+    from macro_routing.studies.depth_tradeoff import STUDY, policy_of
+    from macro_routing.studies.depth_tradeoff import run_depth_tradeoff as study
 
     limits = shared.depths_of(depths)
     policy = policy_of(RunFolder.existing(run))
 
-    def make(bench: Bench, subject: Subject, _: Sequence[TaskName]) -> Findings:
-        return study(bench, subject, policy, limits, k)
+    def make(context: StudyContext, subject: Subject, _: Sequence[TaskName]) -> StudyResult:
+        return study(context, subject, policy, limits, k)
 
     # All of that is the run's own; ``k`` is not the searches' setting of that name.
     absent = dict.fromkeys(("task", "seed", "mode", "model", "reasoning_budget", "answer_budget", "config", "k"))
@@ -228,11 +228,11 @@ def _run(
     study: str,
     given: dict[str, Any],
     own: dict[str, Any],
-    make: Callable[[Bench, Subject, Sequence[TaskName]], Findings],
+    make: Callable[[StudyContext, Subject, Sequence[TaskName]], StudyResult],
     tasks: Sequence[TaskName],
 ) -> None:
     """Find out what the route brings with it, load its model, and run the study of it."""
-    from macro_routing.studies.bench import Subject, TaskName
+    from macro_routing.studies.context import Subject, TaskName
     from macro_routing.tasks.prompts import MODES
 
     argument = given["route"]
@@ -252,9 +252,9 @@ def _run(
     several = {"tasks": [one.whole for one in tasks]} if tasks else {}
     own = {"route": _named(argument), "task": task.whole, "seed": base.seed, **several, **own}
 
-    def subject_of(bench: Bench) -> Findings:
-        route = options.read_route(argument, bench.frozen)
-        return make(bench, Subject(route, task, base.seed, is_known=bool(brought)), tasks)
+    def subject_of(context: StudyContext) -> StudyResult:
+        route = options.read_route(argument, context.frozen)
+        return make(context, Subject(route, task, base.seed, is_known=bool(brought)), tasks)
 
     shared.run_study(
         study,
@@ -271,7 +271,7 @@ def _run(
 
 def own_way(tasks: Sequence[TaskName], own: TaskName) -> Sequence[TaskName]:
     """Where the route's own task is named without a way to answer, the way it was searched with."""
-    from macro_routing.studies.bench import check_once
+    from macro_routing.studies.context import check_once
 
     plain = dataclasses.replace(own, mode=None).whole
     found = tuple(own if one.whole == plain else one for one in tasks)

@@ -55,9 +55,9 @@ def main_table(
     given = locals()
     shared.begin()
     from macro_routing.runs.methods import check_methods
-    from macro_routing.studies.bench import task_names
+    from macro_routing.studies.context import task_names
     from macro_routing.studies.main_table import STUDY, check_models, leading_method
-    from macro_routing.studies.main_table import main_table as study
+    from macro_routing.studies.main_table import run_main_table as study
 
     named, numbers, chosen = task_names(shared.names_of(tasks)), shared.seeds_of(seeds), shared.names_of(methods)
     check_methods(chosen, numbers)
@@ -72,7 +72,7 @@ def main_table(
         out,
         base,
         own,
-        lambda bench: study(bench, which, named, numbers, chosen),
+        lambda context: study(context, which, named, numbers, chosen),
         tasks=named,
         store=store,
         minutes=minutes,
@@ -114,8 +114,8 @@ def ablation(
     given = locals()
     shared.begin()
     from macro_routing.studies.ablation import STUDY
-    from macro_routing.studies.ablation import ablation as study
-    from macro_routing.studies.bench import task_names
+    from macro_routing.studies.ablation import run_ablation as study
+    from macro_routing.studies.context import task_names
 
     named, numbers = task_names(shared.names_of(tasks)), shared.seeds_of(seeds)
     base = shared.base_config({**given, "task": named[0].task}, config, method="macro")
@@ -125,7 +125,7 @@ def ablation(
         out,
         base,
         own,
-        lambda bench: study(bench, named, numbers),
+        lambda context: study(context, named, numbers),
         tasks=named,
         store=store,
         minutes=minutes,
@@ -169,9 +169,9 @@ def sweep(
     """
     given = locals()
     shared.begin()
-    from macro_routing.studies.bench import task_names
+    from macro_routing.studies.context import task_names
     from macro_routing.studies.sweep import STUDY, place_of, read_value
-    from macro_routing.studies.sweep import sweep as study
+    from macro_routing.studies.sweep import run_sweep as study
 
     named, numbers = task_names(shared.names_of(tasks)), shared.seeds_of(seeds)
     base = shared.base_config({**given, "task": named[0].task}, config, method=method)
@@ -183,7 +183,7 @@ def sweep(
         out,
         base,
         own,
-        lambda bench: study(bench, named, numbers, setting, wanted),
+        lambda context: study(context, named, numbers, setting, wanted),
         tasks=named,
         store=store,
         minutes=minutes,
@@ -225,9 +225,9 @@ def transfer(
     """
     given = locals()
     shared.begin()
-    from macro_routing.studies.bench import task_names
+    from macro_routing.studies.context import task_names
     from macro_routing.studies.transfer import STUDY
-    from macro_routing.studies.transfer import transfer as study
+    from macro_routing.studies.transfer import run_transfer as study
 
     named = task_names(shared.names_of(tasks))
     base = shared.base_config({**given, "task": named[0].task}, config, method=method)
@@ -237,7 +237,7 @@ def transfer(
         out,
         base,
         own,
-        lambda bench: study(bench, named, seed),
+        lambda context: study(context, named, seed),
         tasks=named,
         store=store,
         minutes=minutes,
@@ -279,9 +279,9 @@ def one_route(
     """
     given = locals()
     shared.begin()
-    from macro_routing.studies.bench import task_names
+    from macro_routing.studies.context import task_names
     from macro_routing.studies.one_route import STUDY
-    from macro_routing.studies.one_route import one_route as study
+    from macro_routing.studies.one_route import run_one_route as study
 
     inside = task_names(shared.names_of(tasks))
     outside = task_names(shared.names_of(out_of_domain)) if shared.names_of(out_of_domain) else ()
@@ -292,7 +292,7 @@ def one_route(
         out,
         base,
         own,
-        lambda bench: study(bench, inside, outside, seed),
+        lambda context: study(context, inside, outside, seed),
         tasks=[*inside, *outside],
         store=store,
         minutes=minutes,

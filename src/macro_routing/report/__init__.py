@@ -1,8 +1,8 @@
 """The pages people look at: self-contained HTML files and figures from runs' folders alone."""
 
-from macro_routing.report.compare_page import write_comparison
 from macro_routing.report.figure_files import write_figures
-from macro_routing.report.methods_page import write_methods_page
-from macro_routing.report.page import write_report
+from macro_routing.report.method_comparison_page import write_method_comparison
+from macro_routing.report.run_comparison_page import write_run_comparison
+from macro_routing.report.run_page import write_report
 
-__all__ = ["write_comparison", "write_figures", "write_methods_page", "write_report"]
+__all__ = ["write_figures", "write_method_comparison", "write_report", "write_run_comparison"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from macro_routing.report.markup import Markup, element, joined
-from macro_routing.report.writing import is_cut
+from macro_routing.report.token_stats import is_cut
 from macro_routing.routes.route import Route
 from macro_routing.runs.result import RunResult
 from macro_routing.tasks.task import LETTERS

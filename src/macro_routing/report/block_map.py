@@ -10,8 +10,8 @@ from statistics import fmean
 
 import numpy as np
 
-from macro_routing.report import numbers
 from macro_routing.report.figure import Figure, Key
+from macro_routing.report.formatting import format_count, format_percent, format_points
 from macro_routing.report.markup import Markup, element, joined
 from macro_routing.report.scale import Scale, round_step, ticks
 from macro_routing.report.style import STEPS
@@ -59,7 +59,7 @@ class BlockCell:
         """All there is to say about it."""
         i, j = self.block
         counts = f"{self.correct:g} right of {self.total}, the standard pass {self.standard:g}"
-        return f"({i}, {j}), {self.name}: {numbers.points(self.difference)} points ({counts})"
+        return f"({i}, {j}), {self.name}: {format_points(self.difference)} points ({counts})"
 
 
 def block_cells(draws: Sequence[Draw]) -> list[BlockCell]:
@@ -243,7 +243,7 @@ def _shade(step: int) -> str:
 
 
 def _mean_bar(name: str, mean: float, **place: float) -> Markup:
-    told = element("title", f"{name}: {numbers.points(mean)} points on average")
+    told = element("title", f"{name}: {format_points(mean)} points on average")
     return element("rect", told, class_="up" if mean > 0 else "down", **place)
 
 
@@ -265,7 +265,7 @@ def _legend(cells: Sequence[BlockCell], best: BlockCell, layers: int) -> tuple[K
         return element("rect", x=8, y=0.5, width=11, height=11, class_=style)
 
     ties = sum(cell.difference == best.difference for cell in cells)
-    words = f"best: ({best.block[0]}, {best.block[1]}), {best.name}, {numbers.points(best.difference)} points"
+    words = f"best: ({best.block[0]}, {best.block[1]}), {best.name}, {format_points(best.difference)} points"
     keys = [
         (box("up s8"), "better than the standard pass"),
         (box("down s8"), "worse"),
@@ -277,12 +277,12 @@ def _legend(cells: Sequence[BlockCell], best: BlockCell, layers: int) -> tuple[K
 
 def _caption(cells: Sequence[BlockCell]) -> str:
     fewest, most = min(cell.total for cell in cells), max(cell.total for cell in cells)
-    examples = numbers.count(fewest) if fewest == most else f"{numbers.count(fewest)} to {numbers.count(most)}"
+    examples = format_count(fewest) if fewest == most else f"{format_count(fewest)} to {format_count(most)}"
     plural = "example" if most == 1 else "examples"
-    error, accuracy = _standard_error(cells), numbers.percent(_standard_accuracy(cells))
+    error, accuracy = _standard_error(cells), format_percent(_standard_accuracy(cells))
     yardstick = (
         f"a cell's difference has a standard error of about {100 * error:.1f} points (a rough yardstick: two "
-        f"independent accuracies near the standard pass's {accuracy} on {numbers.count(fewest)})"
+        f"independent accuracies near the standard pass's {accuracy} on {format_count(fewest)})"
         if error
         else f"how far luck moves a cell cannot be told, since the standard pass got {accuracy} right"
     )
@@ -291,6 +291,6 @@ def _caption(cells: Sequence[BlockCell]) -> str:
         "left to right the block begins later, from bottom to top it ends later; the diagonal repeats one layer. Blue "
         "got more examples right than the standard pass, orange fewer. The bars are the means of the columns and rows: "
         f"where a block may begin, and where it may end. Every cell rests on {examples} {plural}, the same as the "
-        f"standard pass's, and {yardstick}. The best of {numbers.count(len(cells))} cells looks better than it is: "
+        f"standard pass's, and {yardstick}. The best of {format_count(len(cells))} cells looks better than it is: "
         "trust a whole region of one colour more than one cell, and the test set more than either."
     )

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from macro_routing.report import numbers
+from macro_routing.report.formatting import (
+    NO_VALUE,
+    format_count,
+    format_duration,
+    format_kibibytes,
+    format_mebibytes,
+    format_milliseconds,
+    format_points,
+)
 from macro_routing.report.markup import Markup, element, joined
 from macro_routing.report.tables import table
 from macro_routing.routes.route import Route
@@ -43,8 +51,8 @@ def search_cost(rounds: Sequence[RoundReport]) -> Markup | None:
     done, saved = sum(one.run for one in rounds), sum(one.saved for one in rounds)
     return element(
         "p",
-        f"The search took {numbers.seconds(sum(one.seconds for one in rounds))} for {len(rounds)} rounds:"
-        f" {numbers.count(done)} evaluations were worked out, {numbers.count(saved)} more were not needed.",
+        f"The search took {format_duration(sum(one.seconds for one in rounds))} for {len(rounds)} rounds:"
+        f" {format_count(done)} evaluations were worked out, {format_count(saved)} more were not needed.",
     )
 
 
@@ -56,12 +64,12 @@ def _figures(route: Route, cost: Mapping[str, Any] | None) -> list[float | None]
 def _written(row: Sequence[float | None]) -> list[str]:
     layers, cache, prompt, token, peak = row
     return [
-        numbers.count(layers or 0),
+        format_count(layers or 0),
         *(
             "not measured" if value is None else show(value)
             for value, show in zip(
                 (cache, prompt, token, peak),
-                (numbers.kilobytes, numbers.milliseconds, numbers.milliseconds, numbers.megabytes),
+                (format_kibibytes, format_milliseconds, format_milliseconds, format_mebibytes),
                 strict=True,
             )
         ),
@@ -70,9 +78,9 @@ def _written(row: Sequence[float | None]) -> list[str]:
 
 def _change(before: float | None, after: float | None, noise: float) -> str:
     if not before or after is None:
-        return numbers.NONE
+        return NO_VALUE
     change = after / before - 1
-    return f"within the noise of {100 * noise:.0f} %" if abs(change) <= noise else f"{numbers.points(change)} %"
+    return f"within the noise of {100 * noise:.0f} %" if abs(change) <= noise else f"{format_points(change)} %"
 
 
 def _noise(cost: Mapping[str, Any] | None) -> float:

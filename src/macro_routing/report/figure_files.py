@@ -12,14 +12,14 @@ from pathlib import Path
 
 from macro_routing.errors import RunError
 from macro_routing.report.block_map import block_map_figure
-from macro_routing.report.chart import rounds_figure
-from macro_routing.report.compare_page import differences_figure
 from macro_routing.report.document import write_file
 from macro_routing.report.figure import Figure
-from macro_routing.report.intervals import variants_figure
+from macro_routing.report.interval_chart import variants_figure
 from macro_routing.report.policy_map import policy_figure
+from macro_routing.report.rounds_chart import rounds_figure
+from macro_routing.report.route_chart import track_figure
+from macro_routing.report.run_comparison_page import differences_figure
 from macro_routing.report.run_data import RunData, open_run, shown_safely
-from macro_routing.report.track import track_figure
 
 _SCALE = 2.0
 """Pixels per unit: sharp on a slide."""

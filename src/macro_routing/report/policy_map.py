@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from macro_routing.report import numbers
 from macro_routing.report.figure import Figure, Key
+from macro_routing.report.formatting import format_percent
 from macro_routing.report.markup import Markup, element, joined
 from macro_routing.report.policy_flow import Floats, expected_actions, moves_by_displacement
 from macro_routing.report.scale import ticks
@@ -67,7 +67,7 @@ def policy_maps(frames: Sequence[PolicyFrame], chosen: Route | None) -> Markup:
 def _most_probable(frame: PolicyFrame) -> Markup:
     best = decode_raw(frame.policy, 1)[0]
     assert best.log_probability is not None
-    share = numbers.percent(math.exp(best.log_probability))
+    share = format_percent(math.exp(best.log_probability))
     return element(
         "div", element("p", f"Its most probable program, with a probability of {share}:"), route_text(str(best.program))
     )

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from macro_routing.report import numbers
+from macro_routing.report.formatting import (
+    NO_VALUE,
+    format_count,
+    format_duration,
+    format_percent,
+    format_percent_interval,
+)
 from macro_routing.report.markup import Markup, element, joined
 from macro_routing.report.tables import route_text, table
 from macro_routing.runs.outcome_report import wilson_interval
@@ -34,8 +40,8 @@ def rounds_table(rounds: Sequence[RoundReport], draws: int) -> Markup:
     """Every round, and what was worked out and saved in all."""
     done, saved = sum(one.run for one in rounds), sum(one.saved for one in rounds)
     blank = [""] * 6
-    spent = numbers.seconds(sum(one.seconds for one in rounds))
-    sums = ["all", *blank, numbers.count(done), _saved(done, saved), "", spent]
+    spent = format_duration(sum(one.seconds for one in rounds))
+    sums = ["all", *blank, format_count(done), _saved(done, saved), "", spent]
     rows = [_round_row(one, draws) for one in rounds]
     return joined(
         table(_ROUND_COLUMNS, rows, numbers=_ROUND_COLUMNS, last=sums if rounds else ()),
@@ -45,27 +51,27 @@ def rounds_table(rounds: Sequence[RoundReport], draws: int) -> Markup:
 
 def _round_row(one: RoundReport, draws: int) -> list[str]:
     standard = joined(
-        numbers.percent(one.standard), element("small", numbers.interval(one.standard_low, one.standard_high))
+        format_percent(one.standard), element("small", format_percent_interval(one.standard_low, one.standard_high))
     )
     return [
         str(one.number),
-        numbers.count(one.examples),
+        format_count(one.examples),
         f"{one.different} of {draws}",
         # Without a complete draw there is no best one either.
-        numbers.percent(None if one.median is None else one.best),
-        numbers.percent(one.median),
+        format_percent(None if one.median is None else one.best),
+        format_percent(one.median),
         f"{one.stopped} of {draws}",
         standard,
-        numbers.count(one.run),
+        format_count(one.run),
         _saved(one.run, one.saved),
-        numbers.percent(one.cut_off),
-        numbers.seconds(one.seconds),
+        format_percent(one.cut_off),
+        format_duration(one.seconds),
     ]
 
 
 def _saved(done: int, saved: int) -> Markup:
-    share = numbers.percent(saved / (done + saved) if done + saved else None)
-    return joined(numbers.count(saved), element("small", share))
+    share = format_percent(saved / (done + saved) if done + saved else None)
+    return joined(format_count(saved), element("small", share))
 
 
 def candidates_table(choice: dict[str, Any]) -> Markup:
@@ -85,9 +91,9 @@ def candidates_table(choice: dict[str, Any]) -> Markup:
 
 def _accuracy(correct: float, n: int) -> str:
     if not n:
-        return numbers.NONE
+        return NO_VALUE
     bounds = wilson_interval(correct / n, n)
-    return joined(numbers.percent(correct / n), element("small", numbers.interval(*bounds)))
+    return joined(format_percent(correct / n), element("small", format_percent_interval(*bounds)))
 
 
 def _candidate_row(one: dict[str, Any], chosen: str) -> list[str]:
@@ -96,10 +102,10 @@ def _candidate_row(one: dict[str, Any], chosen: str) -> list[str]:
     return [
         route_text(one["route"]),
         _accuracy(one["correct"], one["n"]),
-        f"{numbers.count(one['correct'])} of {numbers.count(one['n'])}",
-        numbers.NONE if one["rank"] is None else str(one["rank"]),
-        numbers.NONE if one["raw_rank"] is None else str(one["raw_rank"]),
-        numbers.NONE if log_probability is None else f"{log_probability:.2f}".replace("-", "−"),
+        f"{format_count(one['correct'])} of {format_count(one['n'])}",
+        NO_VALUE if one["rank"] is None else str(one["rank"]),
+        NO_VALUE if one["raw_rank"] is None else str(one["raw_rank"]),
+        NO_VALUE if log_probability is None else f"{log_probability:.2f}".replace("-", "−"),
         str(one["length"]),
         element("div", remark, class_="remark") if one["turned_down"] else remark,
     ]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from macro_routing.report.formatting import format_mean_and_deviation, format_points, format_points_interval
 from macro_routing.runs.result import NO_DECODING, SELECTED, TOP_1
-from macro_routing.studies.bench import Bench, TaskName
-from macro_routing.studies.comparing import comparisons_in, differences_figure, losses_in, with_holm
-from macro_routing.studies.findings import TABLE, Findings
-from macro_routing.studies.tables import Column, Row, Table
-from macro_routing.studies.variants import (
+from macro_routing.studies.columns import comparisons_note, difference_columns, text_column
+from macro_routing.studies.context import StudyContext, TaskName
+from macro_routing.studies.paired_comparisons import comparisons_in, differences_figure, losses_in, with_holm
+from macro_routing.studies.search_variants import (
     Variant,
     check_variants,
     run_variant,
@@ -18,7 +18,8 @@ from macro_routing.studies.variants import (
     standard_row,
     variant_row,
 )
-from macro_routing.studies.words import comparisons_note, difference_columns, interval, points, spread, text_column
+from macro_routing.studies.study_result import TABLE, StudyResult
+from macro_routing.studies.tables import Column, Row, Table
 
 STUDY = "ablation"
 _FACTORS = {"phase": "budget phase", "displacement": "displacement", "operator": "operator context"}
@@ -36,11 +37,11 @@ def variants() -> list[Variant]:
     ]
 
 
-def ablation(bench: Bench, tasks: Sequence[TaskName], seeds: Sequence[int]) -> Findings:
+def run_ablation(context: StudyContext, tasks: Sequence[TaskName], seeds: Sequence[int]) -> StudyResult:
     """Run the search with each factor removed, and compare with the whole state on the same examples."""
-    check_variants(bench, variants(), tasks, seeds[0])
-    cells = {variant.name: run_variant(bench, variant, tasks, seeds) for variant in variants()}
-    chosen, full = SELECTED[bench.base.method], cells[FULL]
+    check_variants(context, variants(), tasks, seeds[0])
+    cells = {variant.name: run_variant(context, variant, tasks, seeds) for variant in variants()}
+    chosen, full = SELECTED[context.base.method], cells[FULL]
     rows: list[dict[str, Any]] = []
     for variant in variants():
         compared = None if variant.name == FULL else full
@@ -52,8 +53,8 @@ def ablation(bench: Bench, tasks: Sequence[TaskName], seeds: Sequence[int]) -> F
     reference = {**standard_row(full), **dict.fromkeys(_FACTORS)}
     count = comparisons_in(rows)
     drops = [(row["variant"], row) for row in rows if row.get("p") is not None]
-    title = f"State ablation ({bench.told(tasks)}): difference to the full state, 95 % intervals"
-    return Findings(
+    title = f"State ablation ({context.told(tasks)}): difference to the full state, 95 % intervals"
+    return StudyResult(
         STUDY,
         _headline(rows, seeds),
         {
@@ -76,7 +77,7 @@ def _headline(rows: Sequence[Row], seeds: Sequence[int]) -> str:
     return (
         f"In these searches ({len(seeds)} seed(s)) the routes of {len(lost)} of {len(compared)} variants are worse than"
         f" the full state's: {', '.join(lost) or 'none'}; the lowest is {worst['variant']},"
-        f" {points(worst['difference'])} points ({interval(worst['low'], worst['high'])})."
+        f" {format_points(worst['difference'])} points ({format_points_interval(worst['low'], worst['high'])})."
     )
 
 
@@ -94,4 +95,4 @@ def _columns() -> list[Column]:
 
 
 def _accuracy(row: Row) -> str:
-    return spread(row["accuracy"], row["spread"])
+    return format_mean_and_deviation(row["accuracy"], row["spread"])

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from macro_routing.report.formatting import format_percentage, format_points
 from macro_routing.runs import folder as files
 from macro_routing.runs.comparison import Arm
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.result import ROUTE, SELECTED
+from macro_routing.studies.columns import text_column
 from macro_routing.studies.tables import Column, Table
-from macro_routing.studies.words import percent, points, text_column
 
 
 def best_route_rows(arms: Mapping[Any, Sequence[Arm]], name: str) -> list[dict[str, Any]]:
@@ -52,9 +53,9 @@ def best_routes_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     columns = [
         text_column("model", "model"),
         text_column("task", "task"),
-        Column("standard, %", lambda row: percent(row["standard"])),
-        Column("route, %", lambda row: percent(row["accuracy"])),
-        Column("difference, points", lambda row: points(row["difference"])),
+        Column("standard, %", lambda row: format_percentage(row["standard"])),
+        Column("route, %", lambda row: format_percentage(row["accuracy"])),
+        Column("difference, points", lambda row: format_points(row["difference"])),
         Column("layers", lambda row: f"{row['base_layers']} → {row['layers']}"),
         text_column("route", "route", is_code=True),
         Column("seed", lambda row: str(row["seed"])),

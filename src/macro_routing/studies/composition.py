@@ -13,6 +13,7 @@ from typing import Any
 
 from macro_routing.errors import RunError
 from macro_routing.report.figure import Figure
+from macro_routing.report.formatting import format_percentage
 from macro_routing.report.heatmap import heatmap_figure
 from macro_routing.routes.composition import displacements
 from macro_routing.routes.route import Route
@@ -20,10 +21,10 @@ from macro_routing.runs import folder as files
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.result import ROUTE, read_result
-from macro_routing.studies.findings import TABLE, Findings
+from macro_routing.studies.columns import comparisons_note, number_column, text_column
 from macro_routing.studies.folder import file_name
+from macro_routing.studies.study_result import TABLE, StudyResult
 from macro_routing.studies.tables import Column, Table, flattened
-from macro_routing.studies.words import column, comparisons_note, percent, text_column
 from macro_routing.tasks.prompts import LIKELIHOOD
 
 STUDY = "composition"
@@ -105,7 +106,7 @@ def _mark(header: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
 
-def composition(found: Sequence[Found]) -> Findings:
+def run_composition(found: Sequence[Found]) -> StudyResult:
     """Count what the routes of every model and method are made of."""
     groups: dict[tuple[str, str, int, str], list[Found]] = {}
     for one in found:
@@ -134,7 +135,7 @@ def composition(found: Sequence[Found]) -> Findings:
     )
     details = {"runs": [{"model": one.model, "run": one.run, "route": str(one.route)} for one in found]}
     table = Table("What found routes are made of", _columns(), rows, notes)
-    return Findings(
+    return StudyResult(
         STUDY, f"{len(found)} routes of {len(groups)} kind(s) of search: {whole}.", {TABLE: table}, figures, 0, details
     )
 
@@ -224,14 +225,14 @@ def _figure(model: str, method: str, layers: int, settings: str, routes: Sequenc
 
 def _columns() -> list[Column]:
     def share(heading: str, key: str) -> Column:
-        return Column(heading, lambda row: percent(row[key]))
+        return Column(heading, lambda row: format_percentage(row[key]))
 
     return [
         text_column("model", "model"),
         text_column("method", "method"),
         text_column("settings", "settings"),
-        column("layers", "layers"),
-        column("routes", "runs"),
+        number_column("layers", "layers"),
+        number_column("routes", "runs"),
         share("standard pass, %", "standard"),
         share("adds, %", "adds"),
         share("subtractions, %", "subtractions"),

@@ -16,44 +16,47 @@ import torch
 
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.units import units_in_order
-from macro_routing.report.intervals import OPEN, IntervalRow, intervals_figure
+from macro_routing.report.formatting import format_points, shorten_model_name
+from macro_routing.report.interval_chart import OPEN, IntervalRow, intervals_figure
 from macro_routing.routes.route import Route
 from macro_routing.runs.cost import PROMPTS, measure_cost
-from macro_routing.studies.bench import Bench, Subject, TaskName, mark_of
-from macro_routing.studies.comparing import short_route
-from macro_routing.studies.findings import TABLE, Findings
+from macro_routing.studies.columns import text_column
+from macro_routing.studies.context import StudyContext, Subject, TaskName, mark_of
+from macro_routing.studies.paired_comparisons import short_route
+from macro_routing.studies.study_result import TABLE, StudyResult
 from macro_routing.studies.tables import Column, Table
-from macro_routing.studies.words import points, short_name, text_column
 from macro_routing.tasks.task import Example
 
 STUDY = "cost"
 
 
-def cost(bench: Bench, subject: Subject, tasks: Sequence[TaskName], *, items: int, turns: int) -> Findings:
+def run_cost(
+    context: StudyContext, subject: Subject, tasks: Sequence[TaskName], *, items: int, turns: int
+) -> StudyResult:
     """Time both arms on every task's first test items."""
     route = subject.route
-    routes = {"standard": bench.standard, "route": route}
+    routes = {"standard": context.standard, "route": route}
     rows = []
     for task in tasks:
-        run = bench.prepared(task, subject.seed)
+        run = context.prepared(task, subject.seed)
         examples = run.splits.test[:items]
         mark = {**mark_of(run.evaluator, examples), "route": str(route), "turns": turns}
 
         def measure(evaluator: Evaluator = run.evaluator, some: Sequence[Example] = examples) -> dict[str, Any]:
             return measure_arms(evaluator, routes, some, turns)
 
-        rows += _rows(str(task), route, bench.cell(f"on-{task}", mark, measure), len(examples))
+        rows += _rows(str(task), route, context.cell(f"on-{task}", mark, measure), len(examples))
     routed = [row for row in rows if row["arm"] == "route"]
     memory = [row["memory_overhead"] for row in rows if row.get("memory_overhead") is not None]
-    told = f"{points(statistics.mean(memory))} % memory" if memory else "memory is counted on a GPU only"
+    told = f"{format_points(statistics.mean(memory))} % memory" if memory else "memory is counted on a GPU only"
     headline = (
-        f"{route.length} layers instead of {route.layers} ({points(route.length / route.layers - 1)} %):"
+        f"{route.length} layers instead of {route.layers} ({format_points(route.length / route.layers - 1)} %):"
         f" {_time_told(routed)}; {told}."
     )
-    device = bench.frozen.model.device
+    device = context.frozen.model.device
     notes = (
         (
-            f"Median of {turns} turns on {device}, decoder {bench.base.decoder}; overheads are ratios of turns that"
+            f"Median of {turns} turns on {device}, decoder {context.base.decoder}; overheads are ratios of turns that"
             " followed each other, with the lowest and the highest. One untimed turn goes first."
         ),
         (
@@ -70,20 +73,22 @@ def cost(bench: Bench, subject: Subject, tasks: Sequence[TaskName], *, items: in
     ]
     shape = intervals_figure(
         STUDY,
-        f"Time per item on {device} ({short_name(bench.base.model)}): median, lowest, highest turn",
+        f"Time per item on {device} ({shorten_model_name(context.base.model)}): median, lowest, highest turn",
         f"percent more than the standard pass: {short_route(route, 80)}",
         shown,
         0.0,
     )
     figure = replace(shape, legend=())  # its colours judge nothing
-    return Findings(STUDY, headline, {TABLE: Table(title, _columns(), rows, notes)}, [figure], 0, {"route": str(route)})
+    return StudyResult(
+        STUDY, headline, {TABLE: Table(title, _columns(), rows, notes)}, [figure], 0, {"route": str(route)}
+    )
 
 
 def _time_told(routed: Sequence[dict[str, Any]]) -> str:
     """Time per step where texts are written, and by task per item, which depends on how much a route writes."""
-    by_task = ", ".join(f"{row['task']} {points(row['overhead'])} %" for row in routed)
+    by_task = ", ".join(f"{row['task']} {format_points(row['overhead'])} %" for row in routed)
     equal = [row["equal_overhead"] for row in routed if row.get("equal_overhead") is not None]
-    per_token = f"{points(statistics.mean(equal))} % time per step of texts of equal length; " if equal else ""
+    per_token = f"{format_points(statistics.mean(equal))} % time per step of texts of equal length; " if equal else ""
     return f"{per_token}time per item, longer or shorter answers included: {by_task}"
 
 

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from macro_routing.studies.bench import Bench, Subject
-from macro_routing.studies.comparing import comparisons_in, difference_row, differences_figure, with_holm
-from macro_routing.studies.deviations import Deviation, deviations
-from macro_routing.studies.findings import TABLE, Findings
+from macro_routing.report.formatting import format_percentage, format_points
+from macro_routing.studies.columns import comparisons_note, difference_columns, number_column, text_column
+from macro_routing.studies.context import StudyContext, Subject
+from macro_routing.studies.paired_comparisons import comparisons_in, difference_row, differences_figure, with_holm
+from macro_routing.studies.route_deviations import Deviation, deviations
+from macro_routing.studies.study_result import TABLE, StudyResult
 from macro_routing.studies.tables import Column, Table
-from macro_routing.studies.words import column, comparisons_note, difference_columns, percent, points, text_column
 from macro_routing.tasks.task import Example
 
 STUDY = "explain"
@@ -20,7 +21,7 @@ _SHOWN = 20
 """Examples of each kind in the table of examples."""
 
 
-def explain(bench: Bench, subject: Subject) -> Findings:
+def run_explain(context: StudyContext, subject: Subject) -> StudyResult:
     """Measure the route, the route without each of its deviations, and each deviation alone."""
     route, task, seed = subject.route, subject.task, subject.seed
     parts = deviations(route)
@@ -29,8 +30,8 @@ def explain(bench: Bench, subject: Subject) -> Findings:
         for name, one in (("without", part.without), ("alone", part.alone)):
             if one is not None:
                 wanted[f"{name}-{number}"] = one
-    run = bench.prepared(task, seed)
-    found = bench.scored(f"on-{task}", task, seed, wanted)
+    run = context.prepared(task, seed)
+    found = context.scored(f"on-{task}", task, seed, wanted)
     scored = found["routes"]
     rows = with_holm(_rows(parts, scored))
     cuts = cut_off_share(scored["standard"], scored["route"])
@@ -47,19 +48,19 @@ def explain(bench: Bench, subject: Subject) -> Findings:
         ),
         "examples": _examples_table(run.splits.test, scored),
     }
-    title = f"What is lost without each deviation, 95 % intervals ({bench.told([task])}, n = {whole['n']})"
+    title = f"What is lost without each deviation, 95 % intervals ({context.told([task])}, n = {whole['n']})"
     shown = [(row["deviation"], row) for row in rows if row.get("p") is not None]
     constant = Counter(one.answer for one in run.splits.test).most_common(1)[0][1] / len(run.splits.test)
     headline = (
-        f"{route} differs from the standard pass by {points(whole['difference'])} points"
-        f" ({points(whole['low'])} to {points(whole['high'])}, n = {whole['n']}): {whole['fixed']} fixed,"
-        f" {whole['broken']} broken; {points(cuts['by_cut_off'])} of it on answers that were or became cut off."
+        f"{route} differs from the standard pass by {format_points(whole['difference'])} points"
+        f" ({format_points(whole['low'])} to {format_points(whole['high'])}, n = {whole['n']}): {whole['fixed']} fixed,"
+        f" {whole['broken']} broken; {format_points(cuts['by_cut_off'])} of it on answers that were or became cut off."
         f" Always the commonest answer would give {100 * constant:.1f} %."
     )
     if route.is_standard:
         headline = "The route is the standard pass: there is nothing to explain."
     figures = [differences_figure(STUDY, title, shown, route)] if shown else []
-    return Findings(STUDY, headline, tables, figures, count, {"route": str(route), "commonest_answer": constant})
+    return StudyResult(STUDY, headline, tables, figures, count, {"route": str(route), "commonest_answer": constant})
 
 
 def _rows(parts: Sequence[Deviation], scored: dict[str, Any]) -> list[dict[str, Any]]:
@@ -117,13 +118,13 @@ _CUT_NOTE = (
 
 def _cut_columns() -> list[Column]:
     return [
-        Column("cut off, standard, %", lambda row: percent(row["standard_cut"])),
-        Column("cut off, route, %", lambda row: percent(row["route_cut"])),
-        Column("difference, points", lambda row: points(row["difference"])),
-        Column("was cut off, is not", lambda row: points(row["fewer_cut"])),
-        Column("was not, is cut off", lambda row: points(row["more_cut"])),
-        Column("both are cut off", lambda row: points(row["still_cut"])),
-        Column("neither is cut off", lambda row: points(row["rest"])),
+        Column("cut off, standard, %", lambda row: format_percentage(row["standard_cut"])),
+        Column("cut off, route, %", lambda row: format_percentage(row["route_cut"])),
+        Column("difference, points", lambda row: format_points(row["difference"])),
+        Column("was cut off, is not", lambda row: format_points(row["fewer_cut"])),
+        Column("was not, is cut off", lambda row: format_points(row["more_cut"])),
+        Column("both are cut off", lambda row: format_points(row["still_cut"])),
+        Column("neither is cut off", lambda row: format_points(row["rest"])),
     ]
 
 
@@ -155,8 +156,8 @@ def _examples_table(examples: Sequence[Example], scored: dict[str, Any]) -> Tabl
 def _notes(seed: int, whole: Mapping[str, Any], routed: float, count: int) -> tuple[str, str]:
     return (
         (
-            f"Seed {seed}, n = {whole['n']}; the whole route has {percent(routed)} % right. Each deviation is dropped"
-            " in turn, the others kept: the difference is what the whole route"
+            f"Seed {seed}, n = {whole['n']}; the whole route has {format_percentage(routed)} % right. Each"
+            " deviation is dropped in turn, the others kept: the difference is what the whole route"
             " has over what is left. *Alone* is the standard pass with this deviation only, against the standard pass."
             " The first line is the whole route against the standard pass. Deviations work together, so the lines need"
             " not add up."
@@ -167,13 +168,13 @@ def _notes(seed: int, whole: Mapping[str, Any], routed: float, count: int) -> tu
 
 def _columns() -> list[Column]:
     return [
-        column("no.", "number"),
+        number_column("no.", "number"),
         text_column("deviation", "deviation"),
-        Column("right without it, %", lambda row: percent(row.get("accuracy"))),
+        Column("right without it, %", lambda row: format_percentage(row.get("accuracy"))),
         *difference_columns("worth, points"),
-        column("fixed", "fixed"),
-        column("broken", "broken"),
-        Column("alone, points", lambda row: points(row.get("alone"))),
+        number_column("fixed", "fixed"),
+        number_column("broken", "broken"),
+        Column("alone, points", lambda row: format_points(row.get("alone"))),
         text_column("what is left", "left", is_code=True),
         text_column("", "remark"),
     ]

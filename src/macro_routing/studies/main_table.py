@@ -10,6 +10,14 @@ from typing import Any
 
 from macro_routing.errors import RunError, SettingsError
 from macro_routing.models.frozen import FrozenModel
+from macro_routing.report.formatting import (
+    format_mean_and_deviation,
+    format_p_relation,
+    format_percentage,
+    format_points,
+    format_points_interval,
+    shorten_model_name,
+)
 from macro_routing.report.heatmap import heatmap_figure
 from macro_routing.runs import folder as run_files
 from macro_routing.runs.comparing import compare_methods, configs_for
@@ -18,24 +26,14 @@ from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.methods import STANDARD as STANDARD_METHOD
 from macro_routing.runs.result import ORACLE, SELECTED, STANDARD
-from macro_routing.studies.bench import Bench, TaskName
 from macro_routing.studies.best_routes import best_route_rows, best_routes_table
-from macro_routing.studies.comparing import comparisons_in, is_significant, seeds_row, with_holm
-from macro_routing.studies.findings import TABLE, Findings
+from macro_routing.studies.columns import comparisons_note, difference_columns, text_column
+from macro_routing.studies.context import StudyContext, TaskName
+from macro_routing.studies.paired_comparisons import comparisons_in, is_significant, seeds_row, with_holm
 from macro_routing.studies.search_time import search_time_figure, search_time_rows, search_time_table
 from macro_routing.studies.significance import significance_rows, significance_table
+from macro_routing.studies.study_result import TABLE, StudyResult
 from macro_routing.studies.tables import MARKS, Column, Row, Table
-from macro_routing.studies.words import (
-    comparisons_note,
-    difference_columns,
-    interval,
-    p_compared,
-    percent,
-    points,
-    short_name,
-    spread,
-    text_column,
-)
 
 STUDY = "main-table"
 STANDARD_NAME = "standard pass"
@@ -43,19 +41,23 @@ Arms = dict[tuple[str, TaskName], list[Arm]]
 """By model and task: all methods with all seeds."""
 
 
-def main_table(
-    bench: Bench, models: Sequence[str], tasks: Sequence[TaskName], seeds: Sequence[int], methods: Sequence[str]
-) -> Findings:
+def run_main_table(
+    context: StudyContext,
+    models: Sequence[str],
+    tasks: Sequence[TaskName],
+    seeds: Sequence[int],
+    methods: Sequence[str],
+) -> StudyResult:
     """Run what is missing of every cell, and gather the table."""
     check_models(models)
     leading = leading_method(methods)
     arms: Arms = {}
     for model in models:
-        mine = dataclasses.replace(bench, base=dataclasses.replace(bench.base, model=model))
+        mine = dataclasses.replace(context, base=dataclasses.replace(context.base, model=model))
         for task in tasks:
             _check(mine, task, seeds[0], methods)
         for task in tasks:
-            arms[short_name(model), task] = _cell(mine, task, seeds, methods)
+            arms[shorten_model_name(model), task] = _cell(mine, task, seeds, methods)
     return gather(arms, SELECTED[leading])
 
 
@@ -65,11 +67,11 @@ def check_models(models: Sequence[str]) -> None:
     if not models:
         raise SettingsError("--models names none; give one or more, with commas")
     for model in models:
-        other = known.setdefault(short_name(model), model)
+        other = known.setdefault(shorten_model_name(model), model)
         if other != model:
             raise SettingsError(
-                f"{other} and {model} are both called {short_name(model)} in the table; rename one's folder, or make"
-                " a study of each"
+                f"{other} and {model} are both called {shorten_model_name(model)} in the table; rename one's"
+                " folder, or make a study of each"
             )
 
 
@@ -84,50 +86,50 @@ def leading_method(methods: Sequence[str]) -> str:
     return judged[0]
 
 
-def _check(bench: Bench, task: TaskName, seed: int, methods: Sequence[str]) -> None:
+def _check(context: StudyContext, task: TaskName, seed: int, methods: Sequence[str]) -> None:
     """Refuse what a method would refuse, before any of them has searched."""
-    place = _place(bench, task)
+    place = _place(context, task)
     missing = [method for method in methods if not (place / f"{method}-{seed}" / run_files.RUN).is_file()]
     if not missing:
         return
-    known = {"frozen": bench.frozen, "task": bench.given_tasks.get(task.task), "store": bench.store}
-    for _, _, config in configs_for(bench.config(task, seed), missing, [seed], known):
-        bench.check_search(config)
+    known = {"frozen": context.frozen, "task": context.given_tasks.get(task.task), "store": context.store}
+    for _, _, config in configs_for(context.config(task, seed), missing, [seed], known):
+        context.check_search(config)
 
 
-def _place(bench: Bench, task: TaskName) -> Path:
+def _place(context: StudyContext, task: TaskName) -> Path:
     # Two signs between the names: one may be part of either, and another model's cell would be taken for this one.
-    return bench.folder.run_place(f"{short_name(bench.base.model)}--{task}")
+    return context.folder.run_place(f"{shorten_model_name(context.base.model)}--{task}")
 
 
-def _cell(bench: Bench, task: TaskName, seeds: Sequence[int], methods: Sequence[str]) -> list[Arm]:
+def _cell(context: StudyContext, task: TaskName, seeds: Sequence[int], methods: Sequence[str]) -> list[Arm]:
     """A comparison's folder; each method and seed has a score store of its own: none is faster for another's work."""
-    place = _place(bench, task)
+    place = _place(context, task)
     wanted = [(method, seed) for seed in seeds for method in methods]
     finished = {(arm.method, arm.seed) for arm in read_arms(place)}
     for method, seed in wanted:
         if (method, seed) in finished:
-            _check_cell(bench, task, seed, place / f"{method}-{seed}")
+            _check_cell(context, task, seed, place / f"{method}-{seed}")
             continue
-        bench.check_time()
-        bench.listener.on_message(f"{bench.base.model}, {task}, {method}, seed {seed}")
-        frozen: FrozenModel = bench.frozen
+        context.check_time()
+        context.listener.on_message(f"{context.base.model}, {task}, {method}, seed {seed}")
+        frozen: FrozenModel = context.frozen
         compare_methods(
-            bench.config(task, seed),
+            context.config(task, seed),
             [method],
             [seed],
             place,
             frozen=frozen,
-            task=bench.given_tasks.get(task.task),
-            listener=bench.listener,
-            store=bench.store or place.with_name(f"{place.name}-scores") / f"{method}-{seed}.sqlite",
+            task=context.given_tasks.get(task.task),
+            listener=context.listener,
+            store=context.store or place.with_name(f"{place.name}-scores") / f"{method}-{seed}.sqlite",
         )
     return [arm for arm in read_arms(place) if (arm.method, arm.seed) in set(wanted)]
 
 
-def _check_cell(bench: Bench, task: TaskName, seed: int, place: Path) -> None:
+def _check_cell(context: StudyContext, task: TaskName, seed: int, place: Path) -> None:
     """Refuse a finished run of another model or task that has come to the same place, or whose data have changed."""
-    config, run = bench.config(task, seed), RunFolder.existing(place)
+    config, run = context.config(task, seed), RunFolder.existing(place)
     with run.understood(run_files.RUN):
         header = run.read(run_files.RUN)
         before = header["config"]["given"]
@@ -136,13 +138,13 @@ def _check_cell(bench: Bench, task: TaskName, seed: int, place: Path) -> None:
                 f"{place} is of {before['model']} on {before['task']}, not of {config.model} on {config.task}: their"
                 " folders would have one name; rename one of the files, or make a study of each"
             )
-        bench.check_unchanged(header, config, place)
+        context.check_unchanged(header, config, place)
 
 
 # --- what is shown ------------------------------------------------------------------------------------------------
 
 
-def gather(arms: Arms, leading: str) -> Findings:
+def gather(arms: Arms, leading: str) -> StudyResult:
     """All tables of finished cells; ``leading`` is the method whose significance and routes are shown."""
     rows = table_rows(arms)
     models, tasks = list(dict.fromkeys(model for model, _ in arms)), list(dict.fromkeys(task for _, task in arms))
@@ -187,7 +189,9 @@ def gather(arms: Arms, leading: str) -> Findings:
         outlined={(place, len(tasks)) for place, row in enumerate(shown) if is_significant(row)},
         outline_meaning="average with p < 0.05 after correction",
     )
-    return Findings(STUDY, _headline(shown), tables, [figure, search_time_figure(times)], count, {"results": results})
+    return StudyResult(
+        STUDY, _headline(shown), tables, [figure, search_time_figure(times)], count, {"results": results}
+    )
 
 
 def sizes_note(arms: Arms) -> str:
@@ -211,8 +215,9 @@ def _headline(shown: Sequence[Row]) -> str:
     picked = f"The highest of {len(judged)} averages, picked on these results"
     told = picked if len(judged) > 1 else "The only average"
     return (
-        f"{told}: {best['method']} on {best['model']}, {points(best['difference'])} points over the standard pass"
-        f" ({interval(best['low'], best['high'])}; p {p_compared(best['p_holm'])}, corrected)."
+        f"{told}: {best['method']} on {best['model']}, {format_points(best['difference'])} points over the standard"
+        f" pass ({format_points_interval(best['low'], best['high'])}; p {format_p_relation(best['p_holm'])},"
+        " corrected)."
     )
 
 
@@ -268,8 +273,8 @@ def _ranked(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     def place(value: float | None, values: Sequence[float | None]) -> int:
         if value is None:
             return 0
-        shown = sorted({percent(one) for one in values if one is not None}, key=float, reverse=True)
-        rank = shown.index(percent(value)) + 1
+        shown = sorted({format_percentage(one) for one in values if one is not None}, key=float, reverse=True)
+        rank = shown.index(format_percentage(value)) + 1
         return rank if rank <= 3 else 0
 
     ranked = []
@@ -286,10 +291,12 @@ def _ranked(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _columns(tasks: Sequence[str]) -> list[Column]:
     def of(task: str) -> Column:
         return Column(
-            task, lambda row: spread(row["accuracy"][task], row["deviation"][task]), rank=lambda row: row["ranks"][task]
+            task,
+            lambda row: format_mean_and_deviation(row["accuracy"][task], row["deviation"][task]),
+            rank=lambda row: row["ranks"][task],
         )
 
-    average = Column("average", lambda row: percent(row["average"]), rank=lambda row: row["ranks"]["average"])
+    average = Column("average", lambda row: format_percentage(row["average"]), rank=lambda row: row["ranks"]["average"])
     return [
         text_column("model", "model"),
         text_column("method", "method"),

@@ -7,35 +7,44 @@ from collections.abc import Sequence
 from typing import Any
 
 from macro_routing.errors import SettingsError
+from macro_routing.report.formatting import format_percentage, format_points
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as run_files
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.result import read_result
 from macro_routing.runs.starting import check_given, check_same, prepare
-from macro_routing.studies import sharing
-from macro_routing.studies.bench import Bench, TaskName
-from macro_routing.studies.comparing import comparisons_in, difference_row, differences_figure, seeds_row, with_holm
-from macro_routing.studies.findings import TABLE, Findings
-from macro_routing.studies.pooling import POOL, pooled, pooled_task
+from macro_routing.studies import contamination
+from macro_routing.studies.columns import comparisons_note, difference_columns, number_column, text_column
+from macro_routing.studies.context import StudyContext, TaskName
+from macro_routing.studies.paired_comparisons import (
+    comparisons_in,
+    difference_row,
+    differences_figure,
+    seeds_row,
+    with_holm,
+)
+from macro_routing.studies.pooled_task import POOL, pooled, pooled_task
+from macro_routing.studies.study_result import TABLE, StudyResult
 from macro_routing.studies.tables import Column, Table
-from macro_routing.studies.words import column, comparisons_note, difference_columns, percent, points, text_column
 from macro_routing.tasks.prompts import DIRECT
 
 STUDY = "one-route"
 INSIDE, OUTSIDE = "in domain", "out of domain"
 
 
-def one_route(bench: Bench, inside: Sequence[TaskName], outside: Sequence[TaskName], seed: int) -> Findings:
+def run_one_route(
+    context: StudyContext, inside: Sequence[TaskName], outside: Sequence[TaskName], seed: int
+) -> StudyResult:
     """Search one route on the pooled training examples, then test it on every task by itself."""
     if shared := {str(task) for task in inside} & {str(task) for task in outside}:
         raise SettingsError(f"{', '.join(sorted(shared))} cannot be in domain and out of domain at once")
-    bench.need_routes()
-    sharing.check_pool(inside)
-    route = _search(bench, inside, seed)
+    context.need_routes()
+    contamination.check_pool(inside)
+    route = _search(context, inside, seed)
     rows, rights = [], {}
     for domain, tasks in ((INSIDE, inside), (OUTSIDE, outside)):
         for task in tasks:
-            scored = bench.scored(f"on-{task}", task, seed, {"route": route})
+            scored = context.scored(f"on-{task}", task, seed, {"route": route})
             standard, routed = (scored["routes"][name]["correct"] for name in ("standard", "route"))
             rights[domain, str(task)] = [dict(zip(scored["examples"], row, strict=True)) for row in (standard, routed)]
             rows.append(
@@ -44,7 +53,7 @@ def one_route(bench: Bench, inside: Sequence[TaskName], outside: Sequence[TaskNa
                     "task": str(task),
                     "standard": statistics.mean(standard),
                     "accuracy": statistics.mean(routed),
-                    sharing.KEY: sharing.sharing(task, inside),
+                    contamination.KEY: contamination.find_contaminating_tasks(task, inside),
                     **difference_row(standard, routed),
                 }
             )
@@ -53,37 +62,39 @@ def one_route(bench: Bench, inside: Sequence[TaskName], outside: Sequence[TaskNa
         rows = [{**row, "p": None} for row in rows]
     rows = with_holm(rows)
     count = comparisons_in(rows)
-    means = ", ".join(f"{points(row['difference'])} points {row['domain']}" for row in rows if row["task"] == "mean")
+    means = ", ".join(
+        f"{format_points(row['difference'])} points {row['domain']}" for row in rows if row["task"] == "mean"
+    )
     headline = (
         "The search returned the standard pass: nothing is compared." if route.is_standard else f"{route}: {means}."
     )
     shown = [(f"{row['domain']}: {row['task']}", row) for row in rows]
-    title = f"One route for {bench.told(inside)}: difference to the standard pass, 95 % intervals"
+    title = f"One route for {context.told(inside)}: difference to the standard pass, 95 % intervals"
     notes = (
         (
             f"The route `{route}` was searched and chosen on the pooled training and validation examples of"
             f" {', '.join(map(str, inside))}, seed {seed}. Means over tasks are unweighted."
         ),
-        sharing.NOTE,
+        contamination.NOTE,
         comparisons_note(count),
     )
     table = Table("One model, one route", _columns(), rows, notes)
     figure = differences_figure(STUDY, title, shown, route)
-    return Findings(STUDY, headline, {TABLE: table}, [figure], count, {"route": str(route)})
+    return StudyResult(STUDY, headline, {TABLE: table}, [figure], count, {"route": str(route)})
 
 
-def _search(bench: Bench, tasks: Sequence[TaskName], seed: int) -> Route:
+def _search(context: StudyContext, tasks: Sequence[TaskName], seed: int) -> Route:
     """The pool's search in an ordinary run's folder."""
-    place = bench.folder.run_place(f"{POOL}-{seed}")
+    place = context.folder.run_place(f"{POOL}-{seed}")
     # The pool's own way to answer only counts tokens; every example has its task's.
-    config = bench.config(TaskName(POOL, DIRECT), seed)
+    config = context.config(TaskName(POOL, DIRECT), seed)
     if (place / run_files.RUN).is_file():
         check_given(RunFolder.existing(place).read(run_files.RUN), config, place)
         if RunFolder.existing(place).is_finished:
             return read_result(RunFolder.existing(place)).best_route
-    bench.check_time()
-    members = {str(task): bench.prepared(task, seed) for task in tasks}
-    known: dict[str, Any] = {"frozen": bench.frozen, "listener": bench.listener, "store": bench.store}
+    context.check_time()
+    members = {str(task): context.prepared(task, seed) for task in tasks}
+    known: dict[str, Any] = {"frozen": context.frozen, "listener": context.listener, "store": context.store}
     run = pooled(prepare(config, task=pooled_task(members), **known), members)
     is_begun = (place / run_files.RUN).is_file()
     folder = RunFolder.existing(place) if is_begun else RunFolder.new(place)
@@ -97,7 +108,7 @@ def _search(bench: Bench, tasks: Sequence[TaskName], seed: int) -> Route:
 
 def mean_rows(domain: str, rows: Sequence[dict[str, Any]], rights: dict[tuple[str, str], Any]) -> list[dict[str, Any]]:
     """A domain's mean over the tasks that share no questions with the pool; none where there are none."""
-    mine = [row for row in rows if row["domain"] == domain and not row[sharing.KEY]]
+    mine = [row for row in rows if row["domain"] == domain and not row[contamination.KEY]]
     if not mine:
         return []
     pairs = [[tuple(rights[domain, row["task"]])] for row in mine]
@@ -116,9 +127,9 @@ def _columns() -> list[Column]:
     return [
         text_column("", "domain"),
         text_column("task", "task"),
-        Column("standard, %", lambda row: percent(row["standard"])),
-        Column("one route, %", lambda row: percent(row["accuracy"])),
+        Column("standard, %", lambda row: format_percentage(row["standard"])),
+        Column("one route, %", lambda row: format_percentage(row["accuracy"])),
         *difference_columns(),
-        column("n", "n"),
-        sharing.sharing_column(),
+        number_column("n", "n"),
+        contamination.contamination_column(),
     ]

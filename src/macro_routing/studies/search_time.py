@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.report.figure import Figure
-from macro_routing.report.intervals import OPEN, IntervalRow, intervals_figure
+from macro_routing.report.formatting import format_percentage, format_points
+from macro_routing.report.interval_chart import OPEN, IntervalRow, intervals_figure
 from macro_routing.runs.comparison import Arm
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.methods import STANDARD as STANDARD_METHOD
+from macro_routing.studies.columns import text_column
 from macro_routing.studies.tables import Column, Table
-from macro_routing.studies.words import percent, points, text_column
 
 _SHORT = 0.1
 """Hours under which seconds are drawn: tenths of minutes would all look alike."""
@@ -81,8 +82,8 @@ def search_time_table(rows: Sequence[Mapping[str, Any]], sizes: str) -> Table:
         Column("selection or training, s", lambda row: f"{row['selection_seconds']:.0f}"),
         Column("hours", lambda row: f"{row['hours']:.3g}"),
         Column("outcomes asked", lambda row: f"{row['asked']:,.0f}"),
-        Column("right, %", lambda row: percent(row["accuracy"])),
-        Column("difference, points", lambda row: points(row["difference"])),
+        Column("right, %", lambda row: format_percentage(row["accuracy"])),
+        Column("difference, points", lambda row: format_points(row["difference"])),
     ]
     notes = (
         sizes,
@@ -100,7 +101,7 @@ def search_time_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
 
     def named(row: Mapping[str, Any]) -> str:
         name = f"{row['model']} · {row['method']}" if several else str(row["method"])
-        return f"{name}: {percent(row['accuracy'])} % right ({points(row['difference'])} points)"
+        return f"{name}: {format_percentage(row['accuracy'])} % right ({format_points(row['difference'])} points)"
 
     most = max((row["hours"] for row in rows), default=0.0)
     unit, scale = ("minutes", 60.0) if most > _SHORT else ("seconds", 3600.0)

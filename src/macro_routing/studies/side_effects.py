@@ -11,40 +11,41 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.engine.batches import Tokens
+from macro_routing.report.formatting import format_percentage, shorten_model_name
 from macro_routing.routes.route import Route
-from macro_routing.studies import sharing
-from macro_routing.studies.bench import Bench, Subject, TaskName
-from macro_routing.studies.comparing import (
+from macro_routing.studies import contamination
+from macro_routing.studies.columns import comparisons_note, difference_columns, number_column, text_column
+from macro_routing.studies.context import StudyContext, Subject, TaskName
+from macro_routing.studies.paired_comparisons import (
     comparisons_in,
     difference_row,
     differences_figure,
     losses_in,
     with_holm,
 )
-from macro_routing.studies.findings import TABLE, Findings
 from macro_routing.studies.perplexity import change_told, left_out_notes, perplexities, surprise, text_of, windows
+from macro_routing.studies.study_result import TABLE, StudyResult
 from macro_routing.studies.tables import Column, Row, Table
-from macro_routing.studies.words import column, comparisons_note, difference_columns, percent, short_name, text_column
 from macro_routing.tasks.task import Example
 
 STUDY = "side-effects"
 QUESTIONS = "the tasks' own questions"
 
 
-def side_effects(
-    bench: Bench, subject: Subject, tasks: Sequence[TaskName], *, text: Path | None, most_windows: int
-) -> Findings:
+def run_side_effects(
+    context: StudyContext, subject: Subject, tasks: Sequence[TaskName], *, text: Path | None, most_windows: int
+) -> StudyResult:
     """Score the route on all tasks, and on plain text."""
     route = subject.route
-    rows = with_holm([_task_row(bench, task, subject) for task in tasks])
+    rows = with_holm([_task_row(context, task, subject) for task in tasks])
     if text is not None:
         texts, source = [text_of(text)], text.name
     else:
-        texts = questions_in_turn([bench.prepared(task, subject.seed).splits.test for task in tasks])
+        texts = questions_in_turn([context.prepared(task, subject.seed).splits.test for task in tasks])
         source = QUESTIONS
-    plain = {"source": source, **_perplexity(bench, route, windows(bench.frozen, texts, most_windows))}
+    plain = {"source": source, **_perplexity(context, route, windows(context.frozen, texts, most_windows))}
     count = comparisons_in(rows)
-    judged = [row for row in rows if not row[sharing.KEY]]
+    judged = [row for row in rows if not row[contamination.KEY]]
     worse = [row["task"] for row in losses_in(judged)]
     change = change_told(plain)
     headline = (
@@ -58,13 +59,14 @@ def side_effects(
         ),
     }
     shown = [(_named(row), row) for row in rows]
-    title = f"Side effects ({short_name(bench.base.model)}): difference to the standard pass, 95 % intervals; {change}"
+    model = shorten_model_name(context.base.model)
+    title = f"Side effects ({model}): difference to the standard pass, 95 % intervals; {change}"
     figure = differences_figure(STUDY, title, shown, route)
-    return Findings(STUDY, headline, tables, [figure], count, {"route": str(route), "text": plain["source"]})
+    return StudyResult(STUDY, headline, tables, [figure], count, {"route": str(route), "text": plain["source"]})
 
 
 def _notes(subject: Subject, count: int) -> tuple[str, ...]:
-    return (f"Test examples of every task with seed {subject.seed}. {sharing.NOTE}", comparisons_note(count))
+    return (f"Test examples of every task with seed {subject.seed}. {contamination.NOTE}", comparisons_note(count))
 
 
 def questions_in_turn(tasks: Sequence[Sequence[Example]]) -> list[str]:
@@ -72,13 +74,13 @@ def questions_in_turn(tasks: Sequence[Sequence[Example]]) -> list[str]:
     return [one.question for row in itertools.zip_longest(*tasks) for one in row if one is not None]
 
 
-def _task_row(bench: Bench, task: TaskName, subject: Subject) -> dict[str, Any]:
-    scored = bench.scored(f"on-{task}", task, subject.seed, {"route": subject.route})["routes"]
+def _task_row(context: StudyContext, task: TaskName, subject: Subject) -> dict[str, Any]:
+    scored = context.scored(f"on-{task}", task, subject.seed, {"route": subject.route})["routes"]
     standard, routed = scored["standard"], scored["route"]
     row = {
         "task": str(task),
         "searched": subject.was_searched_on(task),
-        sharing.KEY: sharing.sharing(task, [subject.task]) if subject.is_known else "",
+        contamination.KEY: contamination.find_contaminating_tasks(task, [subject.task]) if subject.is_known else "",
         "standard": statistics.mean(standard["correct"]),
         "accuracy": statistics.mean(routed["correct"]),
         "standard_cut": statistics.mean(standard["cut"]),
@@ -88,15 +90,15 @@ def _task_row(bench: Bench, task: TaskName, subject: Subject) -> dict[str, Any]:
     return {**row, "p": None} if subject.route.is_standard else row
 
 
-def _perplexity(bench: Bench, route: Route, rows: Sequence[Tokens]) -> dict[str, Any]:
+def _perplexity(context: StudyContext, route: Route, rows: Sequence[Tokens]) -> dict[str, Any]:
     digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
-    mark = {"text": digest, "route": str(route), "numerics": bench.frozen.numerics_id}
-    routes = {"standard": bench.standard, "route": route}
+    mark = {"text": digest, "route": str(route), "numerics": context.frozen.numerics_id}
+    routes = {"standard": context.standard, "route": route}
 
     def measure() -> dict[str, Any]:
-        return {name: surprise(bench.frozen, one, rows) for name, one in routes.items()}
+        return {name: surprise(context.frozen, one, rows) for name, one in routes.items()}
 
-    return perplexities(rows, bench.cell("plain-text", mark, measure))
+    return perplexities(rows, context.cell("plain-text", mark, measure))
 
 
 _NOTE = (
@@ -108,13 +110,13 @@ _NOTE = (
 def _columns() -> list[Column]:
     return [
         Column("task", _named, is_number=False),
-        Column("standard, %", lambda row: percent(row["standard"])),
-        Column("route, %", lambda row: percent(row["accuracy"])),
+        Column("standard, %", lambda row: format_percentage(row["standard"])),
+        Column("route, %", lambda row: format_percentage(row["accuracy"])),
         *difference_columns(),
-        column("fixed", "fixed"),
-        column("broken", "broken"),
-        column("n", "n"),
-        sharing.sharing_column(),
+        number_column("fixed", "fixed"),
+        number_column("broken", "broken"),
+        number_column("n", "n"),
+        contamination.contamination_column(),
         Column("cut off, standard / route, %", _cut_off),
     ]
 
@@ -124,7 +126,7 @@ def _named(row: Row) -> str:
 
 
 def _cut_off(row: Row) -> str:
-    return f"{percent(row['standard_cut'])} / {percent(row['route_cut'])}"
+    return f"{format_percentage(row['standard_cut'])} / {format_percentage(row['route_cut'])}"
 
 
 def _text_columns() -> list[Column]:
@@ -133,6 +135,6 @@ def _text_columns() -> list[Column]:
         Column("perplexity, standard", lambda row: f"{row['standard']:.3g}"),
         Column("route", lambda row: f"{row['route']:.3g}"),
         Column("ratio (95 % interval)", lambda row: f"{row['ratio']:.3f} ({row['low']:.3f} to {row['high']:.3f})"),
-        column("rows", "windows"),
-        column("tokens", "tokens"),
+        number_column("rows", "windows"),
+        number_column("tokens", "tokens"),
     ]

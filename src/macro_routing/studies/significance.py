@@ -11,12 +11,13 @@ from typing import Any
 from macro_routing.errors import RunError, shorten, suggestion
 from macro_routing.evaluation.statistics import benchmark_significance, holm_correction
 from macro_routing.report.figure import Figure
-from macro_routing.report.intervals import GAIN, LOSS, OPEN, IntervalRow
+from macro_routing.report.formatting import format_p_value, format_signed
+from macro_routing.report.interval_chart import GAIN, LOSS, OPEN, IntervalRow
 from macro_routing.runs.result import LEVEL
-from macro_routing.studies.comparing import judged_figure
-from macro_routing.studies.findings import DATA, TABLE, Findings
+from macro_routing.studies.columns import text_column
+from macro_routing.studies.paired_comparisons import judged_figure
+from macro_routing.studies.study_result import DATA, TABLE, StudyResult
 from macro_routing.studies.tables import Column, Table
-from macro_routing.studies.words import p_value, signed, text_column
 
 STUDY = "significance"
 _LEAST = 3
@@ -128,17 +129,17 @@ def significance_table(rows: Sequence[Mapping[str, Any]], method: str, baseline:
     )
     columns = [
         text_column("model", "model"),
-        Column("mean difference, points", lambda row: signed(row["mean"])),
+        Column("mean difference, points", lambda row: format_signed(row["mean"], 2)),
         Column("95 % interval", _interval),
         Column("W/T/L", lambda row: f"{row['wins']}/{row['ties']}/{row['losses']}"),
-        Column("p, Holm", lambda row: p_value(row["p_holm"])),
+        Column("p, Holm", lambda row: format_p_value(row["p_holm"])),
         Column("benchmarks", lambda row: str(row["benchmarks"])),
     ]
     return Table(f"{method} against {baseline} over benchmarks", columns, rows, notes)
 
 
 def _interval(row: Mapping[str, Any]) -> str:
-    return f"{signed(row['low'])} to {signed(row['high'])}" if row["benchmarks"] >= _LEAST else ""
+    return f"{format_signed(row['low'], 2)} to {format_signed(row['high'], 2)}" if row["benchmarks"] >= _LEAST else ""
 
 
 def significance_figure(rows: Sequence[Mapping[str, Any]], method: str, baseline: str) -> Figure:
@@ -154,7 +155,7 @@ def significance_figure(rows: Sequence[Mapping[str, Any]], method: str, baseline
     return judged_figure(STUDY, title, "points of accuracy", shown)
 
 
-def significance_study(results: Results, baseline: str, method: str, models: Sequence[str] = ()) -> Findings:
+def run_significance(results: Results, baseline: str, method: str, models: Sequence[str] = ()) -> StudyResult:
     """The whole study from a main table; with ``models`` of these alone."""
     known = [line["model"] for line in results]
     for model in models:
@@ -166,4 +167,4 @@ def significance_study(results: Results, baseline: str, method: str, models: Seq
     better = [row["model"] for row in rows if row["p_holm"] < LEVEL]
     headline = f"{method} is better than {baseline} on {len(better)} of {len(rows)} models (p < 0.05, corrected)."
     tables = {TABLE: significance_table(rows, method, baseline)}
-    return Findings(STUDY, headline, tables, [significance_figure(rows, method, baseline)], len(rows))
+    return StudyResult(STUDY, headline, tables, [significance_figure(rows, method, baseline)], len(rows))

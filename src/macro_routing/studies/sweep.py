@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from macro_routing.errors import SettingsError, suggestion
-from macro_routing.report.lines import Axis, Line, Point, lines_figure
+from macro_routing.report.formatting import format_mean_and_deviation
+from macro_routing.report.line_chart import Axis, Line, Point, lines_figure
 from macro_routing.routes.space import RouteSpace
 from macro_routing.runs.config import PRESETS, DataSettings, RunConfig
 from macro_routing.runs.methods import METHODS, settings_of
 from macro_routing.runs.result import SELECTED, STANDARD
-from macro_routing.studies.bench import Bench, TaskName
-from macro_routing.studies.comparing import comparisons_in, is_significant, over_seeds, with_holm
-from macro_routing.studies.findings import TABLE, Findings
-from macro_routing.studies.tables import Column, Table
-from macro_routing.studies.variants import (
+from macro_routing.studies.columns import comparisons_note, difference_columns, text_column
+from macro_routing.studies.context import StudyContext, TaskName
+from macro_routing.studies.paired_comparisons import comparisons_in, is_significant, over_seeds, with_holm
+from macro_routing.studies.search_variants import (
     Cells,
     Variant,
     check_variants,
@@ -25,7 +25,8 @@ from macro_routing.studies.variants import (
     standard_row,
     variant_row,
 )
-from macro_routing.studies.words import comparisons_note, difference_columns, spread, text_column
+from macro_routing.studies.study_result import TABLE, StudyResult
+from macro_routing.studies.tables import Column, Table
 
 STUDY = "sweep"
 Value = float | int | str | bool
@@ -78,21 +79,21 @@ def default_of(setting: str, config: RunConfig) -> Value:
     return defaults[setting]  # type: ignore[no-any-return]
 
 
-def sweep(
-    bench: Bench, tasks: Sequence[TaskName], seeds: Sequence[int], setting: str, values: Sequence[Value]
-) -> Findings:
+def run_sweep(
+    context: StudyContext, tasks: Sequence[TaskName], seeds: Sequence[int], setting: str, values: Sequence[Value]
+) -> StudyResult:
     """Search with every value, and compare with the default on the same examples."""
     if not values:
         raise SettingsError("--values names none; give one or more, with commas")
-    table, default = place_of(setting, bench.base), default_of(setting, bench.base)
+    table, default = place_of(setting, context.base), default_of(setting, context.base)
     ordered = _ordered([*values, default])
     # The default is what is run without a word about the setting: a preset may settle it by the model.
     variants = {
         value: Variant(f"{setting}={value}", {} if value == default else {table: {setting: value}}) for value in ordered
     }
-    check_variants(bench, list(variants.values()), tasks, seeds[0])
-    found = {value: run_variant(bench, variant, tasks, seeds) for value, variant in variants.items()}
-    chosen = SELECTED[bench.base.method]
+    check_variants(context, list(variants.values()), tasks, seeds[0])
+    found = {value: run_variant(context, variant, tasks, seeds) for value, variant in variants.items()}
+    chosen = SELECTED[context.base.method]
     rows: list[dict[str, Any]] = []
     for value, cells in found.items():
         compared = None if value == default else found[default]
@@ -108,11 +109,11 @@ def sweep(
         f" in accuracy from those of the default {default}: {named}."
     )
     notes = (searches_note(tasks, seeds, found[default]), comparisons_note(count))
-    return Findings(
+    return StudyResult(
         STUDY,
         headline,
         {TABLE: Table(f"Sweep of {setting}", _columns(setting), [*rows, reference], notes)},
-        [_figure(f"Accuracy by {setting} ({bench.told(tasks)})", setting, chosen, rows, reference["accuracy"])],
+        [_figure(f"Accuracy by {setting} ({context.told(tasks)})", setting, chosen, rows, reference["accuracy"])],
         count,
     )
 
@@ -137,7 +138,7 @@ def _gain(cells: Cells, chosen: str) -> dict[str, float]:
 def _columns(setting: str) -> list[Column]:
     return [
         text_column(setting, "variant"),
-        Column("right, %", lambda row: spread(row["accuracy"], row["spread"])),
+        Column("right, %", lambda row: format_mean_and_deviation(row["accuracy"], row["spread"])),
         *difference_columns("difference to the default, points"),
         Column("layers run", lambda row: f"{row['layers']:.1f}"),
         Column("", lambda row: "default" if row.get("is_default") else "", is_number=False),

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from macro_routing.errors import SettingsError
+from macro_routing.report.formatting import format_percentage, shorten_model_name
 from macro_routing.report.heatmap import heatmap_figure
-from macro_routing.studies import sharing
-from macro_routing.studies.bench import Bench, TaskName
-from macro_routing.studies.comparing import (
+from macro_routing.studies import contamination
+from macro_routing.studies.columns import comparisons_note, difference_columns, number_column, text_column
+from macro_routing.studies.context import StudyContext, TaskName
+from macro_routing.studies.paired_comparisons import (
     comparisons_in,
     difference_row,
     gains_in,
@@ -17,23 +19,24 @@ from macro_routing.studies.comparing import (
     losses_in,
     with_holm,
 )
-from macro_routing.studies.findings import TABLE, Findings
+from macro_routing.studies.study_result import TABLE, StudyResult
 from macro_routing.studies.tables import Column, Table
-from macro_routing.studies.words import column, comparisons_note, difference_columns, percent, short_name, text_column
 
 STUDY = "transfer"
 
 
-def transfer(bench: Bench, tasks: Sequence[TaskName], seed: int) -> Findings:
+def run_transfer(context: StudyContext, tasks: Sequence[TaskName], seed: int) -> StudyResult:
     """Search a route for each task, then let all of them answer all tasks' test examples."""
     if len(tasks) < 2:
         raise SettingsError("transfer needs two tasks or more: routes are carried from one to another")
-    bench.need_routes()
-    bench.check_searches((f"{task}-{seed}", bench.config(task, seed)) for task in tasks)
-    routes = {str(task): bench.search(f"{task}-{seed}", bench.config(task, seed)).result.best_route for task in tasks}
+    context.need_routes()
+    context.check_searches((f"{task}-{seed}", context.config(task, seed)) for task in tasks)
+    routes = {
+        str(task): context.search(f"{task}-{seed}", context.config(task, seed)).result.best_route for task in tasks
+    }
     rows: list[dict[str, Any]] = []
     for target in tasks:
-        scored = bench.scored(f"on-{target}", target, seed, routes)["routes"]
+        scored = context.scored(f"on-{target}", target, seed, routes)["routes"]
         standard = scored["standard"]["correct"]
         rows += [
             {"source": str(source), "target": str(target), **_row(source, target, scored, standard)} for source in tasks
@@ -47,7 +50,7 @@ def transfer(bench: Bench, tasks: Sequence[TaskName], seed: int) -> Findings:
     labels = [f"{name} ({_is_standard(routes[name])})" for name in names]
     figure = heatmap_figure(
         STUDY,
-        f"Routes on other tasks ({short_name(bench.base.model)}): points against the standard pass",
+        f"Routes on other tasks ({shorten_model_name(context.base.model)}): points against the standard pass",
         labels,
         names,
         values,
@@ -57,7 +60,9 @@ def transfer(bench: Bench, tasks: Sequence[TaskName], seed: int) -> Findings:
         outlined={place for place, row in places.items() if is_significant(row)},
         outline_meaning="p < 0.05 after correction",
     )
-    away = [row for row in rows if row["source"] != row["target"] and row["p"] is not None and not row[sharing.KEY]]
+    away = [
+        row for row in rows if row["source"] != row["target"] and row["p"] is not None and not row[contamination.KEY]
+    ]
     gained, lost = len(gains_in(away)), len(losses_in(away))
     headline = (
         f"Of {len(away)} pairs of a route and another task {gained} gain and {lost} lose (p < 0.05, corrected);"
@@ -70,11 +75,11 @@ def transfer(bench: Bench, tasks: Sequence[TaskName], seed: int) -> Findings:
             "Each route was searched and chosen on its own task's training and validation examples; test examples of"
             f" every task are that task's own (seed {seed})."
         ),
-        sharing.NOTE,
+        contamination.NOTE,
         comparisons_note(count),
     )
     table = Table("Transfer of routes between tasks", _columns(), rows, notes)
-    return Findings(
+    return StudyResult(
         STUDY, headline, {TABLE: table}, [figure], count, {"routes": {k: str(v) for k, v in routes.items()}}
     )
 
@@ -89,7 +94,7 @@ def _row(source: TaskName, target: TaskName, scored: dict[str, Any], standard: l
         "route": arm["route"],
         "standard": sum(standard) / len(standard),
         "accuracy": sum(arm["correct"]) / len(standard),
-        sharing.KEY: sharing.sharing(target, [source]),
+        contamination.KEY: contamination.find_contaminating_tasks(target, [source]),
         **difference_row(standard, arm["correct"]),
     }
     # A route that is the standard pass cannot differ from it: nothing is compared.
@@ -100,10 +105,10 @@ def _columns() -> list[Column]:
     return [
         text_column("route of", "source"),
         text_column("tested on", "target"),
-        Column("standard, %", lambda row: percent(row["standard"])),
-        Column("route, %", lambda row: percent(row["accuracy"])),
+        Column("standard, %", lambda row: format_percentage(row["standard"])),
+        Column("route, %", lambda row: format_percentage(row["accuracy"])),
         *difference_columns(),
-        column("n", "n"),
-        sharing.sharing_column(),
+        number_column("n", "n"),
+        contamination.contamination_column(),
         text_column("route", "route", is_code=True),
     ]

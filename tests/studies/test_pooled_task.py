@@ -2,19 +2,19 @@
 
 from macro_routing.routes import Route, parse_route
 from macro_routing.runs.starting import prepare
-from macro_routing.studies.bench import TaskName
-from macro_routing.studies.pooling import member_of, pooled, pooled_task
-from tests.studies.benches import SMALL, WRITTEN, small_bench
+from macro_routing.studies.context import TaskName
+from macro_routing.studies.pooled_task import member_of, pooled, pooled_task
+from tests.studies.contexts import SMALL, WRITTEN, small_context
 
 
 def test_every_example_is_answered_by_its_own_task(tmp_path):
-    bench = small_bench(tmp_path)
-    members = {str(task): bench.prepared(task, 1) for task in (SMALL, WRITTEN)}
+    context = small_context(tmp_path)
+    members = {str(task): context.prepared(task, 1) for task in (SMALL, WRITTEN)}
     task = pooled_task(members)
-    config = bench.config(TaskName("pool", "direct"), 1)
-    run = pooled(prepare(config, task=task, frozen=bench.frozen, store=bench.store), members)
+    config = context.config(TaskName("pool", "direct"), 1)
+    run = pooled(prepare(config, task=task, frozen=context.frozen, store=context.store), members)
     assert {member_of(one) for one in run.splits.train} == {"small", "written"}
-    routes = [Route.standard(bench.frozen.layers), parse_route("L0-L2 L1 RJ", bench.frozen.layers)]
+    routes = [Route.standard(context.frozen.layers), parse_route("L0-L2 L1 RJ", context.frozen.layers)]
     mixed = run.splits.test[15:25]
     found = run.evaluator.evaluate(routes, mixed)
     for name, member in members.items():
@@ -30,10 +30,10 @@ def test_every_example_is_answered_by_its_own_task(tmp_path):
 
 
 def test_splits_stay_what_they_were(tmp_path):
-    bench = small_bench(tmp_path)
-    members = {str(task): bench.prepared(task, 1) for task in (SMALL, WRITTEN)}
-    config = bench.config(TaskName("pool", "direct"), 1)
-    run = prepare(config, task=pooled_task(members), frozen=bench.frozen, store=bench.store)
+    context = small_context(tmp_path)
+    members = {str(task): context.prepared(task, 1) for task in (SMALL, WRITTEN)}
+    config = context.config(TaskName("pool", "direct"), 1)
+    run = prepare(config, task=pooled_task(members), frozen=context.frozen, store=context.store)
     for split in ("train", "validation", "test"):
         allowed = {f"{name}::{one.id}" for name, member in members.items() for one in member.splits.named(split)}
         assert {one.id for one in run.splits.named(split)} <= allowed

@@ -22,13 +22,14 @@ from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.statistics import paired_bootstrap_interval
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.models.lens import hidden_states, read_out
-from macro_routing.report.lines import Axis, Line, Point, lines_figure
+from macro_routing.report.formatting import format_signed
+from macro_routing.report.line_chart import Axis, Line, Point, lines_figure
 from macro_routing.routes.route import Route
-from macro_routing.studies.bench import Bench, Subject, TaskName, mark_of
-from macro_routing.studies.comparing import short_route
-from macro_routing.studies.findings import TABLE, Findings
+from macro_routing.studies.columns import comparisons_note, number_column, text_column
+from macro_routing.studies.context import StudyContext, Subject, TaskName, mark_of
+from macro_routing.studies.paired_comparisons import short_route
+from macro_routing.studies.study_result import TABLE, StudyResult
 from macro_routing.studies.tables import Column, Table
-from macro_routing.studies.words import column, comparisons_note, signed, text_column
 from macro_routing.tasks.prompts import LIKELIHOOD, REASONING
 from macro_routing.tasks.task import Example
 
@@ -46,21 +47,21 @@ class LensItem:
     gold: int
 
 
-def logit_lens(bench: Bench, subject: Subject) -> Findings:
+def run_logit_lens(context: StudyContext, subject: Subject) -> StudyResult:
     """Read both routes after every step on the task's test examples."""
     route, task = subject.route, subject.task
-    run = bench.prepared(task, subject.seed)
-    examples, routes = run.splits.test, {"standard": bench.standard, "route": route}
+    run = context.prepared(task, subject.seed)
+    examples, routes = run.splits.test, {"standard": context.standard, "route": route}
     mark = {**mark_of(run.evaluator, examples), "route": str(route)}
     found: dict[str, list[list[float]]] = {name: [] for name in routes}
     for start in range(0, len(examples), _PART):
         part = examples[start : start + _PART]
-        kept = bench.cell(
+        kept = context.cell(
             f"examples-{start}-{start + len(part) - 1}", mark, lambda part=part: _measure(run.evaluator, routes, part)
         )
         for name in routes:
             found[name] += kept[name]
-    return _findings(bench, task, routes, {name: np.array(rows) for name, rows in found.items()})
+    return _findings(context, task, routes, {name: np.array(rows) for name, rows in found.items()})
 
 
 def _measure(evaluator: Evaluator, routes: dict[str, Route], examples: Sequence[Example]) -> dict[str, Any]:
@@ -125,22 +126,23 @@ def readings(frozen: FrozenModel, route: Route, items: Sequence[LensItem]) -> li
 # --- what is shown ------------------------------------------------------------------------------------------------
 
 
-def _findings(bench: Bench, task: TaskName, routes: dict[str, Route], read: dict[str, Any]) -> Findings:
+def _findings(context: StudyContext, task: TaskName, routes: dict[str, Route], read: dict[str, Any]) -> StudyResult:
     asked = len(read["route"])
     usable = np.logical_and.reduce([np.isfinite(values).all(axis=1) for values in read.values()])
     if not usable.any():
-        return _nothing_to_read(bench, task, routes["route"], asked)
+        return _nothing_to_read(context, task, routes["route"], asked)
     read = {name: values[usable] for name, values in read.items()}
     ends = {name: values[:, -1] for name, values in read.items()}
     low, high = paired_bootstrap_interval(ends["standard"], ends["route"])
     rows = [_row(name, routes[name], values) for name, values in read.items()]
     rows[1] |= {"difference": float((ends["route"] - ends["standard"]).mean()), "low": low, "high": high}
     n = len(ends["route"])
-    title = f"How the right answer emerges ({bench.told([task])}, {n} examples)"
+    title = f"How the right answer emerges ({context.told([task])}, {n} examples)"
     headline = (
         f"After the last step the right token has {100 * rows[0]['end_probability']:.1f} % in the standard pass and"
         f" {100 * rows[1]['end_probability']:.1f} % on the route; difference in log-probability"
-        f" {signed(rows[1]['difference'])} nats ({signed(low)} to {signed(high)}), n = {n}."
+        f" {format_signed(rows[1]['difference'], 2)} nats ({format_signed(low, 2)} to"
+        f" {format_signed(high, 2)}), n = {n}."
     )
     notes = (
         (
@@ -160,14 +162,14 @@ def _findings(bench: Bench, task: TaskName, routes: dict[str, Route], read: dict
         lines_figure("probability", title, chances, steps, Axis("probability of the right token", "{:.2g}".format)),
     ]
     details = {"route": str(routes["route"]), "steps": {arm: _steps(routes[arm], read[arm]) for arm in read}}
-    return Findings(STUDY, headline, {TABLE: Table(title, _columns(), rows, notes)}, figures, 1, details)
+    return StudyResult(STUDY, headline, {TABLE: Table(title, _columns(), rows, notes)}, figures, 1, details)
 
 
-def _nothing_to_read(bench: Bench, task: TaskName, route: Route, asked: int) -> Findings:
+def _nothing_to_read(context: StudyContext, task: TaskName, route: Route, asked: int) -> StudyResult:
     """A route whose numbers run over on every example."""
     headline = f"None of {asked} examples can be read: {short_route(route)} comes to no finite number on them."
-    table = Table(f"How the right answer emerges ({bench.told([task])})", _columns(), [], (comparisons_note(0),))
-    return Findings(STUDY, headline, {TABLE: table}, [], 0, {"route": str(route)})
+    table = Table(f"How the right answer emerges ({context.told([task])})", _columns(), [], (comparisons_note(0),))
+    return StudyResult(STUDY, headline, {TABLE: table}, [], 0, {"route": str(route)})
 
 
 def _row(name: str, route: Route, values: Any) -> dict[str, Any]:
@@ -219,7 +221,7 @@ def _columns() -> list[Column]:
     return [
         text_column("", "arm"),
         text_column("route", "route", is_code=True),
-        column("steps", "steps"),
+        number_column("steps", "steps"),
         Column("probability at the end, %", lambda row: f"{100 * row['end_probability']:.1f}"),
         Column("log-probability at the end", lambda row: f"{row['end_log_probability']:.2f}".replace("-", "−")),
         Column("difference (95 % interval)", difference),

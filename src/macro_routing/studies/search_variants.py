@@ -9,8 +9,8 @@ from typing import Any
 
 from macro_routing.runs.comparison import Arm
 from macro_routing.runs.result import STANDARD
-from macro_routing.studies.bench import Bench, TaskName
-from macro_routing.studies.comparing import seeds_row
+from macro_routing.studies.context import StudyContext, TaskName
+from macro_routing.studies.paired_comparisons import seeds_row
 
 Cells = dict[tuple[TaskName, int], Arm]
 """By task and seed."""
@@ -42,10 +42,10 @@ def _sizes(task: TaskName, cells: Cells) -> list[str]:
     return list(dict.fromkeys(str(len(arm.right[STANDARD])) for (one, _), arm in cells.items() if one == task))
 
 
-def check_variants(bench: Bench, variants: Sequence[Variant], tasks: Sequence[TaskName], seed: int) -> None:
+def check_variants(context: StudyContext, variants: Sequence[Variant], tasks: Sequence[TaskName], seed: int) -> None:
     """Refuse before the first search what one of them would refuse."""
-    bench.check_searches(
-        (_search_name(one, task, seed), bench.config(task, seed, **one.changes)) for one in variants for task in tasks
+    context.check_searches(
+        (_search_name(one, task, seed), context.config(task, seed, **one.changes)) for one in variants for task in tasks
     )
 
 
@@ -53,10 +53,10 @@ def _search_name(variant: Variant, task: TaskName, seed: int) -> str:
     return f"{variant.name}-{task}-{seed}"
 
 
-def run_variant(bench: Bench, variant: Variant, tasks: Sequence[TaskName], seeds: Sequence[int]) -> Cells:
+def run_variant(context: StudyContext, variant: Variant, tasks: Sequence[TaskName], seeds: Sequence[int]) -> Cells:
     """The searches of a variant, those that are missing run now."""
     return {
-        (task, seed): bench.search(_search_name(variant, task, seed), bench.config(task, seed, **variant.changes))
+        (task, seed): context.search(_search_name(variant, task, seed), context.config(task, seed, **variant.changes))
         for seed in seeds
         for task in tasks
     }

@@ -5,20 +5,20 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from macro_routing.report import numbers
 from macro_routing.report.answers import changed_answers
 from macro_routing.report.block_map import block_map_figure
-from macro_routing.report.chart import rounds_chart
 from macro_routing.report.cost import cost_table, search_cost
 from macro_routing.report.document import contents_list, document, section, write_file
+from macro_routing.report.formatting import format_count, format_percent
 from macro_routing.report.markup import Markup, element, joined
-from macro_routing.report.outcome import comparison_tiles, differences_to_standard, variants_table
 from macro_routing.report.policy_map import policy_maps
-from macro_routing.report.repetition import repetition
+from macro_routing.report.reproduce import repetition
+from macro_routing.report.result_section import comparison_tiles, differences_to_standard, variants_table
+from macro_routing.report.rounds_chart import rounds_chart
+from macro_routing.report.route_chart import route_track
 from macro_routing.report.run_data import RunData, open_run, shown_safely
 from macro_routing.report.search_tables import candidates_table, rounds_table
-from macro_routing.report.track import route_track
-from macro_routing.report.writing import writing
+from macro_routing.report.token_stats import writing
 from macro_routing.routes.route import Route
 from macro_routing.runs.folder import REPORT, RunFolder
 from macro_routing.runs.result import LEVEL, RunResult
@@ -131,9 +131,9 @@ def _trees(run: RunData) -> Markup:
         return element("p", "The searches are not finished yet.")
     (one,) = run.rounds
     told = (
-        f"{numbers.count(one.examples)} examples had a search of their own, {numbers.count(one.asked)} outcomes in all,"
-        f" {numbers.count(one.different)} different routes. The standard pass gets {numbers.percent(one.standard)} of"
-        f" these examples right; for {numbers.percent(one.best)} a route was found that does."
+        f"{format_count(one.examples)} examples had a search of their own, {format_count(one.asked)} outcomes in all,"
+        f" {format_count(one.different)} different routes. The standard pass gets {format_percent(one.standard)} of"
+        f" these examples right; for {format_percent(one.best)} a route was found that does."
     )
     lines = [told]
     if run.oracle is not None:

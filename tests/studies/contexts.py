@@ -1,7 +1,7 @@
-"""A bench with a tiny model and tiny tasks: whole studies in a second or two."""
+"""A context with a tiny model and tiny tasks: whole studies in a second or two."""
 
 from macro_routing.runs import RunConfig
-from macro_routing.studies.bench import Bench, TaskName
+from macro_routing.studies.context import StudyContext, TaskName
 from macro_routing.studies.folder import StudyFolder
 from macro_routing.tasks import GRADERS, Example, PromptTexts, Task
 from tests.runs.small import WORDS, small_frozen, small_task
@@ -31,9 +31,9 @@ def written_task():
     return Task("written", "text", GRADERS["text"], PromptTexts(), None, pools)
 
 
-def small_bench(path, frozen=None, study="any", settings=None, **changes):
+def small_context(path, frozen=None, study="any", settings=None, **changes):
     folder = StudyFolder.opened(path / "study", study, settings or {})
     tasks = {"small": small_task(), "other": small_task("other", offset=31), "written": written_task()}
-    return Bench(
+    return StudyContext(
         BASE, folder, store=path / "scores.sqlite", given_model=frozen or small_frozen(), given_tasks=tasks, **changes
     )

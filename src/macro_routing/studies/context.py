@@ -17,6 +17,7 @@ from macro_routing.evaluation.evaluation_results import RouteEvaluation
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.models.frozen import FrozenModel, load_model
 from macro_routing.models.unloaded import find_model
+from macro_routing.report.formatting import shorten_model_name
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as run_files
 from macro_routing.runs.comparison import Arm, read_arm
@@ -27,7 +28,6 @@ from macro_routing.runs.progress import Listener
 from macro_routing.runs.run import PreparedRun
 from macro_routing.runs.starting import check_data, check_given, check_same, prepare, resume, search, task_of
 from macro_routing.studies.folder import RUNS, StudyFolder
-from macro_routing.studies.words import short_name
 from macro_routing.tasks.prompts import MODES
 from macro_routing.tasks.task import Example, Task, fingerprint
 
@@ -96,7 +96,7 @@ class Subject:
 
 
 @dataclass(frozen=True, eq=False)
-class Bench:
+class StudyContext:
     """The model and the settings of a study, and the folder that keeps its parts."""
 
     base: RunConfig
@@ -132,7 +132,7 @@ class Bench:
     def told(self, tasks: Sequence[TaskName]) -> str:
         """Model and tasks for a title."""
         names = ", ".join(map(str, tasks))
-        return f"{short_name(self.base.model)}, {names if len(names) <= _LONGEST else f'{len(tasks)} tasks'}"
+        return f"{shorten_model_name(self.base.model)}, {names if len(names) <= _LONGEST else f'{len(tasks)} tasks'}"
 
     def config(self, task: TaskName, seed: int, **changes: Mapping[str, Any] | str) -> RunConfig:
         """A run's settings; tables among ``changes`` are laid over the study's."""

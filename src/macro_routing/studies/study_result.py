@@ -15,9 +15,9 @@ from macro_routing.models.environment import describe_environment
 from macro_routing.report.document import write_file
 from macro_routing.report.figure import Figure
 from macro_routing.report.figure_files import write_drawings
+from macro_routing.report.formatting import shorten_model_name
 from macro_routing.studies.folder import FORMAT, StudyFolder
 from macro_routing.studies.tables import Table
-from macro_routing.studies.words import short_name
 
 DATA, TABLE, FIGURE = "data.json", "table", "figure"
 _DRAWN = {".svg", ".png"}
@@ -26,7 +26,7 @@ _PRIVATE = ("cache folder", "built-in models")
 
 
 @dataclass(frozen=True)
-class Findings:
+class StudyResult:
     """A study's result."""
 
     study: str
@@ -47,9 +47,9 @@ class Findings:
         return next(iter(self.tables.values()))
 
 
-def write_findings(
+def write_study_result(
     folder: StudyFolder,
-    findings: Findings,
+    findings: StudyResult,
     settings: Mapping[str, Any],
     command: str,
     report: Callable[[str], None],
@@ -105,7 +105,7 @@ def _of_model(table: Table, settings: Mapping[str, Any]) -> Table:
     runs = settings.get("runs")
     if not isinstance(runs, Mapping) or any("model" in row for row in table.rows):
         return table
-    return dataclasses.replace(table, title=f"{table.title} ({short_name(str(runs['model']))})")
+    return dataclasses.replace(table, title=f"{table.title} ({shorten_model_name(str(runs['model']))})")
 
 
 def finite(value: Any) -> Any:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from macro_routing.errors import RunError
 from macro_routing.evaluation.statistics import holm_correction
-from macro_routing.report import numbers
 from macro_routing.report.document import contents_list, document, section, write_file
 from macro_routing.report.figure import Figure
-from macro_routing.report.intervals import GAIN, LOSS, IntervalRow, intervals_figure, verdict_kind
+from macro_routing.report.formatting import NO_VALUE, format_duration, format_p_value, format_percent, format_points
+from macro_routing.report.interval_chart import GAIN, LOSS, IntervalRow, intervals_figure, verdict_kind
 from macro_routing.report.markup import Markup, element, joined
-from macro_routing.report.repetition import as_toml
+from macro_routing.report.reproduce import as_toml
+from macro_routing.report.route_chart import track_figure
 from macro_routing.report.run_data import RunData, open_run, shown_safely
 from macro_routing.report.tables import flattened, table
-from macro_routing.report.track import track_figure
 from macro_routing.runs.result import LEVEL, ORACLE, RunResult
 
 _COLUMNS = ("run", "standard", "route", "difference", "p", "layers", "cut off", "tokens", "search")
@@ -30,7 +30,7 @@ _SAME = "Runs that differ in nothing that was set but their seed; mean ± sample
 _MOST_TRACKS = 24
 
 
-def write_comparison(folders: Sequence[str | Path], output: Path) -> Path:
+def write_run_comparison(folders: Sequence[str | Path], output: Path) -> Path:
     """Write the page that compares some runs; unfinished ones are named as such."""
     if len(folders) < 2:
         raise RunError("a comparison needs two runs or more")
@@ -103,7 +103,7 @@ def _table(runs: Sequence[RunData]) -> Markup:
     for name, run in zip(run_names(runs), runs, strict=True):
         is_ranked = run.result is not None and run.result.kind != ORACLE
         cells = _row(name, run) | _outcome(run, next(corrected) if is_ranked else None)
-        rows.append([cells.get(column, numbers.NONE) for column in columns])
+        rows.append([cells.get(column, NO_VALUE) for column in columns])
     return joined(table(columns, rows, numbers=columns[1:]), element("p", _HOLM, class_="note"))
 
 
@@ -113,26 +113,26 @@ def _row(name: str, run: RunData) -> dict[str, str]:
     if run.result is None:
         told += f"; not finished: {len(run.rounds)} of {run.settings['iterations']} rounds"
     head = element("div", element("b", name), element("small", told), class_="name")
-    return {"run": head, "search": numbers.seconds(sum(one.seconds for one in run.rounds))}
+    return {"run": head, "search": format_duration(sum(one.seconds for one in run.rounds))}
 
 
 def _outcome(run: RunData, corrected: float | None) -> dict[str, str]:
     if run.result is None:
         return {}
     one, (chosen, *_, standard) = run.result.comparison, run.result.variants
-    bounds = element("small", f"{numbers.points(one.low)} to {numbers.points(one.high)}")
+    bounds = element("small", f"{format_points(one.low)} to {format_points(one.high)}")
     found: dict[str, str] = {
-        "standard": numbers.percent(one.baseline),
-        "route": numbers.percent(one.routed),
-        "difference": joined(numbers.points(one.difference), bounds),
+        "standard": format_percent(one.baseline),
+        "route": format_percent(one.routed),
+        "difference": joined(format_points(one.difference), bounds),
         "p": "a bound"
         if corrected is None
-        else joined(numbers.p_value(one.p_value), element("small", f"Holm {numbers.p_value(corrected)}")),
+        else joined(format_p_value(one.p_value), element("small", f"Holm {format_p_value(corrected)}")),
         "layers": f"{run.layers} → {chosen.length:.4g}",
     }
     if run.writes:
-        cut, tokens = numbers.percent(chosen.cut_off), f"{chosen.tokens:.1f}"
-        found["cut off"] = joined(cut, element("small", f"standard {numbers.percent(standard.cut_off)}"))
+        cut, tokens = format_percent(chosen.cut_off), f"{chosen.tokens:.1f}"
+        found["cut off"] = joined(cut, element("small", f"standard {format_percent(standard.cut_off)}"))
         found["tokens"] = joined(tokens, element("small", f"standard {standard.tokens:.1f}"))
     return found
 
@@ -173,7 +173,7 @@ def _seed_row(kind: tuple[str, str, str], results: Sequence[RunResult], names: S
 
 def _spread(values: Sequence[float], *, signed: bool = False) -> str:
     if not values:
-        return numbers.NONE
+        return NO_VALUE
     mean = f"{statistics.mean(values):{'+' if signed else ''}.1f}".replace("-", "−")
     return mean if len(values) < 2 else f"{mean} ± {statistics.stdev(values):.1f}"
 
@@ -213,7 +213,7 @@ def _differences(runs: Sequence[RunData]) -> Markup:
     if not differing:
         return joined(element("p", note), element("p", "Nothing else differs."))
     columns = ("", *run_names(runs))
-    rows = [[element("b", name), *[one.get(name, numbers.NONE) for one in told]] for name in differing]
+    rows = [[element("b", name), *[one.get(name, NO_VALUE) for one in told]] for name in differing]
     return joined(element("p", note), table(columns, rows))
 
 

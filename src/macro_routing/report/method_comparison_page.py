@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from macro_routing.report import numbers
 from macro_routing.report.document import contents_list, document, section, write_file
 from macro_routing.report.figure import Figure, Key
-from macro_routing.report.intervals import GAIN, LOSS, OPEN, IntervalRow, intervals_figure
+from macro_routing.report.formatting import NO_VALUE, format_count, format_duration, format_percent, format_points
+from macro_routing.report.interval_chart import GAIN, LOSS, OPEN, IntervalRow, intervals_figure
 from macro_routing.report.markup import Markup, element, joined
 from macro_routing.report.scale import Scale, round_step
 from macro_routing.report.tables import table
@@ -47,7 +47,7 @@ _LABEL = 15.0
 _LOOKS = tuple(f"method-{number}" for number in range(10))
 
 
-def write_methods_page(arms: Sequence[Arm], output: Path, about: str = "") -> Path:
+def write_method_comparison(arms: Sequence[Arm], output: Path, about: str = "") -> Path:
     """Write the page of a comparison; ``about`` says what all of it has in common."""
     write_file(output, _page(arms, about))
     return output
@@ -93,10 +93,10 @@ def _table(rows: Sequence[MethodRow]) -> Markup:
         [
             joined(element("b", row.name), _KINDS.get(row.kind)),
             _accuracy(row, most),
-            numbers.NONE if row.name == STANDARD else _difference(row),
-            numbers.count(row.asked),
+            NO_VALUE if row.name == STANDARD else _difference(row),
+            format_count(row.asked),
             f"{row.work / 1e6:.3g}",
-            numbers.seconds(row.seconds),
+            format_duration(row.seconds),
             f"{row.layers:.1f}",
         ]
         for row in rows
@@ -109,12 +109,12 @@ def _accuracy(row: MethodRow, most: int) -> Markup:
     spread = [] if row.spread is None else [f"± {100 * row.spread:.1f}"]
     seeds = [f"{row.seeds} of {most} seeds" if row.seeds < most else f"{most} seeds"] if most > 1 else []
     told = element("small", ", ".join([*spread, *seeds])) if spread or seeds else None
-    return joined(numbers.percent(row.accuracy), told)
+    return joined(format_percent(row.accuracy), told)
 
 
 def _difference(row: MethodRow) -> Markup:
     return joined(
-        numbers.points(row.difference), element("small", f"{numbers.points(row.low)} to {numbers.points(row.high)}")
+        format_points(row.difference), element("small", f"{format_points(row.low)} to {format_points(row.high)}")
     )
 
 
@@ -126,7 +126,7 @@ def _runs(arms: Sequence[Arm]) -> Markup:
         link = element(
             "a", f"{METHODS[arm.method].title}, seed {arm.seed}", href=f"{arm.method}-{arm.seed}/report.html"
         )
-        lines.append([link, element("code", chosen.route), numbers.percent(chosen.accuracy), numbers.count(arm.asked)])
+        lines.append([link, element("code", chosen.route), format_percent(chosen.accuracy), format_count(arm.asked)])
     return table(columns, lines, numbers=columns[2:])
 
 
@@ -200,7 +200,7 @@ def _axes(x: Scale, y: Scale, most: int, levels: tuple[float, float, float]) -> 
     for number in range(int(most / across) + 1):
         place = x(number * across)
         parts.append(
-            element("text", numbers.count(number * across), x=place, y=_HEIGHT - _BOTTOM + 20, text_anchor="middle")
+            element("text", format_count(number * across), x=place, y=_HEIGHT - _BOTTOM + 20, text_anchor="middle")
         )
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
     parts.append(element("text", "outcomes asked for", x=middle, y=_HEIGHT - _BOTTOM + 38, text_anchor="middle"))

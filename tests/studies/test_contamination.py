@@ -6,13 +6,13 @@ import pytest
 
 from macro_routing.errors import SettingsError
 from macro_routing.routes import parse_route
-from macro_routing.studies.bench import Subject, TaskName
-from macro_routing.studies.one_route import OUTSIDE, mean_rows, one_route
-from macro_routing.studies.sharing import check_pool, sharing
-from macro_routing.studies.side_effects import side_effects
-from macro_routing.studies.transfer import transfer
+from macro_routing.studies.contamination import check_pool, find_contaminating_tasks
+from macro_routing.studies.context import Subject, TaskName
+from macro_routing.studies.one_route import OUTSIDE, mean_rows, run_one_route
+from macro_routing.studies.side_effects import run_side_effects
+from macro_routing.studies.transfer import run_transfer
 from tests.runs.small import small_frozen, small_task
-from tests.studies.benches import small_bench
+from tests.studies.contexts import small_context
 
 GSM, HARD, OTHER = TaskName("gsm8k", "direct"), TaskName("gsm8k_hard"), TaskName("other")
 
@@ -29,22 +29,24 @@ def bench_of(path, frozen):
         "gsm8k_hard": small_task("gsm8k_hard"),
         "other": small_task("other", offset=31),
     }
-    return dataclasses.replace(small_bench(path, frozen), given_tasks=tasks)
+    return dataclasses.replace(small_context(path, frozen), given_tasks=tasks)
 
 
 def test_what_is_shared():
-    assert sharing(HARD, [GSM, OTHER]) == "gsm8k"
-    assert sharing(TaskName("gsm8k", "reasoning"), [GSM]) == ""  # its own training and test questions are apart
+    assert find_contaminating_tasks(HARD, [GSM, OTHER]) == "gsm8k"
+    assert (
+        find_contaminating_tasks(TaskName("gsm8k", "reasoning"), [GSM]) == ""
+    )  # its own training and test questions are apart
     check_pool([GSM, OTHER])
     with pytest.raises(SettingsError, match="gsm8k and gsm8k_hard contaminate each other"):
         check_pool([OTHER, HARD, GSM])
 
 
 def test_a_pool_of_such_tasks_is_refused_before_the_search(tmp_path, frozen):
-    bench = bench_of(tmp_path, frozen)
+    context = bench_of(tmp_path, frozen)
     with pytest.raises(SettingsError, match="contaminate"):
-        one_route(bench, [TaskName("gsm8k"), HARD], [], 1)
-    assert not (bench.folder.path / "runs").exists()
+        run_one_route(context, [TaskName("gsm8k"), HARD], [], 1)
+    assert not (context.folder.path / "runs").exists()
 
 
 def test_they_are_left_out_of_means():
@@ -60,10 +62,10 @@ def test_they_are_left_out_of_means():
 
 def test_they_are_named_in_every_table(tmp_path, frozen):
     known = Subject(parse_route("L0-L2 L1-L3 L4 RJ", frozen.layers), TaskName("gsm8k"), 1)
-    bench = bench_of(tmp_path / "effects", frozen)
-    found = side_effects(bench, known, [HARD, OTHER], text=None, most_windows=4)
+    context = bench_of(tmp_path / "effects", frozen)
+    found = run_side_effects(context, known, [HARD, OTHER], text=None, most_windows=4)
     assert [row["shares_questions"] for row in found.table.rows] == ["gsm8k", ""]
     assert "of 1 tasks" in found.headline
-    moved = transfer(bench_of(tmp_path / "transfer", frozen), [TaskName("gsm8k"), HARD], 1)
+    moved = run_transfer(bench_of(tmp_path / "transfer", frozen), [TaskName("gsm8k"), HARD], 1)
     assert [row["shares_questions"] for row in moved.table.rows] == ["", "gsm8k_hard", "gsm8k", ""]
     assert "nothing is transferred" in moved.headline

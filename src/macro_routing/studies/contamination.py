@@ -5,27 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from macro_routing.errors import SettingsError
-from macro_routing.studies.bench import TaskName
+from macro_routing.studies.columns import text_column
+from macro_routing.studies.context import TaskName
 from macro_routing.studies.tables import Column
-from macro_routing.studies.words import text_column
-from macro_routing.tasks.benchmarks import contamination, contaminators
+from macro_routing.tasks.benchmarks import contamination as list_contaminations
+from macro_routing.tasks.benchmarks import contaminators
 
 KEY = "shares_questions"
 NOTE = "*Shared questions* names tasks whose questions are also in the tested one: their lines count in no sum or mean."
 
 
-def sharing(tested: TaskName, searched: Sequence[TaskName]) -> str:
+def find_contaminating_tasks(tested: TaskName, searched: Sequence[TaskName]) -> str:
     """Those of the tasks a route was searched on that share questions with the one it is tested on."""
     names = dict.fromkeys(task.task for task in searched)
     return ", ".join(name for name in names if name in contaminators(tested.task))
 
 
-def sharing_column() -> Column:
+def contamination_column() -> Column:
     """Their names in a table."""
     return text_column("shared questions", KEY)
 
 
 def check_pool(tasks: Sequence[TaskName]) -> None:
     """Refuse a pool in which one task's training examples may be another's test examples."""
-    if found := contamination([task.task for task in tasks]):
+    if found := list_contaminations([task.task for task in tasks]):
         raise SettingsError(f"{'; '.join(found)}; leave one of them out of the pool")

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from macro_routing.evaluation.statistics import PairedComparison, compare_paired
-from macro_routing.report import numbers
+from macro_routing.report.formatting import (
+    NO_VALUE,
+    format_count,
+    format_detectable_gain,
+    format_percent,
+    format_percent_interval,
+    format_points,
+)
 from macro_routing.report.markup import Markup, element, joined
 from macro_routing.report.scale import Scale
 from macro_routing.report.tables import route_text, table, tile
@@ -34,24 +41,24 @@ _NOTHING_WRITTEN = "Choices were compared by likelihood: nothing was written, so
 def comparison_tiles(result: RunResult) -> Markup:
     """The paired comparison that the verdict rests on."""
     one = result.comparison
-    low, high = numbers.points(one.low), numbers.points(one.high)
+    low, high = format_points(one.low), format_points(one.high)
     return joined(
         element(
             "div",
             tile(
-                numbers.points(one.difference),
-                f"points: {numbers.percent(one.baseline)} → {numbers.percent(one.routed)}",
+                format_points(one.difference),
+                f"points: {format_percent(one.baseline)} → {format_percent(one.routed)}",
             ),
             tile(f"{low} to {high}", "95 % interval of the difference"),
             tile(f"{one.p_value:.2g}", "p, exact McNemar test"),
             tile(str(one.fixed), "fixed: only the route is right"),
             tile(str(one.broken), "broken: only the standard pass is right"),
-            tile(numbers.gain(result.detectable), "smallest detectable gain"),
+            tile(format_detectable_gain(result.detectable), "smallest detectable gain"),
             class_="tiles",
         ),
         element(
             "p",
-            f"Both on the same {numbers.count(one.n)} test examples, which were looked at once, after the choice. "
+            f"Both on the same {format_count(one.n)} test examples, which were looked at once, after the choice. "
             "The smallest detectable gain is one that as many examples show in four of five cases.",
             class_="note",
         ),
@@ -81,25 +88,25 @@ def differences_to_standard(answers: Mapping[str, Any], result: RunResult, seed:
 
 def _row(one: Variant, scale: Scale, difference: PairedComparison | None) -> dict[str, str]:
     low, high = wilson_interval(one.accuracy, one.n)
-    right = f"{numbers.count(one.correct)} of {numbers.count(one.n)}"
+    right = f"{format_count(one.correct)} of {format_count(one.n)}"
     is_standard = one.name == STANDARD
     return {
         "variant": element("div", element("b", one.name), element("small", _MEANINGS.get(one.name, "")), class_="name"),
-        "accuracy": joined(numbers.percent(one.accuracy), element("small", right)),
+        "accuracy": joined(format_percent(one.accuracy), element("small", right)),
         "95 % interval": joined(
-            _interval_mark(scale, low, one.accuracy, high), element("small", numbers.interval(low, high))
+            _interval_mark(scale, low, one.accuracy, high), element("small", format_percent_interval(low, high))
         ),
-        "against standard": numbers.NONE if difference is None or is_standard else _against(difference),
+        "against standard": NO_VALUE if difference is None or is_standard else _against(difference),
         "layers": str(one.length),
-        "cut off": numbers.percent(one.cut_off),
+        "cut off": format_percent(one.cut_off),
         "tokens": f"{one.tokens:.1f}",
         "route": route_text(one.route),
     }
 
 
 def _against(one: PairedComparison) -> Markup:
-    bounds = f"{numbers.points(one.low)} to {numbers.points(one.high)}"
-    return joined(numbers.points(one.difference), element("small", bounds))
+    bounds = f"{format_points(one.low)} to {format_points(one.high)}"
+    return joined(format_points(one.difference), element("small", bounds))
 
 
 def _interval_mark(scale: Scale, low: float, middle: float, high: float) -> Markup:

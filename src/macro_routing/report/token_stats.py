@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from macro_routing.report import numbers
+from macro_routing.report.formatting import format_percent, format_points
 from macro_routing.report.markup import Markup, element, joined
 from macro_routing.report.tables import table
 from macro_routing.routes.route import Route
@@ -57,15 +57,15 @@ def _row(name: str, outcomes: Outcomes) -> list[str]:
     tokens = [one["reasoning_tokens"] + one["answer_tokens"] for one in outcomes]
     whole = [one for one in outcomes if not is_cut(one)]
     right = sum(one["correct"] for one in whole)
-    share = numbers.percent(right / len(whole) if whole else None)
+    share = format_percent(right / len(whole) if whole else None)
     return [
         element("b", name),
         f"{statistics.mean(tokens):.1f}",
         f"{statistics.median(tokens):g}",
         f"{statistics.mean(one['reasoning_tokens'] for one in outcomes):.1f}",
         f"{statistics.mean(one['answer_tokens'] for one in outcomes):.1f}",
-        numbers.percent(statistics.mean(bool(one["reasoning_cut"]) for one in outcomes)),
-        numbers.percent(statistics.mean(bool(one["answer_cut"]) for one in outcomes)),
+        format_percent(statistics.mean(bool(one["reasoning_cut"]) for one in outcomes)),
+        format_percent(statistics.mean(bool(one["answer_cut"]) for one in outcomes)),
         joined(share, element("small", f"{right} of {len(whole)}")),
     ]
 
@@ -79,7 +79,7 @@ def _uncut(standard: Outcomes, routed: Outcomes) -> str:
         return "Of every example at least one of the two answers was cut off."
     before, after = (sum(pair[side]["correct"] for pair in whole) / len(whole) for side in (0, 1))
     return (
-        f"On the {len(whole)} of {len(standard)} examples that neither had cut off: {numbers.percent(before)} →"
-        f" {numbers.percent(after)}, {numbers.points(after - before)} points. Where the gain vanishes here, the route"
+        f"On the {len(whole)} of {len(standard)} examples that neither had cut off: {format_percent(before)} →"
+        f" {format_percent(after)}, {format_points(after - before)} points. Where the gain vanishes here, the route"
         " rather stays within the budget than answers better."
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from macro_routing.report import numbers
 from macro_routing.report.figure import Figure, Key
+from macro_routing.report.formatting import format_percent
 from macro_routing.report.markup import Markup, element, joined
 from macro_routing.report.scale import Scale, round_step
 from macro_routing.runs.outcome_report import wilson_interval
@@ -139,7 +139,7 @@ class _Chart:
         return element("path", d=bar, class_="best-interval")
 
     def _point(self, number: int, value: float, name: str, title: str) -> Markup:
-        told = element("title", f"round {number}, {title}: {numbers.percent(value)}")
+        told = element("title", f"round {number}, {title}: {format_percent(value)}")
         return element("circle", told, cx=self.x(number), cy=self.y(value), r=4.5, class_=f"{name}-point")
 
     def _below_axis(self) -> list[Markup]:

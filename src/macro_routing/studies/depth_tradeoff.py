@@ -7,27 +7,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from macro_routing.errors import RunError, SettingsError
+from macro_routing.report.formatting import format_p_relation, format_percentage, format_points, format_points_interval
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.runs.folder import RunFolder
 from macro_routing.search.policy import MarkovPolicy
 from macro_routing.search.top_k import decode_routes
-from macro_routing.studies.bench import Bench, Subject
-from macro_routing.studies.comparing import comparisons_in, difference_row, differences_figure, with_holm
-from macro_routing.studies.findings import TABLE, Findings
+from macro_routing.studies.columns import comparisons_note, difference_columns, number_column, text_column
+from macro_routing.studies.context import StudyContext, Subject
+from macro_routing.studies.paired_comparisons import comparisons_in, difference_row, differences_figure, with_holm
+from macro_routing.studies.study_result import TABLE, StudyResult
 from macro_routing.studies.tables import Column, Table
-from macro_routing.studies.words import (
-    column,
-    comparisons_note,
-    difference_columns,
-    interval,
-    p_compared,
-    percent,
-    points,
-    text_column,
-)
 
-STUDY = "front"
+STUDY = "depth-tradeoff"
 DEPTHS = (0.9, 1.0, 1.1, 1.25)
 
 
@@ -41,9 +33,11 @@ def policy_of(place: RunFolder) -> MarkovPolicy:
     return MarkovPolicy(RouteSpace(**json.loads(state.identity)["space"]), state.arrays["policy"])
 
 
-def front(bench: Bench, subject: Subject, policy: MarkovPolicy, depths: Sequence[float], k: int) -> Findings:
+def run_depth_tradeoff(
+    context: StudyContext, subject: Subject, policy: MarkovPolicy, depths: Sequence[float], k: int
+) -> StudyResult:
     """Decode under every limit, choose by validation, compare on the test set."""
-    layers, task, seed = bench.frozen.layers, subject.task, subject.seed
+    layers, task, seed = context.frozen.layers, subject.task, subject.seed
     if policy.space.layers != layers:
         raise RunError(f"the policy is of a model with {policy.space.layers} layers, this one has {layers}")
     limits = {depth: int(depth * layers + 1e-9) for depth in sorted(set(depths))}
@@ -52,7 +46,7 @@ def front(bench: Bench, subject: Subject, policy: MarkovPolicy, depths: Sequence
         raise SettingsError(f"no route of the policy is so short: depth {', '.join(empty)}; name larger --depths")
     every = list(dict.fromkeys(one.route for some in decoded.values() for one in some))
     names = {route: f"route-{number}" for number, route in enumerate(every)}
-    validated = bench.scored("validation", task, seed, {names[route]: route for route in every}, split="validation")
+    validated = context.scored("validation", task, seed, {names[route]: route for route in every}, split="validation")
 
     def right(found: Mapping[str, Any], route: Route) -> Sequence[int]:
         return found["routes"]["standard" if route.is_standard else names[route]]["correct"]  # type: ignore[no-any-return]
@@ -60,11 +54,11 @@ def front(bench: Bench, subject: Subject, policy: MarkovPolicy, depths: Sequence
     chosen: dict[float, Route] = {}
     for depth, limit in limits.items():
         # Also routes decoded under another limit: a larger one allows whatever a smaller one does.
-        fitting = [route for route in [*every, bench.standard] if route.length <= limit]
+        fitting = [route for route in [*every, context.standard] if route.length <= limit]
         # Of equals the shorter, then the more probable.
         chosen[depth] = max(fitting, key=lambda route: (sum(right(validated, route)), -route.length))
-    tested = bench.scored("test", task, seed, {names[one]: one for one in chosen.values() if not one.is_standard})
-    standard, control = right(tested, bench.standard), right(validated, bench.standard)
+    tested = context.scored("test", task, seed, {names[one]: one for one in chosen.values() if not one.is_standard})
+    standard, control = right(tested, context.standard), right(validated, context.standard)
     rows: list[dict[str, Any]] = []
     for depth, route in chosen.items():
         row = _row(route, right(validated, route), right(tested, route), standard)
@@ -77,7 +71,7 @@ def front(bench: Bench, subject: Subject, policy: MarkovPolicy, depths: Sequence
     ]
     figures = [
         differences_figure(
-            STUDY, f"Against the standard pass, by depth ({bench.told([task])}, n = {len(standard)})", shown
+            STUDY, f"Against the standard pass, by depth ({context.told([task])}, n = {len(standard)})", shown
         )
     ]
     notes = (
@@ -85,13 +79,13 @@ def front(bench: Bench, subject: Subject, policy: MarkovPolicy, depths: Sequence
             f"The {k} most probable different routes within each limit, decoded exactly from one policy. Of all of"
             " them, and the standard pass, the best by validation within a limit is compared with the standard pass on"
             f" the test set (seed {seed}, n = {len(standard)}); a route that several limits choose is compared once."
-            f" The standard pass has {percent(sum(control) / len(control))} % on the validation set and"
-            f" {percent(sum(standard) / len(standard))} % on the test set. Nothing was searched again."
+            f" The standard pass has {format_percentage(sum(control) / len(control))} % on the validation set and"
+            f" {format_percentage(sum(standard) / len(standard))} % on the test set. Nothing was searched again."
         ),
         comparisons_note(comparisons_in(rows)),
     )
     tables = {TABLE: Table(title, _columns(), rows, notes)}
-    return Findings(STUDY, headline_of(rows, layers), tables, figures, comparisons_in(rows), {"layers": layers})
+    return StudyResult(STUDY, headline_of(rows, layers), tables, figures, comparisons_in(rows), {"layers": layers})
 
 
 def judged(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -105,11 +99,12 @@ def headline_of(rows: Sequence[Mapping[str, Any]], layers: int) -> str:
     best = max(rows, key=lambda row: (row["validation"], -row["length"]))
     told = f"Validation likes best, within {best['depth']:g} times the depth of the model,"
     if best["p_holm"] is None:
-        return f"{told} the standard pass itself: {percent(best['accuracy'])} % are right (n = {best['n']})."
+        return f"{told} the standard pass itself: {format_percentage(best['accuracy'])} % are right (n = {best['n']})."
     return (
-        f"{told} {best['length']} layers instead of {layers}: {percent(best['accuracy'])} % are right,"
-        f" {points(best['difference'])} points against the standard pass ({interval(best['low'], best['high'])};"
-        f" p {p_compared(best['p_holm'])}, corrected; n = {best['n']})."
+        f"{told} {best['length']} layers instead of {layers}: {format_percentage(best['accuracy'])} % are right,"
+        f" {format_points(best['difference'])} points against the standard pass"
+        f" ({format_points_interval(best['low'], best['high'])}; p {format_p_relation(best['p_holm'])}, corrected;"
+        f" n = {best['n']})."
     )
 
 
@@ -127,10 +122,10 @@ def _row(route: Route, on_validation: Sequence[int], on_test: Sequence[int], sta
 def _columns() -> list[Column]:
     return [
         Column("depth", lambda row: f"{row['depth']:g}×"),
-        column("layers, at most", "limit"),
-        column("layers", "length"),
-        Column("validation, %", lambda row: percent(row["validation"])),
-        Column("test, %", lambda row: percent(row["accuracy"])),
+        number_column("layers, at most", "limit"),
+        number_column("layers", "length"),
+        Column("validation, %", lambda row: format_percentage(row["validation"])),
+        Column("test, %", lambda row: format_percentage(row["accuracy"])),
         *difference_columns("against the standard pass, points"),
         text_column("route", "route", is_code=True),
     ]

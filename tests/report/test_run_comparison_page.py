@@ -5,7 +5,7 @@ import re
 import pytest
 
 from macro_routing.errors import RunError
-from macro_routing.report import write_comparison, write_figures
+from macro_routing.report import write_figures, write_run_comparison
 from tests.report.folders import ATTACK, begin, complete, header, result
 from tests.report.test_report import Balance, words
 
@@ -20,7 +20,7 @@ def gained(path, **given):
 
 
 def compared(tmp_path, *places):
-    return write_comparison([place.path for place in places], tmp_path / "compare.html").read_text(encoding="utf-8")
+    return write_run_comparison([place.path for place in places], tmp_path / "compare.html").read_text(encoding="utf-8")
 
 
 def test_runs_are_set_side_by_side(tmp_path):
@@ -95,4 +95,4 @@ def test_the_figure_of_several_runs(tmp_path):
 
 def test_one_run_is_no_comparison(tmp_path):
     with pytest.raises(RunError, match="two runs or more"):
-        write_comparison([complete(tmp_path / "a").path], tmp_path / "compare.html")
+        write_run_comparison([complete(tmp_path / "a").path], tmp_path / "compare.html")

@@ -1,6 +1,6 @@
 """What counts as a gain or a loss: corrected, below the level, and a p of nothing is the smallest there is."""
 
-from macro_routing.studies.comparing import difference_row, differences_figure, gains_in, losses_in, with_holm
+from macro_routing.studies.paired_comparisons import difference_row, differences_figure, gains_in, losses_in, with_holm
 
 
 def test_a_p_of_zero_is_a_loss_and_none_is_not():
