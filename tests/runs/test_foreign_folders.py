@@ -40,12 +40,12 @@ def test_a_link_leads_nowhere(stopped, tmp_path, name):
     precious.write_text("mine")
     (stopped / name).unlink()
     (stopped / name).symlink_to(precious)
-    with pytest.raises(RunError, match=f"{name} is a link.*remove it"):
+    with pytest.raises(RunError, match=f"{name} is a symbolic link.*remove it"):
         go_on(stopped)
     assert precious.read_text() == "mine"
     (stopped / name).unlink()
     os.mkfifo(stopped / name)
-    with pytest.raises(RunError, match=f"{name} is no plain file"):
+    with pytest.raises(RunError, match=f"{name} is not a regular file"):
         go_on(stopped)
     (stopped / name).unlink()
     assert go_on(stopped).folder == str(stopped)

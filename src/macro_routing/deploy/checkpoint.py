@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.deploy.base_model import copy_companions, hub_commit
+from macro_routing.deploy.export_output import export_output
 from macro_routing.deploy.model_card import model_card
-from macro_routing.deploy.whole_output import whole_output
 from macro_routing.errors import ModelError, shorten
 from macro_routing.models.frozen import LoadOptions
 from macro_routing.models.unloaded import UnloadedModel, find_model
@@ -36,7 +36,7 @@ def write_checkpoint(
     """Write the checkpoint; a hub model is referenced unless its weights are asked for, any other model is copied."""
     commit = None if copy_weights else hub_commit(base)
     files = [] if commit else [path for pattern in _WEIGHTS for path in sorted(base.folder.glob(pattern))]
-    with whole_output(out, sum(path.stat().st_size for path in files)) as folder:
+    with export_output(out, sum(path.stat().st_size for path in files)) as folder:
         folder.mkdir()
         copy_companions(base, folder)
         if commit is None:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.deploy.base_model import refuse_quantised
+from macro_routing.deploy.export_output import export_output
 from macro_routing.deploy.gguf_tokenizer import add_tokenizer
 from macro_routing.deploy.plain_routes import refuse_adds
 from macro_routing.deploy.stored_tensors import StoredTensor, materialise, stored_tensors
-from macro_routing.deploy.whole_output import whole_output
 from macro_routing.errors import ExportError
 from macro_routing.models.frozen import LoadOptions, load_tokenizer
 from macro_routing.models.unloaded import UnloadedModel
@@ -35,7 +35,7 @@ def write_gguf(base: UnloadedModel, route: Route, evidence: RouteFile | None, ou
         raise ExportError("gguf is not installed; --to gguf needs it: pip install 'macro-routing[models]'")
     blocks = list(_blocks(base, route))
     tokenizer = load_tokenizer(base.folder, base.name, LoadOptions())
-    with whole_output(out, sum(block.size for block in blocks)) as path:
+    with export_output(out, sum(block.size for block in blocks)) as path:
         writer = _header(base, route, evidence, path)
         add_tokenizer(writer, tokenizer, base.config.vocab_size)
         _write_blocks(writer, blocks, base.config)

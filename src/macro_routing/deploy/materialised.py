@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from macro_routing.deploy.base_model import copy_companions, refuse_quantised
+from macro_routing.deploy.export_output import export_output
 from macro_routing.deploy.model_card import model_card
 from macro_routing.deploy.plain_routes import refuse_adds
 from macro_routing.deploy.stored_tensors import StoredTensor, materialise, stored_tensors
-from macro_routing.deploy.whole_output import whole_output
 from macro_routing.errors import ExportError
 from macro_routing.models.routing import routed_config
 from macro_routing.models.support import text_config
@@ -31,7 +31,7 @@ def write_materialised(
     if text_config(base.config) is not base.config:
         raise ExportError(f"{base.name} is more than a text model, which --to hf does not write; use --to routed")
     tensors = list(materialise(stored_tensors(base.folder), route))
-    with whole_output(out, sum(tensor.size for tensor in tensors)) as folder:
+    with export_output(out, sum(tensor.size for tensor in tensors)) as folder:
         folder.mkdir()
         copy_companions(base, folder)
         config = routed_config(base.config, route)

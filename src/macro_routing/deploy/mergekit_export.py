@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from macro_routing.deploy.base_model import hub_commit, refuse_quantised
+from macro_routing.deploy.export_output import export_output
 from macro_routing.deploy.plain_routes import refuse_adds
-from macro_routing.deploy.whole_output import whole_output
 from macro_routing.errors import ExportError
 from macro_routing.models.support import text_config
 from macro_routing.models.unloaded import UnloadedModel
@@ -21,7 +21,7 @@ def write_mergekit(base: UnloadedModel, route: Route, out: Path) -> None:
     _refuse_layer_types(base, route)
     name = base.name if hub_commit(base) else str(base.folder.resolve())
     dtype = str(getattr(base.config, "dtype", None) or "bfloat16").removeprefix("torch.")
-    with whole_output(out, 0) as file:
+    with export_output(out, 0) as file:
         file.write_text(print_mergekit(route, name, dtype) + "\n", encoding="utf-8")
 
 

@@ -7,7 +7,6 @@ loading the result about a second.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
@@ -18,8 +17,10 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from macro_routing.errors import ModelError, shorten, suggestion
+from macro_routing.files import acquire_lock, atomic_output
 from macro_routing.models.digests import file_digest
 
 Report = Callable[[str], None]
@@ -167,7 +168,7 @@ def _built_in_folder(name: str, report: Report) -> Path:
     folder = converted_folder(model.digest)
     if folder.is_dir():
         return folder
-    with _one_at_a_time(folder):
+    with _lock_conversion(folder):
         if folder.is_dir():
             return folder
         with tempfile.TemporaryDirectory(dir=cache_folder()) as scratch:
@@ -179,7 +180,7 @@ def _built_in_folder(name: str, report: Report) -> Path:
 def _converted(path: Path, digest: str, report: Report) -> Path:
     folder = converted_folder(digest)
     if not folder.is_dir():
-        with _one_at_a_time(folder):
+        with _lock_conversion(folder):
             if not folder.is_dir():
                 _convert_into(folder, path, digest, report)
     return folder
@@ -190,10 +191,8 @@ def _convert_into(folder: Path, source: Path, digest: str, report: Report) -> Pa
     from macro_routing.models.gguf_file import convert
 
     report(f"converting {source.name} to safetensors, once")
-    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        made = Path(scratch) / "model"
-        convert(source, made, digest)
-        made.rename(folder)
+    with atomic_output(folder) as scratch:
+        convert(source, scratch, digest)
     return folder
 
 
@@ -202,20 +201,13 @@ def converted_folder(digest: str) -> Path:
     return cache_folder() / "converted" / f"{digest[:16]}-{_CONVERSION}"
 
 
-@contextlib.contextmanager
-def _one_at_a_time(folder: Path) -> Iterator[None]:
-    from filelock import FileLock
-
-    lock = FileLock(f"{folder}.lock")
+def _lock_conversion(folder: Path) -> TextIO:
+    """Keep other processes from converting the same model; they wait."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
+        return acquire_lock(folder.with_name(f"{folder.name}.lock"), wait=True)
     except OSError as error:
         raise ModelError(f"the cache folder cannot be written: {error}; set MACRO_CACHE_DIR to one that can") from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _download(name: str, model: BuiltIn, target: Path, report: Report) -> None:

@@ -14,7 +14,7 @@ from macro_routing import __version__
 from macro_routing.models.catalog import BUILT_IN, cache_folder, converted_folder
 
 EXTRAS = {
-    "models": ("torch", "transformers", "safetensors", "gguf", "accelerate", "filelock"),
+    "models": ("torch", "transformers", "safetensors", "gguf", "accelerate"),
     "quant": ("bitsandbytes",),
     "eval": ("datasets", "math-verify"),
     "plot": ("resvg_py",),

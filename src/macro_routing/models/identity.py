@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import ModelError, shorten
+from macro_routing.files import write_atomically
 from macro_routing.models.catalog import cache_folder
 from macro_routing.models.digests import file_digest
 from macro_routing.models.gguf_file import SOURCE_FILE
@@ -142,9 +142,7 @@ def _known_digest(path: Path) -> str:
     digest = file_digest(real)
     with contextlib.suppress(OSError):  # a read-only cache only costs the time to hash again
         memory.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = memory.with_name(f"{memory.name}.{os.getpid()}")
-        unfinished.write_text(digest, encoding="utf-8")
-        unfinished.replace(memory)
+        write_atomically(memory, digest, concurrent=True)
     return digest
 
 

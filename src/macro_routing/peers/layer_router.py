@@ -22,6 +22,7 @@ from torch import nn
 
 from macro_routing.engine.batches import Tokens, pad_left, plan_batches, positions_of
 from macro_routing.errors import MacroError, ModelError
+from macro_routing.files import write_atomically
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.models.layer_inputs import layer_inputs
 from macro_routing.models.routing import decoder_of
@@ -279,14 +280,8 @@ def write_routers(
         "settings": dataclasses.asdict(settings),
         "digest": hashlib.sha256(weights).hexdigest(),
     }
-    _write_whole(folder / _WEIGHTS, weights)
-    _write_whole(folder / _RECORD, (json.dumps(full, indent=1) + "\n").encode())
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    unfinished.write_bytes(content)
-    unfinished.replace(path)
+    write_atomically(folder / _WEIGHTS, weights)
+    write_atomically(folder / _RECORD, json.dumps(full, indent=1) + "\n")
 
 
 @dataclass(frozen=True, eq=False)

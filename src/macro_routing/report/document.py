@@ -7,6 +7,7 @@ import hashlib
 from pathlib import Path
 
 from macro_routing.errors import RunError
+from macro_routing.files import describe_os_error, write_atomically
 from macro_routing.report.markup import Markup, element
 from macro_routing.report.style import PAGE_CSS
 
@@ -65,9 +66,7 @@ def _anchor(title: str) -> str:
 
 def write_file(path: Path, text: str | bytes) -> None:
     """Write a file whole or not at all."""
-    unfinished = path.with_name(f"{path.name}.unfinished")
     try:
-        unfinished.write_bytes(text.encode() if isinstance(text, str) else text)
-        unfinished.replace(path)
+        write_atomically(path, text)
     except OSError as error:
-        raise RunError(f"{path} cannot be written: {error.strerror or error}; name another place") from None
+        raise RunError(f"{path} cannot be written: {describe_os_error(error)}; name another place") from None

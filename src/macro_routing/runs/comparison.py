@@ -15,6 +15,7 @@ import numpy as np
 from macro_routing.errors import RunError
 from macro_routing.evaluation.clustered_statistics import bootstrap_means
 from macro_routing.evaluation.statistics import Floats
+from macro_routing.files import write_atomically
 from macro_routing.runs import folder as files
 from macro_routing.runs import methods
 from macro_routing.runs.folder import RunFolder
@@ -114,10 +115,8 @@ def read_curve(place: Path) -> list[CurvePoint] | None:
 def write_curve(place: Path, curve: Sequence[CurvePoint]) -> None:
     """Keep a curve beside the run's folder: a finished run is not added to."""
     kept = {"run": _mark(place), "points": [dataclasses.asdict(point) for point in curve]}
-    unfinished = place.with_name(f"{place.name}.curve.unfinished")
     try:
-        unfinished.write_text(json.dumps(kept) + "\n", encoding="utf-8")
-        unfinished.replace(_curve_file(place))
+        write_atomically(_curve_file(place), json.dumps(kept) + "\n")
     except OSError as error:
         raise RunError(f"{_curve_file(place)} cannot be written: {error.strerror}") from None
 

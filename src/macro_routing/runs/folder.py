@@ -15,20 +15,16 @@ manifest.json     digests of all of these; written last, so a run that has one i
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import hashlib
 import json
-import os
-import platform
-import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from macro_routing.errors import MacroError, NotationError, RouteError, RunError, without_secrets
+from macro_routing.files import acquire_lock, describe_os_error, open_regular_file, write_atomically
 from macro_routing.search.searcher import SearchState
 from macro_routing.search.state_file import load_state, save_state
 
@@ -106,10 +102,9 @@ class RunFolder:
         try:
             yield
         except OSError as error:
-            reason = "the disk is full" if error.errno == errno.ENOSPC else (error.strerror or str(error))
             kept = f"what was computed is kept, mend it and `macro resume {self.path}`"
             remedy = kept if begun else "name another with --out"
-            raise RunError(f"{str(self.path)[:200]} cannot be written: {reason}; {remedy}") from None
+            raise RunError(f"{str(self.path)[:200]} cannot be written: {describe_os_error(error)}; {remedy}") from None
 
     @contextmanager
     def understood(self, name: str) -> Iterator[None]:
@@ -152,18 +147,12 @@ class RunFolder:
 
     def write_text(self, name: str, text: str) -> None:
         """Write a file whole or not at all."""
-        unfinished = self.path / f"{name}.unfinished"
         with self.reported():
-            unfinished.unlink(missing_ok=True)  # a link there would lead somewhere else
-            with unfinished.open("x", encoding="utf-8") as file:
-                file.write(without_secrets(text))
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.replace(self.path / name)
+            write_atomically(self.path / name, without_secrets(text))
 
     def log(self, text: str) -> None:
         """A line in the run's log."""
-        with self.reported(), _own_file(self.path / "log.txt") as file:
+        with self.reported(), open_regular_file(self.path / "log.txt") as file:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {without_secrets(text)}\n")
 
     # --- the search's state ---------------------------------------------------------------------------------------
@@ -243,39 +232,14 @@ class RunFolder:
         """Keep other processes out; the lock goes with the process, however it ends."""
         with self.reported():
             self._make_parts()  # somebody may have removed one
-            file = _own_file(self.path / "lock")
-        with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                file.seek(0)
-                holder = file.read().strip() or "another process"
-                raise RunError(
-                    f"{self.path} is in use by {holder}; wait for it, or stop it with Ctrl-C there"
-                ) from None
-            file.truncate(0)
-            file.write(f"process {os.getpid()} on {platform.node()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}")
-            file.flush()
+            lock = acquire_lock(self.path / "lock")
+        with lock:
             try:
                 yield
             except KeyboardInterrupt:
                 with suppress(RunError):
                     self.log("stopped on request")
                 raise
-
-
-def _own_file(path: Path) -> TextIO:
-    """Open a file for adding to it, unless it is a link or a pipe: a folder may come from somebody else."""
-    try:
-        number = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise RunError(f"{path} is a link, and a run writes to its own files only; remove it") from None
-        raise
-    if not stat.S_ISREG(os.fstat(number).st_mode):
-        os.close(number)
-        raise RunError(f"{path} is no plain file; remove it")
-    return os.fdopen(number, "a+", encoding="utf-8")
 
 
 def _holds_something(entry: Path) -> bool:

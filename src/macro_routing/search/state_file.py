@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from macro_routing.errors import MacroError, SearchError
+from macro_routing.files import open_atomically
 from macro_routing.routes.text import parse_program
 from macro_routing.search.searcher import Draw, Failure, Outcome, Proposal, Score, SearchState, Stopped
 
@@ -32,13 +33,8 @@ def save_state(path: str | os.PathLike[str], state: SearchState) -> None:
     path = Path(path)
     if not path.parent.is_dir():
         raise SearchError(f"the search cannot be saved: there is no folder {path.parent}")
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    unfinished.unlink(missing_ok=True)  # a link there would lead somewhere else
-    with unfinished.open("xb") as file:
+    with open_atomically(path) as file:
         np.savez_compressed(file, record=np.frombuffer(json.dumps(record).encode(), np.uint8), **arrays)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
 
 
 def load_state(path: str | os.PathLike[str]) -> SearchState:

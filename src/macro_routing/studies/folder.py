@@ -9,11 +9,9 @@ data.json, table.*, figure.*   what the study came to; made again whenever it en
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import itertools
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import RunError
+from macro_routing.files import UNFINISHED, acquire_lock
 from macro_routing.report.document import write_file
 from macro_routing.runs import folder as run_files
 
@@ -28,7 +27,7 @@ FORMAT = "macro-study/1"
 _LONGEST = 150
 """Signs of a part's file or folder name."""
 STUDY, CELLS, RUNS, LOCK = "study.json", "cells", "runs", "lock"
-_UNFINISHED = f"{STUDY}.unfinished"
+_UNFINISHED = f"{STUDY}{UNFINISHED}"
 """What is left where a process ended while it wrote."""
 
 
@@ -131,18 +130,10 @@ class StudyFolder:
     def held(self) -> Iterator[None]:
         """Keep other processes out; the lock goes with the process, however it ends."""
         try:
-            file = (self.path / LOCK).open("a+", encoding="utf-8")
+            lock = acquire_lock(self.path / LOCK)
         except OSError as error:
             raise _unusable(self.path, error) from None
-        with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                file.seek(0)
-                raise RunError(f"{self.path} is in use by process {file.read().strip() or 'unknown'}") from None
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
+        with lock:
             yield
 
 
