@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.landscapes import SEED
 from benchmarks.record import ROOT, write_record
-from macro_routing.evaluation.landscape import Landscape
+from experiments.landscape import Landscape
+from experiments.landscapes import SEED
 from macro_routing.routes.route import Route
 
 LANDSCAPES = ROOT / "docs" / "data" / "landscapes"

@@ -3,7 +3,7 @@
     python -m benchmarks.dense_replay FILE [--seeds 24] [--write docs/data/dense_replay.json]
 
 FILE is what ``benchmarks.dense_score --keep`` has written: routes of a real model, which examples each gets right, and
-how probable it holds the right choice for. Searches are replayed on it (``macro_routing.evaluation.replay``), told
+how probable it holds the right choice for. Searches are replayed on it (``experiments.replay``), told
 right or wrong, the probability that goes with it, or half of each. All are confirmed and judged by right or wrong.
 """
 
@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.replay import best_five, budget_for, searches, write_replays
-from macro_routing.evaluation.landscape import Landscape
-from macro_routing.evaluation.replay import replay
+from experiments.landscape import Landscape
+from experiments.replay import replay
+from experiments.replay_searches import best_five, budget_for, searches, write_replays
 from macro_routing.routes.text import parse_program
 
 COLUMNS = {

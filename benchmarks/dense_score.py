@@ -41,11 +41,11 @@ COLUMNS = {
 
 def measure(frozen: Any, task_name: str, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """A route a line: which examples it gets right, and the log-probability of the right choice among all."""
+    from experiments.landscape import routes_to_record
     from macro_routing.engine.shared_likelihood import choice_log_likelihoods_of_routes
     from macro_routing.evaluation.answering import choice_items
     from macro_routing.evaluation.answering import judged as judged_by_likelihood
     from macro_routing.evaluation.decoding import Decoding
-    from macro_routing.evaluation.landscape import routes_to_record
     from macro_routing.routes import Route, RouteSpace
     from macro_routing.tasks import load_task, make_splits
     from macro_routing.tasks.prompts import LIKELIHOOD

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.planted_family import ALIKE, METHODS, NOTHING, PLANTED
 from benchmarks.record import ROOT, write_record
-from benchmarks.replay import budget_for, name_of, searches
-from macro_routing.evaluation.landscape import Landscape
+from experiments.landscape import Landscape
+from experiments.planted_family import BUDGET, TRAINING, VALIDATION, member
+from experiments.planted_searches import ALIKE, METHODS, NOTHING, PLANTED
+from experiments.replay import replay
+from experiments.replay_searches import budget_for, name_of, searches
 from macro_routing.evaluation.planted import solve_planted
-from macro_routing.evaluation.planted_family import BUDGET, TRAINING, VALIDATION, member
-from macro_routing.evaluation.replay import replay
 
 DOUBTS = (0.01, 0.03, 0.05, 0.1, 0.15, 0.2, 1.0)
 LANDSCAPES = ROOT / "docs" / "data" / "landscapes"

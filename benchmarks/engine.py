@@ -9,28 +9,26 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.record import write_record
+from macro_routing.evaluation.bench import single_repeats_and_skips, time_shared_engine
 from macro_routing.evaluation.decoding import Decoding
-from macro_routing.evaluation.engine_bench import (
-    as_record,
-    block_sweep,
-    measure_race,
-    measure_sharing,
-    saved_in_hindsight,
-)
+from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.planted import TRAIN, PlantedProblem, race_planted_routes
-from macro_routing.evaluation.racing import EXACT, STATISTICAL
-from macro_routing.evaluation.units import UnitSizes, race_parts
-from macro_routing.models import load_model
+from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL
+from macro_routing.evaluation.score_store import ScoreStore
+from macro_routing.evaluation.units import UnitSizes, race_parts, units_for_race
+from macro_routing.models import FrozenModel, load_model
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MarkovPolicy, Proposal, Round, Score
 from macro_routing.search.macro import elite_of
-from macro_routing.tasks import load_task, make_splits
+from macro_routing.tasks import Example, Task, load_task, make_splits
 
 SEED, DRAWS, ELITE, TARGET = 0, 30, 5, 85
 COLUMNS = {
@@ -52,40 +50,73 @@ def sharing(data_dir: Path | None, model: str) -> list[dict[str, Any]]:
     policy = MarkovPolicy.prior(RouteSpace(frozen.layers))
     rng = np.random.default_rng(SEED)
     draws = [policy.sample(rng).expand(frozen.layers) for _ in range(DRAWS)]
-    found = []
+    figures = []
     for name, routes, count in (
         (f"{DRAWS} draws from the prior", draws, 24),
-        ("all single repeats and skips", block_sweep(frozen.layers), 18),
+        ("all single repeats and skips", single_repeats_and_skips(frozen.layers), 18),
     ):
-        measured = measure_sharing(frozen, task, routes, training[:count], decoding)
-        found.append(
+        timing = time_shared_engine(frozen, task, routes, training[:count], decoding)
+        figures.append(
             {
                 "figure": f"sharing, {name}",
-                "value": 100 * measured.share_of_limit,
+                "value": 100 * timing.speedup / timing.limit,
                 "target": TARGET,
-                "factor": measured.speedup,
-                "limit": measured.limit,
-                "detail": f"{measured.routes} routes × {count} prompts of SciQ; log-likelihoods within"
-                f" {measured.largest_difference:.0e}, {measured.changed_verdicts} verdicts changed",
-                "measured": as_record(measured),
+                "factor": timing.speedup,
+                "limit": timing.limit,
+                "detail": f"{timing.routes} routes × {count} prompts of SciQ;"
+                f" {timing.changed_verdicts} verdicts changed",
+                "measured": timing.to_record(),
             }
         )
-    race = measure_race(frozen, task, draws, training[:100], ELITE, decoding)
-    found.append(
-        {
-            "figure": "exact racing, SciQ",
-            "value": 100 * race.share_of_hindsight,
-            "target": TARGET,
-            "factor": race.factor(race.by_racing),
-            "limit": race.factor(race.by_hindsight),
-            "detail": f"{ELITE} of {DRAWS} draws kept, 100 examples, fifth best at {100 * race.elite_accuracy:.0f} %;"
-            f" elite {'the same' if race.same_elite else 'DIFFERENT'}; statistical mode"
-            f" {race.factor(race.by_statistics):.2f}, its elite"
-            f" {'the same' if race.statistical_same_elite else 'different'}",
-            "measured": as_record(race),
-        }
-    )
-    return found
+    return [*figures, race_figure(frozen, task, draws, training[:100], decoding)]
+
+
+def race_figure(
+    frozen: FrozenModel, task: Task, draws: list[Route], examples: Sequence[Example], decoding: Decoding
+) -> dict[str, Any]:
+    """Evaluations that exact and statistical racing save on real prompts, against hindsight."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = ScoreStore(Path(folder) / "scores.sqlite")
+        evaluator = Evaluator(frozen, task, decoding, store)
+        races = {mode: evaluator.race(draws, examples, ELITE, mode) for mode in (EXACT, NEVER, STATISTICAL)}
+        # Hindsight knows the elite, but sees the examples in the same order.
+        in_order = [example for unit in units_for_race(examples, evaluator.unit_sizes) for example in unit]
+        scores = evaluator.evaluate(draws, in_order)
+        store.close()
+    table = np.array([scores[route].correct for route in draws], dtype=float)
+    elite = elite_of(races[NEVER].outcomes, ELITE)
+    same = {mode: elite_of(race.outcomes, ELITE) == elite for mode, race in races.items()}
+    saved = {mode: race.stopped for mode, race in races.items()}
+    saved["hindsight"] = saved_in_hindsight(table, [draws.index(route) for route in draws], ELITE)
+    total = races[EXACT].asked - races[EXACT].repeated
+    factors = {mode: total / (total - count) for mode, count in saved.items()}
+    return {
+        "figure": "exact racing, SciQ",
+        "value": 100 * saved[EXACT] / saved["hindsight"],
+        "target": TARGET,
+        "factor": factors[EXACT],
+        "limit": factors["hindsight"],
+        "detail": f"{ELITE} of {DRAWS} draws kept, {len(examples)} examples, fifth best at"
+        f" {100 * table[elite[-1]].mean():.0f} %; elite {'the same' if same[EXACT] else 'DIFFERENT'}; statistical mode"
+        f" {factors[STATISTICAL]:.2f}, its elite {'the same' if same[STATISTICAL] else 'different'}",
+        "measured": {"evaluations": total, "saved": saved, "same_elite": same},
+    }
+
+
+def saved_in_hindsight(table: np.ndarray[Any, Any], first: Sequence[int], keep: int) -> int:
+    """Evaluations saved if the elite were scored first and every other draw until it is out, one example at a time.
+
+    ``table`` is draws × examples of credit; ``first`` is the earliest draw of the same route, which stands for all.
+    """
+    total = table.shape[1]
+    losses = total - table.sum(axis=1)
+    last = sorted((losses[draw], draw) for draw in range(len(table)))[keep - 1]
+    saved = 0
+    for draw in sorted(set(first)):
+        lost = np.cumsum(1 - table[draw])
+        out = np.flatnonzero([(value, draw) > last for value in lost])
+        saved += total - 1 - int(out[0]) if len(out) else 0
+    return saved
 
 
 def planted(name: str, peak: float, base: float) -> dict[str, Any]:

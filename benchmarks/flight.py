@@ -18,12 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.flight_steps import Figure, flight_figures, kernel_times
 from benchmarks.record import write_record
 from macro_routing.engine.batches import Tokens
 from macro_routing.engine.decoders import FLIGHT, flight_for
 from macro_routing.engine.flight.decoder import FlightDecoder
 from macro_routing.engine.writing import Stage
-from macro_routing.evaluation.flight_bench import Figure, flight_figures, kernel_times, timed
+from macro_routing.evaluation.bench import measure_seconds
 from macro_routing.routes import Route, RouteSpace
 from macro_routing.search import MarkovPolicy
 
@@ -102,7 +103,7 @@ def with_savings(frozen: Any, data_dir: Path | None, generate_seconds: float) ->
     with tempfile.TemporaryDirectory() as folder:
         decoding = Decoding("reasoning", REASONING, ANSWER, stop_loops=True)
         evaluator = Evaluator(frozen, task, decoding, ScoreStore(Path(folder) / "scores.sqlite"))
-        seconds, raced = timed(lambda: evaluator.race(draws, examples, 5))
+        seconds, raced = measure_seconds(lambda: evaluator.race(draws, examples, 5))
     return Figure(
         "times as fast as generate to the budgets, a round with all savings on",
         ROUTES * generate_seconds / seconds,

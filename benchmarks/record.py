@@ -34,7 +34,7 @@ def commit() -> str:
         command = ["git", "-C", str(ROOT), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603
 
-    changed = git("status", "--porcelain", "--", "src", "benchmarks")
+    changed = git("status", "--porcelain", "--", "src", "benchmarks", "experiments")
     return (git("rev-parse", "--short", "HEAD") or "unknown") + (" with changes" if changed else "")
 
 

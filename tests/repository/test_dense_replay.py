@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import dense_replay
 from benchmarks.dense_replay import calibrated, lines
-from macro_routing.evaluation.landscape import routes_to_record
+from experiments.landscape import routes_to_record
 from macro_routing.routes import RouteSpace
 
 

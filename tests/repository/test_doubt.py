@@ -5,10 +5,10 @@ import json
 import pytest
 
 from benchmarks import doubt
-from benchmarks.planted_family import ALIKE, NOTHING, PLANTED, _guided
 from benchmarks.record import ROOT
+from experiments.planted_family import TRAINING, VALIDATION, member
+from experiments.planted_searches import ALIKE, NOTHING, PLANTED, _guided
 from macro_routing.evaluation.planted import solve_planted
-from macro_routing.evaluation.planted_family import TRAINING, VALIDATION, member
 
 SEED = 2
 """A hard problem of one move: with little doubt the standard pass is returned."""

@@ -12,7 +12,11 @@ from tests.runs.small import small_frozen, small_task
 from tests.runs.test_run import CONFIG
 
 ROOT = Path(__file__).parents[2]
-SOURCES = [path for part in ("src", "benchmarks", "tools", "examples") for path in sorted((ROOT / part).rglob("*.py"))]
+SOURCES = [
+    path
+    for part in ("src", "benchmarks", "experiments", "tools", "examples")
+    for path in sorted((ROOT / part).rglob("*.py"))
+]
 MODULES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
 BUILT_IN = {"eval", "exec", "compile", "__import__"}
 METHODS = {("yaml", "load"), ("yaml", "unsafe_load"), ("yaml", "full_load"), ("os", "system"), ("os", "popen")}

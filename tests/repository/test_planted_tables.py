@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from benchmarks.planted_family import (
+from benchmarks.record import ROOT
+from experiments.planted_searches import (
     METHODS,
     PLANTED,
     TABLES,
@@ -18,7 +19,6 @@ from benchmarks.planted_family import (
     one,
     read_runs,
 )
-from benchmarks.record import ROOT
 from tests.repository.test_cells import rounded
 
 

@@ -1,10 +1,10 @@
-"""The changed searches of benchmarks.planted_family: the paper's where nothing is changed, and changed where it is."""
+"""The changed searches of the planted tables: the paper's where nothing is changed, and changed where it is."""
 
 import numpy as np
 import pytest
 
-from benchmarks.planted_family import PAPER
 from benchmarks.varied_search import VariedSearch
+from experiments.planted_searches import PAPER
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.macro import MacroSearch
 from macro_routing.search.searcher import Score

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,8 +17,8 @@ from macro_routing.errors import SettingsError
 from macro_routing.models.catalog import DEFAULT_MODEL
 
 if TYPE_CHECKING:
+    from macro_routing.evaluation.bench import EngineTiming, RaceTiming
     from macro_routing.evaluation.decoding import Decoding
-    from macro_routing.evaluation.engine_bench import Race, Sharing
     from macro_routing.models.frozen import FrozenModel
     from macro_routing.routes.route import Route
     from macro_routing.tasks.task import Example, Task
@@ -44,7 +45,7 @@ def bench(
     ] = None,
     flight: Annotated[
         bool,
-        typer.Option("--flight", help="Instead: decoding on a GPU against model.generate and the limit by bytes."),
+        typer.Option("--flight", help="Instead: decoding on a GPU against model.generate."),
     ] = False,
     compared: Annotated[int, typer.Option(min=1, help="Routes that model.generate runs, too, with --flight.")] = 4,
     reasoning_budget: Annotated[int, typer.Option(help="Most tokens of reasoning.")] = 64,
@@ -67,8 +68,8 @@ def bench(
     options.quiet_libraries()
     import numpy as np
 
+    from macro_routing.evaluation.bench import single_repeats_and_skips, time_race, time_shared_engine
     from macro_routing.evaluation.decoding import Decoding
-    from macro_routing.evaluation.engine_bench import as_record, block_sweep, measure_race, measure_sharing
     from macro_routing.models.environment import describe_environment
     from macro_routing.models.frozen import LoadOptions, load_model
     from macro_routing.routes.space import RouteSpace
@@ -87,30 +88,34 @@ def bench(
     if flight:
         _bench_flight(frozen, chosen, drawn, training[:examples], decoding, compared, output, as_json=as_json)
         return
-    swept = block_sweep(frozen.layers)
+    swept = single_repeats_and_skips(frozen.layers)
     swept = swept[:: max(1, len(swept) // edits)][:edits] if edits else swept
     options.report_progress(f"{draws} draws on {examples} examples, together and one after the other")
-    sharing = measure_sharing(frozen, chosen, drawn, training[:examples], decoding)
+    drawn_timing = time_shared_engine(frozen, chosen, drawn, training[:examples], decoding)
     few = max(1, examples // 4)
     options.report_progress(f"{len(swept)} single repeats and skips on {few} examples")
-    sweep = measure_sharing(frozen, chosen, swept, training[:few], decoding)
+    swept_timing = time_shared_engine(frozen, chosen, swept, training[:few], decoding)
     options.report_progress(f"{draws} draws racing over {race_examples} examples")
-    race = measure_race(frozen, chosen, drawn, training[:race_examples], min(elite, draws), decoding)
+    race = time_race(frozen, chosen, drawn, training[:race_examples], min(elite, draws), decoding)
     record = {
         "model": frozen.name,
         "task": chosen.name,
         "decoding": mode.value,
         "seed": seed,
         "environment": {fact.topic: fact.finding for fact in describe_environment()},
-        "draws": as_record(sharing),
-        "sweep": as_record(sweep),
-        "race": as_record(race),
+        "draws": drawn_timing.to_record(),
+        "sweep": swept_timing.to_record(),
+        "race": dataclasses.asdict(race),
     }
+    _write_record(record, output, as_json=as_json, show=lambda: _print_timings(drawn_timing, swept_timing, race))
+
+
+def _write_record(record: Mapping[str, Any], output: Path, *, as_json: bool, show: Callable[[], None]) -> None:
     output.write_text(json.dumps(record, indent=1, default=str) + "\n", encoding="utf-8")
     if as_json:
         print_json(record)
         return
-    _print(sharing, sweep, race)
+    show()
     print(f"\nwritten to {output}")
 
 
@@ -126,32 +131,34 @@ def _bench_flight(
     as_json: bool,
 ) -> None:
     """The same routes and prompts in flight and through ``model.generate``, every row to its budgets."""
-    import dataclasses
-
     from macro_routing.engine.decoders import FLIGHT, flight_for
     from macro_routing.evaluation.answering import prompts_and_stages
+    from macro_routing.evaluation.bench import time_fused_decoding
     from macro_routing.tasks.prompts import LIKELIHOOD
 
     if decoding.mode == LIKELIHOOD:
         raise SettingsError("--flight needs answers that are written; use --mode direct or --mode reasoning")
     decoder = flight_for(frozen, FLIGHT)
     assert decoder is not None
-    from macro_routing.evaluation.flight_bench import flight_figures  # needs triton
-
     routes = list(dict.fromkeys(drawn))
     options.report_progress(
         f"{len(routes)} routes on {len(examples)} prompts, {min(compared, len(routes))} by generate"
     )
     prompts, stages = prompts_and_stages(frozen, task, examples, decoding)
-    figures = flight_figures(decoder, frozen.model, routes, prompts, stages, routes[:compared])
-    record = {"model": frozen.name, "task": task.name, "figures": [dataclasses.asdict(one) for one in figures]}
-    output.write_text(json.dumps(record, indent=1, default=str) + "\n", encoding="utf-8")
-    if as_json:
-        print_json(record)
-        return
-    for one in figures:
-        print(f"{one.figure:<66} {one.value:.2f}\n    {one.detail}")
-    print(f"\nwritten to {output}")
+    timing = time_fused_decoding(decoder, frozen.model, routes, routes[:compared], prompts, stages)
+    record = {"model": frozen.name, "task": task.name, "decoding": timing.to_record()}
+
+    def show() -> None:
+        print(
+            f"{timing.speedup:.2f} times as fast as generate on the same {len(timing.compared_routes)} routes:"
+            f" {timing.fused_seconds:.2f} s instead of {sum(timing.generate_seconds):.1f} s for"
+            f" {timing.prompts} prompts, {timing.tokens_per_row} tokens each;"
+            f" generate in batches of {timing.generate_rows}\n"
+            f"{timing.speedup_per_step:.2f} times as fast per layer application with all {timing.all_routes} routes:"
+            f" {timing.all_seconds:.1f} s, at most {timing.peak_bytes / 1e9:.0f} GB"
+        )
+
+    _write_record(record, output, as_json=as_json, show=show)
 
 
 def _check_writable(path: Path) -> None:
@@ -163,27 +170,18 @@ def _check_writable(path: Path) -> None:
         raise SettingsError(f"--output {path} cannot be written: {error.strerror}") from None
 
 
-_ROWS: tuple[tuple[str, Callable[[Sharing], str]], ...] = (
-    ("different routes × examples", lambda one: f"{one.routes} × {one.examples}"),
-    ("seconds, one after the other", lambda one: f"{one.plain_seconds:.1f}"),
-    ("seconds, together", lambda one: f"{one.shared_seconds:.1f}"),
-    ("times as fast", lambda one: f"{one.speedup:.2f}"),
-    ("limit of sharing", lambda one: f"{one.limit:.2f}"),
-    ("share of the limit", lambda one: f"{100 * one.share_of_limit:.0f} %"),
-    ("tokens/s, one after the other", lambda one: _rate(one, one.plain_seconds)),
-    ("tokens/s, together", lambda one: _rate(one, one.shared_seconds)),
-    (
-        "layer applications saved by sharing",
-        lambda one: f"{one.plain_applications - one.shared_applications} of {one.plain_applications}",
-    ),
-    ("peak memory, one after the other", lambda one: _gigabytes(one.plain_peak)),
-    ("peak memory, together", lambda one: _gigabytes(one.shared_peak)),
-    ("largest difference of a log-likelihood", lambda one: f"{one.largest_difference:.1e}"),
-    ("changed verdicts", lambda one: str(one.changed_verdicts)),
+_ROWS: tuple[tuple[str, Callable[[EngineTiming], str]], ...] = (
+    ("different routes × examples", lambda timing: f"{timing.routes} × {timing.examples}"),
+    ("seconds, one after the other", lambda timing: f"{sum(timing.plain_chunks):.1f}"),
+    ("seconds, together", lambda timing: f"{sum(timing.shared_chunks):.1f}"),
+    ("times as fast", lambda timing: f"{timing.speedup:.2f}"),
+    ("limit of sharing", lambda timing: f"{timing.limit:.2f}"),
+    ("share of the limit", lambda timing: f"{100 * timing.speedup / timing.limit:.0f} %"),
+    ("changed verdicts", lambda timing: str(timing.changed_verdicts)),
 )
 
 
-def _print(sharing: Sharing, sweep: Sharing, race: Race) -> None:
+def _print_timings(drawn: EngineTiming, swept: EngineTiming, race: RaceTiming) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -192,36 +190,18 @@ def _print(sharing: Sharing, sweep: Sharing, race: Race) -> None:
     table.add_column("prior's draws", justify="right")
     table.add_column("repeats and skips", justify="right")
     for title, show in _ROWS:
-        table.add_row(title, show(sharing), show(sweep))
+        table.add_row(title, show(drawn), show(swept))
     Console().print(table)
     print(
-        f"race: {race.draws} draws ({race.different} different), {race.examples} examples, the best {race.keep} kept,"
-        f" the last of them at {100 * race.elite_accuracy:.0f} %"
+        f"race: {race.draws} draws ({race.distinct_routes} different), {race.examples} examples,"
+        f" the best {race.elite} kept"
     )
-    print_fields([(f"  {name}", value) for name, value in _race_rows(race)])
-
-
-def _race_rows(race: Race) -> list[tuple[str, str]]:
-    seconds = f"{race.race_seconds:.1f} raced, {race.full_seconds:.1f} scored to the end"
-    exact = f"{race.factor(race.by_racing):.2f} times fewer; the same elite: {_yes(race.same_elite)}"
-    guessed = f"{race.factor(race.by_statistics):.2f} times fewer; the same elite: {_yes(race.statistical_same_elite)}"
-    return [
-        ("outcomes asked for", str(race.asked)),
-        ("saved by duplicates", str(race.by_duplicates)),
-        ("saved by racing", f"{race.by_racing} of {race.asked - race.by_duplicates}, {exact}"),
-        ("saved in hindsight", f"{race.by_hindsight}; racing reached {100 * race.share_of_hindsight:.0f} % of it"),
-        ("saved by statistical mode", f"{race.by_statistics}, {guessed}"),
-        ("seconds", seconds),
-    ]
-
-
-def _yes(value: bool) -> str:
-    return "yes" if value else "no"
-
-
-def _rate(one: Sharing, seconds: float) -> str:
-    return f"{one.tokens * one.routes / seconds:.0f}" if one.tokens else "-"
-
-
-def _gigabytes(size: int | None) -> str:
-    return "-" if size is None else f"{size / 1e9:.2f} GB"
+    print_fields(
+        [
+            ("  evaluations requested", str(race.requested)),
+            ("  saved by duplicates", str(race.repeated)),
+            ("  saved by racing", f"{race.stopped} of {race.requested - race.repeated}"),
+            ("  same elite as without racing", "yes" if race.same_elite else "no"),
+            ("  seconds", f"{race.race_seconds:.1f} with racing, {race.full_seconds:.1f} without"),
+        ]
+    )

@@ -1,142 +1,27 @@
-"""Decoding in flight against ``model.generate``, and against the time that its bytes need, in one run on one GPU.
-
-Rows write to their budgets on both sides, so that both produce the same number of tokens.
-"""
+"""Decoding steps in flight against the time that their bytes need, and the kernels they launch."""
 
 from __future__ import annotations
 
 import dataclasses
 import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from macro_routing.engine.batches import Tokens, pad_left
+from macro_routing.engine.batches import Tokens
 from macro_routing.engine.flight.boarding import Party
 from macro_routing.engine.flight.decoder import FlightDecoder
-from macro_routing.engine.flight.generation import generate_in_flight
 from macro_routing.engine.flight.schedule import plan_ticks
-from macro_routing.engine.memory import cache_bytes_per_token, is_out_of_memory
+from macro_routing.engine.memory import cache_bytes_per_token
 from macro_routing.engine.writing import Stage
-from macro_routing.models.routing import apply_route
+from macro_routing.evaluation.bench import DecodingTiming, measure_seconds, time_fused_decoding
 from macro_routing.routes.route import Route
 
 _REPEATS = 3
 _COPIED = 2 << 30
 """Bytes copied to find out how fast memory is."""
-
-
-def forced(stages: Sequence[Stage]) -> tuple[Stage, ...]:
-    """The same stages without end tokens: every row writes to its budgets."""
-    return tuple(dataclasses.replace(stage, ends=frozenset()) for stage in stages)
-
-
-# --- against generate -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Flown:
-    """Seconds for the same texts."""
-
-    prompts: int
-    tokens_per_row: int
-    """Tokens the model is fed after the prompt, bridges included; the same on both sides."""
-    compared_steps: int
-    """Layer applications per token of the routes that both sides ran, together."""
-    compared_routes: tuple[str, ...]
-    generate_seconds: tuple[float, ...]
-    """By route."""
-    generate_rows: int
-    """Rows of ``generate``'s batches."""
-    same_seconds: float
-    """In flight, the same routes together."""
-    routes: int
-    steps: int
-    all_seconds: float
-    """In flight, all routes."""
-    peak_bytes: int
-
-    @property
-    def same_speedup(self) -> float:
-        """On the routes that both ran."""
-        return sum(self.generate_seconds) / self.same_seconds
-
-    @property
-    def speedup(self) -> float:
-        """All routes in flight against ``generate``, by layer applications, since routes differ in length."""
-        return (sum(self.generate_seconds) / self.compared_steps) / (self.all_seconds / self.steps)
-
-
-def measure_flight(  # noqa: PLR0913
-    decoder: FlightDecoder,
-    model: Any,
-    routes: Sequence[Route],
-    compared: Sequence[Route],
-    prompts: Sequence[Tokens],
-    stages: Sequence[Stage],
-) -> Flown:
-    """``compared`` by both sides, all ``routes`` in flight."""
-    stages = forced(stages)
-    short = tuple(dataclasses.replace(stage, budget=4) for stage in stages)
-    generate_in_flight(decoder, compared, prompts, short)  # kernels are compiled once
-    generate_plainly(model, prompts[:4], short)
-    seconds, rows = [], []
-    for route in compared:
-        routed = apply_route(model, route, allow_untested=True)
-        took, size = timed(lambda routed=routed: generate_plainly(routed, prompts, stages))  # type: ignore[misc]
-        seconds.append(took)
-        rows.append(size)
-    same, _ = timed(lambda: generate_in_flight(decoder, compared, prompts, stages))
-    torch.cuda.reset_peak_memory_stats()
-    everything, _ = timed(lambda: generate_in_flight(decoder, routes, prompts, stages))
-    return Flown(
-        len(prompts),
-        sum(stage.budget + len(stage.bridge) for stage in stages),
-        sum(route.length for route in compared),
-        tuple(map(str, compared)),
-        tuple(seconds),
-        min(rows),
-        same,
-        len(routes),
-        sum(route.length for route in routes),
-        everything,
-        int(torch.cuda.max_memory_allocated()),
-    )
-
-
-def generate_plainly(model: Any, prompts: Sequence[Tokens], stages: Sequence[Stage]) -> int:
-    """Stage after stage with ``model.generate``, in the largest batch that fits; the number of its rows."""
-    rows = len(prompts)
-    while True:
-        try:
-            for start in range(0, len(prompts), rows):
-                _generate_batch(model, prompts[start : start + rows], stages)
-        except RuntimeError as error:
-            if rows == 1 or not is_out_of_memory(error):
-                raise
-        else:
-            return rows
-        torch.cuda.empty_cache()
-        rows = -(-rows // 2)
-
-
-def _generate_batch(model: Any, prompts: Sequence[Tokens], stages: Sequence[Stage]) -> None:
-    from transformers import GenerationConfig
-
-    for stage in stages:
-        settings = GenerationConfig(  # type: ignore[no-untyped-call]
-            max_new_tokens=stage.budget,
-            do_sample=False,
-            eos_token_id=sorted(stage.ends) or None,
-            pad_token_id=0,
-            use_cache=True,
-        )
-        ids, mask = pad_left(prompts, model.device)
-        written = model.generate(ids, attention_mask=mask, generation_config=settings)[:, ids.shape[1] :].tolist()
-        prompts = [(*prompt, *text, *stage.bridge) for prompt, text in zip(prompts, written, strict=True)]
 
 
 # --- against bytes ----------------------------------------------------------------------------------------------
@@ -185,7 +70,7 @@ def measure_step(  # noqa: PLR0913
     party = [Party(list(routes), list(prompts))]
 
     def write(budget: int) -> float:
-        return timed(lambda: decoder.write(party, (Stage(frozenset(), budget),)))[0]
+        return measure_seconds(lambda: decoder.write(party, (Stage(frozenset(), budget),)))[0]
 
     write(short)
     samples = [(write(tokens) - write(short)) / (tokens - short) for _ in range(_REPEATS)]
@@ -215,17 +100,8 @@ def copy_bandwidth(device: Any) -> float:
             target.copy_(source)
 
     copy()
-    took = min(timed(copy)[0] for _ in range(_REPEATS))
+    took = min(measure_seconds(copy)[0] for _ in range(_REPEATS))
     return 10 * 2 * _COPIED / took
-
-
-def timed(run: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds until the device is done, and what came out."""
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    found = run()
-    torch.cuda.synchronize()
-    return time.perf_counter() - start, found
 
 
 # --- all of it --------------------------------------------------------------------------------------------------
@@ -259,23 +135,23 @@ def flight_figures(  # noqa: PLR0913
 ) -> list[Figure]:
     """Everything that is measured for one model."""
     bandwidth = copy_bandwidth(model.device)
-    flown = measure_flight(decoder, model, routes, compared, prompts, stages)
+    timing = time_fused_decoding(decoder, model, routes, compared, prompts, stages)
     tokens = min(_STEP_TOKENS, sum(stage.budget for stage in stages))
-    return [*_speed_figures(flown), *_step_figures(decoder, model, routes, prompts, tokens, bandwidth)]
+    return [*_speed_figures(timing), *_step_figures(decoder, model, routes, prompts, tokens, bandwidth)]
 
 
-def _speed_figures(flown: Flown) -> list[Figure]:
-    how = (
-        f"{flown.prompts} prompts, {flown.tokens_per_row} tokens each; generate {sum(flown.generate_seconds):.1f} s for"
-        f" {len(flown.generate_seconds)} routes in batches of {flown.generate_rows}, in flight {flown.same_seconds:.2f}"
+def _speed_figures(timing: DecodingTiming) -> list[Figure]:
+    same = (
+        f"{timing.prompts} prompts, {timing.tokens_per_row} tokens each; generate {sum(timing.generate_seconds):.1f} s"
+        f" for {len(timing.generate_seconds)} routes in batches of {timing.generate_rows}, in flight"
+        f" {timing.fused_seconds:.2f}"
     )
-    every = f"{flown.routes} routes in {flown.all_seconds:.1f} s, at most {flown.peak_bytes / 1e9:.0f} GB"
-    raw = dataclasses.asdict(flown)
+    every = f"{timing.all_routes} routes in {timing.all_seconds:.1f} s, at most {timing.peak_bytes / 1e9:.0f} GB"
     return [
-        Figure(name, value, LEAST_SPEEDUP, value >= LEAST_SPEEDUP, detail, raw)
+        Figure(name, value, LEAST_SPEEDUP, value >= LEAST_SPEEDUP, detail, timing.to_record())
         for name, value, detail in (
-            ("times as fast as generate, the same routes", flown.same_speedup, how),
-            ("times as fast as generate, all routes, per layer applied", flown.speedup, every),
+            ("times as fast as generate, the same routes", timing.speedup, same),
+            ("times as fast as generate, all routes, per layer applied", timing.speedup_per_step, every),
         )
     ]
 

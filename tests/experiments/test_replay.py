@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from experiments.landscape import Landscape, routes_to_record
+from experiments.replay import replay
 from macro_routing.errors import MacroError
-from macro_routing.evaluation.landscape import Landscape, routes_to_record
-from macro_routing.evaluation.replay import replay
 from macro_routing.routes import RouteSpace, parse_route
 from macro_routing.search import GuidedSearch, GuidedSettings, RandomSearch, RandomSettings
 from macro_routing.search.rys_sweep import BlockSweep, SweepSettings

@@ -1,8 +1,8 @@
 """Searches on the planted family of docs/search_protocol.md, and what each part of the guided search brings.
 
-    python -m benchmarks.planted_family [--first 1000] [--seeds 1000] [--processes 2] [--runs FILE] [--write FILE]
-    python -m benchmarks.planted_family --parts [--first 0] [--seeds 240] …
-    python -m benchmarks.planted_family --directions [--first 0] [--seeds 240] …
+    python -m experiments.planted_searches [--first 1000] [--seeds 1000] [--processes 2] [--runs FILE] [--write FILE]
+    python -m experiments.planted_searches --parts [--first 0] [--seeds 240] …
+    python -m experiments.planted_searches --directions [--first 0] [--seeds 240] …
 
 The first compares the methods, the second takes the parts of the guided search away one by one, the third changes the
 paper's search in one way at a time; the last two are for tuning seeds.
@@ -26,10 +26,7 @@ import numpy as np
 
 from benchmarks.record import write_record
 from benchmarks.varied_search import VariedSearch
-from macro_routing.evaluation.confirming import confirmed
-from macro_routing.evaluation.planted import TRAIN, solve_planted
-from macro_routing.evaluation.planted import VALIDATION as VALIDATION_SPLIT
-from macro_routing.evaluation.planted_family import (
+from experiments.planted_family import (
     BUDGET,
     LEVELS,
     SPACE,
@@ -38,6 +35,9 @@ from macro_routing.evaluation.planted_family import (
     FamilyMember,
     member,
 )
+from macro_routing.evaluation.confirming import confirmed
+from macro_routing.evaluation.planted import TRAIN, solve_planted
+from macro_routing.evaluation.planted import VALIDATION as VALIDATION_SPLIT
 from macro_routing.routes.route import Route
 from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.guided_settings import GuidedSettings
@@ -282,7 +282,7 @@ def main() -> None:
     if arguments.write:
         config = {"layers": SPACE.layers, "training": TRAINING, "validation": VALIDATION, "budget": BUDGET}
         option = f"--{arguments.table} " if arguments.table else ""
-        command = f"python -m benchmarks.planted_family {option}--first {arguments.first}"
+        command = f"python -m experiments.planted_searches {option}--first {arguments.first}"
         common: dict[str, Any] = {"command": f"{command} --seeds {arguments.seeds}", "config": config}
         common |= {"where": arguments.where, "commits": arguments.commits, "seed": arguments.first}
         written = [(arguments.write, PART_COLUMNS if arguments.table else COLUMNS, lines)]

@@ -1,6 +1,6 @@
 """Searches replayed on recorded landscapes (docs/data/landscapes): no model, real scores.
 
-    python -m benchmarks.replay [--seeds 40] [--folder docs/data/landscapes] [--write docs/data/replay.json]
+    python -m experiments.replay_searches [--seeds 40] [--folder docs/data/landscapes] [--write docs/data/replay.json]
 
 Searches see half of the recorded examples of each landscape and are judged on two fifths that they never saw. The
 guided search and the uniform control choose among the recorded routes; RYS's blocks are all among them.
@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.record import write_record
-from macro_routing.evaluation.landscape import Landscape
-from macro_routing.evaluation.replay import Make, replay
+from experiments.landscape import Landscape
+from experiments.replay import Make, replay
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.guided_settings import GuidedSettings
@@ -114,7 +114,9 @@ def main() -> None:
             )
             print({key: value for key, value in results[-1].items() if key != "raw"}, flush=True)
     if arguments.write:
-        write_replays(arguments.write, f"python -m benchmarks.replay --seeds {arguments.seeds}", COLUMNS, results)
+        write_replays(
+            arguments.write, f"python -m experiments.replay_searches --seeds {arguments.seeds}", COLUMNS, results
+        )
 
 
 if __name__ == "__main__":

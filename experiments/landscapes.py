@@ -1,6 +1,6 @@
 """Recorded landscapes: all single edits, all blocks and some routes of two edits of a real model, on training examples.
 
-    python -m benchmarks.landscapes MODEL --task arc_easy [--mode likelihood] [--examples 200] [--two-edits 250]
+    python -m experiments.landscapes MODEL --task arc_easy [--mode likelihood] [--examples 200] [--two-edits 250]
         [--data-dir FOLDER] [--folder docs/data/landscapes]
 
 Only training examples of the seed are looked at. The table is written whole when all of it is known; scores go to
@@ -22,9 +22,9 @@ SEED = 0
 
 def record_one(frozen: Any, arguments: argparse.Namespace) -> tuple[Path, Any]:
     """One task's landscape, written."""
+    from experiments.landscape import record, routes_to_record
     from macro_routing.evaluation.decoding import Decoding
     from macro_routing.evaluation.evaluator import Evaluator
-    from macro_routing.evaluation.landscape import record, routes_to_record
     from macro_routing.evaluation.score_store import ScoreStore, default_store_path
     from macro_routing.routes import Route, RouteSpace
     from macro_routing.tasks import load_task, make_splits
@@ -42,7 +42,7 @@ def record_one(frozen: Any, arguments: argparse.Namespace) -> tuple[Path, Any]:
         "model": Path(arguments.model).name,
         "task": arguments.task,
         "mode": arguments.mode,
-        "command": f"python -m benchmarks.landscapes MODEL --task {arguments.task} --mode {arguments.mode}"
+        "command": f"python -m experiments.landscapes MODEL --task {arguments.task} --mode {arguments.mode}"
         f" --examples {len(examples)} --two-edits {arguments.two_edits}",
         "commit": commit(),
         "hardware": hardware(frozen.model.device.type),

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from experiments.landscape import Landscape, record, routes_to_record
 from macro_routing.errors import SettingsError
-from macro_routing.evaluation.landscape import Landscape, record, routes_to_record
 from macro_routing.routes import Route, RouteSpace
 
 SPACE = RouteSpace(6)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.landscape import Landscape
 from macro_routing.evaluation.confirming import confirmed, ranked
-from macro_routing.evaluation.landscape import Landscape
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Confirming, Failure, Outcome, Score, Searcher
 from macro_routing.search.selection import select

@@ -1,0 +1,271 @@
+"""What ``macro bench`` times: shared engine against single routes, racing, fused decoding against ``generate``."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from macro_routing.engine.batches import Tokens, pad_left
+from macro_routing.engine.memory import is_out_of_memory
+from macro_routing.engine.prefix_tree import plan_tree
+from macro_routing.engine.writing import Stage
+from macro_routing.evaluation.answering import answer, answer_routes
+from macro_routing.evaluation.decoding import Decoding
+from macro_routing.evaluation.evaluator import Evaluator
+from macro_routing.evaluation.racing import NEVER
+from macro_routing.evaluation.score_store import ScoreStore
+from macro_routing.models.frozen import FrozenModel
+from macro_routing.models.routing import apply_route
+from macro_routing.routes.route import Route, Step
+from macro_routing.search.macro import elite_of
+from macro_routing.tasks.task import Example, Task
+
+_CHUNKS = 6
+"""Both paths take turns on chunks of the examples, so that a machine that slows down slows both."""
+_REPEATED_BLOCK_SIZES = (1, 2, 3, 5)
+
+
+def single_repeats_and_skips(layers: int) -> list[Route]:
+    """The standard route, all single repeats of blocks of a few layers, and all single skips."""
+    standard = list(range(layers))
+    orders = [standard]
+    for size in _REPEATED_BLOCK_SIZES:
+        orders += [standard[: start + size] + standard[start:] for start in range(layers - size + 1)]
+    orders += [[layer for layer in standard if layer != skipped] for skipped in range(1, layers)]
+    return list(dict.fromkeys(Route(tuple(map(Step, order)), layers) for order in orders))
+
+
+def measure_seconds(run: Callable[[], Any]) -> tuple[float, Any]:
+    """Seconds until the device has finished, and the result."""
+    import torch
+
+    def synchronize() -> None:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+
+    synchronize()
+    start = time.perf_counter()
+    result = run()
+    synchronize()
+    return time.perf_counter() - start, result
+
+
+# --- shared engine against one route after the other ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EngineTiming:
+    """Routes scored together and one after the other, on the same examples."""
+
+    routes: int
+    examples: int
+    limit: float
+    """Highest possible speed-up: layer applications of all routes over those of their prefix tree."""
+    plain_chunks: tuple[float, ...]
+    """Seconds by chunk, one route after the other."""
+    shared_chunks: tuple[float, ...]
+    """Seconds by chunk, all routes together."""
+    changed_verdicts: int
+
+    @property
+    def speedup(self) -> float:
+        """Median over chunks."""
+        return statistics.median(a / b for a, b in zip(self.plain_chunks, self.shared_chunks, strict=True))
+
+    def to_record(self) -> dict[str, Any]:
+        """Plain values for a JSON file, the speed-up included."""
+        return {**dataclasses.asdict(self), "speedup": self.speedup}
+
+
+def time_shared_engine(
+    frozen: FrozenModel, task: Task, routes: Sequence[Route], examples: Sequence[Example], decoding: Decoding
+) -> EngineTiming:
+    """Score different routes by both paths."""
+    routes = list(dict.fromkeys(routes))
+    size = -(-len(examples) // _CHUNKS)
+    answer_routes(frozen, routes[:1], task, examples[:1], decoding)  # set-up that happens once is not timed
+    plain_chunks, shared_chunks, changed = [], [], 0
+    for start in range(0, len(examples), size):
+        chunk = examples[start : start + size]
+        plain_seconds, expected = measure_seconds(
+            lambda chunk=chunk: {  # type: ignore[misc]
+                route: answer(frozen, frozen.routed(route), task, chunk, decoding) for route in routes
+            }
+        )
+        shared_seconds, outcomes = measure_seconds(
+            lambda chunk=chunk: answer_routes(frozen, routes, task, chunk, decoding)  # type: ignore[misc]
+        )
+        plain_chunks.append(plain_seconds)
+        shared_chunks.append(shared_seconds)
+        changed += sum(
+            one.correct != other.correct
+            for route in routes
+            for one, other in zip(expected[route], outcomes[route], strict=True)
+        )
+    limit = plan_tree(routes).shared
+    return EngineTiming(len(routes), len(examples), limit, tuple(plain_chunks), tuple(shared_chunks), changed)
+
+
+# --- racing -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RaceTiming:
+    """A round of draws, first raced, then scored in full."""
+
+    draws: int
+    distinct_routes: int
+    examples: int
+    elite: int
+    requested: int
+    """Evaluations (draw × example) of the round."""
+    repeated: int
+    """Evaluations saved because draws repeat."""
+    stopped: int
+    """Evaluations saved because the race stopped draws early."""
+    same_elite: bool
+    race_seconds: float
+    full_seconds: float
+
+
+def time_race(  # noqa: PLR0913
+    frozen: FrozenModel, task: Task, draws: Sequence[Route], examples: Sequence[Example], elite: int, decoding: Decoding
+) -> RaceTiming:
+    """Race the draws, then score the rest too, and compare both elites."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = ScoreStore(Path(folder) / "scores.sqlite")
+        evaluator = Evaluator(frozen, task, decoding, store)
+        race_seconds, raced = measure_seconds(lambda: evaluator.race(draws, examples, elite))
+        rest_seconds, full = measure_seconds(lambda: evaluator.race(draws, examples, elite, NEVER))
+        store.close()
+    return RaceTiming(
+        len(draws),
+        len(set(draws)),
+        len(examples),
+        elite,
+        raced.asked,
+        raced.repeated,
+        raced.stopped,
+        elite_of(raced.outcomes, elite) == elite_of(full.outcomes, elite),
+        race_seconds,
+        race_seconds + rest_seconds,
+    )
+
+
+# --- fused decoding against generate ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DecodingTiming:
+    """Seconds for the same texts by fused decoding and by ``model.generate``; all rows use up their budgets."""
+
+    prompts: int
+    tokens_per_row: int
+    compared_routes: tuple[str, ...]
+    """Routes that both sides ran."""
+    compared_steps: int
+    """Layer applications per token of these routes."""
+    generate_seconds: tuple[float, ...]
+    """By route."""
+    generate_rows: int
+    """Rows of ``generate``'s batches."""
+    fused_seconds: float
+    """Fused decoding of the compared routes together."""
+    all_routes: int
+    all_steps: int
+    all_seconds: float
+    """Fused decoding of all routes together."""
+    peak_bytes: int
+
+    @property
+    def speedup(self) -> float:
+        """On the routes that both sides ran."""
+        return sum(self.generate_seconds) / self.fused_seconds
+
+    @property
+    def speedup_per_step(self) -> float:
+        """All routes by fused decoding against ``generate``, per layer application, since routes differ in length."""
+        return (sum(self.generate_seconds) / self.compared_steps) / (self.all_seconds / self.all_steps)
+
+    def to_record(self) -> dict[str, Any]:
+        """Plain values for a JSON file, the speed-ups included."""
+        return {**dataclasses.asdict(self), "speedup": self.speedup, "speedup_per_step": self.speedup_per_step}
+
+
+def time_fused_decoding(  # noqa: PLR0913
+    decoder: Any,
+    model: Any,
+    routes: Sequence[Route],
+    compared: Sequence[Route],
+    prompts: Sequence[Tokens],
+    stages: Sequence[Stage],
+) -> DecodingTiming:
+    """Decode ``compared`` by both sides and all ``routes`` by fused decoding, without end tokens."""
+    import torch
+
+    from macro_routing.engine.flight.generation import generate_in_flight  # needs triton
+
+    stages = tuple(dataclasses.replace(stage, ends=frozenset()) for stage in stages)
+    short = tuple(dataclasses.replace(stage, budget=4) for stage in stages)
+    generate_in_flight(decoder, compared, prompts, short)  # compiles the kernels
+    _generate_text(model, prompts[:4], short)
+    by_route = []
+    for route in compared:
+        routed = apply_route(model, route, allow_untested=True)
+        by_route.append(measure_seconds(lambda routed=routed: _generate_text(routed, prompts, stages)))  # type: ignore[misc]
+    fused_seconds, _ = measure_seconds(lambda: generate_in_flight(decoder, compared, prompts, stages))
+    torch.cuda.reset_peak_memory_stats()
+    all_seconds, _ = measure_seconds(lambda: generate_in_flight(decoder, routes, prompts, stages))
+    return DecodingTiming(
+        prompts=len(prompts),
+        tokens_per_row=sum(stage.budget + len(stage.bridge) for stage in stages),
+        compared_routes=tuple(map(str, compared)),
+        compared_steps=sum(route.length for route in compared),
+        generate_seconds=tuple(seconds for seconds, _ in by_route),
+        generate_rows=min(rows for _, rows in by_route),
+        fused_seconds=fused_seconds,
+        all_routes=len(routes),
+        all_steps=sum(route.length for route in routes),
+        all_seconds=all_seconds,
+        peak_bytes=int(torch.cuda.max_memory_allocated()),
+    )
+
+
+def _generate_text(model: Any, prompts: Sequence[Tokens], stages: Sequence[Stage]) -> int:
+    """Run ``model.generate`` stage after stage in the largest batch that fits; returns its number of rows."""
+    import torch
+
+    rows = len(prompts)
+    while True:
+        try:
+            for start in range(0, len(prompts), rows):
+                _generate_batch(model, prompts[start : start + rows], stages)
+        except RuntimeError as error:
+            if rows == 1 or not is_out_of_memory(error):
+                raise
+        else:
+            return rows
+        torch.cuda.empty_cache()
+        rows = -(-rows // 2)
+
+
+def _generate_batch(model: Any, prompts: Sequence[Tokens], stages: Sequence[Stage]) -> None:
+    from transformers import GenerationConfig
+
+    for stage in stages:
+        settings = GenerationConfig(  # type: ignore[no-untyped-call]
+            max_new_tokens=stage.budget,
+            do_sample=False,
+            eos_token_id=sorted(stage.ends) or None,
+            pad_token_id=0,
+            use_cache=True,
+        )
+        ids, mask = pad_left(prompts, model.device)
+        texts = model.generate(ids, attention_mask=mask, generation_config=settings)[:, ids.shape[1] :].tolist()
+        prompts = [(*prompt, *text, *stage.bridge) for prompt, text in zip(prompts, texts, strict=True)]
