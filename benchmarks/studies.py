@@ -100,7 +100,7 @@ def small_studies() -> list[Study]:
         published(),
         Study("transfer", f"transfer --tasks {_SMALL_TASKS} {_SMALL}"),
         Study("logit-lens", f"logit-lens {_SMALL_ROUTE} --test 16"),
-        Study("cost", f"cost {_SMALL_ROUTE} --tasks category:likelihood --items 8 --turns 2"),
+        Study("cost", f"cost {_SMALL_ROUTE} --tasks category:likelihood --items 8 --repeats 2"),
         Study("explain", f"explain {_SMALL_ROUTE} --test 40"),
         Study(
             "side-effects", f"side-effects {_SMALL_ROUTE} --tasks {_SMALL_TASKS} --test 30 --text LICENSE --windows 4"

@@ -19,7 +19,7 @@ from macro_routing.cli.study_routes import own_way
 from macro_routing.errors import MacroError
 from macro_routing.routes import parse_route
 from macro_routing.routes.route_file import RouteFile
-from macro_routing.studies.context import TaskName
+from macro_routing.studies.task_names import TaskName
 from tests.cli.runner import ENVIRONMENT
 from tests.runs.small import small_folder, write_task_file
 

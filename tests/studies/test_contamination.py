@@ -7,9 +7,11 @@ import pytest
 from macro_routing.errors import SettingsError
 from macro_routing.routes import parse_route
 from macro_routing.studies.contamination import check_pool, find_contaminating_tasks
-from macro_routing.studies.context import Subject, TaskName
+from macro_routing.studies.context import Subject
 from macro_routing.studies.one_route import OUTSIDE, mean_rows, run_one_route
+from macro_routing.studies.settings import OneRouteSettings, SideEffectsSettings, TransferSettings
 from macro_routing.studies.side_effects import run_side_effects
+from macro_routing.studies.task_names import TaskName
 from macro_routing.studies.transfer import run_transfer
 from tests.runs.small import small_frozen, small_task
 from tests.studies.contexts import small_context
@@ -45,7 +47,7 @@ def test_what_is_shared():
 def test_a_pool_of_such_tasks_is_refused_before_the_search(tmp_path, frozen):
     context = bench_of(tmp_path, frozen)
     with pytest.raises(SettingsError, match="contaminate"):
-        run_one_route(context, [TaskName("gsm8k"), HARD], [], 1)
+        run_one_route(context, OneRouteSettings((TaskName("gsm8k").text, HARD.text), 1, ()))
     assert not (context.folder.path / "runs").exists()
 
 
@@ -63,9 +65,9 @@ def test_they_are_left_out_of_means():
 def test_they_are_named_in_every_table(tmp_path, frozen):
     known = Subject(parse_route("L0-L2 L1-L3 L4 RJ", frozen.layers), TaskName("gsm8k"), 1)
     context = bench_of(tmp_path / "effects", frozen)
-    found = run_side_effects(context, known, [HARD, OTHER], text=None, most_windows=4)
+    found = run_side_effects(context, known, SideEffectsSettings((HARD.text, "other"), None, 4))
     assert [row["shares_questions"] for row in found.table.rows] == ["gsm8k", ""]
     assert "of 1 tasks" in found.headline
-    moved = run_transfer(bench_of(tmp_path / "transfer", frozen), [TaskName("gsm8k"), HARD], 1)
+    moved = run_transfer(bench_of(tmp_path / "transfer", frozen), TransferSettings((TaskName("gsm8k").text, HARD.text)))
     assert [row["shares_questions"] for row in moved.table.rows] == ["", "gsm8k_hard", "gsm8k", ""]
     assert "nothing is transferred" in moved.headline

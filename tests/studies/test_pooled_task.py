@@ -2,8 +2,8 @@
 
 from macro_routing.routes import Route, parse_route
 from macro_routing.runs.starting import prepare
-from macro_routing.studies.context import TaskName
 from macro_routing.studies.pooled_task import member_of, pooled, pooled_task
+from macro_routing.studies.task_names import TaskName
 from tests.studies.contexts import SMALL, WRITTEN, small_context
 
 

@@ -18,7 +18,7 @@ from macro_routing.runs.result import SELECTED, STANDARD, TOP_1
 from macro_routing.search import decode_routes
 from macro_routing.studies.ablation import run_ablation
 from macro_routing.studies.composition import Found, find_runs, run_composition, times_applied
-from macro_routing.studies.context import PausedError, Subject, TaskName, task_names
+from macro_routing.studies.context import PausedError, Subject
 from macro_routing.studies.cost import run_cost
 from macro_routing.studies.depth_tradeoff import headline_of, judged, policy_of, run_depth_tradeoff
 from macro_routing.studies.explain import cut_off_share, run_explain
@@ -27,10 +27,21 @@ from macro_routing.studies.main_table import _ranked, check_models, gather, lead
 from macro_routing.studies.one_route import run_one_route
 from macro_routing.studies.perplexity import perplexities, surprise, windows
 from macro_routing.studies.search_time import selection_seconds
+from macro_routing.studies.settings import (
+    AblationSettings,
+    CostSettings,
+    DepthTradeoffSettings,
+    MainTableSettings,
+    OneRouteSettings,
+    SideEffectsSettings,
+    SweepSettings,
+    TransferSettings,
+)
 from macro_routing.studies.side_effects import questions_in_turn, run_side_effects
 from macro_routing.studies.significance import read_results
 from macro_routing.studies.study_result import write_study_result
 from macro_routing.studies.sweep import default_of, place_of, read_value, run_sweep
+from macro_routing.studies.task_names import TaskName, parse_task_names
 from macro_routing.studies.transfer import run_transfer
 from tests.runs.small import small_frozen, small_task
 from tests.studies.contexts import BASE, OTHER, SMALL, WRITTEN, small_context
@@ -60,7 +71,7 @@ def written(context, findings):
 
 def test_ablation(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
-    found = run_ablation(context, [SMALL], [1])
+    found = run_ablation(context, AblationSettings(("small",), (1,)))
     rows = {row["variant"]: row for row in found.table.rows}
     assert [row["phase"] for row in found.table.rows] == [True, False, True, True, True, True, None]
     assert found.comparisons == 5
@@ -78,13 +89,13 @@ def test_ablation(tmp_path, frozen):
     assert rows["no phase"]["difference"] == pytest.approx(mean - rows["full state"]["accuracy"])
     assert any(TOP_1.removeprefix("MACRO ").strip("()") in name for name in rows)
     written(context, found)
-    again = run_ablation(small_context(tmp_path, frozen, minutes=0), [SMALL], [1])
+    again = run_ablation(small_context(tmp_path, frozen, minutes=0), AblationSettings(("small",), (1,)))
     assert again.table.rows == found.table.rows
 
 
 def test_sweep(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
-    found = run_sweep(context, [SMALL], [1], "elite", [1, 4])
+    found = run_sweep(context, SweepSettings(tasks=("small",), seeds=(1,), setting="elite", values=(1, 4)))
     assert [row["value"] for row in found.table.rows[:-1]] == [1, 2, 4]  # the default is among them
     assert [row["is_default"] for row in found.table.rows[:-1]] == [False, True, False]
     assert found.table.rows[1].get("p") is None
@@ -98,7 +109,7 @@ def test_sweep(tmp_path, frozen):
 def test_a_sweep_of_another_method_is_called_by_its_name(tmp_path, frozen):
     base = dataclasses.replace(BASE, method="random", search={"iterations": 2, "draws": 6})
     context = dataclasses.replace(small_context(tmp_path, frozen), base=base)
-    found = run_sweep(context, [SMALL], [1], "k", [2])
+    found = run_sweep(context, SweepSettings(tasks=("small",), seeds=(1,), setting="k", values=(2,)))
     assert "random search; bars" in found.figures[0].svg()
     run = RunFolder.existing(context.folder.path / "runs" / "k_4-small-1").read("run.json")
     assert run["config"]["given"]["search"] == base.search  # the preset's k is no change at all
@@ -122,13 +133,13 @@ def test_settings_that_can_be_swept():
 def test_an_impossible_value_is_refused_before_anything_runs(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
     with pytest.raises(SettingsError, match="elite"):
-        run_sweep(context, [SMALL], [1], "elite", [1, 400])
+        run_sweep(context, SweepSettings(tasks=("small",), seeds=(1,), setting="elite", values=(1, 400)))
     assert not (context.folder.path / "runs").exists()
 
 
 def test_transfer(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
-    found = run_transfer(context, [SMALL, WRITTEN], 1)
+    found = run_transfer(context, TransferSettings(("small", "written")))
     assert len(found.table.rows) == 4
     for row in found.table.rows:
         if row["source"] == row["target"]:  # what its own run has tested
@@ -143,7 +154,7 @@ def test_transfer(tmp_path, frozen):
             assert row["accuracy"] == pytest.approx(plain[route].score.accuracy)
     written(context, found)
     with pytest.raises(SettingsError, match="two tasks"):
-        run_transfer(context, [SMALL], 1)
+        run_transfer(context, TransferSettings(("small",)))
 
 
 @pytest.mark.parametrize("method", ["drllm", "cola"])
@@ -151,15 +162,15 @@ def test_what_finds_no_route_is_refused_before_it_searches(tmp_path, frozen, met
     context = small_context(tmp_path, frozen)
     context = dataclasses.replace(context, base=dataclasses.replace(BASE, method=method, search={}))
     with pytest.raises(SettingsError, match=f"--method {method} finds no route"):
-        run_transfer(context, [SMALL, OTHER], 1)
+        run_transfer(context, TransferSettings(("small", "other")))
     with pytest.raises(SettingsError, match=f"--method {method} finds no route"):
-        run_one_route(context, [SMALL], [OTHER], 1)
+        run_one_route(context, OneRouteSettings(("small",), 1, ("other",)))
     assert not (context.folder.path / "runs").exists()
 
 
 def test_one_route(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
-    found = run_one_route(context, [SMALL, WRITTEN], [OTHER], 1)
+    found = run_one_route(context, OneRouteSettings(("small", "written"), 1, ("other",)))
     assert [(row["domain"], row["task"]) for row in found.table.rows] == [
         ("in domain", "small"),
         ("in domain", "written"),
@@ -171,19 +182,21 @@ def test_one_route(tmp_path, frozen):
     inside = [row for row in found.table.rows if row["domain"] == "in domain"]
     assert inside[2]["accuracy"] == pytest.approx((inside[0]["accuracy"] + inside[1]["accuracy"]) / 2)
     written(context, found)
-    again = run_one_route(small_context(tmp_path, frozen, minutes=0), [SMALL, WRITTEN], [OTHER], 1)
+    again = run_one_route(
+        small_context(tmp_path, frozen, minutes=0), OneRouteSettings(("small", "written"), 1, ("other",))
+    )
     assert again.table.rows == found.table.rows
     with pytest.raises(SettingsError, match="at once"):
-        run_one_route(context, [SMALL], [SMALL], 1)
+        run_one_route(context, OneRouteSettings(("small",), 1, ("small",)))
 
 
 def test_a_pooled_search_goes_on_where_it_was(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
-    found = run_one_route(context, [SMALL, WRITTEN], [], 1)
+    found = run_one_route(context, OneRouteSettings(("small", "written"), 1, ()))
     place = context.folder.path / "runs" / "pool-1"
     for name in ("manifest.json", "result.json", "candidates.json", "states/002.npz", "rounds/002.json"):
         (place / name).unlink()
-    again = run_one_route(small_context(tmp_path, frozen), [SMALL, WRITTEN], [], 1)
+    again = run_one_route(small_context(tmp_path, frozen), OneRouteSettings(("small", "written"), 1, ()))
     assert again.details["route"] == found.details["route"]
     assert RunFolder.existing(place).is_finished
 
@@ -248,7 +261,7 @@ def test_composition_counts_what_the_paper_counts():
 
 def test_main_table(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
-    found = run_main_table(context, ["small"], [OTHER], [1, 2], ["macro", "random"])
+    found = run_main_table(context, MainTableSettings(("other",), (1, 2), ("small",), ("macro", "random")))
     assert set(found.tables) == {"table", "significance", "search_time", "best_routes"}
     rows = {row["method"]: row for row in found.table.rows}
     assert {"standard pass", "MACRO", "random search"} <= set(rows)
@@ -267,12 +280,15 @@ def test_main_table(tmp_path, frozen):
     assert read_results(context.folder.path) == data["details"]["results"]
     # Finished cells are read without the model.
     idle = dataclasses.replace(context, given_model=None, minutes=0)
-    assert run_main_table(idle, ["small"], [OTHER], [1, 2], ["macro", "random"]).table.rows == found.table.rows
+    assert (
+        run_main_table(idle, MainTableSettings(("other",), (1, 2), ("small",), ("macro", "random"))).table.rows
+        == found.table.rows
+    )
 
 
 def test_a_variant_that_a_task_has_not_is_an_empty_cell(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
-    found = run_main_table(context, ["small"], [OTHER], [1], ["macro", "random"])
+    found = run_main_table(context, MainTableSettings(("other",), (1,), ("small",), ("macro", "random")))
     assert found.headline.startswith("The highest of 4 averages, picked on these results")
     arms = {("small", task): read_arms(context.folder.path / "runs" / "small--other") for task in (OTHER, WRITTEN)}
     for arm in arms["small", WRITTEN]:
@@ -389,7 +405,7 @@ def test_readings_that_are_no_numbers_are_left_out(tmp_path, frozen, subject):
 
 def test_cost(tmp_path, frozen, subject):
     context = small_context(tmp_path, frozen)
-    found = run_cost(context, subject, [SMALL, WRITTEN], items=6, turns=2)
+    found = run_cost(context, subject, CostSettings(("small", "written"), items=6, repeats=2))
     assert [row["arm"] for row in found.table.rows] == ["standard", "route"] * 2
     assert all(row["item_seconds"] > 0 for row in found.table.rows)
     routed = found.table.rows[3]
@@ -425,7 +441,7 @@ def test_front(tmp_path, frozen, subject):
     context = small_context(tmp_path, frozen)
     context.search("macro", context.config(SMALL, 1))
     policy = policy_of(RunFolder.existing(context.folder.run_place("macro")))
-    found = run_depth_tradeoff(context, subject, policy, [1.5, 0.7, 1.0], 4)
+    found = run_depth_tradeoff(context, subject, policy, DepthTradeoffSettings((1.5, 0.7, 1.0), 4))
     rows = found.table.rows
     assert [row["limit"] for row in rows] == [int(depth * frozen.layers) for depth in (0.7, 1.0, 1.5)]
     run = context.prepared(SMALL, 1)
@@ -444,12 +460,14 @@ def test_front(tmp_path, frozen, subject):
     written(context, found)
     best = [row["validation"] for row in rows]
     assert best == sorted(best)  # more room never makes the best within it worse
-    twice = run_depth_tradeoff(small_context(tmp_path / "twice", frozen), subject, policy, [1.5, 1.51], 4)
+    twice = run_depth_tradeoff(
+        small_context(tmp_path / "twice", frozen), subject, policy, DepthTradeoffSettings((1.5, 1.51), 4)
+    )
     assert [row["route"] for row in twice.table.rows] == [rows[2]["route"]] * 2
     assert twice.table.rows[1]["p"] is None  # the same route is compared once
     assert len({row["p_holm"] for row in judged(twice.table.rows)}) == 1  # and drawn alike
     with pytest.raises(SettingsError, match=r"so short: depth 0\.01"):
-        run_depth_tradeoff(context, subject, policy, [0.01, 1.0], 4)
+        run_depth_tradeoff(context, subject, policy, DepthTradeoffSettings((0.01, 1.0), 4))
     plain_base = dataclasses.replace(BASE, method="random", search={})
     context.search("random", dataclasses.replace(plain_base, task="small", seed=1))
     with pytest.raises(RunError, match="holds no policy"):
@@ -498,7 +516,7 @@ def test_side_effects(tmp_path, frozen, subject):
     context = small_context(tmp_path, frozen)
     text = tmp_path / "plain.txt"
     text.write_text("w1 w2 w3 w4 w5 " * 200)
-    found = run_side_effects(context, subject, [SMALL, OTHER], text=text, most_windows=5)
+    found = run_side_effects(context, subject, SideEffectsSettings(("small", "other"), text, 5))
     assert [row["searched"] for row in found.table.rows] == [True, False]
     assert found.details["text"] == "plain.txt"
     plain = found.tables["perplexity"].rows[0]
@@ -532,13 +550,13 @@ def test_rows_that_are_no_numbers_are_left_out_of_perplexity(tmp_path, frozen, s
     context = small_context(tmp_path, frozen)
     text = tmp_path / "plain.txt"
     text.write_text("w1 w2 w3 w4 w5 " * 200)
-    found = run_side_effects(context, subject, [SMALL], text=text, most_windows=5)
+    found = run_side_effects(context, subject, SideEffectsSettings(("small",), text, 5))
     assert len(found.tables["perplexity"].notes) == 1
     (cell,) = (context.folder.path / "cells").glob("plain-text*")
     kept = json.loads(cell.read_text())
     kept["found"]["route"][0], kept["found"]["standard"][2] = math.nan, math.inf
     cell.write_text(json.dumps(kept))  # as a route is kept whose numbers run over
-    some = run_side_effects(context, subject, [SMALL], text=text, most_windows=5)
+    some = run_side_effects(context, subject, SideEffectsSettings(("small",), text, 5))
     (row,) = some.tables["perplexity"].rows
     assert (row["windows"], row["left_out"]) == (2, 2)
     whole = windows(frozen, [text.read_text()], 5)
@@ -548,7 +566,7 @@ def test_rows_that_are_no_numbers_are_left_out_of_perplexity(tmp_path, frozen, s
     written(context, some)
     kept["found"]["route"] = [math.nan] * 4
     cell.write_text(json.dumps(kept))
-    none = run_side_effects(context, subject, [SMALL], text=text, most_windows=5)
+    none = run_side_effects(context, subject, SideEffectsSettings(("small",), text, 5))
     assert "no perplexity (none of 4 rows came to finite numbers) on plain.txt" in none.headline
     assert not none.tables["perplexity"].rows
     assert "Of 4 rows 4 are left out" in none.tables["perplexity"].notes[1]
@@ -561,8 +579,8 @@ def test_rows_that_are_no_numbers_are_left_out_of_perplexity(tmp_path, frozen, s
 
 def test_a_study_pauses_between_parts_and_goes_on(tmp_path, frozen):
     with pytest.raises(PausedError, match="goes on where it was"):
-        run_transfer(small_context(tmp_path, frozen, minutes=0), [SMALL, OTHER], 1)
-    whole = run_transfer(small_context(tmp_path, frozen), [SMALL, OTHER], 1)
+        run_transfer(small_context(tmp_path, frozen, minutes=0), TransferSettings(("small", "other")))
+    whole = run_transfer(small_context(tmp_path, frozen), TransferSettings(("small", "other")))
     assert math.isfinite(whole.table.rows[0]["difference"])
 
 
@@ -591,24 +609,24 @@ def test_a_finished_search_must_be_the_one_that_is_wanted(tmp_path, frozen):
 
 def test_a_main_table_takes_no_cell_of_another_task_or_other_data(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
-    run_main_table(context, ["small"], [OTHER], [1], ["random"])
+    run_main_table(context, MainTableSettings(("other",), (1,), ("small",), ("random",)))
     place = context.folder.path / "runs" / "small--other" / "random-1"
     header = json.loads((place / "run.json").read_text())
     changed = dataclasses.replace(context, given_tasks={"other": small_task("other", offset=57)})
     with pytest.raises(RunError, match="run on other examples than other has now"):
-        run_main_table(changed, ["small"], [OTHER], [1], ["random"])
+        run_main_table(changed, MainTableSettings(("other",), (1,), ("small",), ("random",)))
     header["config"]["given"]["task"] = "another"
     (place / "run.json").write_text(json.dumps(header))
     write_curve(place, ())
     with pytest.raises(RunError, match="on another, not of small on other"):
-        run_main_table(context, ["small"], [OTHER], [1], ["random"])
+        run_main_table(context, MainTableSettings(("other",), (1,), ("small",), ("random",)))
 
 
 def test_what_a_method_refuses_is_refused_before_the_first_search(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
     tight = dataclasses.replace(context, base=dataclasses.replace(context.base, budget=10))
     with pytest.raises(SettingsError, match="budget = 10 is not allowed"):
-        run_main_table(tight, ["small"], [OTHER], [1], ["random", "rys"])
+        run_main_table(tight, MainTableSettings(("other",), (1,), ("small",), ("random", "rys")))
     assert not list((context.folder.path / "runs").glob("*/*"))
 
 
@@ -621,16 +639,16 @@ def test_a_study_of_a_route_minds_no_setting_of_a_search(tmp_path, frozen):
 def test_a_file_is_kept_from_the_root(tmp_path, monkeypatch):
     (tmp_path / "mine.jsonl").write_text("")
     monkeypatch.chdir(tmp_path)
-    assert TaskName.parse("mine.jsonl:direct").whole == f"{tmp_path.resolve() / 'mine.jsonl'}:direct"
-    assert TaskName.parse("gsm8k:reasoning").whole == "gsm8k:reasoning"
+    assert TaskName.parse("mine.jsonl:direct").absolute == f"{tmp_path.resolve() / 'mine.jsonl'}:direct"
+    assert TaskName.parse("gsm8k:reasoning").absolute == "gsm8k:reasoning"
 
 
 def test_cells_beside_those_of_other_weights_are_refused(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
-    run_main_table(context, ["small"], [OTHER], [1], ["random"])
+    run_main_table(context, MainTableSettings(("other",), (1,), ("small",), ("random",)))
     other = dataclasses.replace(context, given_model=small_frozen("qwen2"))
     with pytest.raises(RunError, match="other weights"):
-        run_main_table(other, ["small"], [OTHER], [1, 2], ["random"])
+        run_main_table(other, MainTableSettings(("other",), (1, 2), ("small",), ("random",)))
 
 
 def test_the_standard_pass_is_scored_by_seed(tmp_path, frozen):
@@ -653,4 +671,4 @@ def test_task_names():
     assert TaskName.parse("gsm8k:reasoning") == TaskName("gsm8k", "reasoning")
     assert TaskName.parse("odd:name.csv") == TaskName("odd:name.csv")
     with pytest.raises(SettingsError, match="every task once"):
-        task_names(["a", "a"])
+        parse_task_names(["a", "a"])

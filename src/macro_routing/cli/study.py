@@ -32,10 +32,11 @@ def significance(
 
     Example: `macro study significance studies/main-table`
     """
+    from macro_routing.studies.settings import SignificanceSettings
     from macro_routing.studies.significance import STUDY, read_results, run_significance
 
     wanted = shared.names_of(models)
-    found = run_significance(read_results(results), baseline, method, wanted)
+    found = run_significance(read_results(results), SignificanceSettings(baseline, method, tuple(wanted)))
     settings = {"results": str(results.resolve()), "baseline": baseline, "method": method, "models": wanted}
     folder = shared.folder_of(out, STUDY, settings)
     shared.finish(folder, found, settings, as_json=as_json)

@@ -21,9 +21,10 @@ from macro_routing.settings import check_number
 
 if TYPE_CHECKING:
     from macro_routing.runs.config import RunConfig
-    from macro_routing.studies.context import StudyContext, TaskName
+    from macro_routing.studies.context import StudyContext
     from macro_routing.studies.folder import StudyFolder
     from macro_routing.studies.study_result import StudyResult
+    from macro_routing.studies.task_names import TaskName
 
 DEFAULT_TASK, TWO_TASKS = "category", "category,sequence"
 TASKS_HELP = "Tasks, with commas; TASK:MODE sets how one is answered, such as gsm8k:reasoning."

@@ -14,8 +14,10 @@ from macro_routing.cli import study_options as shared
 from macro_routing.errors import MacroError
 
 if TYPE_CHECKING:
-    from macro_routing.studies.context import StudyContext, Subject, TaskName
+    from macro_routing.studies.context import StudyContext, Subject
+    from macro_routing.studies.settings import DepthTradeoffSettings
     from macro_routing.studies.study_result import StudyResult
+    from macro_routing.studies.task_names import TaskName
 
 TaskOption = Annotated[
     str | None,
@@ -58,7 +60,7 @@ def logit_lens(
     from macro_routing.studies.logit_lens import STUDY
     from macro_routing.studies.logit_lens import run_logit_lens as study
 
-    _run(STUDY, given, {}, lambda context, subject, _: study(context, subject), ())
+    _run(STUDY, given, None, lambda context, subject, _: study(context, subject))
 
 
 def cost(
@@ -72,7 +74,7 @@ def cost(
     reasoning_budget: shared.ReasoningOption = None,
     answer_budget: shared.AnswerOption = None,
     items: Annotated[int, typer.Option(min=1, help="Test items per task.")] = 64,
-    turns: Annotated[int, typer.Option(min=1, help="Timed turns of each arm, after one that is not timed.")] = 3,
+    repeats: Annotated[int, typer.Option(min=1, help="Timed repeats of each arm, after one that is not timed.")] = 3,
     data_dir: shared.DataOption = None,
     config: shared.ConfigOption = None,
     dtype: options.DtypeOption = "auto",
@@ -92,16 +94,12 @@ def cost(
     """
     given = locals()
     shared.begin()
-    from macro_routing.studies.context import task_names
     from macro_routing.studies.cost import STUDY
     from macro_routing.studies.cost import run_cost as study
+    from macro_routing.studies.settings import CostSettings
 
-    named = task_names(shared.names_of(tasks)) if tasks else ()
-
-    def make(context: StudyContext, subject: Subject, some: Sequence[TaskName]) -> StudyResult:
-        return study(context, subject, some or (subject.task,), items=items, turns=turns)
-
-    _run(STUDY, {**given, "task": None}, {"items": items, "turns": turns}, make, named)
+    settings = CostSettings(tuple(shared.names_of(tasks or "")), items, repeats)
+    _run(STUDY, {**given, "task": None}, settings, study)
 
 
 def explain(
@@ -134,7 +132,7 @@ def explain(
     from macro_routing.studies.explain import STUDY
     from macro_routing.studies.explain import run_explain as study
 
-    _run(STUDY, given, {}, lambda context, subject, _: study(context, subject), ())
+    _run(STUDY, given, None, lambda context, subject, _: study(context, subject))
 
 
 def side_effects(
@@ -168,20 +166,15 @@ def side_effects(
     """
     given = locals()
     shared.begin()
-    from macro_routing.studies.context import task_names
     from macro_routing.studies.perplexity import text_of
+    from macro_routing.studies.settings import SideEffectsSettings
     from macro_routing.studies.side_effects import STUDY
     from macro_routing.studies.side_effects import run_side_effects as study
 
-    named = task_names(shared.names_of(tasks))
     if text is not None:
         text_of(text)  # before anything is measured: a folder belongs to the text it was begun with
-
-    def make(context: StudyContext, subject: Subject, some: Sequence[TaskName]) -> StudyResult:
-        return study(context, subject, some, text=text, most_windows=windows)
-
-    own = {"text": text and str(text.resolve()), "windows": windows}
-    _run(STUDY, {**given, "task": None}, own, make, named)
+    settings = SideEffectsSettings(tuple(shared.names_of(tasks)), text, windows)
+    _run(STUDY, {**given, "task": None}, settings, study)
 
 
 def depth_tradeoff(
@@ -212,27 +205,25 @@ def depth_tradeoff(
     from macro_routing.runs.folder import RunFolder
     from macro_routing.studies.depth_tradeoff import STUDY, policy_of
     from macro_routing.studies.depth_tradeoff import run_depth_tradeoff as study
+    from macro_routing.studies.settings import DepthTradeoffSettings
 
-    limits = shared.depths_of(depths)
+    settings = DepthTradeoffSettings(tuple(shared.depths_of(depths)), k)
     policy = policy_of(RunFolder.existing(run))
 
-    def make(context: StudyContext, subject: Subject, _: Sequence[TaskName]) -> StudyResult:
-        return study(context, subject, policy, limits, k)
+    def make(context: StudyContext, subject: Subject, settings: DepthTradeoffSettings) -> StudyResult:
+        return study(context, subject, policy, settings)
 
     # All of that is the run's own; ``k`` is not the searches' setting of that name.
     absent = dict.fromkeys(("task", "seed", "mode", "model", "reasoning_budget", "answer_budget", "config", "k"))
-    _run(STUDY, {**given, **absent, "route": str(run)}, {"depths": limits, "k": k}, make, ())
+    _run(STUDY, {**given, **absent, "route": str(run)}, settings, make)
 
 
 def _run(
-    study: str,
-    given: dict[str, Any],
-    own: dict[str, Any],
-    make: Callable[[StudyContext, Subject, Sequence[TaskName]], StudyResult],
-    tasks: Sequence[TaskName],
+    study: str, given: dict[str, Any], settings: Any, make: Callable[[StudyContext, Subject, Any], StudyResult]
 ) -> None:
     """Find out what the route brings with it, load its model, and run the study of it."""
-    from macro_routing.studies.context import Subject, TaskName
+    from macro_routing.studies.context import Subject
+    from macro_routing.studies.task_names import TaskName
     from macro_routing.tasks.prompts import MODES
 
     argument = given["route"]
@@ -246,21 +237,23 @@ def _run(
     task = TaskName(known["task"], mode) if is_own else TaskName.parse(given["task"] or known["task"])
     if brought and given["task"] is None:
         _check_known(argument, task.task)
-    tasks = own_way(tasks, task) if is_own and tasks else tasks
+    tasks: Sequence[TaskName] = getattr(settings, "task_names", ())
+    if is_own and tasks:
+        tasks = own_way(tasks, task)
+        settings = dataclasses.replace(settings, tasks=tuple(one.text for one in tasks))
     # What a run searched all its examples with must not be cut short for a study, but by the user.
     base = shared.base_config({**given, "task": task.task, "preset": None}, given["config"], known=known)
-    several = {"tasks": [one.whole for one in tasks]} if tasks else {}
-    own = {"route": _named(argument), "task": task.whole, "seed": base.seed, **several, **own}
+    own = {"route": _named(argument), "task": task.absolute, "seed": base.seed}
 
     def subject_of(context: StudyContext) -> StudyResult:
         route = options.read_route(argument, context.frozen)
-        return make(context, Subject(route, task, base.seed, is_known=bool(brought)), tasks)
+        return make(context, Subject(route, task, base.seed, is_known=bool(brought)), settings)
 
     shared.run_study(
         study,
         given["out"],
         base,
-        own,
+        own | (settings.to_json() if settings else {}),
         subject_of,
         tasks=tasks or [task],
         store=given["store"],
@@ -271,11 +264,11 @@ def _run(
 
 def own_way(tasks: Sequence[TaskName], own: TaskName) -> Sequence[TaskName]:
     """Where the route's own task is named without a way to answer, the way it was searched with."""
-    from macro_routing.studies.context import check_once
+    from macro_routing.studies.task_names import check_distinct
 
-    plain = dataclasses.replace(own, mode=None).whole
-    found = tuple(own if one.whole == plain else one for one in tasks)
-    check_once(found)
+    plain = dataclasses.replace(own, mode=None).absolute
+    found = tuple(own if one.absolute == plain else one for one in tasks)
+    check_distinct(found)
     return found
 
 

@@ -55,25 +55,30 @@ def main_table(
     given = locals()
     shared.begin()
     from macro_routing.runs.methods import check_methods
-    from macro_routing.studies.context import task_names
     from macro_routing.studies.main_table import STUDY, check_models, leading_method
     from macro_routing.studies.main_table import run_main_table as study
+    from macro_routing.studies.settings import MainTableSettings
 
-    named, numbers, chosen = task_names(shared.names_of(tasks)), shared.seeds_of(seeds), shared.names_of(methods)
-    check_methods(chosen, numbers)
-    leading_method(chosen)
-    which = list(dict.fromkeys(shared.names_of(models)))
-    check_models(which)
+    settings = MainTableSettings(
+        tuple(shared.names_of(tasks)),
+        tuple(shared.seeds_of(seeds)),
+        tuple(dict.fromkeys(shared.names_of(models))),
+        tuple(shared.names_of(methods)),
+    )
+    check_methods(settings.methods, settings.seeds)
+    leading_method(settings.methods)
+    check_models(settings.models)
     # Settings of searches are MACRO's here; every method takes those it knows.
-    base = shared.base_config({**given, "task": named[0].task, "model": which[0]}, config, method="macro")
-    own = {"models": which, "tasks": [one.whole for one in named], "seeds": numbers, "methods": chosen}
+    base = shared.base_config(
+        {**given, "task": settings.task_names[0].task, "model": settings.models[0]}, config, method="macro"
+    )
     shared.run_study(
         STUDY,
         out,
         base,
-        own,
-        lambda context: study(context, which, named, numbers, chosen),
-        tasks=named,
+        settings.to_json(),
+        lambda context: study(context, settings),
+        tasks=settings.all_task_names,
         store=store,
         minutes=minutes,
         as_json=as_json,
@@ -115,18 +120,17 @@ def ablation(
     shared.begin()
     from macro_routing.studies.ablation import STUDY
     from macro_routing.studies.ablation import run_ablation as study
-    from macro_routing.studies.context import task_names
+    from macro_routing.studies.settings import AblationSettings
 
-    named, numbers = task_names(shared.names_of(tasks)), shared.seeds_of(seeds)
-    base = shared.base_config({**given, "task": named[0].task}, config, method="macro")
-    own = {"tasks": [one.whole for one in named], "seeds": numbers}
+    settings = AblationSettings(tuple(shared.names_of(tasks)), tuple(shared.seeds_of(seeds)))
+    base = shared.base_config({**given, "task": settings.task_names[0].task}, config, method="macro")
     shared.run_study(
         STUDY,
         out,
         base,
-        own,
-        lambda context: study(context, named, numbers),
-        tasks=named,
+        settings.to_json(),
+        lambda context: study(context, settings),
+        tasks=settings.all_task_names,
         store=store,
         minutes=minutes,
         as_json=as_json,
@@ -169,22 +173,25 @@ def sweep(
     """
     given = locals()
     shared.begin()
-    from macro_routing.studies.context import task_names
+    from macro_routing.studies.settings import SweepSettings
     from macro_routing.studies.sweep import STUDY, place_of, read_value
     from macro_routing.studies.sweep import run_sweep as study
 
-    named, numbers = task_names(shared.names_of(tasks)), shared.seeds_of(seeds)
-    base = shared.base_config({**given, "task": named[0].task}, config, method=method)
+    settings = SweepSettings(
+        tasks=tuple(shared.names_of(tasks)),
+        seeds=tuple(shared.seeds_of(seeds)),
+        setting=setting,
+        values=tuple(read_value(value) for value in shared.names_of(values)),
+    )
+    base = shared.base_config({**given, "task": settings.task_names[0].task}, config, method=method)
     place_of(setting, base)
-    wanted = [read_value(value) for value in shared.names_of(values)]
-    own = {"tasks": [one.whole for one in named], "seeds": numbers, "setting": setting, "values": wanted}
     shared.run_study(
         STUDY,
         out,
         base,
-        own,
-        lambda context: study(context, named, numbers, setting, wanted),
-        tasks=named,
+        settings.to_json(),
+        lambda context: study(context, settings),
+        tasks=settings.all_task_names,
         store=store,
         minutes=minutes,
         as_json=as_json,
@@ -225,20 +232,19 @@ def transfer(
     """
     given = locals()
     shared.begin()
-    from macro_routing.studies.context import task_names
+    from macro_routing.studies.settings import TransferSettings
     from macro_routing.studies.transfer import STUDY
     from macro_routing.studies.transfer import run_transfer as study
 
-    named = task_names(shared.names_of(tasks))
-    base = shared.base_config({**given, "task": named[0].task}, config, method=method)
-    own = {"tasks": [one.whole for one in named], "seed": seed}
+    settings = TransferSettings(tuple(shared.names_of(tasks)), seed)
+    base = shared.base_config({**given, "task": settings.task_names[0].task}, config, method=method)
     shared.run_study(
         STUDY,
         out,
         base,
-        own,
-        lambda context: study(context, named, seed),
-        tasks=named,
+        settings.to_json(),
+        lambda context: study(context, settings),
+        tasks=settings.all_task_names,
         store=store,
         minutes=minutes,
         as_json=as_json,
@@ -279,21 +285,19 @@ def one_route(
     """
     given = locals()
     shared.begin()
-    from macro_routing.studies.context import task_names
     from macro_routing.studies.one_route import STUDY
     from macro_routing.studies.one_route import run_one_route as study
+    from macro_routing.studies.settings import OneRouteSettings
 
-    inside = task_names(shared.names_of(tasks))
-    outside = task_names(shared.names_of(out_of_domain)) if shared.names_of(out_of_domain) else ()
-    base = shared.base_config({**given, "task": inside[0].task}, config, method=method)
-    own = {"tasks": [one.whole for one in inside], "out_of_domain": [one.whole for one in outside], "seed": seed}
+    settings = OneRouteSettings(tuple(shared.names_of(tasks)), seed, tuple(shared.names_of(out_of_domain)))
+    base = shared.base_config({**given, "task": settings.task_names[0].task}, config, method=method)
     shared.run_study(
         STUDY,
         out,
         base,
-        own,
-        lambda context: study(context, inside, outside, seed),
-        tasks=[*inside, *outside],
+        settings.to_json(),
+        lambda context: study(context, settings),
+        tasks=settings.all_task_names,
         store=store,
         minutes=minutes,
         as_json=as_json,

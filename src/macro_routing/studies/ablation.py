@@ -8,7 +8,7 @@ from typing import Any
 from macro_routing.report.formatting import format_mean_and_deviation, format_points, format_points_interval
 from macro_routing.runs.result import NO_DECODING, SELECTED, TOP_1
 from macro_routing.studies.columns import comparisons_note, difference_columns, text_column
-from macro_routing.studies.context import StudyContext, TaskName
+from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import comparisons_in, differences_figure, losses_in, with_holm
 from macro_routing.studies.search_variants import (
     Variant,
@@ -18,6 +18,7 @@ from macro_routing.studies.search_variants import (
     standard_row,
     variant_row,
 )
+from macro_routing.studies.settings import AblationSettings
 from macro_routing.studies.study_result import TABLE, StudyResult
 from macro_routing.studies.tables import Column, Row, Table
 
@@ -37,8 +38,9 @@ def variants() -> list[Variant]:
     ]
 
 
-def run_ablation(context: StudyContext, tasks: Sequence[TaskName], seeds: Sequence[int]) -> StudyResult:
+def run_ablation(context: StudyContext, settings: AblationSettings) -> StudyResult:
     """Run the search with each factor removed, and compare with the whole state on the same examples."""
+    tasks, seeds = settings.task_names, settings.seeds
     check_variants(context, variants(), tasks, seeds[0])
     cells = {variant.name: run_variant(context, variant, tasks, seeds) for variant in variants()}
     chosen, full = SELECTED[context.base.method], cells[FULL]

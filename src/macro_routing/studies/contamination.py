@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from macro_routing.errors import SettingsError
 from macro_routing.studies.columns import text_column
-from macro_routing.studies.context import TaskName
 from macro_routing.studies.tables import Column
+from macro_routing.studies.task_names import TaskName
 from macro_routing.tasks.benchmarks import contamination as list_contaminations
 from macro_routing.tasks.benchmarks import contaminators
 

@@ -28,7 +28,7 @@ from macro_routing.runs.progress import Listener
 from macro_routing.runs.run import PreparedRun
 from macro_routing.runs.starting import check_data, check_given, check_same, prepare, resume, search, task_of
 from macro_routing.studies.folder import RUNS, StudyFolder
-from macro_routing.tasks.prompts import MODES
+from macro_routing.studies.task_names import TaskName
 from macro_routing.tasks.task import Example, Task, fingerprint
 
 _LONGEST = 36
@@ -39,44 +39,6 @@ class PausedError(RunError):
     """The minutes given to a study are over; what is done is kept."""
 
     status = PAUSED
-
-
-@dataclass(frozen=True)
-class TaskName:
-    """A task, and how it is answered where that is not left to the run's settings: ``gsm8k:reasoning``."""
-
-    task: str
-    mode: str | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> TaskName:
-        """Read ``TASK`` or ``TASK:MODE``."""
-        name, colon, mode = text.rpartition(":")
-        return cls(name, mode) if colon and mode in MODES else cls(text)
-
-    @property
-    def whole(self) -> str:
-        """As a study's settings keep it: a file from the root, since another folder may hold another of its name."""
-        name = RunConfig(self.task).task
-        return name if self.mode is None else f"{name}:{self.mode}"
-
-    def __str__(self) -> str:
-        """As it was written; of a file only its name."""
-        name = Path(self.task).name
-        return name if self.mode is None else f"{name}:{self.mode}"
-
-
-def task_names(texts: Sequence[str]) -> tuple[TaskName, ...]:
-    """Several tasks, each once."""
-    found = tuple(TaskName.parse(text) for text in texts)
-    check_once(found)
-    return found
-
-
-def check_once(tasks: Sequence[TaskName]) -> None:
-    """Refuse no task, and two that tables and folders would call the same."""
-    if not tasks or len(set(map(str, tasks))) < len(tasks):
-        raise SettingsError("a study needs every task once, and at least one")
 
 
 @dataclass(frozen=True)

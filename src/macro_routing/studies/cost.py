@@ -21,8 +21,9 @@ from macro_routing.report.interval_chart import OPEN, IntervalRow, intervals_fig
 from macro_routing.routes.route import Route
 from macro_routing.runs.cost import PROMPTS, measure_cost
 from macro_routing.studies.columns import text_column
-from macro_routing.studies.context import StudyContext, Subject, TaskName, mark_of
+from macro_routing.studies.context import StudyContext, Subject, mark_of
 from macro_routing.studies.paired_comparisons import short_route
+from macro_routing.studies.settings import CostSettings
 from macro_routing.studies.study_result import TABLE, StudyResult
 from macro_routing.studies.tables import Column, Table
 from macro_routing.tasks.task import Example
@@ -30,10 +31,9 @@ from macro_routing.tasks.task import Example
 STUDY = "cost"
 
 
-def run_cost(
-    context: StudyContext, subject: Subject, tasks: Sequence[TaskName], *, items: int, turns: int
-) -> StudyResult:
+def run_cost(context: StudyContext, subject: Subject, settings: CostSettings) -> StudyResult:
     """Time both arms on every task's first test items."""
+    tasks, items, turns = settings.task_names or (subject.task,), settings.items, settings.repeats
     route = subject.route
     routes = {"standard": context.standard, "route": route}
     rows = []

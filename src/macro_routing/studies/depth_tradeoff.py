@@ -16,11 +16,11 @@ from macro_routing.search.top_k import decode_routes
 from macro_routing.studies.columns import comparisons_note, difference_columns, number_column, text_column
 from macro_routing.studies.context import StudyContext, Subject
 from macro_routing.studies.paired_comparisons import comparisons_in, difference_row, differences_figure, with_holm
+from macro_routing.studies.settings import DepthTradeoffSettings
 from macro_routing.studies.study_result import TABLE, StudyResult
 from macro_routing.studies.tables import Column, Table
 
 STUDY = "depth-tradeoff"
-DEPTHS = (0.9, 1.0, 1.1, 1.25)
 
 
 def policy_of(place: RunFolder) -> MarkovPolicy:
@@ -34,9 +34,10 @@ def policy_of(place: RunFolder) -> MarkovPolicy:
 
 
 def run_depth_tradeoff(
-    context: StudyContext, subject: Subject, policy: MarkovPolicy, depths: Sequence[float], k: int
+    context: StudyContext, subject: Subject, policy: MarkovPolicy, settings: DepthTradeoffSettings
 ) -> StudyResult:
     """Decode under every limit, choose by validation, compare on the test set."""
+    depths, k = settings.depths, settings.k
     layers, task, seed = context.frozen.layers, subject.task, subject.seed
     if policy.space.layers != layers:
         raise RunError(f"the policy is of a model with {policy.space.layers} layers, this one has {layers}")

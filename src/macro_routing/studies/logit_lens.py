@@ -26,10 +26,11 @@ from macro_routing.report.formatting import format_signed
 from macro_routing.report.line_chart import Axis, Line, Point, lines_figure
 from macro_routing.routes.route import Route
 from macro_routing.studies.columns import comparisons_note, number_column, text_column
-from macro_routing.studies.context import StudyContext, Subject, TaskName, mark_of
+from macro_routing.studies.context import StudyContext, Subject, mark_of
 from macro_routing.studies.paired_comparisons import short_route
 from macro_routing.studies.study_result import TABLE, StudyResult
 from macro_routing.studies.tables import Column, Table
+from macro_routing.studies.task_names import TaskName
 from macro_routing.tasks.prompts import LIKELIHOOD, REASONING
 from macro_routing.tasks.task import Example
 

@@ -28,12 +28,14 @@ from macro_routing.runs.methods import STANDARD as STANDARD_METHOD
 from macro_routing.runs.result import ORACLE, SELECTED, STANDARD
 from macro_routing.studies.best_routes import best_route_rows, best_routes_table
 from macro_routing.studies.columns import comparisons_note, difference_columns, text_column
-from macro_routing.studies.context import StudyContext, TaskName
+from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import comparisons_in, is_significant, seeds_row, with_holm
 from macro_routing.studies.search_time import search_time_figure, search_time_rows, search_time_table
+from macro_routing.studies.settings import MainTableSettings
 from macro_routing.studies.significance import significance_rows, significance_table
 from macro_routing.studies.study_result import TABLE, StudyResult
 from macro_routing.studies.tables import MARKS, Column, Row, Table
+from macro_routing.studies.task_names import TaskName
 
 STUDY = "main-table"
 STANDARD_NAME = "standard pass"
@@ -41,14 +43,10 @@ Arms = dict[tuple[str, TaskName], list[Arm]]
 """By model and task: all methods with all seeds."""
 
 
-def run_main_table(
-    context: StudyContext,
-    models: Sequence[str],
-    tasks: Sequence[TaskName],
-    seeds: Sequence[int],
-    methods: Sequence[str],
-) -> StudyResult:
+def run_main_table(context: StudyContext, settings: MainTableSettings) -> StudyResult:
     """Run what is missing of every cell, and gather the table."""
+    tasks, seeds, methods = settings.task_names, settings.seeds, settings.methods
+    models = list(dict.fromkeys(settings.models))
     check_models(models)
     leading = leading_method(methods)
     arms: Arms = {}

@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from macro_routing.errors import SettingsError
 from macro_routing.report.formatting import format_percentage, format_points
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as run_files
@@ -15,7 +14,7 @@ from macro_routing.runs.result import read_result
 from macro_routing.runs.starting import check_given, check_same, prepare
 from macro_routing.studies import contamination
 from macro_routing.studies.columns import comparisons_note, difference_columns, number_column, text_column
-from macro_routing.studies.context import StudyContext, TaskName
+from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import (
     comparisons_in,
     difference_row,
@@ -24,20 +23,19 @@ from macro_routing.studies.paired_comparisons import (
     with_holm,
 )
 from macro_routing.studies.pooled_task import POOL, pooled, pooled_task
+from macro_routing.studies.settings import OneRouteSettings
 from macro_routing.studies.study_result import TABLE, StudyResult
 from macro_routing.studies.tables import Column, Table
+from macro_routing.studies.task_names import TaskName
 from macro_routing.tasks.prompts import DIRECT
 
 STUDY = "one-route"
 INSIDE, OUTSIDE = "in domain", "out of domain"
 
 
-def run_one_route(
-    context: StudyContext, inside: Sequence[TaskName], outside: Sequence[TaskName], seed: int
-) -> StudyResult:
+def run_one_route(context: StudyContext, settings: OneRouteSettings) -> StudyResult:
     """Search one route on the pooled training examples, then test it on every task by itself."""
-    if shared := {str(task) for task in inside} & {str(task) for task in outside}:
-        raise SettingsError(f"{', '.join(sorted(shared))} cannot be in domain and out of domain at once")
+    inside, outside, seed = settings.task_names, settings.out_of_domain_names, settings.seed
     context.need_routes()
     contamination.check_pool(inside)
     route = _search(context, inside, seed)

@@ -9,8 +9,9 @@ from typing import Any
 
 from macro_routing.runs.comparison import Arm
 from macro_routing.runs.result import STANDARD
-from macro_routing.studies.context import StudyContext, TaskName
+from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import seeds_row
+from macro_routing.studies.task_names import TaskName
 
 Cells = dict[tuple[TaskName, int], Arm]
 """By task and seed."""

@@ -7,7 +7,6 @@ import itertools
 import json
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from macro_routing.engine.batches import Tokens
@@ -15,7 +14,7 @@ from macro_routing.report.formatting import format_percentage, shorten_model_nam
 from macro_routing.routes.route import Route
 from macro_routing.studies import contamination
 from macro_routing.studies.columns import comparisons_note, difference_columns, number_column, text_column
-from macro_routing.studies.context import StudyContext, Subject, TaskName
+from macro_routing.studies.context import StudyContext, Subject
 from macro_routing.studies.paired_comparisons import (
     comparisons_in,
     difference_row,
@@ -24,18 +23,19 @@ from macro_routing.studies.paired_comparisons import (
     with_holm,
 )
 from macro_routing.studies.perplexity import change_told, left_out_notes, perplexities, surprise, text_of, windows
+from macro_routing.studies.settings import SideEffectsSettings
 from macro_routing.studies.study_result import TABLE, StudyResult
 from macro_routing.studies.tables import Column, Row, Table
+from macro_routing.studies.task_names import TaskName
 from macro_routing.tasks.task import Example
 
 STUDY = "side-effects"
 QUESTIONS = "the tasks' own questions"
 
 
-def run_side_effects(
-    context: StudyContext, subject: Subject, tasks: Sequence[TaskName], *, text: Path | None, most_windows: int
-) -> StudyResult:
+def run_side_effects(context: StudyContext, subject: Subject, settings: SideEffectsSettings) -> StudyResult:
     """Score the route on all tasks, and on plain text."""
+    tasks, text = settings.task_names, settings.text
     route = subject.route
     rows = with_holm([_task_row(context, task, subject) for task in tasks])
     if text is not None:
@@ -43,7 +43,7 @@ def run_side_effects(
     else:
         texts = questions_in_turn([context.prepared(task, subject.seed).splits.test for task in tasks])
         source = QUESTIONS
-    plain = {"source": source, **_perplexity(context, route, windows(context.frozen, texts, most_windows))}
+    plain = {"source": source, **_perplexity(context, route, windows(context.frozen, texts, settings.windows))}
     count = comparisons_in(rows)
     judged = [row for row in rows if not row[contamination.KEY]]
     worse = [row["task"] for row in losses_in(judged)]

@@ -16,6 +16,7 @@ from macro_routing.report.interval_chart import GAIN, LOSS, OPEN, IntervalRow
 from macro_routing.runs.result import LEVEL
 from macro_routing.studies.columns import text_column
 from macro_routing.studies.paired_comparisons import judged_figure
+from macro_routing.studies.settings import SignificanceSettings
 from macro_routing.studies.study_result import DATA, TABLE, StudyResult
 from macro_routing.studies.tables import Column, Table
 
@@ -155,8 +156,9 @@ def significance_figure(rows: Sequence[Mapping[str, Any]], method: str, baseline
     return judged_figure(STUDY, title, "points of accuracy", shown)
 
 
-def run_significance(results: Results, baseline: str, method: str, models: Sequence[str] = ()) -> StudyResult:
-    """The whole study from a main table; with ``models`` of these alone."""
+def run_significance(results: Results, settings: SignificanceSettings) -> StudyResult:
+    """The whole study from a main table."""
+    baseline, method, models = settings.baseline, settings.method, settings.models
     known = [line["model"] for line in results]
     for model in models:
         if model not in known:

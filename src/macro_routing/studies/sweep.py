@@ -14,7 +14,7 @@ from macro_routing.runs.config import PRESETS, DataSettings, RunConfig
 from macro_routing.runs.methods import METHODS, settings_of
 from macro_routing.runs.result import SELECTED, STANDARD
 from macro_routing.studies.columns import comparisons_note, difference_columns, text_column
-from macro_routing.studies.context import StudyContext, TaskName
+from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import comparisons_in, is_significant, over_seeds, with_holm
 from macro_routing.studies.search_variants import (
     Cells,
@@ -25,11 +25,11 @@ from macro_routing.studies.search_variants import (
     standard_row,
     variant_row,
 )
+from macro_routing.studies.settings import SweepSettings, Value
 from macro_routing.studies.study_result import TABLE, StudyResult
 from macro_routing.studies.tables import Column, Table
 
 STUDY = "sweep"
-Value = float | int | str | bool
 _NO_SETTING = ("layers", "test", "data_dir", "question", "answer", "choices", "kind")
 """The model's own, or what says where the examples are and which are tested: another value asks something else."""
 
@@ -79,12 +79,9 @@ def default_of(setting: str, config: RunConfig) -> Value:
     return defaults[setting]  # type: ignore[no-any-return]
 
 
-def run_sweep(
-    context: StudyContext, tasks: Sequence[TaskName], seeds: Sequence[int], setting: str, values: Sequence[Value]
-) -> StudyResult:
+def run_sweep(context: StudyContext, settings: SweepSettings) -> StudyResult:
     """Search with every value, and compare with the default on the same examples."""
-    if not values:
-        raise SettingsError("--values names none; give one or more, with commas")
+    tasks, seeds, setting, values = settings.task_names, settings.seeds, settings.setting, settings.values
     table, default = place_of(setting, context.base), default_of(setting, context.base)
     ordered = _ordered([*values, default])
     # The default is what is run without a word about the setting: a preset may settle it by the model.

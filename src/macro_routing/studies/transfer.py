@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from macro_routing.errors import SettingsError
@@ -10,7 +9,7 @@ from macro_routing.report.formatting import format_percentage, shorten_model_nam
 from macro_routing.report.heatmap import heatmap_figure
 from macro_routing.studies import contamination
 from macro_routing.studies.columns import comparisons_note, difference_columns, number_column, text_column
-from macro_routing.studies.context import StudyContext, TaskName
+from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import (
     comparisons_in,
     difference_row,
@@ -19,14 +18,17 @@ from macro_routing.studies.paired_comparisons import (
     losses_in,
     with_holm,
 )
+from macro_routing.studies.settings import TransferSettings
 from macro_routing.studies.study_result import TABLE, StudyResult
 from macro_routing.studies.tables import Column, Table
+from macro_routing.studies.task_names import TaskName
 
 STUDY = "transfer"
 
 
-def run_transfer(context: StudyContext, tasks: Sequence[TaskName], seed: int) -> StudyResult:
+def run_transfer(context: StudyContext, settings: TransferSettings) -> StudyResult:
     """Search a route for each task, then let all of them answer all tasks' test examples."""
+    tasks, seed = settings.task_names, settings.seed
     if len(tasks) < 2:
         raise SettingsError("transfer needs two tasks or more: routes are carried from one to another")
     context.need_routes()
