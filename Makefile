@@ -90,9 +90,9 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.engine
 
 faults: $(READY)
-	$(BIN)/python -m benchmarks.faults --backend local --times 5 --write docs/data/faults.json
-	$(BIN)/python -m benchmarks.faults --backend ray --times 5 --write docs/data/faults_ray.json
-	$(BIN)/python -m benchmarks.fuzz --inputs 104000 --write docs/data/fuzz.json
+	$(BIN)/python -m tests.faults.run_faults --backend local --times 5 --write docs/data/faults.json
+	$(BIN)/python -m tests.faults.run_faults --backend ray --times 5 --write docs/data/faults_ray.json
+	$(BIN)/python -m tests.fuzz.run_fuzz --inputs 104000 --write docs/data/fuzz.json
 	$(BIN)/python tools/render_docs.py
 
 .venv-audit/.ready:

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks.record import write_record
-from benchmarks.simulated_crew import SimulatedCrew
 from macro_routing.evaluation.decoding import Decoding
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.executor import WorkItem
@@ -36,6 +35,7 @@ from macro_routing.tasks import Example, Task, load_task
 from macro_routing.workers.messages import TaskSource, WorkerSetup
 from macro_routing.workers.pool import WorkerPool, create_worker_pool
 from macro_routing.workers.settings import WorkerSettings
+from tests.faults.simulated_backend import SimulatedBackend
 
 SEED = 0
 LAYERS = 28
@@ -118,14 +118,14 @@ def driver(frozen: FrozenModel, task: Task, counts: Sequence[int], units: int) -
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         with tempfile.TemporaryDirectory() as folder:
             store = ScoreStore(Path(folder) / "s.sqlite")
-            crew = SimulatedCrew()
+            crew = SimulatedBackend()
             with WorkerPool(crew, WorkerSettings(workers=workers)) as pool:
                 evaluator = Evaluator(frozen, task, LIKELIHOOD, store, UnitSizes(whole=8), executor=pool)
                 done, start = 0, time.perf_counter()
                 for route in routes:  # a route at a time, so that an ask is a route on a unit
                     evaluator.evaluate([route], pool_of_examples[: 2 * units])
                     done += 2 * units // 8
-                seconds = time.perf_counter() - start - crew.playing
+                seconds = time.perf_counter() - start - crew.simulation_seconds
             store.close()
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         rows.append(
@@ -156,7 +156,7 @@ def gpus(frozen: FrozenModel, task: Task, counts: Sequence[int], sizes: UnitSize
     rows: list[dict[str, Any]] = []
     for mode in (NEVER, EXACT):
         for workers in counts:
-            crew = SimulatedCrew(lambda ask: len(ask.unit) * _work(ask) / LAYERS)
+            crew = SimulatedBackend(lambda ask: len(ask.unit) * _work(ask) / LAYERS)
             with WorkerPool(crew, WorkerSettings(workers=workers, worker_timeout=1e6)) as pool:
                 evaluator = Evaluator(frozen, task, LIKELIHOOD, None, sizes, executor=pool)
                 raced = evaluator.race(draws, examples, 5, mode)

@@ -13,9 +13,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.fault_ground import Ground, decided, environment, rows, store_beside
-from benchmarks.fault_saboteur import Killer, Observed, Saboteur
-from benchmarks.fault_scenarios import LOCAL_FAULTS, RAY_FAULTS
 from macro_routing.errors import MacroError, ModelError
 from macro_routing.evaluation.decoding import Decoding
 from macro_routing.evaluation.evaluator import Evaluator
@@ -27,56 +24,65 @@ from macro_routing.workers.messages import WorkerSetup
 from macro_routing.workers.pool import create_worker_pool, worker_environments
 from macro_routing.workers.ray_backend import RayBackend
 from macro_routing.workers.settings import WorkerError, WorkerSettings
+from tests.faults.fault_injection import FaultInjector, FaultResult, WorkerKiller
+from tests.faults.reference_search import (
+    ReferenceSearch,
+    command_environment,
+    read_decisions,
+    read_outcomes,
+    store_path,
+)
+from tests.faults.scenarios import LOCAL_FAULTS, RAY_FAULTS
 from tests.runs.small import small_frozen, small_task
 
 
 @pytest.fixture(scope="session")
-def ground(tmp_path_factory):
-    return Ground.make(tmp_path_factory.mktemp("ground"))
+def reference(tmp_path_factory):
+    return ReferenceSearch.make(tmp_path_factory.mktemp("reference"))
 
 
-def test_three_workers_decide_what_one_process_decides(ground, tmp_path):
+def test_three_workers_decide_what_one_process_decides(reference, tmp_path):
     place = tmp_path / "run"
-    search(ground.config, place, store=store_beside(place), workers=WorkerSettings(workers=3))
-    assert decided(place) == decided(ground.quiet)
-    found, known = rows(store_beside(place)), rows(store_beside(ground.quiet))
+    search(reference.config, place, store=store_path(place), workers=WorkerSettings(workers=3))
+    assert read_decisions(place) == read_decisions(reference.undisturbed)
+    found, known = read_outcomes(store_path(place)), read_outcomes(store_path(reference.undisturbed))
     assert known.items() <= found.items()  # workers that would be idle work ahead
 
 
 @pytest.mark.engines
-def test_pairs_of_route_and_example_are_dealt_out_too(ground):
+def test_pairs_of_route_and_example_are_dealt_out_too(reference):
     """What routers and oracles ask: every example on a route of its own."""
-    task, frozen = ground.setup.tasks[0].find(), load_model(ground.config.model)
+    task, frozen = reference.setup.tasks[0].find(), load_model(reference.config.model)
     routes = [parse_route(text, 6) for text in ("L0 RJ", "L0 L2 RJ", "L0-L3 L3 RJ")]
     pairs = [(routes[number % 3], one) for number, one in enumerate(task.pools["all"][:20])]
     alone = Evaluator(frozen, task, Decoding("likelihood"), None, UnitSizes(whole=8))
-    with ground.pool(WorkerSettings(workers=2), ground.folder / "pairs") as pool:
+    with reference.pool(WorkerSettings(workers=2), reference.folder / "pairs") as pool:
         spread = dataclasses.replace(alone, executor=pool).evaluate_pairs(pairs)
     assert spread == alone.evaluate_pairs(pairs)
 
 
 @pytest.mark.engines
-def test_a_driver_without_weights_decides_the_same(ground, tmp_path):
+def test_a_driver_without_weights_decides_the_same(reference, tmp_path):
     """As where workers are on GPUs; only what the route costs is not measured then."""
     place = tmp_path / "run"
     light = WorkerSettings(workers=2, light_driver=True)
-    search(ground.config, place, store=store_beside(place), workers=light)
-    assert decided(place) == decided(ground.quiet)
-    headers = [json.loads((run / "run.json").read_text()) for run in (place, ground.quiet)]
+    search(reference.config, place, store=store_path(place), workers=light)
+    assert read_decisions(place) == read_decisions(reference.undisturbed)
+    headers = [json.loads((run / "run.json").read_text()) for run in (place, reference.undisturbed)]
     assert headers[0]["scope"] == headers[1]["scope"]
     assert headers[0]["model"] == headers[1]["model"]
     assert "loaded by the workers alone" in json.loads((place / "cost.json").read_text())["not_measured"]
-    own = dataclasses.replace(ground.config, method="shortgpt", search={})
+    own = dataclasses.replace(reference.config, method="shortgpt", search={})
     with pytest.raises(ModelError, match="--workers 0"):
-        search(own, tmp_path / "own", store=store_beside(place), workers=light)
+        search(own, tmp_path / "own", store=store_path(place), workers=light)
 
 
 @pytest.mark.engines
-def test_a_worker_with_another_model_than_the_driver_is_refused(ground, tmp_path):
+def test_a_worker_with_another_model_than_the_driver_is_refused(reference, tmp_path):
     """The configuration names one model, the driver was handed another."""
     with pytest.raises(MacroError, match="other numerics"):
         search(
-            ground.config,
+            reference.config,
             tmp_path / "run",
             frozen=small_frozen("qwen3"),
             store=tmp_path / "s.sqlite",
@@ -84,7 +90,7 @@ def test_a_worker_with_another_model_than_the_driver_is_refused(ground, tmp_path
         )
     with pytest.raises(MacroError, match="does not know the task other"):
         search(
-            ground.config,
+            reference.config,
             tmp_path / "again",
             task=small_task("other"),
             store=tmp_path / "s.sqlite",
@@ -92,8 +98,8 @@ def test_a_worker_with_another_model_than_the_driver_is_refused(ground, tmp_path
         )
 
 
-def test_a_model_that_no_worker_can_load_is_the_models_error(ground, tmp_path):
-    setup = WorkerSetup(str(tmp_path / "nowhere"), ground.setup.loading, ground.setup.tasks)
+def test_a_model_that_no_worker_can_load_is_the_models_error(reference, tmp_path):
+    setup = WorkerSetup(str(tmp_path / "nowhere"), reference.setup.loading, reference.setup.tasks)
     task = small_task()
     with (
         create_worker_pool(WorkerSettings(workers=1), setup) as pool,
@@ -169,30 +175,30 @@ def test_gpus_and_cores_are_dealt(monkeypatch):
 
 
 def test_a_fault_that_did_not_happen_shows_nothing():
-    quiet = Observed(happened=False, same=True, lost=0, twice=0)
-    assert not quiet.sound
-    assert dataclasses.replace(quiet, happened=True).sound
-    assert not dataclasses.replace(quiet, happened=True, lost=1).sound
+    undisturbed = FaultResult(happened=False, same=True, lost=0, twice=0)
+    assert not undisturbed.sound
+    assert dataclasses.replace(undisturbed, happened=True).sound
+    assert not dataclasses.replace(undisturbed, happened=True, lost=1).sound
 
 
 def test_workers_are_killed_together_when_all_are_ready():
     workers = [subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) for _ in range(2)]
     pool = SimpleNamespace(processes=[workers[0].pid])  # the other still loads
-    saboteur = Saboteur({1}, killer := Killer(random.Random(0), 2))  # noqa: S311
-    saboteur.pool = pool
-    saboteur.on_outcomes(1)
+    injector = FaultInjector({1}, killer := WorkerKiller(random.Random(0), 2))  # noqa: S311
+    injector.pool = pool
+    injector.on_outcomes(1)
     assert killer.killed == set()
     pool.processes = [one.pid for one in workers]
-    saboteur.on_outcomes(1)
+    injector.on_outcomes(1)
     assert killer.killed == set(pool.processes)
     assert [one.wait(20) for one in workers] == [-signal.SIGKILL] * 2
-    saboteur.on_outcomes(1)  # it is done once
+    injector.on_outcomes(1)  # it is done once
 
 
 @pytest.mark.engines
 @pytest.mark.parametrize("fault", LOCAL_FAULTS)
-def test_a_run_survives(ground, tmp_path, fault):
-    observed = LOCAL_FAULTS[fault](ground, tmp_path / "run", random.Random(5))  # noqa: S311
+def test_a_run_survives(reference, tmp_path, fault):
+    observed = LOCAL_FAULTS[fault](reference, tmp_path / "run", random.Random(5))  # noqa: S311
     assert observed.sound, observed
     if observed.workers_lost:
         assert "a worker was lost: " in (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
@@ -201,8 +207,8 @@ def test_a_run_survives(ground, tmp_path, fault):
 @pytest.mark.engines
 @pytest.mark.filterwarnings("ignore")  # Ray leaves sockets and processes to be collected
 @pytest.mark.parametrize("fault", RAY_FAULTS)
-def test_a_run_on_ray_survives(ground, tmp_path, fault):
-    observed = RAY_FAULTS[fault](ground, tmp_path / "run", random.Random(5))  # noqa: S311
+def test_a_run_on_ray_survives(reference, tmp_path, fault):
+    observed = RAY_FAULTS[fault](reference, tmp_path / "run", random.Random(5))  # noqa: S311
     assert observed.sound, observed
 
 
@@ -221,18 +227,18 @@ def test_a_crew_that_ray_has_no_room_for_leaves_no_ray_behind():
 
 
 @pytest.mark.engines
-def test_the_commands_take_workers(ground, tmp_path):
+def test_the_commands_take_workers(reference, tmp_path):
     def macro(*arguments):
         return subprocess.run(
-            [*ground.command(tmp_path / "x")[:3], *map(str, arguments)],
-            env=environment(),
+            [*reference.command(tmp_path / "x")[:3], *map(str, arguments)],
+            env=command_environment(),
             capture_output=True,
             text=True,
             check=False,
         )
 
     columns = ["--question", "q", "--answer", "a", "--choices", "c"]
-    what = ["--task", ground.config.task, "--model", ground.config.model, "--mode", "likelihood", *columns]
+    what = ["--task", reference.config.task, "--model", reference.config.model, "--mode", "likelihood", *columns]
     asked = ["evaluate", *what, "--route", "L0 L3 RJ", "--limit", 20, "--json", "--no-store"]
     plain = macro(*asked)
     assert plain.returncode == 0, plain.stderr
@@ -250,11 +256,11 @@ def test_the_commands_take_workers(ground, tmp_path):
 
 
 @pytest.mark.engines
-def test_ctrl_c_ends_the_workers_and_says_how_to_go_on(ground, tmp_path):
+def test_ctrl_c_ends_the_workers_and_says_how_to_go_on(reference, tmp_path):
     place = tmp_path / "run"
     driver = subprocess.Popen(
-        ground.command(place),
-        env=environment(),
+        reference.command(place),
+        env=command_environment(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

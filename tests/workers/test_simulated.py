@@ -6,7 +6,6 @@ import json
 import pytest
 
 from benchmarks.scale import warm_up
-from benchmarks.simulated_crew import SimulatedCrew, by_table
 from macro_routing.evaluation.decoding import Decoding
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL
@@ -18,6 +17,7 @@ from macro_routing.workers.backend import Exited
 from macro_routing.workers.messages import work_item_from_json
 from macro_routing.workers.pool import WorkerPool
 from macro_routing.workers.settings import WorkerSettings
+from tests.faults.simulated_backend import SimulatedBackend, outcome_from_table
 from tests.runs.small import small_frozen, small_task
 
 
@@ -33,7 +33,7 @@ class Table:
 
     def run(self, _evaluator, asks):
         for ask in asks:
-            yield ask, tuple(tuple(by_table(route, one) for one in ask.unit) for route in ask.routes)
+            yield ask, tuple(tuple(outcome_from_table(route, one) for one in ask.unit) for route in ask.routes)
 
 
 def _draws(count):
@@ -55,7 +55,7 @@ def _evaluator(frozen, executor, store=None):
 def test_a_race_is_the_same_to_the_last_stopped_draw(frozen, tmp_path, workers, mode):
     draws, examples = _draws(20), small_task().pools["train"][:60]
     alone = _evaluator(frozen, Table()).race(draws, examples, 4, mode)
-    crew = SimulatedCrew(lambda ask: len(ask.routes) * len(ask.unit) * 0.5)
+    crew = SimulatedBackend(lambda ask: len(ask.routes) * len(ask.unit) * 0.5)
     counted = []
     with WorkerPool(crew, WorkerSettings(workers=workers)) as pool:
         store = ScoreStore(tmp_path / "s.sqlite")
@@ -71,11 +71,11 @@ def test_a_race_is_the_same_to_the_last_stopped_draw(frozen, tmp_path, workers, 
         assert any(isinstance(outcome, Stopped) for outcome in alone.outcomes)
 
 
-class Late(SimulatedCrew):
+class Late(SimulatedBackend):
     """The first worker is ready and answers at once, the others load their model for a minute."""
 
     def start(self, slot):
-        self._later(slot, 60.0 * slot, json.dumps({"ready": 0}))
+        self._schedule(slot, 60.0 * slot, json.dumps({"ready": 0}))
 
 
 def test_a_measurement_begins_when_every_worker_has_answered(frozen):
@@ -87,7 +87,7 @@ def test_a_measurement_begins_when_every_worker_has_answered(frozen):
             warm_up(_evaluator(frozen, pool), pool, task.pools["train"][:20])
 
 
-class Cursed(SimulatedCrew):
+class Crashing(SimulatedBackend):
     """A worker that is asked one route on one unit dies of it."""
 
     def __init__(self, route, example):
@@ -116,7 +116,7 @@ def test_a_route_that_fails_where_the_race_never_looks_races_like_any_other(froz
         if looked_at == len(examples):
             continue
         after = [unit for number, unit in enumerate(units) if sum(map(len, units[:number])) == looked_at]
-        crew = Cursed(route, after[0][0])  # where it would have been scored next
+        crew = Crashing(route, after[0][0])  # where it would have been scored next
         counted = []
         store = ScoreStore(tmp_path / f"{place}.sqlite")
         with WorkerPool(crew, WorkerSettings(workers=7)) as pool:
@@ -133,7 +133,7 @@ def test_more_workers_take_less_time(frozen):
     draws, examples = list(dict.fromkeys(_draws(40)))[:16], small_task().pools["train"][:48]
     clocks = []
     for workers in (1, 2, 4):
-        crew = SimulatedCrew(lambda ask: float(len(ask.routes) * len(ask.unit)))
+        crew = SimulatedBackend(lambda ask: float(len(ask.routes) * len(ask.unit)))
         with WorkerPool(crew, WorkerSettings(workers=workers)) as pool:
             _evaluator(frozen, pool).evaluate(draws, examples)
         clocks.append(crew.clock)

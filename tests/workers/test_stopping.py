@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from benchmarks.fault_ground import Ground, decided, environment, store_beside
 from macro_routing.runs import resume
+from tests.faults.reference_search import ReferenceSearch, command_environment, read_decisions, store_path
 
 ENDED = 143
 ASKED_AT = """
@@ -36,15 +36,15 @@ main()
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory):
-    return Ground.make(tmp_path_factory.mktemp("ground"))
+def reference(tmp_path_factory):
+    return ReferenceSearch.make(tmp_path_factory.mktemp("reference"))
 
 
 def ended_at(rounds, command):
     """What was said, and the workers that there were."""
     done = subprocess.run(
         [sys.executable, "-c", ASKED_AT, str(rounds), *command],
-        env=environment(),
+        env=command_environment(),
         capture_output=True,
         text=True,
         check=False,
@@ -55,8 +55,8 @@ def ended_at(rounds, command):
     return done.stderr, [int(number) for number in json.loads(done.stdout.splitlines()[-1])]
 
 
-def arguments_of(ground, place, workers):
-    return ground.command(place, workers)[3:]
+def arguments_of(reference, place, workers):
+    return reference.command(place, workers)[3:]
 
 
 def assert_gone(workers):
@@ -65,49 +65,49 @@ def assert_gone(workers):
             os.kill(worker, 0)
 
 
-def test_a_search_that_is_asked_to_end_can_be_resumed(ground, tmp_path):
+def test_a_search_that_is_asked_to_end_can_be_resumed(reference, tmp_path):
     place = tmp_path / "run"
-    said, workers = ended_at(1, arguments_of(ground, place, 0))
+    said, workers = ended_at(1, arguments_of(reference, place, 0))
     assert said.endswith(f"\nmacro: stopped; go on with: macro resume {place}\n")
     assert workers == []
     resume(place)  # the lock is free
-    assert decided(place) == decided(ground.quiet)
+    assert read_decisions(place) == read_decisions(reference.undisturbed)
 
 
 @pytest.mark.engines
 @pytest.mark.parametrize("more", ["--workers 2", "--backend ray --workers 2"])
-def test_search_and_resume_with_workers_end_them_when_they_are_asked_to_end(ground, tmp_path, more):
+def test_search_and_resume_with_workers_end_them_when_they_are_asked_to_end(reference, tmp_path, more):
     place = tmp_path / "run"
     for rounds in (1, 2):
-        said, workers = ended_at(rounds, [*arguments_of(ground, place, 2)[:-2], *shlex.split(more)])
+        said, workers = ended_at(rounds, [*arguments_of(reference, place, 2)[:-2], *shlex.split(more)])
         assert said.endswith(f"\nmacro: stopped; go on with: macro resume {place}\n")
         assert len(workers) >= 2
         assert_gone(workers)
     resume(place)
-    assert decided(place) == decided(ground.quiet)
+    assert read_decisions(place) == read_decisions(reference.undisturbed)
 
 
 @pytest.mark.engines
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_comparison_that_is_asked_to_end_goes_on_where_it_was(ground, tmp_path, workers):
+def test_a_comparison_that_is_asked_to_end_goes_on_where_it_was(reference, tmp_path, workers):
     out = tmp_path / "all"
     command = [
-        *("compare", "--config", str(ground.folder / "search.toml"), "--task", ground.config.task),
-        *("--model", ground.config.model, "--preset", "quick", "--methods", "macro,random", "--seeds", "3"),
-        *("--out", str(out), "--store", str(store_beside(out)), "--workers", str(workers)),
+        *("compare", "--config", str(reference.folder / "search.toml"), "--task", reference.config.task),
+        *("--model", reference.config.model, "--preset", "quick", "--methods", "macro,random", "--seeds", "3"),
+        *("--out", str(out), "--store", str(store_path(out)), "--workers", str(workers)),
     ]
     said, processes = ended_at(2, command)
     assert said.endswith("\nmacro: stopped; the same command goes on where it was\n")
     assert len(processes) == workers
     assert_gone(processes)
     done = subprocess.run(
-        [*ground.command(out)[:3], *command], env=environment(), capture_output=True, text=True, check=False
+        [*reference.command(out)[:3], *command], env=command_environment(), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert (out / "compare.html").is_file()
 
 
-def test_an_evaluation_that_is_asked_to_end_says_so(ground, tmp_path):
+def test_an_evaluation_that_is_asked_to_end_says_so(reference, tmp_path):
     """Here the signal comes with the first outcomes: there are no rounds."""
     code = """
 import os, signal, sys
@@ -120,10 +120,10 @@ sys.argv = ["macro", *sys.argv[1:]]
 main()
 """
     columns = ["--question", "q", "--answer", "a", "--choices", "c"]
-    what = ["--task", ground.config.task, "--model", ground.config.model, "--mode", "likelihood", *columns]
+    what = ["--task", reference.config.task, "--model", reference.config.model, "--mode", "likelihood", *columns]
     done = subprocess.run(
         [sys.executable, "-c", code, "evaluate", *what, "--route", "L0 L3 RJ", "--store", tmp_path / "s.sqlite"],
-        env=environment(),
+        env=command_environment(),
         capture_output=True,
         text=True,
         check=False,

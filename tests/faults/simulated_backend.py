@@ -19,14 +19,14 @@ from macro_routing.workers.backend import Event, Message
 from macro_routing.workers.messages import results_to_json, work_item_from_json
 
 
-def by_table(route: Route, example: Example) -> ExampleOutcome:
+def outcome_from_table(route: Route, example: Example) -> ExampleOutcome:
     """Right or wrong by a digest: every route has a rate of its own, every example is another throw."""
     rate = hashlib.sha256(str(route).encode()).digest()[0] / 255
     throw = hashlib.sha256(f"{route}/{example.id}".encode()).digest()[0] / 255
     return ExampleOutcome(correct=throw < rate, prediction="A")
 
 
-class SimulatedCrew:
+class SimulatedBackend:
     """Workers without a process each."""
 
     def __init__(self, seconds: Callable[[WorkItem], float] = lambda _ask: 0.0) -> None:
@@ -37,26 +37,26 @@ class SimulatedCrew:
         self.clock = 0.0
         self.busy = 0.0
         """Seconds of all workers together."""
-        self.playing = 0.0
-        """Real seconds that were spent on playing them."""
+        self.simulation_seconds = 0.0
+        """Real seconds spent on the simulation."""
 
-    def _later(self, slot: int, seconds: float, text: str) -> None:
+    def _schedule(self, slot: int, seconds: float, text: str) -> None:
         self._number += 1
         heapq.heappush(self._events, (self.clock + seconds, self._number, slot, text))
 
     def start(self, slot: int) -> None:
         """Ready at once."""
-        self._later(slot, 0.0, json.dumps({"ready": 0}))
+        self._schedule(slot, 0.0, json.dumps({"ready": 0}))
 
     def give(self, slot: int, text: str) -> None:
         """Answered by the table."""
         begun = time.perf_counter()
         _, ask = work_item_from_json(text)
-        answers = tuple(tuple(by_table(route, one) for one in ask.unit) for route in ask.routes)
+        answers = tuple(tuple(outcome_from_table(route, one) for one in ask.unit) for route in ask.routes)
         seconds = self._seconds(ask)
         self.busy += seconds
-        self._later(slot, seconds, json.dumps({"answers": results_to_json(answers), "notes": []}))
-        self.playing += time.perf_counter() - begun
+        self._schedule(slot, seconds, json.dumps({"answers": results_to_json(answers), "notes": []}))
+        self.simulation_seconds += time.perf_counter() - begun
 
     def wait(self, seconds: float) -> Sequence[Event]:  # noqa: ARG002
         """All that happens at the next moment at which something does."""

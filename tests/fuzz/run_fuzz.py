@@ -1,6 +1,6 @@
 """Inputs that nobody meant, for everything that reads any; what was read, what was refused, what escaped.
 
-    python -m benchmarks.fuzz [--inputs 104000] [--seed 0] [--write docs/data/fuzz.json]
+    python -m tests.fuzz.run_fuzz [--inputs 104000] [--seed 0] [--write docs/data/fuzz.json]
 
 Stops at the first that is neither read nor refused by an error of this project, and shows the smallest such input.
 """
@@ -56,7 +56,7 @@ def main() -> None:
             if arguments.write:  # as far as it came
                 write_record(
                     arguments.write,
-                    command=f"python -m benchmarks.fuzz --inputs {arguments.inputs} --write docs/data/fuzz.json",
+                    command=f"python -m tests.fuzz.run_fuzz --inputs {arguments.inputs} --write docs/data/fuzz.json",
                     config={"inputs": arguments.inputs},
                     seed=arguments.seed,
                     columns=COLUMNS,

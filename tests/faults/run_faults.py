@@ -1,6 +1,6 @@
 """Every fault, many times, at other moments each time; what the small search came to after each.
 
-    python -m benchmarks.faults [--backend local] [--times 5] [--only TEXT] [--write docs/data/faults.json]
+    python -m tests.faults.run_faults [--backend local] [--times 5] [--only TEXT] [--write docs/data/faults.json]
 
 Exits with 1 when a run was not sound: when its fault did not happen, when something was lost, counted twice, or decided
 otherwise.
@@ -17,10 +17,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.fault_ground import Ground
-from benchmarks.fault_saboteur import Observed
-from benchmarks.fault_scenarios import LOCAL_FAULTS, RAY_FAULTS
 from benchmarks.record import write_record
+from tests.faults.fault_injection import FaultResult
+from tests.faults.reference_search import ReferenceSearch
+from tests.faults.scenarios import LOCAL_FAULTS, RAY_FAULTS
 
 FAULTS = {"local": LOCAL_FAULTS, "ray": RAY_FAULTS}
 COLUMNS = {
@@ -36,7 +36,7 @@ COLUMNS = {
 }
 
 
-def _sum(values: Iterable[int | None]) -> int | None:
+def _sum_if_known(values: Iterable[int | None]) -> int | None:
     """Nothing where one is not known."""
     found = list(values)
     return None if None in found else sum(one for one in found if one is not None)
@@ -56,15 +56,15 @@ def main() -> None:
     results: list[dict[str, Any]] = []
     sound = True
     with tempfile.TemporaryDirectory() as folder:
-        ground = Ground.make(Path(folder) / "ground")
+        reference = ReferenceSearch.make(Path(folder) / "reference")
         for number, (fault, scenario) in enumerate(FAULTS[arguments.backend].items()):
             if arguments.only not in fault:
                 continue
-            seen: list[Observed] = []
+            seen: list[FaultResult] = []
             start = time.perf_counter()
             for turn in range(arguments.times):
-                place = Path(folder) / f"{number}-{turn}" / "run"
-                seen.append(scenario(ground, place, random.Random(f"{fault}/{turn}")))  # noqa: S311
+                run_folder = Path(folder) / f"{number}-{turn}" / "run"
+                seen.append(scenario(reference, run_folder, random.Random(f"{fault}/{turn}")))  # noqa: S311
                 print(f"{fault}, {turn + 1}: {seen[-1]}", flush=True)
             sound &= all(one.sound for one in seen)
             results.append(
@@ -72,10 +72,10 @@ def main() -> None:
                     "fault": fault,
                     "times": len(seen),
                     "happened": sum(one.happened for one in seen),
-                    "workers_lost": _sum(one.workers_lost for one in seen),
+                    "workers_lost": _sum_if_known(one.workers_lost for one in seen),
                     "same": sum(one.same for one in seen),
-                    "lost": _sum(one.lost for one in seen),
-                    "twice": _sum(one.twice for one in seen),
+                    "lost": _sum_if_known(one.lost for one in seen),
+                    "twice": _sum_if_known(one.twice for one in seen),
                     "seconds": (time.perf_counter() - start) / max(1, len(seen)),
                     "what": (scenario.__doc__ or "").strip().splitlines()[0],
                     "notes": [one.note for one in seen],
@@ -84,7 +84,7 @@ def main() -> None:
             if arguments.write:  # as far as it came
                 write_record(
                     arguments.write,
-                    command=f"python -m benchmarks.faults --backend {arguments.backend} --times {arguments.times}"
+                    command=f"python -m tests.faults.run_faults --backend {arguments.backend} --times {arguments.times}"
                     f" --write docs/data/{arguments.write.name}",
                     config={"model": "6 layers, random weights", "workers": 2},
                     seed=0,

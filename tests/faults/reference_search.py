@@ -42,10 +42,10 @@ class AuditedPool(WorkerPool):
     """Workers whose answers are looked over: none may be given twice, or be of what was stored before."""
 
     def __init__(
-        self, crew: WorkerBackend, settings: WorkerSettings, report: Callable[[str], None], before: Rows
+        self, backend: WorkerBackend, settings: WorkerSettings, report: Callable[[str], None], before: Rows
     ) -> None:
         """``before`` is what the store holds when the run begins."""
-        super().__init__(crew, settings, report)
+        super().__init__(backend, settings, report)
         self.twice = 0
         self._before = {key[2:] for key in before}
         self._seen: set[tuple[Any, ...]] = set()
@@ -59,38 +59,38 @@ class AuditedPool(WorkerPool):
 
     def _is_known(self, task: str, route: Route, ask: WorkItem) -> bool:
         given = (task, route, ask.unit)
-        stored = all((str(route), _digest(one)) in self._before for one in ask.unit)
+        stored = all((str(route), _example_digest(one)) in self._before for one in ask.unit)
         known = stored or given in self._seen
         self._seen.add(given)
         return known
 
 
-def _digest(example: Example) -> bytes:
+def _example_digest(example: Example) -> bytes:
     """An example as the store names it."""
     return hashlib.sha256(f"{example.id}/{fingerprint([example])}".encode()).digest()[:16]
 
 
 @dataclass(frozen=True)
-class Ground:
+class ReferenceSearch:
     """A search, and how it ends when nothing happens to it."""
 
     folder: Path
     config: RunConfig
-    quiet: Path
+    undisturbed: Path
     """The folder of the run that nothing happened to; its store lies beside it."""
 
     @classmethod
-    def make(cls, folder: Path) -> Ground:
+    def make(cls, folder: Path) -> ReferenceSearch:
         """A tiny model and task on disk, and the undisturbed run, in one process."""
         from tests.runs.small import small_folder, write_task_file
 
         folder.mkdir(parents=True, exist_ok=True)
         model, task = small_folder(folder / "model"), write_task_file(folder / "task.jsonl", 240)
         tables = {**TABLES, "": {**TABLES[""], "model": str(model), "task": str(task)}}
-        (folder / "search.toml").write_text(_toml(tables), encoding="utf-8")
-        config = RunConfig.from_tables({**tables[""], **{k: v for k, v in tables.items() if k}}, "the ground")
-        search(config, folder / "quiet", store=store_beside(folder / "quiet"))
-        return cls(folder, config, folder / "quiet")
+        (folder / "search.toml").write_text(_to_toml(tables), encoding="utf-8")
+        config = RunConfig.from_tables({**tables[""], **{k: v for k, v in tables.items() if k}}, "the reference")
+        search(config, folder / "undisturbed", store=store_path(folder / "undisturbed"))
+        return cls(folder, config, folder / "undisturbed")
 
     @property
     def setup(self) -> WorkerSetup:
@@ -98,30 +98,30 @@ class Ground:
         columns = {name: TABLES["data"][name] for name in ("question", "answer", "choices")}
         return WorkerSetup(self.config.model, self.config.load_options, (TaskSource(self.config.task, **columns),))
 
-    def pool(self, settings: WorkerSettings, place: Path, module: str = "") -> AuditedPool:
-        """Workers for a run in ``place``; ``module`` names another program for them."""
-        crew: WorkerBackend
+    def pool(self, settings: WorkerSettings, run_folder: Path, module: str = "") -> AuditedPool:
+        """Workers for a run in ``run_folder``; ``module`` names another program for them."""
+        backend: WorkerBackend
         if settings.backend == RAY:
-            crew = RayBackend(self.setup.to_text(), settings)
+            backend = RayBackend(self.setup.to_text(), settings)
         else:
             command = (*COMMAND[:-1], module) if module else COMMAND
-            crew = LocalBackend(self.setup.to_text(), [{"OMP_NUM_THREADS": "1"}] * settings.workers, command)
-        return AuditedPool(crew, settings, lambda _message: None, rows(store_beside(place)))
+            backend = LocalBackend(self.setup.to_text(), [{"OMP_NUM_THREADS": "1"}] * settings.workers, command)
+        return AuditedPool(backend, settings, lambda _message: None, read_outcomes(store_path(run_folder)))
 
-    def command(self, place: Path, workers: int = WORKERS) -> list[str]:
+    def command(self, run_folder: Path, workers: int = WORKERS) -> list[str]:
         """The search as a command, or its continuation where it has begun."""
-        begun = (place / files.RUN).is_file()
-        what = ["resume", str(place)] if begun else ["search", "--config", str(self.folder / "search.toml")]
-        where = [] if begun else ["--out", str(place), "--store", str(store_beside(place))]
+        begun = (run_folder / files.RUN).is_file()
+        what = ["resume", str(run_folder)] if begun else ["search", "--config", str(self.folder / "search.toml")]
+        where = [] if begun else ["--out", str(run_folder), "--store", str(store_path(run_folder))]
         return [sys.executable, "-m", "macro_routing.cli.main", *what, *where, "--workers", str(workers)]
 
 
-def environment(**changes: str) -> dict[str, str]:
+def command_environment(**changes: str) -> dict[str, str]:
     """For commands: one thread each, and this checkout's code."""
     return {**os.environ, "OMP_NUM_THREADS": "1", **changes}
 
 
-def _toml(tables: dict[str, dict[str, Any]]) -> str:
+def _to_toml(tables: dict[str, dict[str, Any]]) -> str:
     """Texts and numbers are written in TOML as in JSON."""
     parts = []
     for name, table in tables.items():
@@ -130,12 +130,12 @@ def _toml(tables: dict[str, dict[str, Any]]) -> str:
     return "\n".join(parts) + "\n"
 
 
-def store_beside(run: Path) -> Path:
+def store_path(run: Path) -> Path:
     """Where a scenario's run keeps its scores."""
     return run.with_suffix(".sqlite")
 
 
-def decided(run: Path) -> list[Any]:
+def read_decisions(run: Path) -> list[Any]:
     """Everything a run decided: result, choice, answers, draws, policy; without times and places."""
     state = RunFolder.existing(run).last_state()
     assert state is not None
@@ -144,7 +144,7 @@ def decided(run: Path) -> list[Any]:
     return [*(text.replace(str(run), "") for text in texts), draws, state.arrays["policy"].tobytes()]
 
 
-def rows(store: Path) -> Rows:
+def read_outcomes(store: Path) -> Rows:
     """All outcomes of a store by scope, route and example."""
     query = (
         "SELECT scopes.description, routes.layers, routes.text, outcomes.example, outcomes.* FROM outcomes"
@@ -158,7 +158,7 @@ def rows(store: Path) -> Rows:
         return {tuple(row[:4]): tuple(row[7:]) for row in connection.execute(query)}
 
 
-def lost(ground: Ground, store: Path) -> int:
+def count_lost_outcomes(reference: ReferenceSearch, store: Path) -> int:
     """Outcomes of the undisturbed run that a store lacks or has otherwise."""
-    found = rows(store)
-    return sum(found.get(key) != value for key, value in rows(store_beside(ground.quiet)).items())
+    found = read_outcomes(store)
+    return sum(found.get(key) != value for key, value in read_outcomes(store_path(reference.undisturbed)).items())

@@ -17,7 +17,7 @@ _START_PAUSE = 1.0
 
 
 @dataclass(frozen=True)
-class Observed:
+class FaultResult:
     """How a disturbed run ended."""
 
     happened: bool
@@ -37,16 +37,16 @@ class Observed:
         return self.happened and self.same and not self.lost and not self.twice
 
 
-class Saboteur(Listener):
+class FaultInjector(Listener):
     """Does something to the workers after so many reports of outcomes: between two answers, while others work.
 
-    A deed says whether it could be done; one that could not is tried again at the next report.
+    ``inject`` says whether it could be done; one that could not is tried again at the next report.
     """
 
-    def __init__(self, moments: set[int], deed: Callable[[WorkerPool], bool]) -> None:
+    def __init__(self, moments: set[int], inject: Callable[[WorkerPool], bool]) -> None:
         """``moments`` are numbers of reports."""
         self.pool: WorkerPool | None = None
-        self._reports, self._moments, self._deed = 0, moments, deed
+        self._reports, self._moments, self._inject = 0, moments, inject
         self._due = 0
 
     def on_outcomes(self, count: int) -> None:  # noqa: ARG002
@@ -54,13 +54,13 @@ class Saboteur(Listener):
         self._reports += 1
         self._due += self._reports in self._moments
         if self._due and self.pool is not None:
-            if self._deed(self.pool):
+            if self._inject(self.pool):
                 self._due -= 1
             else:
                 time.sleep(_START_PAUSE)
 
 
-class Killer:
+class WorkerKiller:
     """SIGKILL to so many workers, never twice to the same, and only when all of that number are ready."""
 
     def __init__(self, rng: random.Random, count: int) -> None:

@@ -1,0 +1,1 @@
+"""Faults that are injected into a small search with workers; ``run_faults`` records how each run ends."""
