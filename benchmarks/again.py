@@ -33,8 +33,8 @@ from benchmarks.record import write_record
 from benchmarks.search_quality import SETTINGS, Setting, chosen_settings
 from macro_routing.models import load_model
 from macro_routing.models.frozen import FrozenModel
+from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
-from macro_routing.routes.text import parse_program
 from macro_routing.runs import RunConfig
 from macro_routing.runs.result import ROUTE, SELECTED, STANDARD, RunResult, make_result
 from macro_routing.runs.starting import prepare

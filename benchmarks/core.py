@@ -28,7 +28,7 @@ import numpy as np
 from benchmarks.record import write_record
 from macro_routing.evaluation.planted import PlantedProblem, solve_planted
 from macro_routing.routes import RouteSpace, parse_route
-from macro_routing.search import MacroSearch, MarkovPolicy, decode_programs, decode_routes
+from macro_routing.search import MacroSearch, MarkovPolicy, decode_top_routes, iterate_programs
 from tests.oracles.plain_decoding import recursive_top_k
 
 SEED = 0
@@ -83,22 +83,22 @@ def _spread(space: RouteSpace) -> MarkovPolicy:
 def _tied(space: RouteSpace) -> MarkovPolicy:
     """A plain and an added step equally probable at every layer: 2^25 programs tie for the first place."""
     table = np.zeros(space.table_shape)
-    table[..., [space.forward, space.move_count + 1 + space.forward]] = 0.5
-    table[space.layers - 1] = np.eye(space.action_count)[space.rejoin]
+    table[..., [space.forward_action, space.move_count + 1 + space.forward_action]] = 0.5
+    table[space.layers - 1] = np.eye(space.action_count)[space.rejoin_action]
     return MarkovPolicy(space, table)
 
 
 def _five(policy: MarkovPolicy) -> object:
-    return decode_routes(policy, 5)
+    return decode_top_routes(policy, 5)
 
 
 def _draw_thousand(policy: MarkovPolicy) -> object:
     rng = np.random.default_rng(SEED)
-    return [policy.sample(rng) for _ in range(1000)]
+    return [policy.sample_program(rng) for _ in range(1000)]
 
 
 def _five_programs(policy: MarkovPolicy) -> object:
-    return list(itertools.islice(decode_programs(policy), 5))
+    return list(itertools.islice(iterate_programs(policy), 5))
 
 
 def _plainly(policy: MarkovPolicy) -> object:

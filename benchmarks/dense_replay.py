@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from experiments.landscape import Landscape
 from experiments.replay import replay
 from experiments.replay_searches import best_five, budget_for, searches, write_replays
-from macro_routing.routes.text import parse_program
+from macro_routing.routes.paper_notation import parse_program
 
 COLUMNS = {
     "task": "task",

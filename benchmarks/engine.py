@@ -27,7 +27,7 @@ from macro_routing.evaluation.units import UnitSizes, race_parts, units_for_race
 from macro_routing.models import FrozenModel, load_model
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MarkovPolicy, Proposal, Round, Score
-from macro_routing.search.macro import elite_of
+from macro_routing.search.macro import select_elite
 from macro_routing.tasks import Example, Task, load_task, make_splits
 
 SEED, DRAWS, ELITE, TARGET = 0, 30, 5, 85
@@ -49,7 +49,7 @@ def sharing(data_dir: Path | None, model: str) -> list[dict[str, Any]]:
     decoding = Decoding("likelihood")
     policy = MarkovPolicy.prior(RouteSpace(frozen.layers))
     rng = np.random.default_rng(SEED)
-    draws = [policy.sample(rng).expand(frozen.layers) for _ in range(DRAWS)]
+    draws = [policy.sample_program(rng).expand(frozen.layers) for _ in range(DRAWS)]
     figures = []
     for name, routes, count in (
         (f"{DRAWS} draws from the prior", draws, 24),
@@ -84,8 +84,8 @@ def race_figure(
         scores = evaluator.evaluate(draws, in_order)
         store.close()
     table = np.array([scores[route].correct for route in draws], dtype=float)
-    elite = elite_of(races[NEVER].outcomes, ELITE)
-    same = {mode: elite_of(race.outcomes, ELITE) == elite for mode, race in races.items()}
+    elite = select_elite(races[NEVER].outcomes, ELITE)
+    same = {mode: select_elite(race.outcomes, ELITE) == elite for mode, race in races.items()}
     saved = {mode: race.stopped for mode, race in races.items()}
     saved["hindsight"] = saved_in_hindsight(table, [draws.index(route) for route in draws], ELITE)
     total = races[EXACT].asked - races[EXACT].repeated
@@ -128,14 +128,14 @@ def planted(name: str, peak: float, base: float) -> dict[str, Any]:
     for seed in range(rounds):
         problem = PlantedProblem(parse_route("L0-L20 L19-L22 RJ", 28), base=base, peak=peak, reach=12, seed=seed)
         rng = np.random.default_rng([SEED, seed])
-        routes = [policy.sample(rng).expand(28) for _ in range(DRAWS)]
+        routes = [policy.sample_program(rng).expand(28) for _ in range(DRAWS)]
         asked = Round(0, tuple(Proposal(route) for route in routes), tuple(range(100)), keep=ELITE)
         table = np.array([problem.flips(route, TRAIN, asked.examples) for route in routes], dtype=float)
-        elite = elite_of([Score(row.sum(), 100) for row in table], ELITE)
+        elite = select_elite([Score(row.sum(), 100) for row in table], ELITE)
         accuracies.append(table[elite[-1]].mean())
         exact, statistical = (race_planted_routes(problem, asked, mode) for mode in (EXACT, STATISTICAL))
-        assert elite_of(exact, ELITE) == elite
-        differs += elite_of(statistical, ELITE) != elite
+        assert select_elite(exact, ELITE) == elite
+        differs += select_elite(statistical, ELITE) != elite
         sums["whole"] += 100 * len(set(routes))
         sums["exact"] += _saved(routes, exact)
         sums["statistical"] += _saved(routes, statistical)

@@ -99,7 +99,7 @@ def with_savings(frozen: Any, data_dir: Path | None, generate_seconds: float) ->
     task = load_task("gsm8k", data_dir=data_dir, seed=SEED)
     examples = make_splits(task, seed=SEED).train[:PROMPTS]
     policy, rng = MarkovPolicy.prior(RouteSpace(frozen.layers)), np.random.default_rng(SEED)
-    draws = [policy.sample(rng).expand(frozen.layers) for _ in range(ROUTES)]
+    draws = [policy.sample_program(rng).expand(frozen.layers) for _ in range(ROUTES)]
     with tempfile.TemporaryDirectory() as folder:
         decoding = Decoding("reasoning", REASONING, ANSWER, stop_loops=True)
         evaluator = Evaluator(frozen, task, decoding, ScoreStore(Path(folder) / "scores.sqlite"))
@@ -124,7 +124,7 @@ def drawn_routes(layers: int, count: int) -> list[Route]:
     policy, rng = MarkovPolicy.prior(RouteSpace(layers)), np.random.default_rng(SEED)
     found: dict[Route, None] = {}
     while len(found) < count:
-        found[policy.sample(rng).expand(layers)] = None
+        found[policy.sample_program(rng).expand(layers)] = None
     return list(found)
 
 

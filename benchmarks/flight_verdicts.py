@@ -42,7 +42,7 @@ def measure(frozen: Any, case: tuple[str, Decoding, int, int], data_dir: Path | 
     task = load_task(name, data_dir=data_dir)
     examples = make_splits(task, seed=SEED).train[:count]
     policy, rng = MarkovPolicy.prior(RouteSpace(frozen.layers)), np.random.default_rng(SEED)
-    drawn = [policy.sample(rng).expand(frozen.layers) for _ in range(draws - 1)]
+    drawn = [policy.sample_program(rng).expand(frozen.layers) for _ in range(draws - 1)]
     routes = list(dict.fromkeys([Route.standard(frozen.layers), *drawn]))
 
     def answers(decoder: str, parts: int) -> list[Any]:

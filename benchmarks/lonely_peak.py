@@ -18,9 +18,9 @@ import numpy as np
 from benchmarks.record import write_record
 from macro_routing.evaluation.confirming import certainty, with_fresh
 from macro_routing.evaluation.planted import TRAIN, VALIDATION, PlantedProblem, solve_planted
+from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
-from macro_routing.routes.text import parse_program
 from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.guided_settings import GuidedSettings
 
@@ -57,10 +57,10 @@ def one(gain: float, loss: float, seed: int) -> tuple[bool, bool, bool]:
     solved = solve_planted(search, problem, training=TRAINING, validation=VALIDATED)
 
     def fresh(route: Route) -> Any:
-        held, validated = search.held_back, range(VALIDATED)
+        held, validated = search.holdout, range(VALIDATED)
         return np.concatenate([problem.flips(route, TRAIN, held), problem.flips(route, VALIDATION, validated)])
 
-    sure = certainty(with_fresh(None, fresh(Route.standard(LAYERS)), fresh(TARGET))) >= 1 - search.doubt
+    sure = certainty(with_fresh(None, fresh(Route.standard(LAYERS)), fresh(TARGET))) >= 1 - search.max_error_probability
     return any(one.route == TARGET for one in solved.candidates), sure, solved.selected.route == TARGET
 
 

@@ -46,7 +46,7 @@ def measure(frozen: Any, case: tuple[str, Decoding, int], draws: int, data_dir: 
     examples = make_splits(task, seed=SEED).train[:count]
     policy = MarkovPolicy.prior(RouteSpace(frozen.layers))
     rng = np.random.default_rng(SEED)
-    drawn = [policy.sample(rng).expand(frozen.layers) for _ in range(draws)]
+    drawn = [policy.sample_program(rng).expand(frozen.layers) for _ in range(draws)]
     routes = list(dict.fromkeys([Route.standard(frozen.layers), *drawn]))
     seconds, found = [], []
     for stop in (False, True):

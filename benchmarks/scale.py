@@ -49,7 +49,7 @@ def some_routes(layers: int, count: int) -> list[Route]:
     policy = MarkovPolicy.prior(RouteSpace(layers, max_length=layers + 12))
     found: dict[Route, None] = {}
     while len(found) < count:
-        found[policy.sample(rng).expand(layers)] = None
+        found[policy.sample_program(rng).expand(layers)] = None
     return list(found)
 
 

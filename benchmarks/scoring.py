@@ -94,7 +94,7 @@ def lookup() -> dict[str, Any]:
 
     rng = np.random.default_rng(SEED)
     policy = MarkovPolicy.prior(RouteSpace(28, max_length=40))
-    routes = list(dict.fromkeys(policy.sample(rng).expand(28) for _ in range(2500)))[:1000]
+    routes = list(dict.fromkeys(policy.sample_program(rng).expand(28) for _ in range(2500)))[:1000]
     examples = [f"example/{number}" for number in range(1000)]
     scope = {"numerics": "n", "task": "t"}
     outcomes = dict.fromkeys(examples, ExampleOutcome(correct=True, prediction="A"))

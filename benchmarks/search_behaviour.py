@@ -20,7 +20,7 @@ from benchmarks.record import write_record
 from macro_routing.evaluation.planted import PlantedProblem, PlantedResult, solve_planted
 from macro_routing.evaluation.racing import EXACT
 from macro_routing.routes import Route, RouteSpace, parse_route
-from macro_routing.search import MacroSearch, MarkovPolicy, RandomSearch, decode_routes
+from macro_routing.search import MacroSearch, MarkovPolicy, RandomSearch, decode_top_routes
 
 SEED, LAYERS, LONGEST = 0, 28, 40
 TARGET = "L0-L4 L6 RJ"
@@ -37,8 +37,8 @@ def of_the_prior(space: RouteSpace) -> list[dict[str, Any]]:
     """What is drawn, and decoded, before anything is learnt."""
     policy = MarkovPolicy.prior(space)
     rng = np.random.default_rng(SEED)
-    counts = [deviations(policy.sample(rng).expand(LAYERS)) for _ in range(DRAWS)]
-    second = decode_routes(policy, 2)[1]
+    counts = [deviations(policy.sample_program(rng).expand(LAYERS)) for _ in range(DRAWS)]
+    second = decode_top_routes(policy, 2)[1]
     return [
         _row("deviations from the standard order per draw of the prior, mean", statistics.mean(counts), "", DRAWS),
         _row("draws of the prior that are the standard pass", _percent(counts, 0), "%", DRAWS),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from macro_routing.routes.route import Route
-from macro_routing.search.macro import MacroSearch, elite_weights
+from macro_routing.search.macro import MacroSearch, compute_elite_weights
 from macro_routing.search.policy import MarkovPolicy
 from macro_routing.search.searcher import Failure, Outcome, Round, Score, SearchState
 
@@ -27,7 +27,7 @@ class VariedSearch(MacroSearch):
         told = super().tell(state, asked, outcomes)
         settings = self.settings
         allowed = self._allowed(asked, outcomes)
-        programs, weights = elite_weights(asked.proposals, allowed, settings.elite, settings.beta)
+        programs, weights = compute_elite_weights(asked.proposals, allowed, settings.elite, settings.beta)
         policy = self.policy(state).updated(programs, weights, settings.alpha, settings.smoothing)
         prior = MarkovPolicy.prior(self.space, settings.epsilon_local, settings.epsilon_operator)
         return replace(told, arrays={"policy": (1 - self.floor) * policy.table + self.floor * prior.table})

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macro_routing.errors import SettingsError
+from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
-from macro_routing.routes.text import parse_program
-from macro_routing.search.edits import moves_only, plain_adds, program_with, single_edits
-from macro_routing.search.rys_sweep import block_route, blocks
+from macro_routing.search.edits import filter_moves, filter_plain_adds, list_single_edits, program_from_edits
+from macro_routing.search.rys_sweep import list_blocks, route_from_block
 
 FORMAT = "macro-landscape-1"
 
@@ -104,12 +104,15 @@ class Landscape:
 
 def routes_to_record(space: RouteSpace, two_edits: int, seed: int) -> list[Route]:
     """The standard pass, all single moves and adds in place, all blocks that fit, and random routes of two edits."""
-    edits = single_edits(space)
-    chosen = [*moves_only(space, edits), *plain_adds(space, edits)]
+    edits = list_single_edits(space)
+    chosen = [*filter_moves(space, edits), *filter_plain_adds(space, edits)]
     found = [Route.standard(space.layers)]
     found += [_expanded(space, [edit]) for edit in chosen]
     longest = space.max_length - space.layers
-    found += [block_route(space.layers, i, j) for i, j in (blocks(space.layers, max_span=longest) if longest else [])]
+    found += [
+        route_from_block(space.layers, i, j)
+        for i, j in (list_blocks(space.layers, max_span=longest) if longest else [])
+    ]
     rng = np.random.default_rng(seed)
     singles = len(set(found))
     wanted = dict.fromkeys(found)
@@ -117,14 +120,14 @@ def routes_to_record(space: RouteSpace, two_edits: int, seed: int) -> list[Route
         if len(wanted) >= singles + two_edits:
             break
         first, second = (chosen[place] for place in sorted(rng.choice(len(chosen), 2, replace=False)))
-        program = program_with(space, [first, second])
+        program = program_from_edits(space, [first, second])
         if program is not None:
             wanted.setdefault(program.expand(space.layers))
     return list(wanted)
 
 
 def _expanded(space: RouteSpace, edits: Sequence[Any]) -> Route:
-    program = program_with(space, edits)
+    program = program_from_edits(space, edits)
     assert program is not None  # the standard pass reaches every layer
     return program.expand(space.layers)
 

@@ -10,7 +10,7 @@ import numpy as np
 from macro_routing.evaluation.planted import PlantedProblem, edit_distance
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.edits import Edit, moves_only, program_with, single_edits
+from macro_routing.search.edits import Edit, filter_moves, list_single_edits, program_from_edits
 
 LAYERS, TRAINING, VALIDATION, BUDGET = 28, 1000, 100, 43_500
 SPACE = RouteSpace(LAYERS)
@@ -73,13 +73,13 @@ def _target(seed: int, edits: int, kind: str) -> tuple[Route, int]:
             is_add = rng.random(edits) < 0.5
             is_add[rng.integers(edits)] = True
         drawn = sorted((adds if add else moves)[rng.integers(len(adds if add else moves))] for add in is_add)
-        program = program_with(SPACE, drawn) if len({edit.layer for edit in drawn}) == edits else None
+        program = program_from_edits(SPACE, drawn) if len({edit.layer for edit in drawn}) == edits else None
         if program is not None and (distance := edit_distance(program.expand(LAYERS), Route.standard(LAYERS))):
             return program.expand(LAYERS), distance
 
 
 @lru_cache(maxsize=1)
 def _edits() -> tuple[list[Edit], list[Edit]]:
-    every = single_edits(SPACE)
-    moves = moves_only(SPACE, every)
+    every = list_single_edits(SPACE)
+    moves = filter_moves(SPACE, every)
     return moves, [edit for edit in every if edit.action >= SPACE.move_count]

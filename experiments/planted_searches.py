@@ -50,9 +50,11 @@ from macro_routing.search.searcher import Candidate, Searcher
 PAPER = MacroSettings(final_set="raw")
 METHODS: dict[str, Callable[[int], Searcher]] = {
     "guided": lambda seed: GuidedSearch(SPACE, TRAINING, BUDGET, GuidedSettings(), seed),
-    "guided, doubt 0.03": lambda seed: GuidedSearch(SPACE, TRAINING, BUDGET, GuidedSettings(doubt=0.03), seed),
+    "guided, doubt 0.03": lambda seed: GuidedSearch(
+        SPACE, TRAINING, BUDGET, GuidedSettings(max_error_probability=0.03), seed
+    ),
     "paper": lambda seed: MacroSearch(SPACE, TRAINING, PAPER, seed),
-    "paper, routes summed": lambda seed: MacroSearch(SPACE, TRAINING, MacroSettings(final_set="summed"), seed),
+    "paper, routes summed": lambda seed: MacroSearch(SPACE, TRAINING, MacroSettings(final_set="marginal"), seed),
     "paper, restarted": lambda seed: RestartedSearch(MacroSearch(SPACE, TRAINING, PAPER, seed), BUDGET),
     "random": lambda seed: RandomSearch(SPACE, TRAINING, RandomSettings(), seed),
     "rys": lambda seed: BlockSweep(SPACE.layers, TRAINING, BUDGET, SweepSettings(), seed),
@@ -75,18 +77,18 @@ def _varied(changes: dict[str, Any], **settings: Any) -> Callable[[int], Searche
 
 PARTS = {
     "guided": _guided(),
-    "without the policy's programs": _guided(pool=0),
+    "without the policy's programs": _guided(policy_samples=0),
     "without edits of the best": _guided(incumbents=0),
-    "layers add up, nothing else": _guided(model="layers"),
-    "like routes, nothing else": _guided(model="whole"),
-    "every route alone": _guided(model="alone"),
-    "without routes kept for their own scores": _guided(by_own_scores=0),
+    "layers add up, nothing else": _guided(kernel="additive"),
+    "like routes, nothing else": _guided(kernel="similarity"),
+    "every route alone": _guided(kernel="independent"),
+    "without routes kept for their own scores": _guided(n_empirical_best=0),
     "twice the rounds": _guided(rounds=20),
     "one finalist": _guided(finalists=1),
-    "confirmed on a fifth": _guided(held_back=0.2),
-    "no threshold": _guided(doubt=1.0),
+    "confirmed on a fifth": _guided(holdout=0.2),
+    "no threshold": _guided(max_error_probability=1.0),
 }
-_BEST: dict[str, Any] = {"epsilon_local": 0.06, "epsilon_operator": 0.02, "alpha": 5.0, "final_set": "different"}
+_BEST: dict[str, Any] = {"epsilon_local": 0.06, "epsilon_operator": 0.02, "alpha": 5.0, "final_set": "distinct"}
 _CHOSEN = {"without_standard": True, "without_copies": True}
 DIRECTIONS = {
     "paper": _paper(),
@@ -97,7 +99,7 @@ DIRECTIONS = {
     "few deviations per draw (ε = 0.06, 0.02)": _paper(epsilon_local=0.06, epsilon_operator=0.02),
     "many deviations per draw (ε = 0.4, 0.2)": _paper(epsilon_local=0.4, epsilon_operator=0.2),
     "half of all examples are seen again (λ = 0.5)": _paper(replay=0.5),
-    "different routes in the final set": _paper(final_set="different"),
+    "different routes in the final set": _paper(final_set="distinct"),
     "the standard pass in the final set": _paper(final_set="anchored"),
     "a third of the prior in every policy, so that its entropy has a floor": _varied({"floor": 0.3}),
     "the standard pass is never elite": _varied({"without_standard": True}),
@@ -155,7 +157,7 @@ def told(planted: FamilyMember) -> Route:
         flips = ((TRAIN, TRAINING), (VALIDATION_SPLIT, VALIDATION))
         return np.concatenate([planted.problem.flips(route, split, range(count)) for split, count in flips])
 
-    return confirmed([Candidate(planted.problem.target)], verdicts, GuidedSettings().doubt).route
+    return confirmed([Candidate(planted.problem.target)], verdicts, GuidedSettings().max_error_probability).route
 
 
 def line(name: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:

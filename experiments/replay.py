@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from experiments.landscape import Landscape
 from macro_routing.evaluation.confirming import confirmed, ranked
 from macro_routing.routes.route import Route
-from macro_routing.search.searcher import Confirming, Failure, Outcome, Score, Searcher
-from macro_routing.search.selection import select
+from macro_routing.search.searcher import Failure, HoldoutSearcher, Outcome, Score, Searcher
+from macro_routing.search.selection import select_candidate
 
 _SPLITTING = 9
 _JUDGING, _VALIDATING = 0.4, 0.1
@@ -69,14 +69,17 @@ def replay(make: Make, landscape: Landscape, *, budget: int, seed: int, credit: 
         shown = train[list(asked.examples)]
         state = searcher.tell(state, asked, [outcome(one.route, shown) for one in asked.proposals])
     candidates = [one for one in searcher.candidates(state) if one.route in landscape]
-    if isinstance(searcher, Confirming):
-        fresh = np.concatenate([train[list(searcher.held_back)], validation])
+    if isinstance(searcher, HoldoutSearcher):
+        fresh = np.concatenate([train[list(searcher.holdout)], validation])
 
         def verdicts(route: Route) -> NDArray[np.bool_]:
             found: NDArray[np.bool_] = landscape.verdicts(route)[fresh]
             return found
 
-        chosen, finalists = confirmed(candidates, verdicts, searcher.doubt), ranked(candidates, verdicts)
+        chosen, finalists = (
+            confirmed(candidates, verdicts, searcher.max_error_probability),
+            ranked(candidates, verdicts),
+        )
     else:
         finalists = []
 
@@ -84,7 +87,7 @@ def replay(make: Make, landscape: Landscape, *, budget: int, seed: int, credit: 
             return [Score(int(landscape.verdicts(one.route)[some].sum()), len(some)) for one in candidates]
 
         by_route = dict(zip([one.route for one in candidates], scores(train), strict=True))
-        chosen = select(candidates, scores(validation), lambda tied: [by_route[one.route] for one in tied])
+        chosen = select_candidate(candidates, scores(validation), lambda tied: [by_route[one.route] for one in tied])
     others = [one.route for one in candidates if not one.route.is_standard]
 
     def gain(route: Route) -> float:

@@ -47,14 +47,14 @@ def searches(landscape: Landscape) -> dict[str, Make]:
     rys: Callable[[int, int, int], Any] = lambda examples, budget, seed: BlockSweep(  # noqa: E731
         space.layers, examples, budget, SweepSettings(max_span=longest, anchored=True), seed
     )
-    return {"guided": guided(), "guided, every route alone": guided(model="alone"), "rys": rys}
+    return {"guided": guided(), "guided, every route alone": guided(kernel="independent"), "rys": rys}
 
 
 def _inside(space: RouteSpace, route: Any) -> bool:
     from macro_routing.errors import MacroError
 
     try:
-        space.check(route)
+        space.check_route(route)
     except MacroError:
         return False
     return True

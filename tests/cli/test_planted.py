@@ -28,12 +28,15 @@ def test_the_default_search_can_be_tried_with_the_same_file(tmp_path):
     assert facts["found"]
     assert facts["coin_flips"] <= facts["search"]["budget"]
     path = tmp_path / "sure.toml"
-    path.write_text("[search]\ndoubt = 1e-9\nelite = 3")
+    path.write_text("[search]\nmax_error_probability = 1e-9\nelite = 3")
     careful = json.loads(run("planted", "--method", "guided", "--config", str(path), "--json").stdout)
-    assert careful["search"]["settings"]["doubt"] == 1e-9
+    assert careful["search"]["settings"]["max_error_probability"] == 1e-9
     assert careful["selected"] == "L0 RJ"
-    path.write_text("[search]\ndoubt = 2")
-    assert "doubt = 2 is not allowed" in run("planted", "--method", "guided", "--config", str(path), status=2).stderr
+    path.write_text("[search]\nmax_error_probability = 2")
+    assert (
+        "max_error_probability = 2 is not allowed"
+        in run("planted", "--method", "guided", "--config", str(path), status=2).stderr
+    )
     assert "the guided search needs 3" in run("planted", "--method", "guided", "--examples", "2", status=2).stderr
 
 

@@ -103,8 +103,11 @@ def test_answers_side_by_side_and_a_chat(place):
         (["--task", "category", "--config", "nothere.toml"], "nothere.toml"),
         (["--task", "category", "--log-to", "paper"], "log_to"),
         (["--task", "category", "--elite", "9", "--draws", "3"], "elite"),
-        (["--task", "category", "--doubt", "2"], "doubt = 2.0 is not allowed"),
-        (["--task", "category", "--doubt", "0.03", "--method", "macro"], "doubt is no setting of method = macro"),
+        (["--task", "category", "--max-error-probability", "2"], "max_error_probability = 2.0 is not allowed"),
+        (
+            ["--task", "category", "--max-error-probability", "0.03", "--method", "macro"],
+            "max_error_probability is no setting of method = macro",
+        ),
     ],
 )
 def test_mistakes_are_one_line(arguments, says, tmp_path):

@@ -90,10 +90,10 @@ def test_every_proposal_and_candidate_is_feasible(make):
         search = make(seed)
         rounds, state = play(search)
         for proposal in (proposal for asked in rounds for proposal in asked.proposals):
-            SPACE.check(proposal.program)
+            SPACE.check_route(proposal.program)
             assert proposal.program.expand(8) == proposal.route
         for candidate in search.candidates(state):
-            SPACE.check(candidate.route)
+            SPACE.check_route(candidate.route)
 
 
 def test_rounds_use_training_examples_once_and_say_what_matters(make):

@@ -7,7 +7,7 @@ import pytest
 from macro_routing.evaluation.confirming import certainty, confirmed, ranked, with_fresh
 from macro_routing.routes import Route, parse_route
 from macro_routing.search import Candidate
-from macro_routing.search.searcher import Expectation
+from macro_routing.search.searcher import ExpectedGain
 
 STANDARD = Candidate(Route.standard(8))
 GOOD, BETTER = (Candidate(parse_route(text, 8)) for text in ("L0-L3 L3 RJ", "L0-L4 L4 RJ"))
@@ -22,27 +22,27 @@ def verdicts(**fixed):
 
 
 def expecting(candidate, mean, deviation):
-    return dataclasses.replace(candidate, expected=Expectation(mean, deviation**2))
+    return dataclasses.replace(candidate, expected=ExpectedGain(mean, deviation**2))
 
 
 def test_two_opinions_are_weighed_by_how_sure_they_are():
     control, route = np.array([True] * 3 + [False] * 97), np.array([False] * 3 + [True] * 12 + [False] * 85)
     fresh = with_fresh(None, control, route)
     assert (fresh.mean, fresh.variance) == pytest.approx((0.09, 17 / 100**2))
-    both = with_fresh(Expectation(0.03, 17 / 100**2), control, route)
+    both = with_fresh(ExpectedGain(0.03, 17 / 100**2), control, route)
     assert (both.mean, both.variance) == pytest.approx((0.06, fresh.variance / 2))
-    sure = with_fresh(Expectation(0.03, 1e-9), control, route)
+    sure = with_fresh(ExpectedGain(0.03, 1e-9), control, route)
     assert sure.mean == pytest.approx(0.03, abs=1e-4)
-    assert with_fresh(Expectation(0.03, 0.01), control[:0], route[:0]) == Expectation(0.03, 0.01)
+    assert with_fresh(ExpectedGain(0.03, 0.01), control[:0], route[:0]) == ExpectedGain(0.03, 0.01)
     assert with_fresh(None, control[:0], route[:0]) is None
 
 
 def test_certainty_is_the_probability_of_a_gain():
     assert certainty(None) == 0.5
-    assert certainty(Expectation(0.0, 0.01)) == pytest.approx(0.5)
-    assert certainty(Expectation(0.1645, 0.01)) == pytest.approx(0.95, abs=1e-3)
-    assert certainty(Expectation(-0.1645, 0.01)) == pytest.approx(0.05, abs=1e-3)
-    assert certainty(Expectation(0.1, 0.0)) == pytest.approx(1.0)
+    assert certainty(ExpectedGain(0.0, 0.01)) == pytest.approx(0.5)
+    assert certainty(ExpectedGain(0.1645, 0.01)) == pytest.approx(0.95, abs=1e-3)
+    assert certainty(ExpectedGain(-0.1645, 0.01)) == pytest.approx(0.05, abs=1e-3)
+    assert certainty(ExpectedGain(0.1, 0.0)) == pytest.approx(1.0)
 
 
 def test_only_what_is_almost_certainly_better_is_chosen():

@@ -17,7 +17,7 @@ from macro_routing.evaluation.units import UnitSizes, units_for_race, units_in_o
 from macro_routing.models import load_model
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MarkovPolicy
-from macro_routing.search.macro import elite_of
+from macro_routing.search.macro import select_elite
 from macro_routing.tasks import Example, load_task
 
 STANDARD = Route.standard(30)
@@ -180,15 +180,15 @@ def test_batches_of_one_and_of_many_score_alike_on_a_real_model(smollm2, categor
 def test_racing_on_a_real_model_keeps_the_elite_of_full_scoring(smollm2, category, tmp_path):
     rng = np.random.default_rng(5)
     policy = MarkovPolicy.prior(RouteSpace(30, max_length=42))
-    draws = [policy.sample(rng).expand(30) for _ in range(9)]
+    draws = [policy.sample_program(rng).expand(30) for _ in range(9)]
     draws.append(draws[0])
     examples = category.pools["train"][:24]
     store = ScoreStore(tmp_path / "s.sqlite")
     raced = Evaluator(smollm2, category, LIKELIHOOD, store).race(draws, examples, keep=2)
     full = Evaluator(smollm2, category, LIKELIHOOD).race(draws, examples, keep=2, mode=NEVER)
-    assert elite_of(raced.outcomes, 2) == elite_of(full.outcomes, 2)
-    assert [raced.outcomes[n] for n in elite_of(full.outcomes, 2)] == [
-        full.outcomes[n] for n in elite_of(full.outcomes, 2)
+    assert select_elite(raced.outcomes, 2) == select_elite(full.outcomes, 2)
+    assert [raced.outcomes[n] for n in select_elite(full.outcomes, 2)] == [
+        full.outcomes[n] for n in select_elite(full.outcomes, 2)
     ]
     assert full.stopped == 0
     assert full.asked == raced.asked == 240

@@ -10,15 +10,15 @@ from macro_routing.evaluation.planted import PlantedProblem, solve_planted
 from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL, Standing, race, still_racing
 from macro_routing.routes import RouteSpace, parse_route
 from macro_routing.search import Failure, MacroSearch, MacroSettings, MarkovPolicy, Score, Stopped
-from macro_routing.search.macro import elite_of
-from macro_routing.search.searcher import Draw, Proposal, best_draws
+from macro_routing.search.macro import select_elite
+from macro_routing.search.searcher import Draw, Proposal, rank_draws
 
 POLICY = MarkovPolicy.prior(RouteSpace(8, max_length=14), 0.4, 0.2)
 
 
 def _draws(count, seed):
     rng = np.random.default_rng(seed)
-    return [POLICY.sample(rng).expand(8) for _ in range(count)]
+    return [POLICY.sample_program(rng).expand(8) for _ in range(count)]
 
 
 def _table(draws, sizes, seed):
@@ -52,14 +52,14 @@ def test_the_elite_its_scores_and_the_best_draw_are_those_of_full_scoring(count,
     table = _table(draws, sizes, seed)
     full = [Score(sum(table[route]), sum(sizes)) for route in draws]
     raced = _raced(draws, sizes, keep, table, EXACT)
-    assert elite_of(raced, keep) == elite_of(full, keep)
+    assert select_elite(raced, keep) == select_elite(full, keep)
     for one, other in zip(raced, full, strict=True):
         if isinstance(one, Stopped):
-            assert one.correct <= other.correct <= one.best_possible * one.total
+            assert one.correct <= other.correct <= one.max_accuracy * one.total
         else:
             assert one == other
     first = [
-        best_draws([Draw(0, Proposal(r), o) for r, o in zip(draws, outcomes, strict=True)])[0]
+        rank_draws([Draw(0, Proposal(r), o) for r, o in zip(draws, outcomes, strict=True)])[0]
         for outcomes in (raced, full)
     ]
     assert first[0] == first[1]
@@ -103,7 +103,7 @@ def test_of_equally_good_and_long_draws_the_earlier_is_not_stopped():
     full = [Score(1, 2)] * 3
     draws = [long, first, second]
     raced = _raced(draws, [1, 1], 1, table, EXACT)
-    assert elite_of(raced, 1) == elite_of(full, 1) == [0]
+    assert select_elite(raced, 1) == select_elite(full, 1) == [0]
     assert raced[1] == full[1]
 
 
@@ -115,7 +115,7 @@ def test_partial_credits_keep_the_elite_too(seed, keep):
     sizes = [2, 5, 3]
     table = {route: [int(rng.integers(0, 3 * size + 1)) / 3 for size in sizes] for route in draws}
     full = _raced(draws, sizes, keep, table, NEVER)
-    assert elite_of(_raced(draws, sizes, keep, table, EXACT), keep) == elite_of(full, keep)
+    assert select_elite(_raced(draws, sizes, keep, table, EXACT), keep) == select_elite(full, keep)
 
 
 @given(seed=st.integers(0, 10**6), keep=st.integers(1, 6), mode=st.sampled_from([EXACT, NEVER, STATISTICAL]))
@@ -142,7 +142,7 @@ def test_draws_that_fail_are_told_and_the_others_race_on(seed, keep, mode):
         sound = [r for r in draws if r not in doomed]
         full = {route: sum(table[route]) for route in sound}
         best = sorted(sound, key=lambda r: (-full[r], draws.index(r)))[:keep]
-        assert [draws[place] for place in elite_of(outcomes, keep)] == best
+        assert [draws[place] for place in select_elite(outcomes, keep)] == best
 
 
 def test_an_unknown_mode_is_refused():

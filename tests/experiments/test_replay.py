@@ -30,7 +30,7 @@ def guided(landscape):
 
 def _fits(route):
     try:
-        SPACE.check(route)
+        SPACE.check_route(route)
     except MacroError:
         return False
     return True

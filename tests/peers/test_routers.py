@@ -28,9 +28,9 @@ from macro_routing.peers.router_training import (
     train_routers,
 )
 from macro_routing.routes import Route, parse_route
+from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.space import RouteSpace
-from macro_routing.routes.text import parse_program
-from macro_routing.search.tree_actions import route_of_counts
+from macro_routing.search.tree_actions import route_from_counts
 from tests.models.tiny import LAYERS, VARIANTS, VOCABULARY, tiny_model
 
 WIDTH = 32
@@ -171,7 +171,7 @@ def test_layers_run_on_some_rows_give_what_the_routed_models_give(name):
             state = batch.apply(layer, [row for row, label in enumerate(labels) if label[layer] >= times], state)
     for own, prompt, label in zip(batch.without_padding(state, range(4)), prompts, labels, strict=True):
         with torch.no_grad():
-            expected = apply_route(model, route_of_counts(label))(torch.tensor([prompt])).logits
+            expected = apply_route(model, route_from_counts(label))(torch.tensor([prompt])).logits
         assert torch.allclose(read_out(model, own[None]), expected, atol=1e-4)
 
 
@@ -187,12 +187,12 @@ def test_a_router_sees_the_state_of_the_route_decided_so_far(name):
         return routers.logits(layer, states).argmax(dim=-1).tolist()
 
     counts = walk_layers(frozen, prompts, choose, most_tokens=64)
-    assert [route_of_counts(each) for each in counts] == routers.decide(frozen, prompts, most_tokens=64)
+    assert [route_from_counts(each) for each in counts] == routers.decide(frozen, prompts, most_tokens=64)
     assert len(set(counts)) > 1  # or the rows of a batch were never apart
     for place, prompt in enumerate(prompts):
         ids = torch.tensor([prompt])
         embedded = decoder_of(frozen.model)(ids, output_hidden_states=True).hidden_states[0]
-        states = [embedded, *hidden_states(apply_route(frozen.model, route_of_counts(counts[place])), ids)]
+        states = [embedded, *hidden_states(apply_route(frozen.model, route_from_counts(counts[place])), ids)]
         for layer in range(LAYERS):
             expected = states[sum(counts[place][:layer])][0]
             assert torch.allclose(seen[place, layer], expected, atol=1e-4), (place, layer)
@@ -484,7 +484,7 @@ def test_a_program_router_sees_the_state_of_its_own_program(name):
     prompts = _prompts(8)
     texts = ["L0-L3 L1(+h-2) L2 L3(-0.25h-1) RJ", "L0 L2 L2 RJ", "L0 L1 L1(+h-1) L2 L4 RJ", "L0 RJ"]
     programs = [parse_program(texts[place % len(texts)]) for place in range(len(prompts))]
-    labels = [space.actions_of(program) for program in programs]
+    labels = [space.program_to_actions(program) for program in programs]
     seen = {}
 
     def follow(places, positions, states):
@@ -503,12 +503,12 @@ def test_a_program_router_sees_the_state_of_its_own_program(name):
 @pytest.mark.parametrize("seed", range(4))
 def test_infeasible_actions_are_never_decided(frozen, seed):
     routers = _untrained_programs(frozen, seed)
-    routers.routers.outer_bias[:, SPACE.rejoin] -= 100  # written to the end of the budget
+    routers.routers.outer_bias[:, SPACE.rejoin_action] -= 100  # written to the end of the budget
     prompts = _prompts(8, seed)
     programs = routers.programs(frozen, prompts)
     for program, route in zip(programs, routers.decide(frozen, prompts), strict=True):
-        SPACE.check(program)
-        SPACE.check(route)
+        SPACE.check_route(program)
+        SPACE.check_route(route)
         assert program.expand(LAYERS) == route
         assert len(program.steps) > 1
 
@@ -517,7 +517,7 @@ def test_infeasible_actions_teach_nothing(frozen):
     settings = RouterSettings(hidden=16, epochs=2, weight_decay=0)
     routers, _ = train_program_routers(frozen, SPACE, [(5, 6)], [PROGRAMS[3]], settings, seed=3)
     untouched = _untrained_weights(routers, seed=3)
-    feasible = torch.from_numpy(SPACE.feasible[1, 0].copy())  # what the first router may say
+    feasible = torch.from_numpy(SPACE.feasibility_mask[1, 0].copy())  # what the first router may say
     changed = routers.routers.outer_bias[0] != untouched.outer_bias[0]
     assert torch.equal(changed, feasible)
 
@@ -545,7 +545,7 @@ def test_program_routers_learn_what_the_first_token_says(frozen, trained_program
     # Six actions of the longest label: beyond them nothing was learnt, and deciding rejoins.
     assert routers.routers.count == 6
     endless = copy.deepcopy(routers)
-    endless.routers.outer_bias[:, SPACE.rejoin] -= 100
+    endless.routers.outer_bias[:, SPACE.rejoin_action] -= 100
     assert max(len(program.steps) for program in endless.programs(frozen, prompts)) == 7
 
 
@@ -555,7 +555,7 @@ def test_a_program_of_the_greatest_length_has_no_router_for_its_forced_end(froze
     routers, report = train_program_routers(frozen, space, [(5, 6)], [program], RouterSettings(hidden=4, epochs=1), 0)
     assert routers.routers.count == 6
     assert sum(report.class_counts) == 6
-    assert report.class_counts[space.rejoin] == 0
+    assert report.class_counts[space.rejoin_action] == 0
 
 
 def test_programs_outside_the_space_are_refused(frozen):
@@ -566,5 +566,5 @@ def test_programs_outside_the_space_are_refused(frozen):
 
 
 def test_counts_are_a_route():
-    assert route_of_counts(COUNTS[3]) == parse_route("L0 L2 L2 RJ", LAYERS)
-    assert route_of_counts((1,) * LAYERS) == Route.standard(LAYERS)
+    assert route_from_counts(COUNTS[3]) == parse_route("L0 L2 L2 RJ", LAYERS)
+    assert route_from_counts((1,) * LAYERS) == Route.standard(LAYERS)

@@ -9,9 +9,9 @@ import pytest
 
 from macro_routing.report.policy_flow import expected_actions, moves_by_displacement
 from macro_routing.report.policy_map import PolicyFrame, policy_figure, policy_maps
+from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
-from macro_routing.routes.text import parse_program
 from macro_routing.search.policy import MarkovPolicy
 
 SPACES = [
@@ -25,15 +25,15 @@ SPACES = [
 def test_expected_actions_are_those_of_many_draws(space):
     policy = MarkovPolicy.prior(space, 0.6, 0.2)
     expected = expected_actions(policy)
-    assert expected[:, space.rejoin].sum() == pytest.approx(1)
+    assert expected[:, space.rejoin_action].sum() == pytest.approx(1)
     rng = np.random.default_rng(3)
     draws = 4000
     counted = Counter()
     for _ in range(draws):
-        position = space.start
-        for action in space.actions_of(policy.sample(rng)):
+        position = space.start_position
+        for action in space.program_to_actions(policy.sample_program(rng)):
             counted[position.layer, action] += 1
-            position = space.advance(position, action) if action != space.rejoin else position
+            position = space.next_position(position, action) if action != space.rejoin_action else position
     for layer, action in np.ndindex(expected.shape):
         assert counted[layer, action] / draws == pytest.approx(expected[layer, action], abs=0.06)
 
@@ -43,7 +43,7 @@ def test_moves_are_summed_by_where_they_lead():
     actions = expected_actions(MarkovPolicy.prior(space))
     moves = moves_by_displacement(space, actions)
     assert moves.shape == (5, 5)
-    assert moves.sum() + actions[:, space.rejoin].sum() == pytest.approx(actions.sum())
+    assert moves.sum() + actions[:, space.rejoin_action].sum() == pytest.approx(actions.sum())
 
 
 def test_the_map_shows_a_policy_that_knows_one_program():

@@ -15,8 +15,8 @@ from macro_routing.report.markup import element
 from macro_routing.report.reproduce import as_toml, search_command
 from macro_routing.report.rounds_chart import rounds_chart
 from macro_routing.report.route_chart import route_track
+from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
-from macro_routing.routes.text import parse_program
 from macro_routing.runs.config import RunConfig
 from macro_routing.search.searcher import Draw, Failure, Proposal, Score, Stopped
 from tests.report.folders import (

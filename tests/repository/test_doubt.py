@@ -19,7 +19,9 @@ def test_a_threshold_chooses_as_the_search_with_it_does():
     known = doubt.finalists((PLANTED, SEED))
     planted = member(SEED)
     for most in (0.03, 1.0):
-        result = solve_planted(_guided(doubt=most)(SEED), planted.problem, training=TRAINING, validation=VALIDATION)
+        result = solve_planted(
+            _guided(max_error_probability=most)(SEED), planted.problem, training=TRAINING, validation=VALIDATION
+        )
         brought = doubt.chosen(known, most)
         assert result.selected.route.is_standard is (brought is None)
         assert planted.share(result.selected.route) == pytest.approx(brought or 0.0)

@@ -25,5 +25,5 @@ def test_published_route(row):
     assert route.length == row["executed"]
     coefficients = (1.0, -0.25) if "-0.25" in row["route"] else (1.0,)
     space = RouteSpace(row["layers"], max_length=LONGEST.get(row["model"], 40), coefficients=coefficients)
-    assert space.program_from(space.actions_of(program)) == program
-    space.check(route)
+    assert space.program_from_actions(space.program_to_actions(program)) == program
+    space.check_route(route)

@@ -27,18 +27,18 @@ def test_actions_come_in_the_order_that_settles_ties():
     space = RouteSpace(4, radius=1, window=2, coefficients=(1.0, -0.25))
     named = [(delta, add and (add.back, add.coefficient)) for delta, add in space.action_steps]
     assert named[:3] == [(-1, None), (0, None), (1, None)]
-    assert space.rejoin == 3
+    assert space.rejoin_action == 3
     assert named[4:8] == [(-1, (1, -0.25)), (0, (1, -0.25)), (1, (1, -0.25)), (-1, (1, 1.0))]
 
 
 @pytest.mark.parametrize(("applied", "phase"), [(1, 0), (13, 0), (14, 1), (26, 1), (27, 2), (40, 2)])
 def test_phases_change_at_the_thirds(applied, phase):
-    assert RouteSpace(28, max_length=40).phase_of(applied) == phase
+    assert RouteSpace(28, max_length=40).budget_phase(applied) == phase
 
 
 def test_exact_thirds_belong_to_the_later_phase():
     space = RouteSpace(6, max_length=12)
-    assert [space.phase_of(applied) for applied in (3, 4, 7, 8)] == [0, 1, 1, 2]
+    assert [space.budget_phase(applied) for applied in (3, 4, 7, 8)] == [0, 1, 1, 2]
 
 
 def test_default_length_is_twelve_more():
@@ -47,9 +47,9 @@ def test_default_length_is_twelve_more():
 
 def test_the_rejoined_route_always_fits():
     space = RouteSpace(4, max_length=5, radius=2, window=0)
-    space.check(parse_program("L0 L0 RJ"))
+    space.check_route(parse_program("L0 L0 RJ"))
     with pytest.raises(SpaceError, match=r"step 3 \(L0\) makes the route at least 6 long, but max_length is 5"):
-        space.check(parse_program("L0 L0 L0 RJ"))
+        space.check_route(parse_program("L0 L0 L0 RJ"))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_the_rejoined_route_always_fits():
 )
 def test_programs_outside_name_step_and_rule(text, rule):
     with pytest.raises(SpaceError, match=rule):
-        RouteSpace(28, max_length=40).check(parse_program(text))
+        RouteSpace(28, max_length=40).check_route(parse_program(text))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from macro_routing.runs import RunFolder, search
 from macro_routing.runs.comparing import POINTS, _curve, compare_methods, plan_methods
 from macro_routing.runs.comparison import CurvePoint, about, read_arms, table_of
 from macro_routing.runs.methods import METHODS, check_methods
-from macro_routing.search.names import METHOD_NAMES
+from macro_routing.search.method_names import METHOD_NAMES
 from macro_routing.workers.pool import WorkerPool
 from macro_routing.workers.settings import WorkerSettings
 from tests.runs.small import small_frozen, small_task
@@ -24,7 +24,7 @@ from tests.runs.test_run import CONFIG
 from tests.runs.test_tree_run import CursedCrew
 
 BASE = dataclasses.replace(CONFIG, budget=700, data={"training": 40, "validation": 10, "test": 20})
-SETTINGS = {"epochs": 2, "rounds": 2, "proposals": 8, "max_span": 2, "depth": 2, "most_repeats": 3}
+SETTINGS = {"epochs": 2, "rounds": 2, "proposals": 8, "max_span": 2, "beam_depth": 2, "max_repeats": 3}
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_a_plan_says_what_is_asked_for_at_most(method, tmp_path):
     compare_methods(*asked, search=SETTINGS, **known)
     with contextlib.closing(sqlite3.connect(tmp_path / "s.sqlite")) as store:
         (scored,) = store.execute("SELECT count(*) FROM outcomes").fetchone()
-    assert 0.1 * planned.most_outcomes < scored <= planned.most_outcomes
+    assert 0.1 * planned.max_evaluations < scored <= planned.max_evaluations
     assert plan_methods(*asked, known, SETTINGS) == [dataclasses.replace(planned, finished=True)]
 
 

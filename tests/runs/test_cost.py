@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from macro_routing.models.frozen import freeze
+from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
-from macro_routing.routes.text import parse_program
 from macro_routing.runs import RunConfig, RunFolder, cost, resume, search
 from macro_routing.runs import folder as files
 from macro_routing.runs.starting import prepare

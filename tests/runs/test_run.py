@@ -83,7 +83,7 @@ def test_a_run_writes_all_it_promises(frozen, tmp_path):
     assert not list(folder.rglob("*.unfinished"))
 
 
-GUIDED = dataclasses.replace(CONFIG, method="guided", search={"rounds": 3, "draws": 12, "held_back": 0.5}, budget=600)
+GUIDED = dataclasses.replace(CONFIG, method="guided", search={"rounds": 3, "draws": 12, "holdout": 0.5}, budget=600)
 
 
 def test_a_run_that_is_over_holds_its_store_no_longer(frozen, tmp_path):
@@ -106,9 +106,9 @@ def test_a_guided_run_confirms_on_examples_it_held_back(frozen, tmp_path):
     first, *finalists = choice["candidates"]
     assert 1 <= len(finalists) <= 5
     assert first["route"] == "L0 RJ"
-    held_back = prepare(GUIDED, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite").searcher.held_back
+    holdout = prepare(GUIDED, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite").searcher.holdout
     for finalist in finalists:
-        assert finalist["held_back_n"] == len(held_back) == rounds[-1]["examples"]
+        assert finalist["holdout_n"] == len(holdout) == rounds[-1]["examples"]
         if result.best_route.is_standard:
             assert "better than the standard pass with probability" in finalist["turned_down"]
         assert 0 <= finalist["certainty"] <= 1
@@ -119,7 +119,7 @@ def test_a_guided_run_confirms_on_examples_it_held_back(frozen, tmp_path):
 
 
 def test_without_doubt_the_finalist_is_deployed(frozen, tmp_path):
-    sure = dataclasses.replace(GUIDED, search={**GUIDED.search, "doubt": 1.0})
+    sure = dataclasses.replace(GUIDED, search={**GUIDED.search, "max_error_probability": 1.0})
     result = _run(frozen, tmp_path / "run", sure)
     assert not result.best_route.is_standard
     _, *finalists = json.loads((tmp_path / "run" / files.CANDIDATES).read_text())["candidates"]
@@ -134,13 +134,13 @@ def test_a_finalist_that_could_not_be_run_somewhere_is_not_deployed():
         return lambda route: RouteEvaluation(route, answers, 0, failure)
 
     control, better = evaluated([0] * 30), evaluated([1] * 30)
-    held_back = {standard.route: control(standard.route), finalist.route: better(finalist.route)}
+    holdout = {standard.route: control(standard.route), finalist.route: better(finalist.route)}
     for failure in ("", "it takes its workers down"):
         validated = {
             standard.route: control(standard.route),
             finalist.route: evaluated([0] * 30, failure)(finalist.route),
         }
-        choice = choose_confirmed([standard, finalist], validated, held_back, 0.1, lambda _route: "")
+        choice = choose_confirmed([standard, finalist], validated, holdout, 0.1, lambda _route: "")
         assert choice.route == (standard if failure else finalist).route
         assert failure in choice.refused
 

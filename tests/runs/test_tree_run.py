@@ -209,7 +209,7 @@ def test_budgets_buy_examples_first_then_simulations():
     oracle = LabelSearch(space, 40, ColaSettings(), budget=400, every_example=True)
     assert (len(oracle.chosen), oracle.simulations) == (40, 9)
     for labels in (published, few, many, oracle):
-        assert labels.budget is None or labels.most_outcomes() <= labels.budget
+        assert labels.budget is None or labels.max_evaluations() <= labels.budget
 
 
 def test_every_reward_is_asked_of_its_own_example():
@@ -224,7 +224,7 @@ def test_every_reward_is_asked_of_its_own_example():
     labels.run(score)
     standard = Route.standard(6)
     assert [place for place, route in asked if route == standard] == list(range(30))
-    assert len(asked) <= labels.most_outcomes()
+    assert len(asked) <= labels.max_evaluations()
 
 
 @pytest.mark.parametrize(

@@ -2,50 +2,60 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macro_routing.routes import Route, RouteSpace, parse_route
-from macro_routing.search.edits import Edit, deviations, edits_of, moves_only, plain_adds, program_with, single_edits
+from macro_routing.search.edits import (
+    Edit,
+    count_edits,
+    extract_edits,
+    filter_moves,
+    filter_plain_adds,
+    list_single_edits,
+    program_from_edits,
+)
 from tests.strategies import small_spaces
 
 SPACE = RouteSpace(28)
 
 
 def test_every_single_edit_is_one_deviation_and_they_are_all_different():
-    edits = single_edits(SPACE)
-    programs = [program_with(SPACE, [edit]) for edit in edits]
-    assert all(deviations(SPACE, program) == 1 for program in programs)
+    edits = list_single_edits(SPACE)
+    programs = [program_from_edits(SPACE, [edit]) for edit in edits]
+    assert all(count_edits(SPACE, program) == 1 for program in programs)
     routes = {program.expand(28) for program in programs}
     assert len(routes) == len(edits)
     assert not any(route.is_standard for route in routes)
-    assert len(moves_only(SPACE, edits)) + len([edit for edit in edits if edit.action > SPACE.rejoin]) == len(edits)
-    assert all(program_with(SPACE, [edit]).expand(28).length == 28 for edit in plain_adds(SPACE, edits))
+    assert len(filter_moves(SPACE, edits)) + len([edit for edit in edits if edit.action > SPACE.rejoin_action]) == len(
+        edits
+    )
+    assert all(program_from_edits(SPACE, [edit]).expand(28).length == 28 for edit in filter_plain_adds(SPACE, edits))
 
 
 @given(small_spaces(), st.data())
 def test_a_route_is_written_by_its_own_edits(space, data):
-    edits = single_edits(space)
+    edits = list_single_edits(space)
     if not edits:
         return
     chosen = data.draw(st.lists(st.sampled_from(edits), max_size=3))
-    program = program_with(space, sorted(chosen))
+    program = program_from_edits(space, sorted(chosen))
     if program is None:
         return
     route = program.expand(space.layers)
-    space.check(program)
-    again = program_with(space, edits_of(space, route))
+    space.check_route(program)
+    again = program_from_edits(space, extract_edits(space, route))
     # Later edits may lie in a part that is run a second time; then the way there needs the first visit passed by.
     if again is not None:
-        space.check(again)
-        assert deviations(space, again) == len(edits_of(space, route))
-    assert (edits_of(space, route) == []) == route.is_standard
+        space.check_route(again)
+        assert count_edits(space, again) == len(extract_edits(space, route))
+    assert (extract_edits(space, route) == []) == route.is_standard
 
 
 def test_an_edit_that_was_jumped_over_cannot_be_taken():
-    skip, repeat = Edit(3, SPACE.forward + 3), Edit(5, SPACE.radius)
-    assert program_with(SPACE, [repeat]).expand(28) == parse_route("L0-L5 L5 RJ", 28)
-    assert program_with(SPACE, [skip]).expand(28) == parse_route("L0-L3 L7 RJ", 28)
-    assert program_with(SPACE, [skip, repeat]) is None
+    skip, repeat = Edit(3, SPACE.forward_action + 3), Edit(5, SPACE.radius)
+    assert program_from_edits(SPACE, [repeat]).expand(28) == parse_route("L0-L5 L5 RJ", 28)
+    assert program_from_edits(SPACE, [skip]).expand(28) == parse_route("L0-L3 L7 RJ", 28)
+    assert program_from_edits(SPACE, [skip, repeat]) is None
 
 
 def test_edits_are_read_in_the_order_they_are_taken():
     route = parse_route("L0-L7 L3-L9 L9(+h-2) RJ", 28)
-    assert [edit.layer for edit in edits_of(SPACE, route)] == [7, 9]
-    assert edits_of(SPACE, Route.standard(28)) == []
+    assert [edit.layer for edit in extract_edits(SPACE, route)] == [7, 9]
+    assert extract_edits(SPACE, Route.standard(28)) == []

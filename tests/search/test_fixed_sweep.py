@@ -8,14 +8,14 @@ from macro_routing.errors import SettingsError
 from macro_routing.evaluation.planted import PlantedProblem, solve_planted
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MacroSearch, MacroSettings, Score
-from macro_routing.search.fixed_sweep import FixedSettings, FixedSweep, StandardOnly, early_exits
-from macro_routing.search.fixed_sweep import least_influential_dropped as dropped
+from macro_routing.search.fixed_sweep import FixedSettings, FixedSweep, StandardOnly, list_early_exits
+from macro_routing.search.fixed_sweep import drop_least_influential as dropped
 from macro_routing.search.restarts import RestartedSearch
 from macro_routing.search.state_file import load_state, save_state
 
 
 def test_early_exits_are_the_first_layers_alone():
-    assert [[step.layer for step in route.steps] for route in early_exits(4)] == [[0], [0, 1], [0, 1, 2]]
+    assert [[step.layer for step in route.steps] for route in list_early_exits(4)] == [[0], [0, 1], [0, 1, 2]]
 
 
 def test_layers_are_dropped_by_influence():
@@ -24,11 +24,11 @@ def test_layers_are_dropped_by_influence():
 
 
 def test_a_sweep_asks_for_all_routes_on_as_many_examples_as_it_can_pay():
-    sweep = FixedSweep(4, 50, 20, listed=early_exits(4))
+    sweep = FixedSweep(4, 50, 20, listed=list_early_exits(4))
     asked = sweep.ask(sweep.start())
     assert len(asked.proposals) == 3
     assert len(asked.examples) == 6
-    assert sweep.most_outcomes() == 18
+    assert sweep.max_evaluations() == 18
     state = sweep.tell(sweep.start(), asked, [Score(1, 6), Score(5, 6), Score(2, 6)])
     assert sweep.ask(state) is None
     assert [str(one.route) for one in sweep.candidates(state)] == ["L0 L1", "L0-L2", "L0"]
@@ -36,18 +36,18 @@ def test_a_sweep_asks_for_all_routes_on_as_many_examples_as_it_can_pay():
     state = anchored.tell(anchored.start(), asked, [Score(1, 6), Score(5, 6), Score(2, 6)])
     assert [str(one.route) for one in anchored.candidates(state)] == ["L0 RJ", "L0 L1"]
     with pytest.raises(SettingsError, match="at least 3"):
-        FixedSweep(4, 50, 2, listed=early_exits(4))
+        FixedSweep(4, 50, 2, listed=list_early_exits(4))
 
 
 def test_a_model_of_one_layer_has_nothing_to_leave_out():
     with pytest.raises(SettingsError, match="no route to try on 1 layers"):
-        FixedSweep(1, 50, 20, listed=early_exits(1))
+        FixedSweep(1, 50, 20, listed=list_early_exits(1))
 
 
 def test_the_standard_pass_needs_no_search():
     search = StandardOnly(5, 10, 1)
     assert search.ask(search.start()) is None
-    assert (search.rounds, search.draws, search.most_outcomes()) == (0, 0, 0)
+    assert (search.max_rounds, search.max_draws, search.max_evaluations()) == (0, 0, 0)
     assert [one.route for one in search.candidates(search.start())] == [Route.standard(5)]
 
 
@@ -67,7 +67,7 @@ def _play(search, problem, most=1000):
 
 def test_restarts_spend_the_budget_and_begin_with_the_literal_search():
     problem = PlantedProblem(parse_route("L0-L3 L2 RJ", 8), seed=1)
-    budget = 3 * FIRST.most_outcomes() + 10
+    budget = 3 * FIRST.max_evaluations() + 10
     search = RestartedSearch(FIRST, budget)
     state, rounds = _play(search, problem)
     literal, literal_rounds = _play(FIRST, problem)
@@ -75,7 +75,7 @@ def test_restarts_spend_the_budget_and_begin_with_the_literal_search():
         assert (mine.proposals, mine.examples) == (other.proposals, other.examples)
     spent = sum(len(one.proposals) * len(one.examples) for one in rounds)
     assert spent <= budget
-    assert spent + FIRST.draws * max(map(len, FIRST.schedule)) > budget  # no further round would have fitted
+    assert spent + FIRST.max_draws * max(map(len, FIRST.schedule)) > budget  # no further round would have fitted
     assert [one.number for one in rounds] == list(range(len(rounds)))
     assert len(state.arrays["starts"]) >= 3
     mine = {one.route for one in search.candidates(state)}
@@ -86,7 +86,7 @@ def test_restarts_spend_the_budget_and_begin_with_the_literal_search():
 
 def test_a_restarted_search_goes_on_from_its_file(tmp_path):
     problem = PlantedProblem(parse_route("L0-L3 L2 RJ", 8), seed=1)
-    search = RestartedSearch(FIRST, 2 * FIRST.most_outcomes() + 10)
+    search = RestartedSearch(FIRST, 2 * FIRST.max_evaluations() + 10)
     state, _ = _play(search, problem, most=6)
     save_state(tmp_path / "s.npz", state)
     again = load_state(tmp_path / "s.npz")

@@ -9,9 +9,9 @@ from macro_routing.errors import SettingsError, SpaceError
 from macro_routing.evaluation.planted import PlantedProblem, solve_planted
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import Failure, GuidedSearch, GuidedSettings, Score
-from macro_routing.search.evidence import MOST_ROWS, most_telling
-from macro_routing.search.proposing import single_moves
-from macro_routing.search.searcher import Draw, Expectation, Proposal
+from macro_routing.search.candidate_pool import single_moves
+from macro_routing.search.gp_fit import MOST_ROWS, most_telling
+from macro_routing.search.searcher import Draw, ExpectedGain, Proposal
 
 SMALL = RouteSpace(8, max_length=12)
 
@@ -34,19 +34,19 @@ def test_the_budget_is_never_exceeded_and_examples_are_never_shared(budget):
     search = GuidedSearch(SMALL, 120, budget, GuidedSettings(draws=20), 3)
     rounds, _ = play(search, half)
     spent = sum(len(one.proposals) * len(one.examples) for one in rounds)
-    assert spent <= search.most_outcomes() <= budget
+    assert spent <= search.max_evaluations() <= budget
     shown = [example for one in rounds for example in one.examples]
     assert len(shown) == len(set(shown))
-    assert rounds[-1].examples == search.held_back
+    assert rounds[-1].examples == search.holdout
 
 
 def test_the_published_budget_pays_for_all_examples():
     search = GuidedSearch(SPACE, TRAINING, BUDGET)
-    assert search.rounds == 11
-    assert search.most_candidates == 6  # five beside the standard pass, as the protocol says
-    assert len(search.held_back) == 500
+    assert search.max_rounds == 11
+    assert search.max_candidates == 6  # five beside the standard pass, as the protocol says
+    assert len(search.holdout) == 500
     assert sum(map(len, search.chunks)) == 500
-    assert 0.97 * BUDGET < search.most_outcomes() <= BUDGET
+    assert 0.97 * BUDGET < search.max_evaluations() <= BUDGET
 
 
 def test_every_round_has_the_control_and_different_routes():
@@ -56,7 +56,7 @@ def test_every_round_has_the_control_and_different_routes():
         assert routes[0].is_standard
         assert len(set(routes)) == len(routes)
         for route in routes:
-            SMALL.check(route)
+            SMALL.check_route(route)
 
 
 def test_a_budget_too_small_is_refused_with_the_number_that_would_do():
@@ -141,7 +141,7 @@ def test_earlier_knowledge_is_tried_first():
     route = parse_route("L0-L20 L17 L19 L22 RJ", 28)
     prior = search.policy(search.start()).updated([route.shortest_program()], [1.0], alpha=1.0)
     assert route not in [one.route for one in search.ask(search.start()).proposals]
-    assert route in [one.route for one in search.ask(search.starting_from(prior)).proposals]
+    assert route in [one.route for one in search.ask(search.start_from_prior(prior)).proposals]
 
 
 def test_the_family_is_the_protocols():
@@ -158,20 +158,20 @@ def test_the_family_is_the_protocols():
         assert one.share(one.problem.target) == pytest.approx(1)
         assert one.share(standard) == pytest.approx(0)
         assert one.problem.target.has_adds == (one.kind == "adds")
-        SPACE.check(one.problem.target)
+        SPACE.check_route(one.problem.target)
     empty = member(7, nothing=True)
     assert empty.problem.target.is_standard
     assert empty.problem.true_score(parse_route("L0-L3 L3 RJ", 28)) < empty.standard_score
 
 
 def test_settings_are_checked_by_name():
-    wrong = {"rounds": 0, "draws": 2, "held_back": 0.95, "doubt": 0, "finalists": 0, "trust": -1}
+    wrong = {"rounds": 0, "draws": 2, "holdout": 0.95, "max_error_probability": 0, "finalists": 0, "policy_weight": -1}
     for name, value in wrong.items():
         with pytest.raises(SettingsError, match=name):
             GuidedSettings(**{name: value})
     assert dataclasses.replace(GuidedSettings(), finalists=3).k == 5
-    assert dataclasses.replace(GuidedSettings(), finalists=3, by_own_scores=0).k == 4
-    assert np.isfinite(GuidedSettings().doubt)
+    assert dataclasses.replace(GuidedSettings(), finalists=3, n_empirical_best=0).k == 4
+    assert np.isfinite(GuidedSettings().max_error_probability)
 
 
 def test_the_confirmation_judges_what_was_learned_and_teaches_nothing():
@@ -181,20 +181,20 @@ def test_the_confirmation_judges_what_was_learned_and_teaches_nothing():
         before = state
         state = search.tell(state, asked, [half(one.route, asked.examples) for one in asked.proposals])
     last = search.ask(before)
-    assert last.examples == search.held_back
+    assert last.examples == search.holdout
     for outcome in (Score(0, len(last.examples)), Score(len(last.examples), len(last.examples))):
         again = GuidedSearch(SMALL, 120, 4000, GuidedSettings(draws=20), 1)
         told = again.tell(before, last, [outcome] * len(last.proposals))
         assert again.candidates(told) == search.candidates(state)
     assert search.candidates(state)[1].expected is not None
-    assert search.candidates(state)[0].expected == Expectation(0.0, pytest.approx(0.0, abs=1e-12))
+    assert search.candidates(state)[0].expected == ExpectedGain(0.0, pytest.approx(0.0, abs=1e-12))
 
 
 @pytest.mark.parametrize(("examples", "budget"), [(3, 43_500), (10, 43_500), (100, 1_000_000)])
 def test_more_budget_than_routes_can_use_is_not_spent(examples, budget):
     search = GuidedSearch(SPACE, examples, budget)
-    assert len(search.ask(search.start()).proposals) <= search.draws <= 1000
-    assert search.most_outcomes() < budget
+    assert len(search.ask(search.start()).proposals) <= search.max_draws <= 1000
+    assert search.max_evaluations() < budget
 
 
 def test_routes_outside_the_space_cannot_be_among_the_allowed():

@@ -5,16 +5,16 @@ import pytest
 
 from macro_routing.errors import SearchError, SettingsError
 from macro_routing.routes import RouteSpace, parse_route
-from macro_routing.search import Candidate, Failure, MacroSearch, MacroSettings, Score, select
-from macro_routing.search.macro import elite_of, elite_weights
-from macro_routing.search.schedule import deal_examples
+from macro_routing.search import Candidate, Failure, MacroSearch, MacroSettings, Score, select_candidate
+from macro_routing.search.example_schedule import assign_examples
+from macro_routing.search.macro import compute_elite_weights, select_elite
 from macro_routing.search.searcher import Proposal
 
 SPACE = RouteSpace(8, max_length=12)
 
 
 def test_chunks_are_disjoint_and_the_buffer_grows():
-    rounds = deal_examples(103, 10, 0.1, seed=3)
+    rounds = assign_examples(103, 10, 0.1, seed=3)
     fresh = []
     for number, examples in enumerate(rounds):
         kept = number  # one of each chunk of ten or eleven
@@ -24,13 +24,13 @@ def test_chunks_are_disjoint_and_the_buffer_grows():
         assert set(buffer) <= {example for chunk in fresh[:-1] for example in chunk}
     assert sorted(example for chunk in fresh for example in chunk) == list(range(103))
     assert {len(chunk) for chunk in fresh} == {10, 11}
-    assert deal_examples(103, 10, 0.1, seed=3) == rounds
-    assert deal_examples(103, 10, 0.1, seed=4) != rounds
+    assert assign_examples(103, 10, 0.1, seed=3) == rounds
+    assert assign_examples(103, 10, 0.1, seed=4) != rounds
 
 
 def test_replay_draws_at_least_one_and_none_when_off():
-    assert [len(examples) for examples in deal_examples(6, 3, 0.01, seed=0)] == [2, 3, 4]
-    assert [len(examples) for examples in deal_examples(6, 3, 0.0, seed=0)] == [2, 2, 2]
+    assert [len(examples) for examples in assign_examples(6, 3, 0.01, seed=0)] == [2, 3, 4]
+    assert [len(examples) for examples in assign_examples(6, 3, 0.0, seed=0)] == [2, 2, 2]
 
 
 def test_too_few_examples_are_refused_by_name():
@@ -40,14 +40,14 @@ def test_too_few_examples_are_refused_by_name():
 
 def test_elite_ties_go_to_the_earlier_draw_and_failures_are_out():
     outcomes = [Score(1, 4), Failure("no"), Score(3, 4), Score(3, 4), Score(2, 4)]
-    assert elite_of(outcomes, 2) == [2, 3]
-    assert elite_of(outcomes, 9) == [2, 3, 4, 0]
+    assert select_elite(outcomes, 2) == [2, 3]
+    assert select_elite(outcomes, 9) == [2, 3, 4, 0]
 
 
 def test_elite_weights_are_the_papers():
     route = parse_route("L0 RJ", 8)
     proposals = [Proposal(route, route.shortest_program())] * 3
-    _, weights = elite_weights(proposals, [Score(1, 4), Score(3, 4), Score(2, 4)], 2, beta=1.8262)
+    _, weights = compute_elite_weights(proposals, [Score(1, 4), Score(3, 4), Score(2, 4)], 2, beta=1.8262)
     raw = np.exp([0.0, 1.8262 * (0.5 - 0.75)])
     assert weights == pytest.approx(raw / raw.sum())
 
@@ -179,7 +179,7 @@ class TestSelection:
         def never(_):
             pytest.fail("training scores are for ties only")
 
-        assert select([self.short, self.long], [Score(1, 4), Score(2, 4)], never) is self.long
+        assert select_candidate([self.short, self.long], [Score(1, 4), Score(2, 4)], never) is self.long
 
     def test_ties_are_scored_on_training_and_only_they(self):
         asked = []
@@ -188,19 +188,19 @@ class TestSelection:
             asked.extend(tied)
             return [Score(1, 9), Score(2, 9)]
 
-        chosen = select([self.short, self.wide, self.long], [Score(2, 4), Score(1, 4), Score(2, 4)], training)
+        chosen = select_candidate([self.short, self.wide, self.long], [Score(2, 4), Score(1, 4), Score(2, 4)], training)
         assert chosen is self.long
         assert asked == [self.short, self.long]
 
     def test_then_the_shorter_then_the_more_probable(self):
         tie = [Score(1, 4)] * 2
-        assert select([self.long, self.short], tie, lambda tied: [Score(1, 9)] * len(tied)) is self.short
+        assert select_candidate([self.long, self.short], tie, lambda tied: [Score(1, 9)] * len(tied)) is self.short
         rare, common = (dataclasses.replace(self.long, log_probability=value) for value in (-5.0, -2.0))
-        assert select([rare, common], tie, lambda tied: [Score(1, 9)] * len(tied)) is common
+        assert select_candidate([rare, common], tie, lambda tied: [Score(1, 9)] * len(tied)) is common
 
     def test_failed_candidates_are_never_chosen(self):
-        assert select([self.short, self.long], [Failure("x"), Score(0, 4)], lambda _: []) is self.long
+        assert select_candidate([self.short, self.long], [Failure("x"), Score(0, 4)], lambda _: []) is self.long
         with pytest.raises(SearchError, match="1 candidates but 2"):
-            select([self.short], [Score(0, 4)] * 2, lambda _: [])
+            select_candidate([self.short], [Score(0, 4)] * 2, lambda _: [])
         with pytest.raises(SearchError, match="none can be selected"):
-            select([self.short], [Failure("x")], lambda _: [])
+            select_candidate([self.short], [Failure("x")], lambda _: [])

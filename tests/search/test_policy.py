@@ -16,19 +16,19 @@ PAPER = RouteSpace(28, max_length=40)
 
 def test_prior_is_the_papers():
     row = MarkovPolicy.prior(PAPER).table[5, 0, 0, 0]
-    assert row[PAPER.forward] == pytest.approx(1 - 0.2 - 0.0867 + 0.2 / 12)
-    assert row[PAPER.rejoin] == pytest.approx(0.2 / 12)
+    assert row[PAPER.forward_action] == pytest.approx(1 - 0.2 - 0.0867 + 0.2 / 12)
+    assert row[PAPER.rejoin_action] == pytest.approx(0.2 / 12)
     assert row[0] == pytest.approx(0.2 / 12)
     assert row[-1] == pytest.approx(0.0867 / 66)
     last = MarkovPolicy.prior(PAPER).table[27]
-    assert (last[..., PAPER.rejoin] == 1).all()
-    assert last.sum() == last[..., PAPER.rejoin].sum()
+    assert (last[..., PAPER.rejoin_action] == 1).all()
+    assert last.sum() == last[..., PAPER.rejoin_action].sum()
 
 
 def test_without_adds_their_mass_goes_forward():
     space = RouteSpace(28, max_length=40, window=0)
     row = MarkovPolicy.prior(space).table[5, 0, 0, 0]
-    assert row[space.forward] == pytest.approx(1 - 0.2 + 0.2 / 12)
+    assert row[space.forward_action] == pytest.approx(1 - 0.2 + 0.2 / 12)
     assert len(row) == 12
 
 
@@ -37,7 +37,7 @@ def test_programs_have_the_plainly_computed_probabilities_and_they_sum_to_one(po
     programs = plain_decoding.enumerate_programs(policy)
     assert math.fsum(math.exp(value) for value, _, _ in programs) == pytest.approx(1)
     for value, length, actions in programs[:200]:
-        program = policy.space.program_from(list(actions))
+        program = policy.space.program_from_actions(list(actions))
         assert policy.log_probability(program) == pytest.approx(value, abs=1e-9)
         assert program.expand(policy.space.layers).length == length
 
@@ -47,7 +47,7 @@ def test_one_row_and_all_rows_are_the_same_numbers(policy):
     space = policy.space
     for applied in range(1, space.max_length + 1):
         rows = policy.log_rows(applied)
-        position = space.start._replace(applied=applied)
+        position = space.start_position._replace(applied=applied)
         row = policy.log_row(position)
         assert (rows[position.layer, position.displacement, position.operator] == row).all()
         assert math.fsum(np.exp(row)) == pytest.approx(1)
@@ -59,7 +59,7 @@ def test_draws_come_as_often_as_their_probability_says(temperature):
     policy = MarkovPolicy.prior(space, 0.5, 0.3)
     rng = np.random.default_rng(7)
     draws = 40_000
-    counts = Counter(policy.sample(rng, temperature) for _ in range(draws))
+    counts = Counter(policy.sample_program(rng, temperature) for _ in range(draws))
     expected = _tempered(policy, temperature)
     assert set(counts) <= set(expected)
     for program, probability in expected.items():
@@ -77,7 +77,7 @@ def _tempered(policy, temperature):
         for number, action, value in options:
             share = probability * value ** (1 / temperature) / total
             if action[0] == "rejoin":
-                found[policy.space.program_from([*written, number])] = share
+                found[policy.space.program_from_actions([*written, number])] = share
             else:
                 walk(n + 1, layer + action[-1], layer, action[0] == "add", share, [*written, number])
 
@@ -89,9 +89,9 @@ def test_only_visited_states_change_and_as_the_paper_says():
     policy = MarkovPolicy.prior(PAPER)
     program = parse_program("L0 L2 RJ")
     updated = policy.updated([program], [1.0], alpha=0.0397)
-    first = PAPER.state_of(PAPER.start)
-    second = PAPER.state_of(PAPER.advance(PAPER.start, PAPER.forward + 1))
-    for state, action in ((first, PAPER.forward + 1), (second, PAPER.rejoin)):
+    first = PAPER.state_index(PAPER.start_position)
+    second = PAPER.state_index(PAPER.next_position(PAPER.start_position, PAPER.forward_action + 1))
+    for state, action in ((first, PAPER.forward_action + 1), (second, PAPER.rejoin_action)):
         expected = 0.0397 * policy.table[state]
         expected[action] += 1
         assert updated.table[state] == pytest.approx(expected / expected.sum())
@@ -104,22 +104,22 @@ def test_only_visited_states_change_and_as_the_paper_says():
 def test_weights_and_repeated_draws_count():
     policy = MarkovPolicy.prior(PAPER)
     programs = [parse_program("L0 RJ"), parse_program("L0 RJ"), parse_program("L0 L1 RJ")]
-    row = policy.updated(programs, [0.25, 0.25, 0.5], alpha=0.0).table[PAPER.state_of(PAPER.start)]
-    assert row[PAPER.rejoin] == pytest.approx(0.5)
-    assert row[PAPER.forward] == pytest.approx(0.5)
+    row = policy.updated(programs, [0.25, 0.25, 0.5], alpha=0.0).table[PAPER.state_index(PAPER.start_position)]
+    assert row[PAPER.rejoin_action] == pytest.approx(0.5)
+    assert row[PAPER.forward_action] == pytest.approx(0.5)
 
 
 def test_a_program_may_visit_a_state_twice():
     space = RouteSpace(4, max_length=10, phase=False, displacement=False)
-    state = space.state_of(space.start)
+    state = space.state_index(space.start_position)
     row = MarkovPolicy.prior(space).updated([parse_program("L0 L0 L0 RJ")], [1.0], alpha=0.0).table[state]
     assert row[space.radius] == pytest.approx(2 / 3)
-    assert row[space.rejoin] == pytest.approx(1 / 3)
+    assert row[space.rejoin_action] == pytest.approx(1 / 3)
 
 
 def test_smoothing_moves_part_of_the_way():
     policy = MarkovPolicy.prior(PAPER)
-    program, state = parse_program("L0 RJ"), PAPER.state_of(PAPER.start)
+    program, state = parse_program("L0 RJ"), PAPER.state_index(PAPER.start_position)
     full = policy.updated([program], [1.0], alpha=0.1)
     half = policy.updated([program], [1.0], alpha=0.1, smoothing=0.5)
     assert half.table[state] == pytest.approx((full.table[state] + policy.table[state]) / 2)
@@ -129,7 +129,7 @@ def test_smoothing_moves_part_of_the_way():
 @given(policies(small_spaces()))
 def test_updates_of_any_policy_stay_policies(policy):
     rng = np.random.default_rng(0)
-    programs = [policy.sample(rng) for _ in range(3)]
+    programs = [policy.sample_program(rng) for _ in range(3)]
     updated = policy.updated(programs, [0.5, 0.3, 0.2], alpha=0.05, smoothing=0.7)
     assert updated.table.sum(axis=-1) == pytest.approx(np.ones(policy.space.table_shape[:-1]))
 
@@ -139,7 +139,7 @@ def test_where_masking_leaves_nothing_the_route_rejoins():
     table = np.zeros(space.table_shape)
     table[..., -1] = 1.0  # only an add, which the first position cannot make
     policy = MarkovPolicy(space, table)
-    assert policy.sample(np.random.default_rng(0)) == parse_program("L0 RJ")
+    assert policy.sample_program(np.random.default_rng(0)) == parse_program("L0 RJ")
     assert policy.log_probability(parse_program("L0 RJ")) == 0.0
 
 

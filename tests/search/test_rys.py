@@ -10,19 +10,26 @@ from macro_routing.errors import RouteError, SearchError, SettingsError
 from macro_routing.evaluation.planted import PlantedProblem, solve_planted
 from macro_routing.routes import Route
 from macro_routing.search import Failure, Score, load_state, save_state
-from macro_routing.search.rys_beam import BeamSettings, RepeatBeam, repeats_of, repeats_route
-from macro_routing.search.rys_counts import CountSettings, CountSweep, counts_of, counts_route
+from macro_routing.search.rys_beam import BeamSettings, RepeatBeam, blocks_from_route, route_from_blocks
+from macro_routing.search.rys_counts import CountSettings, CountSweep, counts_of, route_from_counts
 from macro_routing.search.rys_surrogate import SurrogateSearch, SurrogateSettings, random_counts
-from macro_routing.search.rys_sweep import BlockSweep, SweepSettings, block_count, block_of, block_route, blocks
+from macro_routing.search.rys_sweep import (
+    BlockSweep,
+    SweepSettings,
+    block_from_route,
+    count_blocks,
+    list_blocks,
+    route_from_block,
+)
 from tests.strategies import programs
 
-SMALL_SURROGATE = SurrogateSettings(rounds=3, proposals=6, pool=30)
+SMALL_SURROGATE = SurrogateSettings(rounds=3, proposals=6, pool_size=30)
 SEARCHES = {
     "sweep": lambda budget, **more: BlockSweep(6, 50, budget, **more),
     "sweep of short blocks": lambda budget, **more: BlockSweep(6, 50, budget, SweepSettings(2, 3), **more),
-    "counts": lambda budget, **more: CountSweep(6, 50, budget, CountSettings(most_repeats=4), **more),
-    "beam": lambda budget, **more: RepeatBeam(6, 50, budget, BeamSettings(width=3, max_span=2), **more),
-    "deep beam": lambda budget, **more: RepeatBeam(4, 50, budget, BeamSettings(width=50, depth=9, max_span=0), **more),
+    "counts": lambda budget, **more: CountSweep(6, 50, budget, CountSettings(max_repeats=4), **more),
+    "beam": lambda budget, **more: RepeatBeam(6, 50, budget, BeamSettings(beam_width=3, max_span=2), **more),
+    "deep beam": lambda budget, **more: RepeatBeam(4, 50, budget, BeamSettings(50, 9, max_span=0), **more),
     "surrogate": lambda budget, **more: SurrogateSearch(6, 50, budget, SMALL_SURROGATE, **more),
     "surrogate of few vectors": lambda budget, **more: SurrogateSearch(2, 50, budget, SMALL_SURROGATE, **more),
 }
@@ -63,7 +70,7 @@ def test_the_sweep_is_every_block_once_and_the_standard_pass(min_span, max_span)
     (asked,), _ = _rounds(BlockSweep(layers, 20, 10_000, SweepSettings(min_span, max_span)))
     assert [_layers(proposal.route) for proposal in asked.proposals] == expected
     assert sorted(asked.examples) == list(range(20))
-    assert block_count(layers, min_span, max_span) == len(expected) - 1
+    assert count_blocks(layers, min_span, max_span) == len(expected) - 1
 
 
 def test_all_blocks_of_a_model_are_as_many_as_rys_says():
@@ -71,7 +78,7 @@ def test_all_blocks_of_a_model_are_as_many_as_rys_says():
 
 
 def test_the_sweep_of_counts_is_every_layer_alone():
-    (asked,), _ = _rounds(CountSweep(3, 20, 100, CountSettings(most_repeats=3)))
+    (asked,), _ = _rounds(CountSweep(3, 20, 100, CountSettings(max_repeats=3)))
     assert [_layers(proposal.route) for proposal in asked.proposals] == [
         [0, 1, 2],
         [0, 0, 1, 2],
@@ -84,56 +91,56 @@ def test_the_sweep_of_counts_is_every_layer_alone():
 
 
 def test_repeated_blocks_run_twice_in_place():
-    assert _layers(repeats_route(7, [(4, 6), (1, 3), (3, 4)])) == [0, 1, 2, 1, 2, 3, 3, 4, 5, 4, 5, 6]
-    assert repeats_route(7, []).is_standard
-    assert repeats_route(7, [(2, 5)]) == block_route(7, 2, 5)
+    assert _layers(route_from_blocks(7, [(4, 6), (1, 3), (3, 4)])) == [0, 1, 2, 1, 2, 3, 3, 4, 5, 4, 5, 6]
+    assert route_from_blocks(7, []).is_standard
+    assert route_from_blocks(7, [(2, 5)]) == route_from_block(7, 2, 5)
 
 
 def test_blocks_are_read_back_from_their_routes():
-    for i, j in blocks(7):
-        assert block_of(block_route(7, i, j)) == (i, j)
-        assert repeats_of(block_route(7, i, j)) == ((i, j),)
-    assert block_of(Route.standard(7)) is None
-    assert repeats_of(Route.standard(7)) == ()
-    assert block_of(repeats_route(7, [(0, 2), (3, 4)])) is None
+    for i, j in list_blocks(7):
+        assert block_from_route(route_from_block(7, i, j)) == (i, j)
+        assert blocks_from_route(route_from_block(7, i, j)) == ((i, j),)
+    assert block_from_route(Route.standard(7)) is None
+    assert blocks_from_route(Route.standard(7)) == ()
+    assert block_from_route(route_from_blocks(7, [(0, 2), (3, 4)])) is None
 
 
 @given(st.sets(st.integers(0, 9)))
 def test_sets_of_blocks_are_read_back_from_their_routes(cuts):
     bounds = sorted(cuts)
     repeated = tuple(zip(bounds[::2], bounds[1::2], strict=False))
-    assert repeats_of(repeats_route(9, repeated)) == repeated
+    assert blocks_from_route(route_from_blocks(9, repeated)) == repeated
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=8).filter(any))
 def test_counts_are_read_back_from_their_routes(counts):
-    assert counts_of(counts_route(len(counts), counts)) == tuple(counts)
+    assert counts_of(route_from_counts(len(counts), counts)) == tuple(counts)
 
 
 @given(programs(layers=4))
 def test_nothing_is_read_from_other_routes(program):
     route = program.expand(4)
-    if (block := block_of(route)) is not None:
-        assert block_route(4, *block) == route
-    if (repeated := repeats_of(route)) is not None:
-        assert repeats_route(4, repeated) == route
+    if (block := block_from_route(route)) is not None:
+        assert route_from_block(4, *block) == route
+    if (repeated := blocks_from_route(route)) is not None:
+        assert route_from_blocks(4, repeated) == route
     if (counts := counts_of(route)) is not None:
-        assert counts_route(4, counts) == route
+        assert route_from_counts(4, counts) == route
 
 
 def test_impossible_blocks_and_counts_are_refused():
     for i, j in [(2, 2), (3, 1), (-1, 2), (0, 5)]:
         with pytest.raises(RouteError, match="no block of 4 layers"):
-            block_route(4, i, j)
+            route_from_block(4, i, j)
         with pytest.raises(RouteError, match="not disjoint blocks"):
-            repeats_route(4, [(i, j)])
+            route_from_blocks(4, [(i, j)])
     with pytest.raises(RouteError, match="not disjoint blocks"):
-        repeats_route(4, [(0, 2), (1, 3)])
+        route_from_blocks(4, [(0, 2), (1, 3)])
     for counts in [(1, 1), (1, 1, 1, -1)]:
         with pytest.raises(RouteError, match="one count"):
-            counts_route(4, counts)
+            route_from_counts(4, counts)
     with pytest.raises(RouteError, match="at least one step"):
-        counts_route(4, (0, 0, 0, 0))
+        route_from_counts(4, (0, 0, 0, 0))
 
 
 @every_search
@@ -143,12 +150,12 @@ def test_a_budget_is_spent_and_never_exceeded(make, factor):
     search = make(budget, seed=3)
     rounds, state = _rounds(search)
     asked = [len(one.proposals) * len(one.examples) for one in rounds]
-    assert sum(asked) <= search.most_outcomes() <= budget
-    assert len(rounds) <= search.rounds
+    assert sum(asked) <= search.max_evaluations() <= budget
+    assert len(rounds) <= search.max_rounds
     assert all(len(one.proposals) == one.keep <= size for one, size in zip(rounds, search.sizes, strict=False))
-    assert max(len(one.proposals) for one in rounds) <= search.draws
-    assert search.most_outcomes(search.rounds) == 0
-    assert len(search.candidates(state)) <= search.most_candidates
+    assert max(len(one.proposals) for one in rounds) <= search.max_draws
+    assert search.max_evaluations(search.max_rounds) == 0
+    assert len(search.candidates(state)) <= search.max_candidates
     assert search.ask(state) is None
     # One example more for each route would be too many, for the budget or for the training set.
     assert len(search.shown) == 50 or budget < (len(search.shown) + 1) * sum(search.sizes)
@@ -204,11 +211,11 @@ def test_the_final_set_is_the_best_by_score_or_anchored():
     longer_is_better = {"score": lambda route, total: Score(min(route.length, total), total)}
     search = BlockSweep(4, 10, 10_000, SweepSettings(k=2))
     found = search.candidates(_rounds(search, **longer_is_better)[1])
-    assert [candidate.route for candidate in found] == [block_route(4, 0, 4), block_route(4, 0, 3)]
+    assert [candidate.route for candidate in found] == [route_from_block(4, 0, 4), route_from_block(4, 0, 3)]
     assert [candidate.rank for candidate in found] == [1, 2]
     search = BlockSweep(4, 10, 10_000, SweepSettings(k=2, anchored=True))
     found = search.candidates(_rounds(search, **longer_is_better)[1])
-    assert [candidate.route for candidate in found] == [Route.standard(4), block_route(4, 0, 4)]
+    assert [candidate.route for candidate in found] == [Route.standard(4), route_from_block(4, 0, 4)]
 
 
 @pytest.mark.parametrize(
@@ -217,15 +224,15 @@ def test_the_final_set_is_the_best_by_score_or_anchored():
         (SweepSettings, {"min_span": 0}, "min_span"),
         (SweepSettings, {"min_span": 3, "max_span": 2}, "max_span"),
         (SweepSettings, {"k": 0}, "k"),
-        (CountSettings, {"most_repeats": 1}, "most_repeats"),
+        (CountSettings, {"max_repeats": 1}, "max_repeats"),
         (CountSettings, {"anchored": 1}, "anchored"),
-        (BeamSettings, {"width": 0}, "width"),
-        (BeamSettings, {"depth": 0}, "depth"),
+        (BeamSettings, {"beam_width": 0}, "beam_width"),
+        (BeamSettings, {"beam_depth": 0}, "beam_depth"),
         (BeamSettings, {"max_span": -1}, "max_span"),
         (SurrogateSettings, {"rounds": 0}, "rounds"),
         (SurrogateSettings, {"proposals": 0}, "proposals"),
-        (SurrogateSettings, {"most_repeats": 1}, "most_repeats"),
-        (SurrogateSettings, {"pool": 39}, "pool"),
+        (SurrogateSettings, {"max_repeats": 1}, "max_repeats"),
+        (SurrogateSettings, {"pool_size": 39}, "pool_size"),
     ],
 )
 def test_impossible_settings_are_refused_by_name(kind, settings, named):
@@ -240,20 +247,23 @@ def test_a_span_longer_than_the_model_is_refused():
 
 def test_the_beam_extends_exactly_its_best_sets():
     layers, width = 6, 3
-    search = RepeatBeam(layers, 30, 100_000, BeamSettings(width=width, depth=4, max_span=2))
+    search = RepeatBeam(layers, 30, 100_000, BeamSettings(beam_width=width, beam_depth=4, max_span=2))
     rounds, state = _rounds(search)
     singles = [(i, j) for i in range(layers) for j in (i + 1, i + 2) if j <= layers]
-    assert [repeats_of(proposal.route) for proposal in rounds[0].proposals] == [(), *((block,) for block in singles)]
+    assert [blocks_from_route(proposal.route) for proposal in rounds[0].proposals] == [
+        (),
+        *((block,) for block in singles),
+    ]
     for number, asked in enumerate(rounds[1:], 1):
         before = [draw for draw in state.draws if draw.round == number - 1 and not draw.proposal.route.is_standard]
         before.sort(key=lambda draw: (-draw.outcome.accuracy, draw.proposal.route.length))
-        parents = [set(repeats_of(draw.proposal.route)) for draw in before[:width]]
+        parents = [set(blocks_from_route(draw.proposal.route)) for draw in before[:width]]
         expected = {
             frozenset({*parent, (i, j)})
             for parent, (i, j) in itertools.product(parents, singles)
             if not set(range(i, j)) & {layer for start, end in parent for layer in range(start, end)}
         }
-        sets = [repeats_of(proposal.route) for proposal in asked.proposals]
+        sets = [blocks_from_route(proposal.route) for proposal in asked.proposals]
         assert {frozenset(one) for one in sets} == expected
         assert len(sets) == len(expected)
         assert all(len(one) == number + 1 for one in sets)
@@ -261,10 +271,10 @@ def test_the_beam_extends_exactly_its_best_sets():
 
 
 def test_the_beam_ends_when_nothing_can_be_extended():
-    whole_model_is_best = RepeatBeam(5, 10, 100_000, BeamSettings(width=1, max_span=0))
+    whole_model_is_best = RepeatBeam(5, 10, 100_000, BeamSettings(beam_width=1, max_span=0))
     rounds, state = _rounds(whole_model_is_best, lambda route, total: Score(total * (route.length == 10), total))
     assert len(rounds) == 1
-    assert whole_model_is_best.candidates(state)[0].route == block_route(5, 0, 5)
+    assert whole_model_is_best.candidates(state)[0].route == route_from_block(5, 0, 5)
 
 
 def _problem(target):
@@ -272,13 +282,13 @@ def _problem(target):
 
 
 def test_the_sweep_finds_a_planted_block():
-    found = solve_planted(BlockSweep(8, 100, 3_700), _problem(block_route(8, 2, 5)), training=100, validation=300)
+    found = solve_planted(BlockSweep(8, 100, 3_700), _problem(route_from_block(8, 2, 5)), training=100, validation=300)
     assert found.found
 
 
 def test_the_beam_finds_two_planted_blocks():
-    search = RepeatBeam(8, 100, 30_000, BeamSettings(width=4, depth=2, max_span=3))
-    found = solve_planted(search, _problem(repeats_route(8, [(1, 3), (5, 7)])), training=100, validation=300)
+    search = RepeatBeam(8, 100, 30_000, BeamSettings(beam_width=4, beam_depth=2, max_span=3))
+    found = solve_planted(search, _problem(route_from_blocks(8, [(1, 3), (5, 7)])), training=100, validation=300)
     assert found.found
 
 
@@ -289,7 +299,7 @@ def test_the_surrogate_leads_to_better_vectors():
         share = 0.5 + worth @ (np.array(counts_of(route)) - 1)
         return Score(float(np.clip(share, 0, 1)) * total, total)
 
-    search = SurrogateSearch(12, 10, 10_000, SurrogateSettings(rounds=4, proposals=20, pool=200))
+    search = SurrogateSearch(12, 10, 10_000, SurrogateSettings(rounds=4, proposals=20, pool_size=200))
     _, state = _rounds(search, additive)
     means = [np.mean([draw.outcome.accuracy for draw in state.draws if draw.round == number]) for number in range(4)]
     assert min(means[1:]) > means[0] + 0.1

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from macro_routing.errors import RouteError, SearchError, SettingsError
 from macro_routing.evaluation.planted import PlantedProblem
 from macro_routing.routes import Route, RouteSpace, parse_program
-from macro_routing.search.tree_actions import LayerEdits, ProgramEdits, counts_of_label, route_of_counts
-from macro_routing.search.tree_search import TreeSearch, TreeSettings, advance_all, child_limit, ucb
+from macro_routing.search.tree_actions import LayerEdits, ProgramEdits, layer_counts, route_from_counts
+from macro_routing.search.tree_search import TreeSearch, TreeSettings, child_limit, run_in_lockstep, ucb
 from tests.strategies import small_spaces
 
 LAYERS = 12
@@ -121,7 +121,9 @@ def test_ucb_by_hand():
     ],
 )
 def test_selection_follows_the_best_ucb(length_penalty, rewards, followed):
-    search = TreeSearch(LayerEdits(LAYERS), TreeSettings(length_penalty=length_penalty, random_child=0), seed=4)
+    search = TreeSearch(
+        LayerEdits(LAYERS), TreeSettings(length_penalty=length_penalty, random_child_probability=0), seed=4
+    )
     assert search.ask().is_standard
     search.tell(0)
     first = []
@@ -136,8 +138,8 @@ def test_selection_follows_the_best_ucb(length_penalty, rewards, followed):
 
 
 def test_a_random_child_is_followed_now_and_then():
-    def spread(random_child):
-        choice = TreeSettings(simulations=200, random_child=random_child, exploration=0)
+    def spread(random_child_probability):
+        choice = TreeSettings(simulations=200, random_child_probability=random_child_probability, exploration=0)
         search = TreeSearch(LayerEdits(LAYERS), choice, seed=0)
         run(search, wrong)
         return sorted(child.visits for child in search._root.children)
@@ -175,7 +177,7 @@ def test_it_stops_when_the_standard_pass_was_wrong_and_a_route_is_right():
 
 
 def test_it_stops_when_a_right_route_is_short_enough():
-    search = TreeSearch(LayerEdits(LAYERS), TreeSettings(simulations=500, fewer_layers=3), seed=0)
+    search = TreeSearch(LayerEdits(LAYERS), TreeSettings(simulations=500, min_layers_saved=3), seed=0)
     asked = run(search, lambda _route: 1.0)
     assert asked[-1].length <= LAYERS - 3 < min(route.length for route in asked[:-1])
     assert search.label == asked[-1]
@@ -246,7 +248,7 @@ def test_lockstep_gives_the_same_as_one_by_one(actions):
         return [without(place)(route) for place, route in asked]
 
     together, apart = searches(), searches()
-    advance_all(together, score)
+    run_in_lockstep(together, score)
     for place, search in enumerate(apart):
         run(search, without(place))
     for one, other in zip(together, apart, strict=True):
@@ -257,7 +259,7 @@ def test_lockstep_gives_the_same_as_one_by_one(actions):
 
 
 def test_lockstep_over_nothing_scores_nothing():
-    advance_all([], lambda _asked: pytest.fail("nothing to score"))
+    run_in_lockstep([], lambda _asked: pytest.fail("nothing to score"))
 
 
 def test_wrong_answers_are_refused():
@@ -268,7 +270,7 @@ def test_wrong_answers_are_refused():
     with pytest.raises(SearchError, match="finite"):
         search.tell(float("nan"))
     with pytest.raises(SearchError, match="1 rewards were asked for, 2 came back"):
-        advance_all([search], lambda _asked: [0.0, 1.0])
+        run_in_lockstep([search], lambda _asked: [0.0, 1.0])
     search.tell(0)
     with pytest.raises(SearchError, match="call ask first"):
         search.tell(0)
@@ -280,8 +282,8 @@ def test_wrong_answers_are_refused():
         ("simulations", 0),
         ("exploration", -1),
         ("length_penalty", math.nan),
-        ("random_child", 1.1),
-        ("fewer_layers", 0),
+        ("random_child_probability", 1.1),
+        ("min_layers_saved", 0),
         ("stop_early", 1),
     ],
 )
@@ -311,30 +313,30 @@ label_counts = st.lists(st.integers(0, 2), min_size=1, max_size=8).filter(any).m
 
 @given(label_counts)
 def test_counts_and_lists_say_the_same(counts):
-    route = route_of_counts(counts)
+    route = route_from_counts(counts)
     assert route.length == sum(counts)
-    assert counts_of_label(route) == counts
+    assert layer_counts(route) == counts
 
 
 @given(label_counts)
 def test_layer_edits_give_different_labels(counts):
-    actions, parent = LayerEdits(len(counts)), route_of_counts(counts)
+    actions, parent = LayerEdits(len(counts)), route_from_counts(counts)
     children = actions.children(parent)
     assert len({parent, *children}) == len(children) + 1
     for child in children:
-        assert sum(counts_of_label(child)) == child.length <= 2 * len(counts)
+        assert sum(layer_counts(child)) == child.length <= 2 * len(counts)
 
 
 @pytest.mark.parametrize("text", ["L0-L2 L2 L2 RJ", "L0-L5 L3 RJ", "L0-L3 L4(+h-1) RJ"])
 def test_routes_that_counts_cannot_say_are_refused(text):
     with pytest.raises(RouteError, match="cannot be written as counts"):
-        counts_of_label(parse_program(text).expand(LAYERS))
+        layer_counts(parse_program(text).expand(LAYERS))
 
 
 @pytest.mark.parametrize("counts", [(0, 0, 0), (), (1, 3), (1, -1)])
 def test_counts_that_are_no_label_are_refused(counts):
     with pytest.raises(RouteError):
-        route_of_counts(counts)
+        route_from_counts(counts)
 
 
 # --- programs -----------------------------------------------------------------------------------------------------
@@ -346,7 +348,7 @@ def check_children(space, program):
     routes = {actions.route_of(child) for child in children}
     assert len(routes | {actions.route_of(program)}) == len(children) + 1
     for child in children:
-        space.check(child)
+        space.check_route(child)
         assert child.steps[: len(program.steps)] == program.steps
     return children
 
@@ -381,12 +383,12 @@ def test_program_edits_reach_every_route_of_a_small_space():
         new = [child for program in new for child in actions.children(program)]
     every, prefixes = set(), [[]]
     while prefixes:
-        every |= {space.program_from(actions_so_far).expand(3) for actions_so_far in prefixes}
+        every |= {space.program_from_actions(actions_so_far).expand(3) for actions_so_far in prefixes}
         prefixes = [
             [*before, action]
             for before in prefixes
             for action in range(space.action_count)
-            if action != space.rejoin
-            and space.feasible[len(before) + 1, space.program_from(before).steps[-1].layer, action]
+            if action != space.rejoin_action
+            and space.feasibility_mask[len(before) + 1, space.program_from_actions(before).steps[-1].layer, action]
         ]
     assert reached == every

@@ -15,7 +15,7 @@ from macro_routing.routes import Route, parse_route
 from macro_routing.runs import RunFolder
 from macro_routing.runs.comparison import read_arms, write_curve
 from macro_routing.runs.result import SELECTED, STANDARD, TOP_1
-from macro_routing.search import decode_routes
+from macro_routing.search import decode_top_routes
 from macro_routing.studies.ablation import run_ablation
 from macro_routing.studies.composition import Found, find_runs, run_composition, times_applied
 from macro_routing.studies.context import PausedError, Subject
@@ -448,7 +448,7 @@ def test_front(tmp_path, frozen, subject):
     plain = dataclasses.replace(run.evaluator, store=None)
     standard = Route.standard(frozen.layers)
     for row in rows:
-        decoded = {one.route for other in rows for one in decode_routes(policy, 4, other["limit"])} | {standard}
+        decoded = {one.route for other in rows for one in decode_top_routes(policy, 4, other["limit"])} | {standard}
         fitting = [route for route in decoded if route.length <= row["limit"]]
         on_validation = plain.evaluate(fitting, run.splits.validation)
         assert row["length"] <= row["limit"]

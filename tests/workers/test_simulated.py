@@ -41,7 +41,7 @@ def _draws(count):
 
     rng = np.random.default_rng(4)
     policy = MarkovPolicy.prior(RouteSpace(6, max_length=10), 0.4, 0.2)
-    return [policy.sample(rng).expand(6) for _ in range(count)]
+    return [policy.sample_program(rng).expand(6) for _ in range(count)]
 
 
 def _evaluator(frozen, executor, store=None):

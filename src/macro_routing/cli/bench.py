@@ -84,7 +84,7 @@ def bench(
     decoding = Decoding(mode.value, reasoning_budget, answer_budget)
     policy = MarkovPolicy.prior(RouteSpace(frozen.layers))
     rng = np.random.default_rng(seed)
-    drawn = [policy.sample(rng).expand(frozen.layers) for _ in range(draws)]
+    drawn = [policy.sample_program(rng).expand(frozen.layers) for _ in range(draws)]
     if flight:
         _bench_flight(frozen, chosen, drawn, training[:examples], decoding, compared, output, as_json=as_json)
         return

@@ -13,7 +13,7 @@ from macro_routing.cli import options
 from macro_routing.cli.console import print_json, read_toml
 from macro_routing.cli.search import Preset, SearchMode, make_config
 from macro_routing.errors import SettingsError
-from macro_routing.search.names import METHOD_NAMES
+from macro_routing.search.method_names import METHOD_NAMES
 
 if TYPE_CHECKING:
     from macro_routing.runs.comparison import MethodRow

@@ -28,13 +28,13 @@ def print_plan(run_config: RunConfig, store: Path | None, *, as_json: bool) -> N
     plan = run.plan
     if not as_json:
         rounds = f"{plan.rounds} {'round' if plan.rounds == 1 else 'rounds'} of {plan.draws} draws"
-        _print_fields(plan, ("search", f"{plan.method}: {rounds}"), plan.most_outcomes)
+        _print_fields(plan, ("search", f"{plan.method}: {rounds}"), plan.max_evaluations)
     rate = _outcomes_per_second(run)
     if as_json:
-        minutes = plan.most_outcomes / rate / 60
+        minutes = plan.max_evaluations / rate / 60
         print_json({**dataclasses.asdict(plan), "outcomes_per_second": rate, "most_minutes": minutes})
         return
-    _print_time(plan.most_outcomes, rate)
+    _print_time(plan.max_evaluations, rate)
 
 
 def print_plan_of_methods(
@@ -55,7 +55,7 @@ def print_plan_of_methods(
     task_of(base)  # what cannot be read is refused before the model is loaded
     known: dict[str, Any] = {"frozen": model_for(base, None, Lines(Path())), "store": store}
     planned = plan_methods(base, names, seeds, folder, known, search)
-    left = sum(one.most_outcomes for one in planned if not one.finished)
+    left = sum(one.max_evaluations for one in planned if not one.finished)
     if not as_json:
         done = sum(one.finished for one in planned)
         runs = f"{len(planned)}, of which {done} there already; seeds {', '.join(map(str, seeds))}"
@@ -66,7 +66,7 @@ def print_plan_of_methods(
     rate = _outcomes_per_second(prepare(planned[0].config, **known))
     if as_json:
         runs_left = [
-            {"method": one.method, "seed": one.seed, "finished": one.finished, "most_outcomes": one.most_outcomes}
+            {"method": one.method, "seed": one.seed, "finished": one.finished, "max_evaluations": one.max_evaluations}
             for one in planned
         ]
         print_json({"runs": runs_left, "outcomes_per_second": rate, "most_minutes": left / rate / 60})
@@ -76,7 +76,7 @@ def print_plan_of_methods(
 
 def _asked(name: str, planned: Sequence[PlannedRun]) -> str:
     """What a method's runs ask for, whether they are there or not."""
-    most = [one.most_outcomes for one in planned if one.method == name]
+    most = [one.max_evaluations for one in planned if one.method == name]
     return f"{min(most):,}" if min(most) == max(most) else f"{min(most):,} to {max(most):,}"
 
 

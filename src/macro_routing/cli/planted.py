@@ -87,7 +87,7 @@ def _target(text: str | None, space: RouteSpace) -> Route:
         text = "L0-L4 L6 RJ" if space.layers > 6 else "L0 L0 RJ"
     goal = parse_route(text, space.layers)
     try:
-        space.check(goal)
+        space.check_route(goal)
     except SpaceError as error:
         raise SpaceError(f"--target lies outside the route space, where no search could find it: {error}") from None
     return goal

@@ -11,7 +11,7 @@ import typer
 from macro_routing.cli import route_diff
 from macro_routing.cli.console import print_fields, print_json, read_text_argument
 from macro_routing.cli.group import group
-from macro_routing.routes.composition import compose, describe_differences, draw_track
+from macro_routing.routes.composition import analyze_composition, describe_deviations, render_route_ascii
 from macro_routing.routes.notation import parse_route, print_route
 from macro_routing.routes.route import Route
 
@@ -58,13 +58,13 @@ def show(
     if as_json:
         print_json(_facts(parsed))
         return
-    facts = compose(parsed)
+    facts = analyze_composition(parsed)
     print_fields(
         [
             ("route", str(parsed)),
             ("executes", " ".join(str(step) for step in parsed.steps)),
             ("length", f"{facts.length} applications on {parsed.layers} layers"),
-            ("track", draw_track(parsed)),
+            ("track", render_route_ascii(parsed)),
             ("made of", _made_of(parsed)),
             *_difference_fields(parsed),
         ]
@@ -72,7 +72,7 @@ def show(
 
 
 def _made_of(route: Route) -> str:
-    counts = dataclasses.asdict(compose(route))
+    counts = dataclasses.asdict(analyze_composition(route))
     del counts["length"]
     words = {name: name.replace("_", " ") for name in counts}
     return ", ".join(
@@ -81,7 +81,7 @@ def _made_of(route: Route) -> str:
 
 
 def _difference_fields(route: Route) -> list[tuple[str, str]]:
-    differences = describe_differences(route) or ["nothing: this is the standard pass"]
+    differences = describe_deviations(route) or ["nothing: this is the standard pass"]
     return [("differs in" if number == 0 else "", line) for number, line in enumerate(differences)]
 
 
@@ -91,9 +91,9 @@ def _facts(route: Route) -> dict[str, object]:
         "layers": route.layers,
         "steps": [str(step) for step in route.steps],
         "is_standard": route.is_standard,
-        **dataclasses.asdict(compose(route)),
-        "differences": describe_differences(route),
-        "track": draw_track(route),
+        **dataclasses.asdict(analyze_composition(route)),
+        "differences": describe_deviations(route),
+        "track": render_route_ascii(route),
     }
 
 

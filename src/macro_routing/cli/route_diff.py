@@ -9,9 +9,9 @@ import typer
 
 from macro_routing.cli.console import print_fields, print_json, printable, read_text_argument
 from macro_routing.errors import MacroError
-from macro_routing.routes.differences import compare_routes, describe_edit, list_adds
 from macro_routing.routes.notation import parse_route
 from macro_routing.routes.route import Route
+from macro_routing.routes.route_diff import describe_adds, describe_edit, diff_routes
 from macro_routing.routes.route_file import RouteFile, is_route_file, parse_route_file
 
 _VERDICT = "scores.verdict"
@@ -38,15 +38,15 @@ def diff(
     if as_json:
         print_json(_diff_facts(first, second, files))
         return
-    edits = [describe_edit(edit) for edit in compare_routes(first, second)]
+    edits = [describe_edit(edit) for edit in diff_routes(first, second)]
     print_fields(
         [
             ("A", str(first)),
             ("B", str(second)),
             *_layer_fields(first, second),
             *_listed("differs in", edits or ["nothing: both execute the same steps"]),
-            *_listed("adds in A", list_adds(first)),
-            *_listed("adds in B", list_adds(second)),
+            *_listed("adds in A", describe_adds(first)),
+            *_listed("adds in B", describe_adds(second)),
         ]
     )
     _print_evidence(files)
@@ -73,7 +73,7 @@ def _listed(name: str, lines: list[str]) -> list[tuple[str, str]]:
 def _diff_facts(old: Route, new: Route, files: list[RouteFile | None]) -> dict[str, Any]:
     return {
         **{
-            name: {"route": str(route), "layers": route.layers, "length": route.length, "adds": list_adds(route)}
+            name: {"route": str(route), "layers": route.layers, "length": route.length, "adds": describe_adds(route)}
             for name, route in (("a", old), ("b", new))
         },
         "equal": old == new,
@@ -83,7 +83,7 @@ def _diff_facts(old: Route, new: Route, files: list[RouteFile | None]) -> dict[s
                 "old": [str(step) for step in edit.old],
                 "new": [str(step) for step in edit.new],
             }
-            for edit in compare_routes(old, new)
+            for edit in diff_routes(old, new)
         ],
         "evidence": {
             name: None if file is None else _evidence(file) for name, file in zip(("a", "b"), files, strict=True)

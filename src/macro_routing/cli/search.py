@@ -12,7 +12,7 @@ import typer
 from macro_routing.cli import options
 from macro_routing.cli.console import print_fields, print_json, read_toml
 from macro_routing.errors import SettingsError
-from macro_routing.search.names import METHOD_NAMES
+from macro_routing.search.method_names import METHOD_NAMES
 
 if TYPE_CHECKING:
     from macro_routing.runs.config import RunConfig
@@ -91,7 +91,7 @@ def search(
             show_default="the preset's",
         ),
     ] = None,
-    doubt: Annotated[
+    max_error_probability: Annotated[
         float | None,
         typer.Option(
             help="How probable it may be that the chosen route is no better; in the guided search.", show_default="0.1"
@@ -185,7 +185,13 @@ def search(
             "choices": choices,
             "kind": kind,
         },
-        "search": {"iterations": iterations, "draws": draws, "elite": elite, "k": k, "doubt": doubt},
+        "search": {
+            "iterations": iterations,
+            "draws": draws,
+            "elite": elite,
+            "k": k,
+            "max_error_probability": max_error_probability,
+        },
         "space": {"max_length": max_length, "window": 0 if no_adds else None},
         "guard": {"tasks": guard, "max_drop": max_drop},
         "loading": {

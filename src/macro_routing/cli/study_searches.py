@@ -10,7 +10,7 @@ import typer
 from macro_routing.cli import options
 from macro_routing.cli import study_options as shared
 from macro_routing.cli.search import Preset
-from macro_routing.search.names import METHOD_NAMES
+from macro_routing.search.method_names import METHOD_NAMES
 
 QUICK = Preset.quick
 

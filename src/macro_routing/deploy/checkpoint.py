@@ -21,9 +21,9 @@ from macro_routing.deploy.model_card import model_card
 from macro_routing.errors import ModelError, shorten
 from macro_routing.models.frozen import LoadOptions
 from macro_routing.models.unloaded import UnloadedModel, find_model
+from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile
-from macro_routing.routes.text import parse_program
 
 MODEL_TYPE = "macro-routed"
 _BASE = "base"

@@ -9,7 +9,7 @@ import yaml
 
 from macro_routing.deploy.base_model import hub_commit
 from macro_routing.models.unloaded import UnloadedModel
-from macro_routing.routes.composition import describe_differences
+from macro_routing.routes.composition import describe_deviations
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile
 
@@ -35,7 +35,7 @@ def model_card(base: UnloadedModel, route: Route, evidence: RouteFile | None, *,
         f"This model runs the layers of {_plain(name)} in another order; its weights were not changed.",
         _fields(base, route),
         "## How it differs from the standard pass",
-        "\n".join(f"- {_plain(line)}" for line in describe_differences(route)) or "It does not.",
+        "\n".join(f"- {_plain(line)}" for line in describe_deviations(route)) or "It does not.",
         "## Evidence",
         _evidence(evidence),
         "## Use",

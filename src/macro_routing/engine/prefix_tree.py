@@ -1,7 +1,7 @@
 """Which layer applications many routes need together: every common prefix of steps once.
 
 The plan is a list of applications in depth-first order, small branches first, so that a state which several branches
-continue is given up as soon as the last of them has read it. Planned from the routes alone; nothing is run here.
+continue is given up as soon as the last of them has read it. SearchPlan from the routes alone; nothing is run here.
 """
 
 from __future__ import annotations

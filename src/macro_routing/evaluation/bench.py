@@ -23,7 +23,7 @@ from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.models.routing import apply_route
 from macro_routing.routes.route import Route, Step
-from macro_routing.search.macro import elite_of
+from macro_routing.search.macro import select_elite
 from macro_routing.tasks.task import Example, Task
 
 _CHUNKS = 6
@@ -152,7 +152,7 @@ def time_race(  # noqa: PLR0913
         raced.asked,
         raced.repeated,
         raced.stopped,
-        elite_of(raced.outcomes, elite) == elite_of(full.outcomes, elite),
+        select_elite(raced.outcomes, elite) == select_elite(full.outcomes, elite),
         race_seconds,
         race_seconds + rest_seconds,
     )

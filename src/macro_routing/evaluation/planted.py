@@ -20,8 +20,8 @@ from macro_routing.evaluation.confirming import confirmed, ranked
 from macro_routing.evaluation.racing import NEVER, race
 from macro_routing.evaluation.units import UnitSizes, race_parts
 from macro_routing.routes.route import Route
-from macro_routing.search.searcher import Candidate, Confirming, Outcome, Round, Score, Searcher, SearchState
-from macro_routing.search.selection import select
+from macro_routing.search.searcher import Candidate, HoldoutSearcher, Outcome, Round, Score, Searcher, SearchState
+from macro_routing.search.selection import select_candidate
 from macro_routing.settings import check_integer, check_number
 
 TRAIN, VALIDATION = "train", "validation"
@@ -121,17 +121,17 @@ def solve_planted(
     while (asked := searcher.ask(state)) is not None:
         state = searcher.tell(state, asked, _outcomes(problem, asked, racing))
     candidates = searcher.candidates(state)
-    if isinstance(searcher, Confirming):
-        held = searcher.held_back
+    if isinstance(searcher, HoldoutSearcher):
+        held = searcher.holdout
 
         def verdicts(route: Route) -> NDArray[np.bool_]:
             kept = [problem.flips(route, TRAIN, held)] if held else []
             return np.concatenate([*kept, problem.flips(route, VALIDATION, range(validation))])
 
-        selected = confirmed(candidates, verdicts, searcher.doubt)
+        selected = confirmed(candidates, verdicts, searcher.max_error_probability)
         finalists = tuple(ranked(candidates, verdicts))
         return PlantedResult(selected, candidates, state, selected.route == problem.target, finalists)
-    selected = select(
+    selected = select_candidate(
         candidates,
         [problem.score(candidate.route, VALIDATION, range(validation)) for candidate in candidates],
         lambda tied: [problem.score(candidate.route, TRAIN, range(training)) for candidate in tied],

@@ -17,10 +17,10 @@ from macro_routing.errors import SettingsError
 from macro_routing.peers.router_settings import RouterSettings
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.budget import pick_examples
-from macro_routing.search.schedule import MOST_EXAMPLES, check_seed
+from macro_routing.search.budget import sample_examples
+from macro_routing.search.example_schedule import MAX_EXAMPLES, check_seed
 from macro_routing.search.tree_actions import LayerEdits, ProgramEdits
-from macro_routing.search.tree_search import TreeSearch, TreeSettings, advance_all
+from macro_routing.search.tree_search import TreeSearch, TreeSettings, run_in_lockstep
 from macro_routing.settings import check_integer
 
 PUBLISHED_EXAMPLES = 100
@@ -30,7 +30,7 @@ PUBLISHED_EXAMPLES = 100
 class ColaSettings(TreeSettings):
     """The settings of CoLA: a search per test example, with its answer known."""
 
-    fewer_layers: int = 1
+    min_layers_saved: int = 1
     """CoLA asks for any shorter path that is right."""
 
 
@@ -78,7 +78,7 @@ class LabelSearch:
     def __post_init__(self) -> None:
         """Refuse a budget that does not pay for one example."""
         check_seed(self.seed)
-        check_integer("examples", self.examples, minimum=1, maximum=MOST_EXAMPLES)
+        check_integer("examples", self.examples, minimum=1, maximum=MAX_EXAMPLES)
         needed = 2 * self.examples if self.every_example else self.settings.simulations + 1
         if self.budget is not None and self.budget < needed:
             raise SettingsError(
@@ -92,7 +92,7 @@ class LabelSearch:
         if self.every_example:
             return tuple(range(self.examples))
         affordable = PUBLISHED_EXAMPLES if self.budget is None else self.budget // (self.settings.simulations + 1)
-        return pick_examples(self.examples, min(self.examples, affordable), self.seed)
+        return sample_examples(self.examples, min(self.examples, affordable), self.seed)
 
     @property
     def simulations(self) -> int:
@@ -103,23 +103,23 @@ class LabelSearch:
         return affordable if self.every_example else max(self.settings.simulations, affordable)
 
     @property
-    def rounds(self) -> int:
+    def max_rounds(self) -> int:
         """All of it is one round."""
         return 1
 
     @property
-    def draws(self) -> int:
+    def max_draws(self) -> int:
         """Routes per example, at most."""
         return self.simulations + 1
 
     @property
-    def most_candidates(self) -> int:
+    def max_candidates(self) -> int:
         """Nothing is validated."""
         return 0
 
-    def most_outcomes(self, done: int = 0) -> int:
+    def max_evaluations(self, done: int = 0) -> int:
         """Outcomes that may be asked for."""
-        return 0 if done else len(self.chosen) * self.draws
+        return 0 if done else len(self.chosen) * self.max_draws
 
     @cached_property
     def identity(self) -> str:
@@ -131,5 +131,5 @@ class LabelSearch:
         actions: Any = ProgramEdits(self.space) if self.extended else LayerEdits(self.space.layers)
         settings = dataclasses.replace(_part(TreeSettings, self.settings), simulations=self.simulations)
         searches = [TreeSearch(actions, settings, self.seed, example=place) for place in self.chosen]
-        advance_all(searches, lambda asked: score([(self.chosen[place], route) for place, route in asked]))
+        run_in_lockstep(searches, lambda asked: score([(self.chosen[place], route) for place, route in asked]))
         return searches

@@ -29,7 +29,7 @@ from macro_routing.models.routing import decoder_of
 from macro_routing.models.support import text_config
 from macro_routing.peers.router_settings import RouterSettings
 from macro_routing.routes.route import Route
-from macro_routing.search.tree_actions import route_of_counts
+from macro_routing.search.tree_actions import route_from_counts
 from macro_routing.settings import build_settings
 
 MOST_APPLICATIONS = 2
@@ -215,7 +215,7 @@ class LayerRouters:
         def choose(_places: list[int], layer: int, states: list[torch.Tensor]) -> list[int]:
             return [int(count) for count in self.logits(layer, states).argmax(dim=-1).tolist()]
 
-        return [route_of_counts(counts) for counts in walk_layers(frozen, prompts, choose, most_tokens=most_tokens)]
+        return [route_from_counts(counts) for counts in walk_layers(frozen, prompts, choose, most_tokens=most_tokens)]
 
     @torch.no_grad()
     def logits(self, layer: int, states: Sequence[torch.Tensor]) -> torch.Tensor:

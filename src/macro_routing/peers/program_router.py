@@ -34,7 +34,7 @@ from macro_routing.peers.router_settings import RouterSettings
 from macro_routing.peers.router_training import Lessons, TrainingReport, check_lessons, fit, new_routers
 from macro_routing.routes.route import Add, Program, Route
 from macro_routing.routes.space import Position, RouteSpace
-from macro_routing.search.schedule import check_seed
+from macro_routing.search.example_schedule import check_seed
 from macro_routing.settings import build_settings
 
 ChooseAction = Callable[[list[int], list[Position], list[torch.Tensor]], list[int]]
@@ -56,7 +56,7 @@ def walk_programs(
     for places in plan_batches([len(prompt) for prompt in prompts], most_tokens or tokens_at_once(frozen.model)):
         batch = PaddedPrompts(frozen.model, [prompts[place] for place in places])
         running = list(range(len(places)))
-        positions = dict.fromkeys(running, space.start)
+        positions = dict.fromkeys(running, space.start_position)
         history = [batch.apply(0, running, batch.embedded)]  # of applications: the embeddings are not in it
         while running:
             chosen = choose(
@@ -67,8 +67,8 @@ def walk_programs(
             taken = dict(zip(running, chosen, strict=True))
             for row, action in taken.items():
                 actions[places[row]].append(action)
-            running = [row for row, action in taken.items() if action != space.rejoin]
-            positions = {row: space.advance(positions[row], taken[row]) for row in running}
+            running = [row for row, action in taken.items() if action != space.rejoin_action]
+            positions = {row: space.next_position(positions[row], taken[row]) for row in running}
             adds = {row: add for row in running if (add := space.action_steps[taken[row]][1]) is not None}
             layers = {row: positions[row].layer for row in running}
             history = [*history, _next_state(batch, history, adds, layers)][-(space.window + 1) :]
@@ -120,11 +120,11 @@ class ProgramRouters:
 
         def choose(_places: list[int], positions: list[Position], states: list[torch.Tensor]) -> list[int]:
             if positions[0].applied > self.routers.count:
-                return [self.space.rejoin] * len(positions)
+                return [self.space.rejoin_action] * len(positions)
             return [int(action) for action in self.logits(positions, states).argmax(dim=-1).tolist()]
 
         found = walk_programs(frozen, self.space, prompts, choose, most_tokens=most_tokens)
-        return [self.space.program_from(actions) for actions in found]
+        return [self.space.program_from_actions(actions) for actions in found]
 
     @torch.no_grad()
     def logits(self, positions: Sequence[Position], states: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -157,7 +157,7 @@ class ProgramRouters:
 def feasible_at(space: RouteSpace, positions: Sequence[Position]) -> torch.Tensor:
     """What may be done at each position, ``[positions, actions]``."""
     applied, layer = [at.applied for at in positions], [at.layer for at in positions]
-    return torch.from_numpy(space.feasible[applied, layer])
+    return torch.from_numpy(space.feasibility_mask[applied, layer])
 
 
 def train_program_routers(  # noqa: PLR0913
@@ -172,7 +172,7 @@ def train_program_routers(  # noqa: PLR0913
     check_seed(seed)
     check_lessons(prompts, programs)
     check_same_depth(frozen, space)
-    labels = [space.actions_of(program) for program in programs]
+    labels = [space.program_to_actions(program) for program in programs]
     # At the greatest length only rejoin is left, so there is nothing to decide.
     count = min(max(map(len, labels)), space.max_length - 1)
     if count == 0:

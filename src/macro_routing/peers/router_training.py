@@ -25,8 +25,8 @@ from macro_routing.peers.layer_router import (
     walk_layers,
 )
 from macro_routing.peers.router_settings import RouterSettings
-from macro_routing.search.schedule import check_seed
-from macro_routing.search.tree_actions import route_of_counts
+from macro_routing.search.example_schedule import check_seed
+from macro_routing.search.tree_actions import route_from_counts
 
 __all__ = [
     "Lessons",
@@ -190,7 +190,7 @@ def train_routers(
     for number, label in enumerate(labels, 1):
         if len(label) != frozen.layers:
             raise RouteError(f"label {number} is for {len(label)} layers, but the model has {frozen.layers}")
-        route_of_counts(label)  # refuses what cannot be executed
+        route_from_counts(label)  # refuses what cannot be executed
     lessons = _layer_lessons(frozen, prompts, labels, settings)
     generator = torch.Generator().manual_seed(seed)
     routers = new_routers(frozen, frozen.layers, MOST_APPLICATIONS + 1, settings, generator)

@@ -15,7 +15,7 @@ from macro_routing.report.formatting import format_count, format_percent, format
 from macro_routing.report.markup import Markup, element, joined
 from macro_routing.report.scale import Scale, round_step, ticks
 from macro_routing.report.style import STEPS
-from macro_routing.search.rys_sweep import Block, block_count, block_of
+from macro_routing.search.rys_sweep import Block, block_from_route, count_blocks
 from macro_routing.search.searcher import Draw, Score
 
 _FEWEST = 3
@@ -72,7 +72,7 @@ def block_cells(draws: Sequence[Draw]) -> list[BlockCell]:
             continue
         if route.is_standard:
             standard[draw.round] = score
-        elif (block := block_of(route)) is not None:
+        elif (block := block_from_route(route)) is not None:
             blocks[block][draw.round] = score
     cells = []
     for block, scores in sorted(blocks.items()):
@@ -272,7 +272,7 @@ def _legend(cells: Sequence[BlockCell], best: BlockCell, layers: int) -> tuple[K
         (box("never"), "about the same"),
         (box("best-cell"), words + (f"; {ties} cells are as good" if ties > 1 else "")),
     ]
-    return tuple(keys if len(cells) == block_count(layers) else [*keys, (box("outline"), "not scored")])
+    return tuple(keys if len(cells) == count_blocks(layers) else [*keys, (box("outline"), "not scored")])
 
 
 def _caption(cells: Sequence[BlockCell]) -> str:

@@ -20,7 +20,7 @@ from macro_routing.report.tables import route_text
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.policy import MarkovPolicy
-from macro_routing.search.top_k import decode_raw
+from macro_routing.search.top_k import decode_top_programs
 
 _LEFT, _TOP, _BOTTOM, _ROW, _GAP = 92.0, 8.0, 40.0, 17.0, 7.0
 _WIDTH = 860.0
@@ -65,7 +65,7 @@ def policy_maps(frames: Sequence[PolicyFrame], chosen: Route | None) -> Markup:
 
 
 def _most_probable(frame: PolicyFrame) -> Markup:
-    best = decode_raw(frame.policy, 1)[0]
+    best = decode_top_programs(frame.policy, 1)[0]
     assert best.log_probability is not None
     share = format_percent(math.exp(best.log_probability))
     return element(
@@ -94,8 +94,8 @@ class _Map:
         self.space, self.reach = space, reach
         self.rows = [(_signed(delta), moves[:, delta + space.radius]) for delta in range(reach, -reach - 1, -1)]
         if space.window:
-            self.rows.append(("with an add", actions[:, space.rejoin + 1 :].sum(axis=1)))
-        self.rows.append(("RJ", actions[:, space.rejoin]))
+            self.rows.append(("with an add", actions[:, space.rejoin_action + 1 :].sum(axis=1)))
+        self.rows.append(("RJ", actions[:, space.rejoin_action]))
         self.cell = max((_WIDTH - _LEFT - 8) / space.layers, _NARROWEST_CELL)
         self.width = _LEFT + self.cell * space.layers + 8
         self.height = self._y(len(self.rows)) + _BOTTOM

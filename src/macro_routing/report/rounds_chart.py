@@ -11,7 +11,7 @@ from macro_routing.report.markup import Markup, element, joined
 from macro_routing.report.scale import Scale, round_step
 from macro_routing.runs.outcome_report import wilson_interval
 from macro_routing.runs.progress import RoundReport
-from macro_routing.search.macro import elite_of
+from macro_routing.search.macro import select_elite
 from macro_routing.search.searcher import Draw, Score, Stopped
 
 _LEFT, _RIGHT, _TOP, _BOTTOM, _HEIGHT = 62.0, 16.0, 14.0, 48.0, 354.0
@@ -105,7 +105,7 @@ class _Chart:
 
     def _draws(self, number: int, draws: Sequence[Draw]) -> list[Markup]:
         """A round's draws side by side, in the order they were drawn; one that failed has no place."""
-        elite = elite_of([draw.outcome for draw in draws], self.settings.get("elite", 0))
+        elite = select_elite([draw.outcome for draw in draws], self.settings.get("elite", 0))
         marks = []
         for place, draw in enumerate(draws):
             x = self.x(number + _SPREAD * (2 * (place + 0.5) / len(draws) - 1))
@@ -113,7 +113,7 @@ class _Chart:
                 kind = "draw elite" if place in elite else "draw"
                 marks.append(element("circle", cx=x, cy=self.y(draw.outcome.accuracy), r=2.6, class_=kind))
             elif isinstance(draw.outcome, Stopped):
-                y = self.y(draw.outcome.best_possible)
+                y = self.y(draw.outcome.max_accuracy)
                 marks.append(element("path", d=f"M{x - 3.5:.1f} {y - 6:.1f}h7l-3.5 6z", class_="stopped"))
         return marks
 
@@ -165,7 +165,7 @@ def _accuracy_range(rounds: Sequence[RoundReport], draws: Sequence[Draw]) -> tup
         if one.median is not None:
             values += [one.median, *wilson_interval(one.best, one.examples)]
     values += [draw.outcome.accuracy for draw in draws if isinstance(draw.outcome, Score)]
-    values += [draw.outcome.best_possible for draw in draws if isinstance(draw.outcome, Stopped)]
+    values += [draw.outcome.max_accuracy for draw in draws if isinstance(draw.outcome, Stopped)]
     step = round_step(max(max(values) - min(values), 0.05), 6)
     low = max(0.0, step * int(min(values) / step + 1e-9))
     high = min(1.0, step * -int(-max(values) / step - 1 + 1e-9))

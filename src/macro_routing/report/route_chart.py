@@ -7,7 +7,7 @@ from itertools import pairwise
 from macro_routing.report.figure import Figure, Key
 from macro_routing.report.markup import Markup, element, joined
 from macro_routing.report.scale import Scale, ticks
-from macro_routing.routes.composition import describe_differences
+from macro_routing.routes.composition import describe_deviations
 from macro_routing.routes.route import Route, Step
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 84.0, 14.0, 40.0
@@ -20,7 +20,7 @@ _NAMES = {"ahead": "jump ahead", "back": "jump back", "repeat": "repeat"}
 
 def route_track(route: Route) -> Markup:
     """The route's picture with its legend and, in words, what differs from the standard pass."""
-    differences = describe_differences(route)
+    differences = describe_deviations(route)
     listed = element("ul", *[element("li", one) for one in differences], class_="differences")
     words = listed if differences else element("p", "This is the standard pass: every layer once, in order.")
     figure = track_figure(route)

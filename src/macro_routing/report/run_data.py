@@ -10,9 +10,9 @@ from typing import Any
 
 from macro_routing.errors import RunError
 from macro_routing.report.policy_map import PolicyFrame
+from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
-from macro_routing.routes.text import parse_program
 from macro_routing.runs import folder as files
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.progress import RoundReport

@@ -26,10 +26,10 @@ class Composition:
     """Steps that pass over at least one layer."""
 
 
-def compose(route: Route) -> Composition:
+def analyze_composition(route: Route) -> Composition:
     """Count what ``route`` is made of."""
     coefficients = [step.add.coefficient for step in route.steps if step.add is not None]
-    deltas = displacements(route)
+    deltas = layer_displacements(route)
     visited = len({step.layer for step in route.steps})
     return Composition(
         length=route.length,
@@ -42,12 +42,12 @@ def compose(route: Route) -> Composition:
     )
 
 
-def displacements(route: Route) -> list[int]:
+def layer_displacements(route: Route) -> list[int]:
     """Layer difference of every step after the first."""
     return [after.layer - before.layer for before, after in pairwise(route.steps)]
 
 
-def describe_differences(route: Route) -> list[str]:
+def describe_deviations(route: Route) -> list[str]:
     """What differs from the standard pass, one plain sentence fragment each; empty for the standard pass."""
     if route.is_standard:
         return []
@@ -68,7 +68,7 @@ def _describe_jumps(route: Route) -> list[str]:
     lines = []
     if route.steps[0].layer != 0:
         lines.append(f"starts at L{route.steps[0].layer}")
-    for number, (before, delta) in enumerate(zip(route.steps, displacements(route), strict=False), 2):
+    for number, (before, delta) in enumerate(zip(route.steps, layer_displacements(route), strict=False), 2):
         if delta != 1:
             kind = "repeats" if delta == 0 else "jumps back" if delta < 0 else "jumps ahead"
             lines.append(f"{kind} at step {number}: L{before.layer} to L{before.layer + delta}")
@@ -92,7 +92,7 @@ def _names(layers: list[int]) -> str:
     return f"L{layers[0]}" if len(layers) == 1 else f"L{layers[0]}-L{layers[-1]}"
 
 
-def draw_track(route: Route) -> str:
+def render_route_ascii(route: Route) -> str:
     """A one-line ASCII picture: ``-`` an ordinary step, ``<`` back, ``=`` repeat, ``>`` ahead, ``+`` add.
 
     After anything but ordinary steps the layer is named; ``~`` is a subtraction.

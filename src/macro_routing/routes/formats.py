@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from macro_routing.errors import NotationError, RouteError, shorten
-from macro_routing.routes.route import MOST_LAYERS, MOST_STEPS, Add, Program, Route, Step, continues_plainly
+from macro_routing.routes.route import MAX_LAYERS, MAX_STEPS, Add, Program, Route, Step, is_next_layer
 
 RYS_PAIR = re.compile(r"\s*\(?\s*([0-9]{1,6})\s*,\s*([0-9]{1,6})\s*\)?\s*")
 _RANGE = re.compile(r"\s*([0-9]{1,6})(?:\s*\.\.\s*([0-9]{1,6}))?\s*")
@@ -36,8 +36,8 @@ def parse_json(text: str, layers: int | None) -> Route:
     rejoin = value.get("rejoin", False)
     if not isinstance(rejoin, bool):
         raise NotationError(f"'rejoin' must be true or false, not {shorten(rejoin)}")
-    if len(value["steps"]) > MOST_STEPS:
-        raise NotationError(f"the JSON route has more than {MOST_STEPS} steps")
+    if len(value["steps"]) > MAX_STEPS:
+        raise NotationError(f"the JSON route has more than {MAX_STEPS} steps")
     steps = tuple(_step_from_json(step, number) for number, step in enumerate(value["steps"], 1))
     return Program(steps, rejoin).expand(_agree_on_layers(value.get("layers"), layers))
 
@@ -63,7 +63,7 @@ def _step_from_json(value: Any, number: int) -> Step:
 
 
 def _integer(value: Any, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MOST_STEPS:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MAX_STEPS:
         raise NotationError(f"{where}: {shorten(value)} is not a layer or state number")
     return value
 
@@ -73,8 +73,8 @@ def _agree_on_layers(written: Any, given: int | None) -> int:
         raise NotationError("the number of the model's layers is not known; give it with --layers")
     if written is None:
         return int(given or 0)
-    if isinstance(written, bool) or not isinstance(written, int) or not 1 <= written <= MOST_LAYERS:
-        raise NotationError(f"'layers' must be a number from 1 to {MOST_LAYERS}, not {shorten(written)}")
+    if isinstance(written, bool) or not isinstance(written, int) or not 1 <= written <= MAX_LAYERS:
+        raise NotationError(f"'layers' must be a number from 1 to {MAX_LAYERS}, not {shorten(written)}")
     if given is not None and written != given:
         raise NotationError(f"the route was written for {written} layers, but the model has {given}")
     return written
@@ -115,8 +115,8 @@ def parse_ranges(text: str, layers: int) -> Route:
         last = first if match[2] is None else int(match[2])
         if first > last:
             raise NotationError(f"{where}: a range ascends")
-        if last >= MOST_LAYERS or len(steps) > MOST_STEPS:
-            raise NotationError(f"{where}: a route has layers up to {MOST_LAYERS - 1} and at most {MOST_STEPS} steps")
+        if last >= MAX_LAYERS or len(steps) > MAX_STEPS:
+            raise NotationError(f"{where}: a route has layers up to {MAX_LAYERS - 1} and at most {MAX_STEPS} steps")
         steps += [Step(layer) for layer in range(first, last + 1)]
     return Route(tuple(steps), layers)
 
@@ -150,10 +150,8 @@ def parse_mergekit(text: str, layers: int) -> Route:
         model, first, end = _slice(part, f"slice {number}", layers)
         models.add(model)
         steps += [Step(layer) for layer in range(first, end)]
-        if len(models) > 1 or len(steps) > MOST_STEPS:
-            raise NotationError(
-                f"slice {number}: all slices must come from one model, with at most {MOST_STEPS} layers"
-            )
+        if len(models) > 1 or len(steps) > MAX_STEPS:
+            raise NotationError(f"slice {number}: all slices must come from one model, with at most {MAX_STEPS} layers")
     return Route(tuple(steps), layers)
 
 
@@ -192,7 +190,7 @@ def _plain_runs(route: Route, form: str) -> list[tuple[int, int]]:
     for number, step in enumerate(route.steps, 1):
         if step.add is not None:
             raise RouteError(f"{form} cannot express the add at step {number} ({step}); use text or JSON")
-        if number > 1 and continues_plainly(route.steps[number - 2], step):
+        if number > 1 and is_next_layer(route.steps[number - 2], step):
             runs[-1] = (runs[-1][0], step.layer)
         else:
             runs.append((step.layer, step.layer))

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from macro_routing.errors import NotationError, shorten
 from macro_routing.routes import formats
+from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import is_route_file, parse_route_file
-from macro_routing.routes.text import parse_program
 
 FORMS = ("text", "json", "ranges", "mergekit")
 

@@ -16,8 +16,8 @@ from itertools import pairwise
 from macro_routing.errors import RouteError, shorten
 
 # Far beyond any model; they keep a hostile or mistyped text from filling the memory.
-MOST_LAYERS = 10_000
-MOST_STEPS = 100_000
+MAX_LAYERS = 10_000
+MAX_STEPS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,8 @@ class Route:
         check_layer_count(self.layers)
         if not self.steps:
             raise RouteError("a route needs at least one step")
-        if len(self.steps) > MOST_STEPS:
-            raise RouteError(f"a route may have at most {MOST_STEPS} steps, this one has {len(self.steps)}")
+        if len(self.steps) > MAX_STEPS:
+            raise RouteError(f"a route may have at most {MAX_STEPS} steps, this one has {len(self.steps)}")
         for done, step in enumerate(self.steps):
             if not 0 <= step.layer < self.layers:
                 raise RouteError(
@@ -121,7 +121,7 @@ class Route:
         if not self.rejoins:
             return Program(self.steps, rejoin=False)
         kept = self.length
-        while kept > 1 and continues_plainly(self.steps[kept - 2], self.steps[kept - 1]):
+        while kept > 1 and is_next_layer(self.steps[kept - 2], self.steps[kept - 1]):
             kept -= 1
         return Program(self.steps[:kept], rejoin=True)
 
@@ -171,19 +171,19 @@ class Program:
         """The steps cut into ascending plain runs; an add stands alone."""
         runs = [[self.steps[0]]]
         for before, step in pairwise(self.steps):
-            if before.add is None and continues_plainly(before, step):
+            if before.add is None and is_next_layer(before, step):
                 runs[-1].append(step)
             else:
                 runs.append([step])
         return runs
 
 
-def continues_plainly(before: Step, step: Step) -> bool:
+def is_next_layer(before: Step, step: Step) -> bool:
     """Whether ``step`` is the ordinary next step: the next layer, nothing added."""
     return step.add is None and step.layer == before.layer + 1
 
 
 def check_layer_count(layers: int) -> None:
     """Refuse a number of layers no model can have."""
-    if not isinstance(layers, int) or not 1 <= layers <= MOST_LAYERS:
-        raise RouteError(f"a model has from 1 to {MOST_LAYERS} layers, not {shorten(layers)}")
+    if not isinstance(layers, int) or not 1 <= layers <= MAX_LAYERS:
+        raise RouteError(f"a model has from 1 to {MAX_LAYERS} layers, not {shorten(layers)}")

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from macro_routing.errors import MacroError, NotationError, shorten
+from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
-from macro_routing.routes.text import parse_program
 
 FORMAT = "macro-route/1"
 _KIND = "macro-route/"

@@ -20,7 +20,7 @@ from macro_routing.routes.route import Add, Program, Route, Step
 from macro_routing.settings import check_boolean, check_integer, check_number
 
 PHASES = ("early", "mid", "late")
-MOST_LAYERS_SEARCHED = 1_000
+MAX_SEARCH_LAYERS = 1_000
 """Tables grow with the layers; no model comes near."""
 EXTRA_LENGTH = 12
 """Without a ``max_length`` a route may be this much longer than the model is deep."""
@@ -64,8 +64,8 @@ class RouteSpace:
 
     def __post_init__(self) -> None:
         """Settle defaults and refuse impossible settings by name."""
-        check_integer("layers (L)", self.layers, minimum=1, maximum=MOST_LAYERS_SEARCHED)
-        check_integer("max_length (T_max)", self.max_length, minimum=0, maximum=10 * MOST_LAYERS_SEARCHED)
+        check_integer("layers (L)", self.layers, minimum=1, maximum=MAX_SEARCH_LAYERS)
+        check_integer("max_length (T_max)", self.max_length, minimum=0, maximum=10 * MAX_SEARCH_LAYERS)
         if self.max_length == 0:
             object.__setattr__(self, "max_length", self.layers + EXTRA_LENGTH)
         if self.max_length < self.layers:
@@ -73,8 +73,8 @@ class RouteSpace:
                 f"max_length (T_max) = {self.max_length} is not allowed: the standard pass of {self.layers} layers"
                 f" must fit, so it must be at least {self.layers}"
             )
-        check_integer("radius (r)", self.radius, minimum=1, maximum=MOST_LAYERS_SEARCHED)
-        check_integer("window (W)", self.window, minimum=0, maximum=MOST_LAYERS_SEARCHED)
+        check_integer("radius (r)", self.radius, minimum=1, maximum=MAX_SEARCH_LAYERS)
+        check_integer("window (W)", self.window, minimum=0, maximum=MAX_SEARCH_LAYERS)
         for name in ("phase", "displacement", "operator", "previous_layer"):
             check_boolean(name, getattr(self, name))
         self._settle_coefficients()
@@ -118,12 +118,12 @@ class RouteSpace:
         return 2 * self.radius + 1
 
     @property
-    def rejoin(self) -> int:
+    def rejoin_action(self) -> int:
         """The rejoin action."""
         return self.move_count
 
     @property
-    def forward(self) -> int:
+    def forward_action(self) -> int:
         """The action that moves to the next layer."""
         return self.radius + 1
 
@@ -157,22 +157,22 @@ class RouteSpace:
 
     @cached_property
     def _action_numbers(self) -> dict[tuple[int, Add | None], int]:
-        return {step: number for number, step in enumerate(self.action_steps) if number != self.rejoin}
+        return {step: number for number, step in enumerate(self.action_steps) if number != self.rejoin_action}
 
-    def phase_of(self, applied: int) -> int:
+    def budget_phase(self, applied: int) -> int:
         """Budget phase after ``applied`` applications, in whole numbers so that thirds are exact."""
         left = 3 * (self.max_length - applied)
         return 0 if left > 2 * self.max_length else 1 if left > self.max_length else 2
 
-    def state_of(self, position: Position) -> tuple[int, int, int, int]:
+    def state_index(self, position: Position) -> tuple[int, int, int, int]:
         """Index of a position's state in a table."""
-        phase = self.phase_of(position.applied) if self.phase else 0
+        phase = self.budget_phase(position.applied) if self.phase else 0
         return position.layer, phase, position.displacement, position.operator
 
     # --- feasibility --------------------------------------------------------------------------------------------
 
     @cached_property
-    def feasible(self) -> NDArray[np.bool_]:
+    def feasibility_mask(self) -> NDArray[np.bool_]:
         """The mask, ``[applied, layer, action]`` for ``applied`` from 0 (unused) to ``max_length``."""
         applied = np.arange(self.max_length + 1)[:, None, None]
         target = np.arange(self.layers)[:, None] + self.action_deltas  # [layer, action]
@@ -180,12 +180,12 @@ class RouteSpace:
         fits = applied + 1 + (self.layers - 1 - target) <= self.max_length
         in_history = self.action_backs <= applied - 1
         mask: NDArray[np.bool_] = in_range & fits & (in_history | (self.action_backs == 0))
-        mask[:, :, self.rejoin] = True
+        mask[:, :, self.rejoin_action] = True
         mask.setflags(write=False)
         return mask
 
     @cached_property
-    def start(self) -> Position:
+    def start_position(self) -> Position:
         """Every program begins by applying layer 0."""
         return Position(layer=0, displacement=self.table_shape[2] - 1, operator=0, applied=1)
 
@@ -202,24 +202,24 @@ class RouteSpace:
             for delta, arrival in zip(self.action_deltas.tolist(), self.action_arrivals.tolist(), strict=True)
         ]
 
-    def advance(self, position: Position, action: int) -> Position:
+    def next_position(self, position: Position, action: int) -> Position:
         """The position after a move or an add."""
         delta, displacement, operator = self._arrivals[action]
         return Position(position.layer + delta, displacement, operator, position.applied + 1)
 
-    def actions_of(self, program: Program) -> list[int]:
+    def program_to_actions(self, program: Program) -> list[int]:
         """The actions that write ``program``, rejoin last; refuses programs outside the space, naming step and rule."""
         if not program.rejoin:
             raise SpaceError("a program of MACRO's route space ends with RJ")
         if program.steps[0] != Step(0):
             raise SpaceError(f"step 1 ({program.steps[0]}): programs of MACRO's route space begin with a plain L0")
-        position = self.start
+        position = self.start_position
         actions = []
         for number, step in enumerate(program.steps[1:], 2):
             action = self._action_of(position, step, number)
             actions.append(action)
-            position = self.advance(position, action)
-        return [*actions, self.rejoin]
+            position = self.next_position(position, action)
+        return [*actions, self.rejoin_action]
 
     def _action_of(self, position: Position, step: Step, number: int) -> int:
         delta = step.layer - position.layer
@@ -237,26 +237,26 @@ class RouteSpace:
             raise SpaceError(f"{where}: the model's layers are numbered 0 to {self.layers - 1}")
         if step.add and step.add.back > position.applied - 1:
             raise SpaceError(f"{where} looks back {step.add.back}, but only {position.applied} states exist")
-        if not self.feasible[position.applied, position.layer, action]:
+        if not self.feasibility_mask[position.applied, position.layer, action]:
             length = position.applied + self.layers - step.layer
             raise SpaceError(f"{where} makes the route at least {length} long, but max_length is {self.max_length}")
         return action
 
-    def check(self, route: Route | Program) -> None:
+    def check_route(self, route: Route | Program) -> None:
         """Refuse a route or program outside the space, naming the step and the rule it breaks."""
-        self.actions_of(self.program_of(route) if isinstance(route, Route) else route)
+        self.program_to_actions(self.route_to_program(route) if isinstance(route, Route) else route)
 
-    def program_of(self, route: Route) -> Program:
+    def route_to_program(self, route: Route) -> Program:
         """The shortest program that executes ``route``."""
         if route.layers != self.layers:
             raise SpaceError(f"the route is for {route.layers} layers, the space for {self.layers}")
         return route.shortest_program()
 
-    def program_from(self, actions: list[int]) -> Program:
-        """The program that ``actions`` (without or with the final rejoin) write; the inverse of ``actions_of``."""
+    def program_from_actions(self, actions: list[int]) -> Program:
+        """The program that ``actions`` write, with or without the final rejoin; inverse of ``program_to_actions``."""
         steps = [Step(0)]
         for action in actions:
-            if action != self.rejoin:
+            if action != self.rejoin_action:
                 delta, add = self.action_steps[action]
                 steps.append(Step(steps[-1].layer + delta, add))
         return Program(tuple(steps))

@@ -40,11 +40,11 @@ def first_state(searcher: Searcher, init_from: str | None, model: Identified, re
     except OSError:  # too long for a file's name: a route
         text = init_from
     route = _read(text, init_from, model, report)
-    searcher.space.check(route)
+    searcher.space.check_route(route)
     prior = searcher.policy(state)
     # A pseudo-count of one for the prior and one for the route: half of each row it visits.
     taught = prior.updated([route.shortest_program()], [1.0], alpha=(1 - _TRUST) / _TRUST)
-    return searcher.starting_from(taught)
+    return searcher.start_from_prior(taught)
 
 
 def _read(text: str, source: str, model: Identified, report: Report) -> Route:
@@ -63,7 +63,7 @@ def _from_run(searcher: MacroSearch | GuidedSearch, state: SearchState, path: Pa
     if mine != other:
         raise RunError(f"{path} searched another route space ({other}); start from it with the same [space] settings")
     mixed = (1 - _TRUST) * searcher.policy(state).table + _TRUST * earlier.arrays["policy"]
-    return searcher.starting_from(MarkovPolicy(searcher.space, mixed))
+    return searcher.start_from_prior(MarkovPolicy(searcher.space, mixed))
 
 
 def _check_model(folder: RunFolder, model: Identified) -> None:

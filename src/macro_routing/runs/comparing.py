@@ -45,7 +45,7 @@ class PlannedRun:
     seed: int
     config: RunConfig
     plan: Plan
-    most_outcomes: int
+    max_evaluations: int
     """What the run asks for at most, and its curve."""
     finished: bool
     """Whether the folder holds it already."""
@@ -105,7 +105,7 @@ def plan_methods(  # noqa: PLR0913
         place, run = _place(folder, method, seed), prepare(config, **known)
         _check_goes_together(place, config, run.header())
         finished = read_curve(place) is not None
-        most = run.plan.most_outcomes + _most_of_curve(run, points)
+        most = run.plan.max_evaluations + _most_of_curve(run, points)
         planned.append(PlannedRun(method, seed, config, run.plan, most, finished))
     _check_neighbours(folder, [one.config for one in planned], known["frozen"])
     return planned
@@ -126,7 +126,7 @@ def configs_for(
     given = {**base.search, **(search or {})}
     configs = [(method, seed, config_for(base, method, seed, given)) for seed in seeds for method in names]
     if base.budget is None:
-        budget = prepare(config_for(base, methods.MACRO, seeds[0], given), **known).searcher.most_outcomes()
+        budget = prepare(config_for(base, methods.MACRO, seeds[0], given), **known).searcher.max_evaluations()
         configs = [(method, seed, dataclasses.replace(config, budget=budget)) for method, seed, config in configs]
     return configs
 
@@ -210,8 +210,8 @@ def _most_of_curve(run: PreparedRun, points: int) -> int:
     """Outcomes that the places before the end ask for: candidates on validation data, the best one on the test set."""
     if not isinstance(run.searcher, Searcher):
         return 0
-    earlier = min(points - 1, run.searcher.rounds)
-    return earlier * (run.searcher.most_candidates * len(run.splits.validation) + len(run.splits.test))
+    earlier = min(points - 1, run.searcher.max_rounds)
+    return earlier * (run.searcher.max_candidates * len(run.splits.validation) + len(run.splits.test))
 
 
 def _curve(config: RunConfig, place: RunFolder, known: dict[str, Any], points: int) -> Iterator[CurvePoint]:

@@ -22,8 +22,8 @@ from macro_routing.models.frozen import FrozenModel, LoadOptions
 from macro_routing.models.support import text_config
 from macro_routing.routes.space import RouteSpace
 from macro_routing.runs.methods import GUIDED, MACRO, METHODS, MOST_OUTCOMES, Search, settings_of
-from macro_routing.search.schedule import check_seed
-from macro_routing.search.searcher import Planned
+from macro_routing.search.example_schedule import check_seed
+from macro_routing.search.searcher import SearchPlan
 from macro_routing.settings import build_settings, check_choice, check_integer, check_number
 from macro_routing.tasks.catalog import task_names
 from macro_routing.tasks.prompts import DIRECT, LIKELIHOOD
@@ -222,7 +222,7 @@ class RunConfig:
 
     def searcher_for(
         self, frozen: FrozenModel, examples: int, influence: Callable[[], Sequence[float]], test: int = 0
-    ) -> Planned:
+    ) -> SearchPlan:
         """The search over this model's routes; ``influence`` measures how much each layer does."""
         space_of_paper, search_of_paper, _ = _paper_for(frozen) if self.preset == "paper" else ({}, {}, {})
         space = build_settings(RouteSpace, {"layers": frozen.layers, **space_of_paper, **self.space}, "[space]")

@@ -16,25 +16,25 @@ from macro_routing.peers.label_search import ColaSettings, DrLLMSettings, LabelS
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.budget import BudgetedSearch
+from macro_routing.search.example_schedule import assign_examples
 from macro_routing.search.fixed_sweep import (
     FixedSettings,
     FixedSweep,
     StandardOnly,
-    early_exits,
-    least_influential_dropped,
+    drop_least_influential,
+    list_early_exits,
 )
 from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.guided_settings import GuidedSettings
 from macro_routing.search.macro import MacroSearch, MacroSettings
-from macro_routing.search.names import METHOD_NAMES
+from macro_routing.search.method_names import METHOD_NAMES
 from macro_routing.search.random_search import RandomSearch, RandomSettings
 from macro_routing.search.restarts import RestartedSearch
 from macro_routing.search.rys_beam import BeamSettings, RepeatBeam
 from macro_routing.search.rys_counts import CountSettings, CountSweep
 from macro_routing.search.rys_surrogate import SurrogateSearch, SurrogateSettings
 from macro_routing.search.rys_sweep import BlockSweep, SweepSettings
-from macro_routing.search.schedule import deal_examples
-from macro_routing.search.searcher import Planned
+from macro_routing.search.searcher import SearchPlan
 from macro_routing.settings import build_settings, check_integer
 
 MOST_OUTCOMES = 10_000_000
@@ -64,7 +64,7 @@ class Search:
         """The budget in numbers."""
         if self.budget is not None:
             return self.budget
-        return MacroSearch(self.space, self.examples, self.paper, self.seed).most_outcomes()
+        return MacroSearch(self.space, self.examples, self.paper, self.seed).max_evaluations()
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Method:
     title: str
     """How its chosen route is called."""
     settings: type
-    build: Callable[[Search], Planned]
+    build: Callable[[Search], SearchPlan]
     kind: str = "search"
     """``search`` for routes; ``router`` and ``oracle`` for what gives every example its own."""
 
@@ -101,7 +101,7 @@ def _random(search: Search) -> RandomSearch:
     settings, examples = search.settings, search.examples
     if search.budget is not None:
         examples = _affordable(settings, examples, search.budget)
-        spent = sum(map(len, deal_examples(examples, settings.iterations, settings.replay, search.seed)))
+        spent = sum(map(len, assign_examples(examples, settings.iterations, settings.replay, search.seed)))
         settings = dataclasses.replace(settings, draws=search.budget // spent)
     return RandomSearch(search.space, examples, settings, search.seed)
 
@@ -110,7 +110,7 @@ def _affordable(settings: MacroSettings | RandomSettings, available: int, budget
     """The most training examples whose rounds stay within the budget."""
 
     def asked(examples: int) -> int:
-        rounds = deal_examples(examples, settings.iterations, settings.replay, seed=0)
+        rounds = assign_examples(examples, settings.iterations, settings.replay, seed=0)
         return settings.draws * sum(map(len, rounds))
 
     if budget is None or asked(available) <= budget:
@@ -132,13 +132,13 @@ def _affordable(settings: MacroSettings | RandomSettings, available: int, budget
 class DropSettings(FixedSettings):
     """The settings of dropping layers."""
 
-    most_dropped: int = 0
+    max_dropped: int = 0
     """Most layers dropped; 0 means half of them."""
 
     def __post_init__(self) -> None:
         """Refuse impossible settings by name."""
         super().__post_init__()
-        check_integer("most_dropped", self.most_dropped, minimum=0)
+        check_integer("max_dropped", self.max_dropped, minimum=0)
 
 
 def _budgeted(kind: type[BudgetedSearch]) -> Callable[[Search], BudgetedSearch]:
@@ -149,12 +149,12 @@ def _budgeted(kind: type[BudgetedSearch]) -> Callable[[Search], BudgetedSearch]:
 
 
 def _early_exit(search: Search) -> FixedSweep:
-    return _sweep("early-exit", search, early_exits(search.space.layers))
+    return _sweep("early-exit", search, list_early_exits(search.space.layers))
 
 
 def _shortgpt(search: Search) -> FixedSweep:
-    most = search.settings.most_dropped or max(1, search.space.layers // 2)
-    return _sweep("shortgpt", search, least_influential_dropped(search.influence(), most))
+    most = search.settings.max_dropped or max(1, search.space.layers // 2)
+    return _sweep("shortgpt", search, drop_least_influential(search.influence(), most))
 
 
 def _sweep(name: str, search: Search, routes: tuple[Route, ...]) -> FixedSweep:

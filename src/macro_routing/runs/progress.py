@@ -22,7 +22,7 @@ class Plan:
     training: int
     validation: int
     test: int
-    most_outcomes: int
+    max_evaluations: int
     """Route × example outcomes if nothing repeats, races or is known."""
     detectable: float
     """Smallest gain that the test set can show, as a share."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from macro_routing.errors import RunError
 from macro_routing.evaluation.statistics import PairedComparison, compare_paired, smallest_detectable_gain
+from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
-from macro_routing.routes.text import parse_program
 from macro_routing.runs.folder import RESULT, RunFolder
 from macro_routing.runs.methods import METHODS
 

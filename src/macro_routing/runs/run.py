@@ -40,7 +40,7 @@ from macro_routing.runs.result import (
 )
 from macro_routing.runs.selection import Choice, choose, choose_confirmed
 from macro_routing.search.macro import MacroSearch
-from macro_routing.search.searcher import Candidate, Confirming, Round, Searcher, SearchState
+from macro_routing.search.searcher import Candidate, HoldoutSearcher, Round, Searcher, SearchState
 from macro_routing.tasks.splits import Splits, make_splits
 from macro_routing.tasks.task import Example, Task
 from macro_routing.workers.settings import WorkerError
@@ -66,7 +66,7 @@ class PreparedRun:
     def plan(self) -> Plan:
         """What is going to be done, at most."""
         test = len(self.splits.test)
-        validation = self.searcher.most_candidates * len(self.splits.validation)
+        validation = self.searcher.max_candidates * len(self.splits.validation)
         return Plan(
             self.evaluator.frozen.name,
             self.evaluator.task.name,
@@ -74,12 +74,12 @@ class PreparedRun:
             self.config.method,
             self.config.seed,
             self.evaluator.frozen.layers,
-            self.searcher.rounds,
-            self.searcher.draws,
+            self.searcher.max_rounds,
+            self.searcher.max_draws,
             len(self.splits.train),
             len(self.splits.validation),
             test,
-            self.searcher.most_outcomes() + validation + 4 * test,
+            self.searcher.max_evaluations() + validation + 4 * test,
             detectable_gain(test),
         )
 
@@ -97,9 +97,9 @@ class PreparedRun:
         resolved = {
             "searcher": json.loads(self.searcher.identity),
             "search": {
-                "rounds": self.searcher.rounds,
-                "draws": self.searcher.draws,
-                "most_outcomes": self.searcher.most_outcomes(),
+                "rounds": self.searcher.max_rounds,
+                "draws": self.searcher.max_draws,
+                "max_evaluations": self.searcher.max_evaluations(),
             },
             "decoding": dataclasses.asdict(self.evaluator.decoding),
             "units": dataclasses.asdict(self.evaluator.unit_sizes),
@@ -146,10 +146,10 @@ class PreparedRun:
             state = self.beginning
             place.save_round(state, None)
         plan = self.plan
-        self.listener.on_stage("search", self.searcher.most_outcomes(state.rounds))
-        left_over = plan.most_outcomes - self.searcher.most_outcomes()
-        if isinstance(self.searcher, Confirming):  # its finalists meet what was held back even when time is up
-            left_over += self.searcher.most_candidates * len(self.searcher.held_back)
+        self.listener.on_stage("search", self.searcher.max_evaluations(state.rounds))
+        left_over = plan.max_evaluations - self.searcher.max_evaluations()
+        if isinstance(self.searcher, HoldoutSearcher):  # its finalists meet what was held back even when time is up
+            left_over += self.searcher.max_candidates * len(self.searcher.holdout)
         deadline = Deadline(self.config.max_minutes, left_over)
         while not place.has(files.ENDED) and (asked := self.searcher.ask(state)) is not None:
             start = time.perf_counter()
@@ -203,14 +203,14 @@ class PreparedRun:
         candidates = self.searcher.candidates(state) or (Candidate(self._standard),)
         self.listener.on_stage("validation", len(candidates) * len(self.splits.validation))
         routes = [candidate.route for candidate in candidates]
-        if isinstance(self.searcher, Confirming):
+        if isinstance(self.searcher, HoldoutSearcher):
             routes = list(dict.fromkeys([self._standard, *routes]))
-            held_back = [self.splits.train[number] for number in self.searcher.held_back]
+            holdout = [self.splits.train[number] for number in self.searcher.holdout]
             choice = choose_confirmed(
                 candidates,
                 self._evaluated(routes, self.splits.validation),
-                self._evaluated(routes, held_back),
-                self.searcher.doubt,
+                self._evaluated(routes, holdout),
+                self.searcher.max_error_probability,
                 self._costs_too_much,
             )
         else:

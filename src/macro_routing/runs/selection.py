@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from macro_routing.evaluation.confirming import certainty, confirmed, with_fresh
 from macro_routing.evaluation.evaluation_results import RouteEvaluation
+from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
-from macro_routing.routes.text import parse_program
 from macro_routing.search.searcher import Candidate, Outcome
-from macro_routing.search.selection import select
+from macro_routing.search.selection import select_candidate
 
 Evaluate = Callable[[Sequence[Route]], Mapping[Route, RouteEvaluation]]
 
@@ -66,7 +66,7 @@ def choose(
     turned_down: dict[Route, str] = {}
     left = list(candidates)
     while left:
-        best = select(left, [validated[candidate.route].score for candidate in left], score_on_training)
+        best = select_candidate(left, [validated[candidate.route].score for candidate in left], score_on_training)
         reason = "" if best.route.is_standard else _failure(best.route, validated) or objection(best.route)
         if not reason:
             return Choice(best.route, _listed(candidates, validated, turned_down))
@@ -80,25 +80,25 @@ def choose(
 def choose_confirmed(
     candidates: Sequence[Candidate],
     validated: Mapping[Route, RouteEvaluation],
-    held_back: Mapping[Route, RouteEvaluation],
-    doubt: float,
+    holdout: Mapping[Route, RouteEvaluation],
+    max_error_probability: float,
     objection: Callable[[Route], str],
 ) -> Choice:
     """The finalist that is almost certainly better, by what the search expects and examples it never saw."""
 
     def verdicts(route: Route) -> NDArray[np.bool_]:
-        return np.array([*held_back[route].correct, *validated[route].correct], dtype=bool)
+        return np.array([*holdout[route].correct, *validated[route].correct], dtype=bool)
 
     standard = Route.standard(candidates[0].route.layers)
     turned_down: dict[Route, str] = {}
-    if failure := _failure(standard, validated, held_back):
+    if failure := _failure(standard, validated, holdout):
         # Whoever is compared with a pass that could not be run wins.
         reason = f"since the standard pass could not be run: {failure}"
         return Choice(standard, _listed(candidates, validated, turned_down), reason)
     left = list(candidates)
     while True:
-        best = confirmed(left, verdicts, doubt)
-        reason = "" if best.route.is_standard else _failure(best.route, validated, held_back) or objection(best.route)
+        best = confirmed(left, verdicts, max_error_probability)
+        reason = "" if best.route.is_standard else _failure(best.route, validated, holdout) or objection(best.route)
         if not reason:
             break
         turned_down[best.route] = reason
@@ -110,14 +110,14 @@ def choose_confirmed(
         if not (one.route.is_standard or one.route in turned_down or one.route == best.route):
             turned_down[one.route] = (
                 f"it is better than the standard pass with probability {sure[one.route]:.2f} only"
-                if 1 - sure[one.route] > doubt
+                if 1 - sure[one.route] > max_error_probability
                 else "the chosen one can be counted on for more"
             )
     listed = tuple(
         {
             **line,
-            "held_back": sum(held_back[one.route].correct),
-            "held_back_n": len(held_back[one.route].outcomes),
+            "holdout": sum(holdout[one.route].correct),
+            "holdout_n": len(holdout[one.route].outcomes),
             "expected_gain": one.expected and one.expected.mean,
             "expected_deviation": one.expected and max(one.expected.variance, 0.0) ** 0.5,
             "certainty": None if one.route.is_standard else sure[one.route],

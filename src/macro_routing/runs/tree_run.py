@@ -29,8 +29,8 @@ from macro_routing.runs.progress import RoundReport
 from macro_routing.runs.result import ORACLE, ROUTER, STANDARD, RunResult, result_of_answers
 from macro_routing.runs.run import PreparedRun
 from macro_routing.search.searcher import Draw, Failure, Proposal, Score, SearchState
-from macro_routing.search.tree_actions import counts_of_label
-from macro_routing.search.tree_search import RIGHT, TreeSearch
+from macro_routing.search.tree_actions import layer_counts
+from macro_routing.search.tree_search import CORRECT, TreeSearch
 from macro_routing.tasks.task import Example
 from macro_routing.workers.settings import WorkerError
 
@@ -52,7 +52,7 @@ class TreeRun(PreparedRun):
 
     def _grown(self, place: RunFolder, examples: Sequence[Example]) -> list[TreeSearch[Any]]:
         """Every example's search at its end, and what that took as the run's only round."""
-        self.listener.on_stage("search", self._labels.most_outcomes())
+        self.listener.on_stage("search", self._labels.max_evaluations())
         evaluator = dataclasses.replace(self.evaluator, on_outcomes=self.listener.on_outcomes)
         start = time.perf_counter()
         seen: list[Seen] = []
@@ -88,7 +88,7 @@ class TreeRun(PreparedRun):
             standard_low=low,
             standard_high=high,
             run=len(answered),
-            saved=self._labels.most_outcomes() - len(seen),
+            saved=self._labels.max_evaluations() - len(seen),
             cut_off=statistics.mean(one.reasoning_cut or one.answer_cut for _, one in answered),
             seconds=seconds,
             asked=len(seen),
@@ -158,10 +158,10 @@ class RouterRun(TreeRun):
         found: tuple[LayerRouters | ProgramRouters, Any]
         if self._labels.extended:
             space = self._labels.space
-            programs = [space.program_of(route) for route in routes]
+            programs = [space.route_to_program(route) for route in routes]
             found = train_program_routers(frozen, space, prompts, programs, settings.router, self.config.seed)
         else:
-            counts = [counts_of_label(route) for route in routes]
+            counts = [layer_counts(route) for route in routes]
             found = train_routers(frozen, prompts, counts, settings.router, self.config.seed)
         routers, report = found
         routers.save(place.path / files.ROUTERS)
@@ -187,8 +187,8 @@ class OracleRun(TreeRun):
 
 def oracle_facts(searches: Sequence[TreeSearch[Any]], standard: Route) -> dict[str, Any]:
     """CoLA's two statements in counts: shorter paths for what was right, right ones for what was wrong."""
-    right = [search for search in searches if search.rewards[standard] >= RIGHT]
-    wrong = [search for search in searches if search.rewards[standard] < RIGHT]
+    right = [search for search in searches if search.rewards[standard] >= CORRECT]
+    wrong = [search for search in searches if search.rewards[standard] < CORRECT]
     return {
         "already_right": len(right),
         "of_these_shorter": sum(search.label is not None and search.label.length < standard.length for search in right),

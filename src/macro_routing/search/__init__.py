@@ -3,6 +3,7 @@
 from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.guided_settings import GuidedSettings
 from macro_routing.search.macro import MacroSearch, MacroSettings
+from macro_routing.search.marginal_top_k import decode_marginal_routes
 from macro_routing.search.policy import MarkovPolicy
 from macro_routing.search.random_search import RandomSearch, RandomSettings
 from macro_routing.search.searcher import (
@@ -17,10 +18,9 @@ from macro_routing.search.searcher import (
     SearchState,
     Stopped,
 )
-from macro_routing.search.selection import select
+from macro_routing.search.selection import select_candidate
 from macro_routing.search.state_file import load_state, save_state
-from macro_routing.search.summed import decode_summed
-from macro_routing.search.top_k import decode_anchored, decode_programs, decode_raw, decode_routes
+from macro_routing.search.top_k import decode_anchored_routes, decode_top_programs, decode_top_routes, iterate_programs
 
 __all__ = [
     "Candidate",
@@ -40,12 +40,12 @@ __all__ = [
     "SearchState",
     "Searcher",
     "Stopped",
-    "decode_anchored",
-    "decode_programs",
-    "decode_raw",
-    "decode_routes",
-    "decode_summed",
+    "decode_anchored_routes",
+    "decode_marginal_routes",
+    "decode_top_programs",
+    "decode_top_routes",
+    "iterate_programs",
     "load_state",
     "save_state",
-    "select",
+    "select_candidate",
 ]

@@ -14,16 +14,16 @@ import numpy as np
 
 from macro_routing.errors import SettingsError
 from macro_routing.routes.route import Route, check_layer_count
-from macro_routing.search.schedule import MOST_EXAMPLES, check_seed
+from macro_routing.search.example_schedule import MAX_EXAMPLES, check_seed
 from macro_routing.search.searcher import (
     Candidate,
     Outcome,
     Proposal,
     Round,
     SearchState,
-    best_draws,
-    check_answers,
+    check_outcomes,
     check_state,
+    rank_draws,
 )
 from macro_routing.settings import check_integer
 
@@ -44,7 +44,7 @@ class FinalSet(Protocol):
         ...
 
 
-def examples_within(budget: int, configurations: int, available: int, *, name: str, mend: str) -> int:
+def examples_per_route(budget: int, configurations: int, available: int, *, name: str, mend: str) -> int:
     """How many examples each of ``configurations`` routes may see; refuse a budget that leaves none."""
     check_integer("budget", budget, minimum=1)
     if budget < configurations:
@@ -55,7 +55,7 @@ def examples_within(budget: int, configurations: int, available: int, *, name: s
     return min(budget // configurations, available)
 
 
-def pick_examples(available: int, wanted: int, seed: int) -> tuple[int, ...]:
+def sample_examples(available: int, wanted: int, seed: int) -> tuple[int, ...]:
     """The first ``wanted`` of the seed's order of all examples, so a larger budget sees the same ones and more."""
     order = np.random.default_rng([seed, _PICKING]).permutation(available)
     return tuple(order[:wanted].tolist())
@@ -80,7 +80,7 @@ class BudgetedSearch(ABC):
         """Refuse bad seeds, and a budget too small for the design before anything is scored."""
         check_seed(self.seed)
         check_layer_count(self.layers)
-        check_integer("examples", self.examples, minimum=1, maximum=MOST_EXAMPLES)
+        check_integer("examples", self.examples, minimum=1, maximum=MAX_EXAMPLES)
         _ = self.shown
 
     @cached_property
@@ -95,25 +95,25 @@ class BudgetedSearch(ABC):
     @cached_property
     def shown(self) -> tuple[int, ...]:
         """The examples that every route is scored on, the same ones in every round, so that all scores compare."""
-        wanted = examples_within(self.budget, sum(self.sizes), self.examples, name=self.name, mend=self.mend)
-        return pick_examples(self.examples, wanted, self.seed)
+        wanted = examples_per_route(self.budget, sum(self.sizes), self.examples, name=self.name, mend=self.mend)
+        return sample_examples(self.examples, wanted, self.seed)
 
     @property
-    def rounds(self) -> int:
+    def max_rounds(self) -> int:
         """Most rounds there can be."""
         return len(self.sizes)
 
     @property
-    def draws(self) -> int:
+    def max_draws(self) -> int:
         """Most proposals of a round."""
         return max(self.sizes)
 
     @property
-    def most_candidates(self) -> int:
+    def max_candidates(self) -> int:
         """Most routes to be validated."""
         return self.settings.k
 
-    def most_outcomes(self, done: int = 0) -> int:
+    def max_evaluations(self, done: int = 0) -> int:
         """Outcomes that the rounds from ``done`` on may ask for."""
         return sum(self.sizes[done:]) * len(self.shown)
 
@@ -129,20 +129,20 @@ class BudgetedSearch(ABC):
     def ask(self, state: SearchState) -> Round | None:
         """The next round; every score counts, because the final set compares all routes."""
         check_state(self.identity, state)
-        if state.rounds >= self.rounds:
+        if state.rounds >= self.max_rounds:
             return None
         proposals = tuple(Proposal(route) for route in self.routes(state))
         return Round(state.rounds, proposals, self.shown, keep=len(proposals)) if proposals else None
 
     def tell(self, state: SearchState, asked: Round, outcomes: Sequence[Outcome]) -> SearchState:
         """Remember the scores."""
-        check_answers(self.ask(state), asked, outcomes)
+        check_outcomes(self.ask(state), asked, outcomes)
         return state.told(asked, outcomes)
 
     def candidates(self, state: SearchState) -> tuple[Candidate, ...]:
         """The best different routes by their own scores."""
         check_state(self.identity, state)
-        found = [draw.proposal.route for draw in best_draws(state.draws)]
+        found = [draw.proposal.route for draw in rank_draws(state.draws)]
         if self.settings.anchored:
             found = [Route.standard(self.layers), *(route for route in found if not route.is_standard)]
         return tuple(Candidate(route, rank=rank) for rank, route in enumerate(found[: self.settings.k], 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Protocol
 
-from macro_routing.search.schedule import MOST_EXAMPLES, check_seed, deal_examples
+from macro_routing.search.example_schedule import MAX_EXAMPLES, assign_examples, check_seed
 from macro_routing.settings import check_integer
 
 
@@ -43,29 +43,29 @@ class DealtRounds:
     def __post_init__(self) -> None:
         """Refuse bad seeds, and too few examples before anything is scored."""
         check_seed(self.seed)
-        check_integer("examples", self.examples, minimum=1, maximum=MOST_EXAMPLES)
+        check_integer("examples", self.examples, minimum=1, maximum=MAX_EXAMPLES)
         _ = self.schedule
 
     @cached_property
     def schedule(self) -> list[tuple[int, ...]]:
         """The training examples of every round."""
-        return deal_examples(self.examples, self.settings.iterations, self.settings.replay, self.seed)
+        return assign_examples(self.examples, self.settings.iterations, self.settings.replay, self.seed)
 
     @property
-    def rounds(self) -> int:
+    def max_rounds(self) -> int:
         """Most rounds there can be."""
         return self.settings.iterations
 
     @property
-    def draws(self) -> int:
+    def max_draws(self) -> int:
         """Most proposals of a round."""
         return self.settings.draws
 
     @property
-    def most_candidates(self) -> int:
+    def max_candidates(self) -> int:
         """Most routes to be validated."""
         return self.settings.k
 
-    def most_outcomes(self, done: int = 0) -> int:
+    def max_evaluations(self, done: int = 0) -> int:
         """Outcomes that the rounds from ``done`` on may ask for."""
         return self.settings.draws * sum(len(examples) for examples in self.schedule[done:])

@@ -22,57 +22,59 @@ class Edit(NamedTuple):
     action: int
 
 
-def single_edits(space: RouteSpace) -> list[Edit]:
+def list_single_edits(space: RouteSpace) -> list[Edit]:
     """Every edit that the standard pass allows, by layer and then by action."""
     return [
         Edit(layer, int(action))
         for layer in range(space.layers)
-        for action in np.flatnonzero(space.feasible[layer + 1, layer])
-        if action not in (space.forward, space.rejoin)
+        for action in np.flatnonzero(space.feasibility_mask[layer + 1, layer])
+        if action not in (space.forward_action, space.rejoin_action)
     ]
 
 
-def moves_only(space: RouteSpace, edits: Sequence[Edit]) -> list[Edit]:
+def filter_moves(space: RouteSpace, edits: Sequence[Edit]) -> list[Edit]:
     """Those of some edits that only move."""
     return [edit for edit in edits if edit.action < space.move_count]
 
 
-def plain_adds(space: RouteSpace, edits: Sequence[Edit]) -> list[Edit]:
+def filter_plain_adds(space: RouteSpace, edits: Sequence[Edit]) -> list[Edit]:
     """Those of some edits that add an earlier state and move on as the standard pass does."""
     return [edit for edit in edits if space.action_backs[edit.action] and space.action_deltas[edit.action] == 1]
 
 
-def program_with(space: RouteSpace, edits: Sequence[Edit]) -> Program | None:
+def program_from_edits(space: RouteSpace, edits: Sequence[Edit]) -> Program | None:
     """The program that takes ``edits`` in turn, each when its layer is next reached by moving forward.
 
     None where an edit cannot be reached or is not feasible any more, as when a skip has jumped over its layer.
     """
     actions: list[int] = []
-    position = space.start
+    position = space.start_position
     for edit in edits:
         while position.layer < edit.layer:
-            if not space.feasible[position.applied, position.layer, space.forward]:
+            if not space.feasibility_mask[position.applied, position.layer, space.forward_action]:
                 return None
-            actions.append(space.forward)
-            position = space.advance(position, space.forward)
-        if position.layer != edit.layer or not space.feasible[position.applied, position.layer, edit.action]:
+            actions.append(space.forward_action)
+            position = space.next_position(position, space.forward_action)
+        if position.layer != edit.layer or not space.feasibility_mask[position.applied, position.layer, edit.action]:
             return None
         actions.append(edit.action)
-        position = space.advance(position, edit.action)
-    return space.program_from(actions)
+        position = space.next_position(position, edit.action)
+    return space.program_from_actions(actions)
 
 
-def deviations(space: RouteSpace, program: Program) -> int:
+def count_edits(space: RouteSpace, program: Program) -> int:
     """In how many places a program leaves the standard order: actions that neither move forward nor rejoin."""
-    return sum(action not in (space.forward, space.rejoin) for action in space.actions_of(program))
+    return sum(
+        action not in (space.forward_action, space.rejoin_action) for action in space.program_to_actions(program)
+    )
 
 
-def edits_of(space: RouteSpace, route: Route) -> list[Edit]:
+def extract_edits(space: RouteSpace, route: Route) -> list[Edit]:
     """The edits in the order in which a route of the space takes them."""
     found = []
-    position = space.start
-    for action in space.actions_of(space.program_of(route))[:-1]:
-        if action != space.forward:
+    position = space.start_position
+    for action in space.program_to_actions(space.route_to_program(route))[:-1]:
+        if action != space.forward_action:
             found.append(Edit(position.layer, action))
-        position = space.advance(position, action)
+        position = space.next_position(position, action)
     return found

@@ -80,7 +80,7 @@ class StandardOnly(BudgetedSearch):
     shown = ()
 
     @property
-    def draws(self) -> int:
+    def max_draws(self) -> int:
         """None are made."""
         return 0
 
@@ -93,12 +93,12 @@ class StandardOnly(BudgetedSearch):
         return (Candidate(Route.standard(self.layers), rank=1),)
 
 
-def early_exits(layers: int) -> tuple[Route, ...]:
+def list_early_exits(layers: int) -> tuple[Route, ...]:
     """The first layers alone, for every layer after which a model could stop; its own head reads the state there."""
     return tuple(Route(tuple(Step(layer) for layer in range(end)), layers) for end in range(1, layers))
 
 
-def least_influential_dropped(influence: Sequence[float], most: int) -> tuple[Route, ...]:
+def drop_least_influential(influence: Sequence[float], most: int) -> tuple[Route, ...]:
     """The standard pass without the 1, 2, … ``most`` layers of least influence, ties to the earlier layer."""
     layers = len(influence)
     order = sorted(range(layers), key=lambda layer: (influence[layer], layer))

@@ -22,25 +22,25 @@ import numpy as np
 from macro_routing.errors import SearchError, SettingsError
 from macro_routing.routes.route import Program, Route
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.evidence import Evidence, learn
+from macro_routing.search.candidate_pool import edited, single_moves, written
+from macro_routing.search.empirical_scores import EmpiricalScores
+from macro_routing.search.example_schedule import MAX_EXAMPLES, check_seed
+from macro_routing.search.gp_fit import Evidence, learn
 from macro_routing.search.guided_settings import GuidedSettings
-from macro_routing.search.own_scores import OwnScores
 from macro_routing.search.policy import MarkovPolicy
-from macro_routing.search.proposing import edited, single_moves, written
-from macro_routing.search.route_model import MODELS, Features, Sizes, draw_best
-from macro_routing.search.schedule import MOST_EXAMPLES, check_seed
+from macro_routing.search.route_gp import KERNELS, Features, Sizes, draw_best
 from macro_routing.search.searcher import (
     Candidate,
     Draw,
-    Expectation,
+    ExpectedGain,
     Outcome,
     Proposal,
     Round,
     SearchState,
-    check_answers,
+    check_outcomes,
     check_state,
 )
-from macro_routing.search.top_k import decode_routes
+from macro_routing.search.top_k import decode_top_routes
 from macro_routing.settings import check_integer
 
 _DEALING, _CHOOSING = 4, 5
@@ -85,10 +85,10 @@ class GuidedSearch:
     def __post_init__(self) -> None:
         """Refuse bad seeds, and a budget too small for a round."""
         check_seed(self.seed)
-        check_integer("examples", self.examples, minimum=1, maximum=MOST_EXAMPLES)
+        check_integer("examples", self.examples, minimum=1, maximum=MAX_EXAMPLES)
         check_integer("budget", self.budget, minimum=1)
         for route in self.among or ():
-            self.space.check(route)
+            self.space.check_route(route)
         if self.examples < 3:
             raise SettingsError(
                 f"{self.examples} training examples are not allowed: the guided search needs 3 at least, to search with"
@@ -114,19 +114,19 @@ class GuidedSearch:
     @cached_property
     def _dealt(self) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
         order = np.random.default_rng([self.seed, _DEALING]).permutation(self.examples)[: self._used]
-        held = int(self.settings.held_back * self._used)
+        held = int(self.settings.holdout * self._used)
         rounds = max(1, min(self.settings.rounds, (self._used - held) // _LEAST_CHUNK))
         return tuple(order[:held].tolist()), [tuple(part.tolist()) for part in np.array_split(order[held:], rounds)]
 
     @property
-    def held_back(self) -> tuple[int, ...]:
+    def holdout(self) -> tuple[int, ...]:
         """Training examples that only the confirmation sees."""
         return self._dealt[0]
 
     @property
-    def doubt(self) -> float:
+    def max_error_probability(self) -> float:
         """Most probability with which a lead may be chance."""
-        return self.settings.doubt
+        return self.settings.max_error_probability
 
     @property
     def chunks(self) -> list[tuple[int, ...]]:
@@ -134,25 +134,25 @@ class GuidedSearch:
         return self._dealt[1]
 
     @property
-    def rounds(self) -> int:
+    def max_rounds(self) -> int:
         """Rounds, the confirmation included."""
-        return len(self.chunks) + bool(self.held_back)
+        return len(self.chunks) + bool(self.holdout)
 
     @cached_property
-    def draws(self) -> int:
+    def max_draws(self) -> int:
         """Routes per round: as many as the budget pays for, within reason."""
         searched = sum(map(len, self.chunks))
-        return min(_MOST_DRAWS, int((self.budget - self.settings.k * len(self.held_back)) // searched))
+        return min(_MOST_DRAWS, int((self.budget - self.settings.k * len(self.holdout)) // searched))
 
     @property
-    def most_candidates(self) -> int:
+    def max_candidates(self) -> int:
         """Most routes to be validated."""
         return self.settings.k
 
-    def most_outcomes(self, done: int = 0) -> int:
+    def max_evaluations(self, done: int = 0) -> int:
         """Outcomes that the rounds from ``done`` on may ask for."""
-        confirming = self.settings.k * len(self.held_back) if done < self.rounds else 0
-        return self.draws * sum(map(len, self.chunks[done:])) + confirming
+        confirming = self.settings.k * len(self.holdout) if done < self.max_rounds else 0
+        return self.max_draws * sum(map(len, self.chunks[done:])) + confirming
 
     @cached_property
     def identity(self) -> str:
@@ -174,11 +174,11 @@ class GuidedSearch:
     def start(self) -> SearchState:
         """The state before the first round: the prior, and nothing known."""
         prior = MarkovPolicy.prior(self.space, self.settings.epsilon_local, self.settings.epsilon_operator)
-        return self.starting_from(prior)
+        return self.start_from_prior(prior)
 
-    def starting_from(self, prior: MarkovPolicy) -> SearchState:
+    def start_from_prior(self, prior: MarkovPolicy) -> SearchState:
         """The same with another prior, which knows something already."""
-        sizes = np.array(dataclasses.astuple(MODELS[self.settings.model]))
+        sizes = np.array(dataclasses.astuple(KERNELS[self.settings.kernel]))
         return SearchState(self.identity, arrays={"policy": prior.table, "prior": prior.table, "sizes": sizes})
 
     @cached_property
@@ -196,7 +196,7 @@ class GuidedSearch:
     def ask(self, state: SearchState) -> Round | None:
         """The standard pass, and the routes that the scores so far speak for; in the end, the finalists."""
         policy = self.policy(state)
-        if state.rounds >= self.rounds:
+        if state.rounds >= self.max_rounds:
             return None
         if state not in self._asked:
             self._asked[state] = self._next(state, policy)
@@ -205,20 +205,20 @@ class GuidedSearch:
     def _next(self, state: SearchState, policy: MarkovPolicy) -> Round:
         if state.rounds == len(self.chunks):
             finalists = tuple(Proposal(route, route.shortest_program()) for route in self._finalists(state))
-            return Round(state.rounds, (self._standard, *finalists), self.held_back, keep=1 + len(finalists))
+            return Round(state.rounds, (self._standard, *finalists), self.holdout, keep=1 + len(finalists))
         rng = np.random.default_rng([self.seed, _CHOOSING, state.rounds])
         pool = self._pool(state, policy, rng)
-        wanted = self.draws - 1
+        wanted = self.max_draws - 1
         if self._evidence(state) is not None:
-            ranked = OwnScores.of(state.draws).ranked(_SECOND_CHANCE)
-            own = [route for route in ranked if route in pool][: self.settings.by_own_scores]
+            ranked = EmpiricalScores.of(state.draws).ranked(_SECOND_CHANCE)
+            own = [route for route in ranked if route in pool][: self.settings.n_empirical_best]
             others = self._promising(state, list(pool), wanted, rng)
             chosen = list(dict.fromkeys([*own, *others]))[:wanted]
         else:
             # What the prior holds for most probable first: that is where earlier knowledge shows.
             decoded = {
                 one.route: one.program
-                for one in decode_routes(policy, 1 + wanted // 4)
+                for one in decode_top_routes(policy, 1 + wanted // 4)
                 if self.among is None or one.route in self.among
             }
             first = [route for route in decoded if not route.is_standard]
@@ -233,10 +233,10 @@ class GuidedSearch:
         programs = [draw.proposal.program for draw in state.draws] + self._single_moves
         if best := self._best(state):
             programs += edited(self.space, best[: self.settings.incumbents], best[:_PROMISING])
-            programs += written(policy, self.settings.pool, rng) if self.settings.pool else []
+            programs += written(policy, self.settings.policy_samples, rng) if self.settings.policy_samples else []
         else:
             programs += written(
-                policy, min(20 * self.draws, _MOST_WRITTEN) if len(self._single_moves) < self.draws else 0, rng
+                policy, min(20 * self.max_draws, _MOST_WRITTEN) if len(self._single_moves) < self.max_draws else 0, rng
             )
         expanded = ((program.expand(self.space.layers), program) for program in programs if program is not None)
         found: dict[Route, Program | None] = {route: program for route, program in expanded if not route.is_standard}
@@ -260,7 +260,7 @@ class GuidedSearch:
 
     def tell(self, state: SearchState, asked: Round, outcomes: Sequence[Outcome]) -> SearchState:
         """Learn how large effects are, and move the policy to the routes that are probably good."""
-        check_answers(self.ask(state), asked, outcomes)
+        check_outcomes(self.ask(state), asked, outcomes)
         told = state.told(asked, outcomes)
         if asked.number == len(self.chunks):
             return told
@@ -274,11 +274,11 @@ class GuidedSearch:
             for place in np.argsort(-evidence.mean, kind="stable")[:_PROMISING]
             if programs[evidence.routes[place]]
         ]
-        weights = np.exp((evidence.mean[best] - evidence.mean.max()) / self.settings.sharpness)
+        weights = np.exp((evidence.mean[best] - evidence.mean.max()) / self.settings.policy_temperature)
         prior = MarkovPolicy(self.space, state.arrays["prior"])
         policy = prior.updated(
             [programs[evidence.routes[place]] for place in best],  # type: ignore[misc]
-            (self.settings.trust * weights / weights.sum()).tolist(),
+            (self.settings.policy_weight * weights / weights.sum()).tolist(),
             alpha=1.0,
         )
         told = replace(told, arrays={**told.arrays, "policy": policy.table})
@@ -306,7 +306,7 @@ class GuidedSearch:
         return [draw for draw in state.draws if draw.round < len(self.chunks)]
 
     def _finalists(self, state: SearchState) -> list[Route]:
-        own = OwnScores.of(self._shown(state)).ranked()[: bool(self.settings.by_own_scores)]
+        own = EmpiricalScores.of(self._shown(state)).ranked()[: bool(self.settings.n_empirical_best)]
         return list(dict.fromkeys([*self._best(state)[: self.settings.finalists], *own]))
 
     def candidates(self, state: SearchState) -> tuple[Candidate, ...]:
@@ -322,12 +322,12 @@ class GuidedSearch:
             found.append(Candidate(route, program, probability, rank=rank, expected=self._expected(state, route)))
         return tuple(found)
 
-    def _expected(self, state: SearchState, route: Route) -> Expectation | None:
+    def _expected(self, state: SearchState, route: Route) -> ExpectedGain | None:
         evidence = self._evidence(state)
         if evidence is None:
             return None
         if not route.is_standard and route not in self._best(state)[: self.settings.finalists]:
             # A finalist by its own scores: the model, which expects no such route, would only speak against it.
-            return OwnScores.of(self._shown(state)).expected(route)
+            return EmpiricalScores.of(self._shown(state)).expected(route)
         mean, covariance = evidence.model.joint(Features.of([route]))
-        return Expectation(float(mean[0]), max(float(covariance[0, 0]), 0.0))
+        return ExpectedGain(float(mean[0]), max(float(covariance[0, 0]), 0.0))

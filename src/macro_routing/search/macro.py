@@ -15,8 +15,9 @@ from macro_routing.errors import SearchError, SettingsError
 from macro_routing.routes.route import Program
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.dealt_rounds import DealtRounds
+from macro_routing.search.example_schedule import sample_proposals
+from macro_routing.search.marginal_top_k import decode_marginal_routes
 from macro_routing.search.policy import MarkovPolicy, check_epsilons
-from macro_routing.search.schedule import draw_proposals
 from macro_routing.search.searcher import (
     Candidate,
     Draw,
@@ -25,16 +26,20 @@ from macro_routing.search.searcher import (
     Round,
     Score,
     SearchState,
-    best_draws,
-    check_answers,
+    check_outcomes,
     check_state,
+    rank_draws,
 )
-from macro_routing.search.summed import decode_summed
-from macro_routing.search.top_k import decode_anchored, decode_raw, decode_routes
+from macro_routing.search.top_k import decode_anchored_routes, decode_top_programs, decode_top_routes
 from macro_routing.settings import check_choice, check_integer, check_number
 
-MOST_CANDIDATES = 10_000
-FINAL_SETS = {"different": decode_routes, "raw": decode_raw, "anchored": decode_anchored, "summed": decode_summed}
+MAX_CANDIDATES = 10_000
+FINAL_SETS = {
+    "distinct": decode_top_routes,
+    "raw": decode_top_programs,
+    "anchored": decode_anchored_routes,
+    "marginal": decode_marginal_routes,
+}
 
 
 @dataclass(frozen=True)
@@ -63,9 +68,9 @@ class MacroSettings:
     """How far the policy moves to its update (``η``); 1 is all the way."""
     k: int = 5
     """Size of the final set."""
-    final_set: str = "different"
-    """``different``: the k most probable different routes; ``raw``: the k most probable programs, then duplicates
-    dropped (the paper's way); ``anchored``: the standard pass and the k - 1 most probable other routes; ``summed``:
+    final_set: str = "distinct"
+    """``distinct``: the k most probable different routes; ``raw``: the k most probable programs, then duplicates
+    dropped (the paper's way); ``anchored``: the standard pass and the k - 1 most probable other routes; ``marginal``:
     the k routes that all their programs together make most probable."""
 
     def __post_init__(self) -> None:
@@ -84,7 +89,7 @@ class MacroSettings:
         check_epsilons(self.epsilon_local, self.epsilon_operator)
         check_number("replay (λ)", self.replay, minimum=0, maximum=1)
         check_number("smoothing (η)", self.smoothing, minimum=0, maximum=1, exclusive=True)
-        check_integer("k", self.k, minimum=1, maximum=MOST_CANDIDATES)
+        check_integer("k", self.k, minimum=1, maximum=MAX_CANDIDATES)
         for name in ("beta", "alpha", "temperature", "epsilon_local", "epsilon_operator", "replay", "smoothing"):
             object.__setattr__(self, name, float(getattr(self, name)))  # 1 and 1.0 are one setting
         check_choice("final_set", self.final_set, tuple(FINAL_SETS))
@@ -106,11 +111,11 @@ class MacroSearch(DealtRounds):
 
     def start(self) -> SearchState:
         """The state before the first round: the prior."""
-        return self.starting_from(
+        return self.start_from_prior(
             MarkovPolicy.prior(self.space, self.settings.epsilon_local, self.settings.epsilon_operator)
         )
 
-    def starting_from(self, prior: MarkovPolicy) -> SearchState:
+    def start_from_prior(self, prior: MarkovPolicy) -> SearchState:
         """The same with another prior, which knows something already."""
         return SearchState(self.identity, arrays={"policy": prior.table})
 
@@ -126,7 +131,7 @@ class MacroSearch(DealtRounds):
         policy = self.policy(state)
         if state.stopped or state.rounds == self.settings.iterations:
             return None
-        proposals = draw_proposals(
+        proposals = sample_proposals(
             policy,
             self.settings.draws,
             seed=self.seed,
@@ -137,8 +142,8 @@ class MacroSearch(DealtRounds):
 
     def tell(self, state: SearchState, asked: Round, outcomes: Sequence[Outcome]) -> SearchState:
         """Move the policy to the elite; failed draws never belong to it."""
-        check_answers(self.ask(state), asked, outcomes)
-        programs, weights = elite_weights(asked.proposals, outcomes, self.settings.elite, self.settings.beta)
+        check_outcomes(self.ask(state), asked, outcomes)
+        programs, weights = compute_elite_weights(asked.proposals, outcomes, self.settings.elite, self.settings.beta)
         policy = self.policy(state).updated(programs, weights, self.settings.alpha, self.settings.smoothing)
         # A policy that draws one and the same route only would draw it for ever.
         settled = len(asked.proposals) > 1 and len({proposal.route for proposal in asked.proposals}) == 1
@@ -150,24 +155,24 @@ class MacroSearch(DealtRounds):
 
     def most_probable(self, state: SearchState) -> Candidate:
         """The variant "top-1": the route of the single most probable program, without validation."""
-        return decode_raw(self.policy(state), 1)[0]
+        return decode_top_programs(self.policy(state), 1)[0]
 
     def best_draw(self, state: SearchState) -> Draw | None:
         """The variant "no Vit.": the best drawn route on its own examples; None when nothing was scored."""
-        return next(iter(best_draws(state.draws)), None)
+        return next(iter(rank_draws(state.draws)), None)
 
 
-def elite_of(outcomes: Sequence[Outcome], size: int) -> list[int]:
+def select_elite(outcomes: Sequence[Outcome], size: int) -> list[int]:
     """Places of the ``size`` best scores, best first, ties by earlier draw; failures are never among them."""
     accuracies = _accuracies(outcomes)
     return sorted(accuracies, key=lambda place: (-accuracies[place], place))[:size]
 
 
-def elite_weights(
+def compute_elite_weights(
     proposals: Sequence[Proposal], outcomes: Sequence[Outcome], size: int, beta: float
 ) -> tuple[list[Program], list[float]]:
     """The elite's programs with weights ∝ exp(β (q - max q)) that sum to 1; both empty when every draw failed."""
-    places = elite_of(outcomes, size)
+    places = select_elite(outcomes, size)
     accuracies = _accuracies(outcomes)
     raw = np.array([math.exp(beta * (accuracies[place] - accuracies[places[0]])) for place in places])
     programs = [program for program in (proposals[place].program for place in places) if program is not None]

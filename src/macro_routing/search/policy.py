@@ -45,10 +45,10 @@ class MarkovPolicy:
         if adds:
             row[space.move_count + 1 :] = epsilon_operator / adds
         # Without adds their mass goes to the forward move.
-        row[space.forward] += 1 - epsilon_local - (epsilon_operator if adds else 0)
+        row[space.forward_action] += 1 - epsilon_local - (epsilon_operator if adds else 0)
         table = np.broadcast_to(row, space.table_shape).copy()
         table[space.layers - 1] = 0
-        table[space.layers - 1, ..., space.rejoin] = 1
+        table[space.layers - 1, ..., space.rejoin_action] = 1
         return cls(space, table)
 
     # --- masked rows: the one source of sampling, log-probability and decoding ----------------------------------
@@ -60,14 +60,14 @@ class MarkovPolicy:
 
     def _phase_slice(self, table: Table, applied: int) -> Table:
         """``[layer, displacement, operator, action]`` of the phase that ``applied`` applications fall into."""
-        return table[:, self.space.phase_of(applied) if self.space.phase else 0]
+        return table[:, self.space.budget_phase(applied) if self.space.phase else 0]
 
     @cached_property
     def _log_totals(self) -> Table:
         """Log of each row's feasible mass, ``[applied, layer, displacement, operator]``; -inf where there is none."""
         totals = [
             np.einsum("ldoa,la->ldo", self._phase_slice(self.table, applied), mask)
-            for applied, mask in enumerate(self.space.feasible.astype(np.float64))
+            for applied, mask in enumerate(self.space.feasibility_mask.astype(np.float64))
         ]
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(np.stack(totals)))
@@ -77,7 +77,7 @@ class MarkovPolicy:
 
         Axes ``[layer, displacement, operator, action]``, factors that are off with size one.
         """
-        mask = self.space.feasible[applied][:, None, None, :]
+        mask = self.space.feasibility_mask[applied][:, None, None, :]
         totals = self._log_totals[applied][..., None]
         rows = np.where(
             mask, self._phase_slice(self._log_table, applied) - np.where(np.isneginf(totals), 0, totals), -np.inf
@@ -86,10 +86,10 @@ class MarkovPolicy:
 
     def log_row(self, position: Position) -> Table:
         """The masked, renormalised log row at one position; the same numbers as in ``log_rows``."""
-        layer, phase, displacement, operator = self.space.state_of(position)
+        layer, phase, displacement, operator = self.space.state_index(position)
         total = self._log_totals[position.applied, layer, displacement, operator]
         row = np.where(
-            self.space.feasible[position.applied, layer],
+            self.space.feasibility_mask[position.applied, layer],
             self._log_table[layer, phase, displacement, operator] - (0 if np.isneginf(total) else total),
             -np.inf,
         )
@@ -98,22 +98,22 @@ class MarkovPolicy:
     def _with_rejoin_where_empty(self, rows: Table, totals: Table) -> Table:
         """Rejoin is always feasible: where masking left a row no mass at all, it takes all of it."""
         empty = np.isneginf(totals[..., 0])
-        rows[..., self.space.rejoin] = np.where(empty, 0.0, rows[..., self.space.rejoin])
+        rows[..., self.space.rejoin_action] = np.where(empty, 0.0, rows[..., self.space.rejoin_action])
         return rows
 
     # --- programs -----------------------------------------------------------------------------------------------
 
-    def sample(self, rng: np.random.Generator, temperature: float = 1.0) -> Program:
+    def sample_program(self, rng: np.random.Generator, temperature: float = 1.0) -> Program:
         """Draw one program; the masked rows are raised to ``1/temperature`` first."""
         actions: list[int] = []
-        position = self.space.start
+        position = self.space.start_position
         while True:
             cumulative = self._cumulative_row(position, temperature)
             action = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
-            if action == self.space.rejoin:
-                return self.space.program_from(actions)
+            if action == self.space.rejoin_action:
+                return self.space.program_from_actions(actions)
             actions.append(action)
-            position = self.space.advance(position, action)
+            position = self.space.next_position(position, action)
 
     @cached_property
     def _cumulative_rows(self) -> dict[tuple[Position, float], Table]:
@@ -129,12 +129,12 @@ class MarkovPolicy:
 
     def log_probability(self, program: Program) -> float:
         """Log-probability of writing exactly this program; -inf where a row has no mass for it."""
-        position = self.space.start
+        position = self.space.start_position
         total = 0.0
-        for action in self.space.actions_of(program):
+        for action in self.space.program_to_actions(program):
             total += float(self.log_row(position)[action])
-            if action != self.space.rejoin:
-                position = self.space.advance(position, action)
+            if action != self.space.rejoin_action:
+                position = self.space.next_position(position, action)
         return total
 
     # --- update -------------------------------------------------------------------------------------------------
@@ -159,12 +159,12 @@ class MarkovPolicy:
         return MarkovPolicy(self.space, table)
 
     def _count(self, program: Program, weight: float, counts: dict[tuple[int, int, int, int], Table]) -> None:
-        position = self.space.start
-        for action in self.space.actions_of(program):
-            row = counts.setdefault(self.space.state_of(position), np.zeros(self.space.action_count))
+        position = self.space.start_position
+        for action in self.space.program_to_actions(program):
+            row = counts.setdefault(self.space.state_index(position), np.zeros(self.space.action_count))
             row[action] += weight
-            if action != self.space.rejoin:
-                position = self.space.advance(position, action)
+            if action != self.space.rejoin_action:
+                position = self.space.next_position(position, action)
 
 
 def check_epsilons(epsilon_local: float, epsilon_operator: float) -> None:

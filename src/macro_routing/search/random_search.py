@@ -11,17 +11,17 @@ from functools import cached_property
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.dealt_rounds import DealtRounds
+from macro_routing.search.example_schedule import sample_proposals
 from macro_routing.search.policy import MarkovPolicy, check_epsilons
-from macro_routing.search.schedule import draw_proposals
 from macro_routing.search.searcher import (
     Candidate,
     Outcome,
     Proposal,
     Round,
     SearchState,
-    best_draws,
-    check_answers,
+    check_outcomes,
     check_state,
+    rank_draws,
 )
 from macro_routing.settings import check_boolean, check_integer, check_number
 
@@ -84,19 +84,19 @@ class RandomSearch(DealtRounds):
         check_state(self.identity, state)
         if state.rounds == self.settings.iterations:
             return None
-        proposals = draw_proposals(self._prior, self.settings.draws, seed=self.seed, round_number=state.rounds)
+        proposals = sample_proposals(self._prior, self.settings.draws, seed=self.seed, round_number=state.rounds)
         # The final set compares draws of all rounds, so every score counts.
         return Round(state.rounds, proposals, self.schedule[state.rounds], keep=len(proposals))
 
     def tell(self, state: SearchState, asked: Round, outcomes: Sequence[Outcome]) -> SearchState:
         """Remember the scores."""
-        check_answers(self.ask(state), asked, outcomes)
+        check_outcomes(self.ask(state), asked, outcomes)
         return state.told(asked, outcomes)
 
     def candidates(self, state: SearchState) -> tuple[Candidate, ...]:
         """The best different routes by their own scores."""
         check_state(self.identity, state)
-        found = [draw.proposal for draw in best_draws(state.draws)]
+        found = [draw.proposal for draw in rank_draws(state.draws)]
         if self.settings.anchored:
             standard = Route.standard(self.space.layers)
             found = [Proposal(standard), *(proposal for proposal in found if not proposal.route.is_standard)]

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from macro_routing.search.macro import MacroSearch, MacroSettings
-from macro_routing.search.searcher import Candidate, Draw, Outcome, Round, SearchState, check_answers, check_state
+from macro_routing.search.searcher import Candidate, Draw, Outcome, Round, SearchState, check_outcomes, check_state
 from macro_routing.settings import check_integer
 
 _RESTARTING = 3
@@ -41,23 +41,23 @@ class RestartedSearch:
         return self.first.settings
 
     @property
-    def rounds(self) -> int:
+    def max_rounds(self) -> int:
         """Most rounds there can be: the first one of a search asks for least."""
-        return self.budget // (self.draws * len(self.first.schedule[0]))
+        return self.budget // (self.max_draws * len(self.first.schedule[0]))
 
     @property
-    def draws(self) -> int:
+    def max_draws(self) -> int:
         """Most proposals of a round."""
         return self.first.settings.draws
 
     @property
-    def most_candidates(self) -> int:
+    def max_candidates(self) -> int:
         """Most routes to be validated: a final set for every restart."""
-        return self.first.settings.k * self.rounds
+        return self.first.settings.k * self.max_rounds
 
-    def most_outcomes(self, done: int = 0) -> int:
+    def max_evaluations(self, done: int = 0) -> int:
         """Outcomes that the rounds from ``done`` on may ask for."""
-        return max(0, self.budget - done * self.draws * len(self.first.schedule[0]))
+        return max(0, self.budget - done * self.max_draws * len(self.first.schedule[0]))
 
     @cached_property
     def identity(self) -> str:
@@ -87,7 +87,7 @@ class RestartedSearch:
 
     def tell(self, state: SearchState, asked: Round, outcomes: Sequence[Outcome]) -> SearchState:
         """Move on the search that asked."""
-        check_answers(self.ask(state), asked, outcomes)
+        check_outcomes(self.ask(state), asked, outcomes)
         number, starts = self._number(state), state.arrays[_STARTS]
         inner = self._inner(state, number)
         if self.search(number).ask(inner) is None:
@@ -135,7 +135,7 @@ class RestartedSearch:
         starts = [int(start) for start in state.arrays[_STARTS]]
         lengths = np.diff([*starts, state.rounds])
         sizes = [len(self.first.schedule[place]) for length in lengths for place in range(int(length))]
-        return self.draws * sum(sizes)
+        return self.max_draws * sum(sizes)
 
 
 def _moved(draw: Draw, begin: int) -> Draw:

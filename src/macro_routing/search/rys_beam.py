@@ -10,12 +10,12 @@ from itertools import pairwise
 from macro_routing.errors import RouteError
 from macro_routing.routes.route import Route, Step
 from macro_routing.search.budget import BudgetedSearch
-from macro_routing.search.rys_sweep import Block, block_count, blocks, jumps_back
-from macro_routing.search.searcher import SearchState, best_draws
+from macro_routing.search.rys_sweep import Block, count_blocks, find_back_jumps, list_blocks
+from macro_routing.search.searcher import SearchState, rank_draws
 from macro_routing.settings import check_boolean, check_integer
 
 
-def repeats_route(layers: int, repeated: Iterable[Block]) -> Route:
+def route_from_blocks(layers: int, repeated: Iterable[Block]) -> Route:
     """The standard pass with every block of ``repeated`` executed twice in place."""
     ordered = sorted(repeated)
     if not _are_disjoint(ordered) or any(not 0 <= i < j <= layers for i, j in ordered):
@@ -28,10 +28,10 @@ def repeats_route(layers: int, repeated: Iterable[Block]) -> Route:
     return Route(tuple(Step(layer) for layer in order), layers)
 
 
-def repeats_of(route: Route) -> tuple[Block, ...] | None:
+def blocks_from_route(route: Route) -> tuple[Block, ...] | None:
     """The blocks that ``route`` executes twice, none for the standard pass; None for a route of another kind."""
-    found = jumps_back(route)
-    return tuple(found) if _are_disjoint(found) and repeats_route(route.layers, found) == route else None
+    found = find_back_jumps(route)
+    return tuple(found) if _are_disjoint(found) and route_from_blocks(route.layers, found) == route else None
 
 
 def _are_disjoint(ordered: Sequence[Block]) -> bool:
@@ -42,9 +42,9 @@ def _are_disjoint(ordered: Sequence[Block]) -> bool:
 class BeamSettings:
     """The settings of the beam search."""
 
-    width: int = 8
+    beam_width: int = 8
     """How many of a round's best sets the next round extends."""
-    depth: int = 3
+    beam_depth: int = 3
     """Rounds, which is also the most blocks of a set."""
     max_span: int = 8
     """Most layers of a repeated block; 0 is no limit."""
@@ -55,8 +55,8 @@ class BeamSettings:
 
     def __post_init__(self) -> None:
         """Refuse impossible settings by name."""
-        check_integer("width", self.width, minimum=1)
-        check_integer("depth", self.depth, minimum=1)
+        check_integer("beam_width", self.beam_width, minimum=1)
+        check_integer("beam_depth", self.beam_depth, minimum=1)
         check_integer("max_span", self.max_span, minimum=0)
         check_integer("k", self.k, minimum=1)
         check_boolean("anchored", self.anchored)
@@ -69,7 +69,7 @@ class RepeatBeam(BudgetedSearch):
     settings: BeamSettings = BeamSettings()
 
     name = "rys-beam"
-    mend = "a smaller width, depth or max_span"
+    mend = "a smaller beam_width, beam_depth or max_span"
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -77,23 +77,23 @@ class RepeatBeam(BudgetedSearch):
 
         So a set of n blocks has at most as many extensions as a model of ``layers - n`` layers has blocks.
         """
-        sizes = [block_count(self.layers, 1, self.settings.max_span)]
-        for chosen in range(1, min(self.settings.depth, self.layers)):
-            parents = min(self.settings.width, sizes[-1])
-            sizes.append(parents * block_count(self.layers - chosen, 1, self.settings.max_span))
+        sizes = [count_blocks(self.layers, 1, self.settings.max_span)]
+        for chosen in range(1, min(self.settings.beam_depth, self.layers)):
+            parents = min(self.settings.beam_width, sizes[-1])
+            sizes.append(parents * count_blocks(self.layers - chosen, 1, self.settings.max_span))
         return (1 + sizes[0], *sizes[1:])
 
     def routes(self, state: SearchState) -> list[Route]:
         """The standard pass and every single block; later the best sets with one block more."""
-        singles = blocks(self.layers, 1, self.settings.max_span)
+        singles = list_blocks(self.layers, 1, self.settings.max_span)
         sets = self._extended(state, singles) if state.rounds else [(), *((block,) for block in singles)]
-        return [repeats_route(self.layers, repeated) for repeated in sets]
+        return [route_from_blocks(self.layers, repeated) for repeated in sets]
 
     def _extended(self, state: SearchState, singles: Sequence[Block]) -> list[tuple[Block, ...]]:
         """Each different set once; none was scored before, because every round's sets have one block more."""
         answered = [draw for draw in state.draws if draw.round == state.rounds - 1]
-        ranked = (repeats_of(draw.proposal.route) for draw in best_draws(answered))
+        ranked = (blocks_from_route(draw.proposal.route) for draw in rank_draws(answered))
         # The standard pass takes no place: all that extends it was scored in the first round.
-        parents = [repeated for repeated in ranked if repeated][: self.settings.width]
+        parents = [repeated for repeated in ranked if repeated][: self.settings.beam_width]
         longer = (tuple(sorted((*parent, block))) for parent in parents for block in singles)
         return [repeated for repeated in dict.fromkeys(longer) if _are_disjoint(repeated)]

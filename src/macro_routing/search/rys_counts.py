@@ -12,10 +12,10 @@ from macro_routing.search.budget import BudgetedSearch
 from macro_routing.search.searcher import SearchState
 from macro_routing.settings import check_boolean, check_integer
 
-MOST_REPEATS = 1000
+MAX_REPEATS = 1000
 
 
-def counts_route(layers: int, counts: Sequence[int]) -> Route:
+def route_from_counts(layers: int, counts: Sequence[int]) -> Route:
     """Every layer in order, layer l applied ``counts[l]`` times in place; 0 skips it."""
     if len(counts) != layers or any(count < 0 for count in counts):
         raise RouteError(f"{layers} layers need one count of at least 0 each, not {list(counts)}")
@@ -27,14 +27,14 @@ def counts_of(route: Route) -> tuple[int, ...] | None:
     counts = [0] * route.layers
     for step in route.steps:
         counts[step.layer] += 1
-    return tuple(counts) if counts_route(route.layers, counts) == route else None
+    return tuple(counts) if route_from_counts(route.layers, counts) == route else None
 
 
 @dataclass(frozen=True)
 class CountSettings:
     """The settings of the sweep of counts."""
 
-    most_repeats: int = 8
+    max_repeats: int = 8
     """How often a layer is applied at most; the sweep begins at twice."""
     k: int = 5
     """Size of the final set: the k best different routes by their own scores."""
@@ -43,7 +43,7 @@ class CountSettings:
 
     def __post_init__(self) -> None:
         """Refuse impossible settings by name."""
-        check_integer("most_repeats", self.most_repeats, minimum=2, maximum=MOST_REPEATS)
+        check_integer("max_repeats", self.max_repeats, minimum=2, maximum=MAX_REPEATS)
         check_integer("k", self.k, minimum=1)
         check_boolean("anchored", self.anchored)
 
@@ -55,21 +55,21 @@ class CountSweep(BudgetedSearch):
     settings: CountSettings = CountSettings()
 
     name = "rys-counts"
-    mend = "a smaller most_repeats"
+    mend = "a smaller max_repeats"
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """All of it in one round."""
-        return (1 + self.layers * (self.settings.most_repeats - 1),)
+        return (1 + self.layers * (self.settings.max_repeats - 1),)
 
     def routes(self, state: SearchState) -> list[Route]:  # noqa: ARG002 nothing is learnt on the way
         """The standard pass, then every layer with every count."""
         once = [1] * self.layers
         return [
-            counts_route(self.layers, once),
+            route_from_counts(self.layers, once),
             *(
-                counts_route(self.layers, [*once[:layer], count, *once[layer + 1 :]])
+                route_from_counts(self.layers, [*once[:layer], count, *once[layer + 1 :]])
                 for layer in range(self.layers)
-                for count in range(2, self.settings.most_repeats + 1)
+                for count in range(2, self.settings.max_repeats + 1)
             ),
         ]

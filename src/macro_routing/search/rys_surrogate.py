@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from macro_routing.errors import SettingsError
 from macro_routing.routes.route import Route
 from macro_routing.search.budget import BudgetedSearch
-from macro_routing.search.rys_counts import MOST_REPEATS, counts_of, counts_route
+from macro_routing.search.rys_counts import MAX_REPEATS, counts_of, route_from_counts
 from macro_routing.search.searcher import Score, SearchState
 from macro_routing.settings import check_boolean, check_integer
 
 Counts = tuple[int, ...]
 _DRAWING, _FITTING = 3, 4
-_MOST_ROUNDS = 10_000
-_LARGEST_POOL = 1_000_000
+_MAX_ROUNDS = 10_000
+_MAX_POOL_SIZE = 1_000_000
 _MOST_SCATTERED = 4
 _TRIES = 3
 """Draws per wanted vector before a small model's vectors count as used up."""
@@ -37,9 +37,9 @@ class SurrogateSettings:
     """Rounds; the first is random, the others follow the surrogate."""
     proposals: int = 40
     """Vectors scored per round, besides the standard pass in the first."""
-    most_repeats: int = 3
+    max_repeats: int = 3
     """How often a layer is applied at most."""
-    pool: int = 2000
+    pool_size: int = 2000
     """Random vectors per round from which the surrogate chooses."""
     k: int = 5
     """Size of the final set: the k best different routes by their own scores."""
@@ -48,13 +48,13 @@ class SurrogateSettings:
 
     def __post_init__(self) -> None:
         """Refuse impossible settings by name."""
-        check_integer("rounds", self.rounds, minimum=1, maximum=_MOST_ROUNDS)
+        check_integer("rounds", self.rounds, minimum=1, maximum=_MAX_ROUNDS)
         check_integer("proposals", self.proposals, minimum=1)
-        check_integer("most_repeats", self.most_repeats, minimum=2, maximum=MOST_REPEATS)
-        check_integer("pool", self.pool, minimum=1, maximum=_LARGEST_POOL)
-        if self.pool < self.proposals:
+        check_integer("max_repeats", self.max_repeats, minimum=2, maximum=MAX_REPEATS)
+        check_integer("pool_size", self.pool_size, minimum=1, maximum=_MAX_POOL_SIZE)
+        if self.pool_size < self.proposals:
             raise SettingsError(
-                f"pool = {self.pool} is not allowed: it must be at least proposals = {self.proposals},"
+                f"pool_size = {self.pool_size} is not allowed: it must be at least proposals = {self.proposals},"
                 " which are chosen from it"
             )
         check_integer("k", self.k, minimum=1)
@@ -74,7 +74,7 @@ class SurrogateSearch(BudgetedSearch):
     def sizes(self) -> tuple[int, ...]:
         """The standard pass comes on top of the first round; a small model may not have that many vectors."""
         wanted = [1 + self.settings.proposals, *[self.settings.proposals] * (self.settings.rounds - 1)]
-        left = self.settings.most_repeats**self.layers
+        left = self.settings.max_repeats**self.layers
         sizes = []
         for size in wanted:
             sizes.append(min(size, left))
@@ -83,7 +83,7 @@ class SurrogateSearch(BudgetedSearch):
 
     def start(self) -> SearchState:
         """The state before the first round; a missing library is found before anything is spent."""
-        if self.rounds > 1:
+        if self.max_rounds > 1:
             _boosted_trees()
         return super().start()
 
@@ -95,10 +95,10 @@ class SurrogateSearch(BudgetedSearch):
             standard = (1,) * self.layers
             chosen = [standard, *self._unseen(rng, size - 1, {standard})]
         else:
-            pool = self._unseen(rng, self.settings.pool, {counts_of(draw.proposal.route) for draw in state.draws})
+            pool = self._unseen(rng, self.settings.pool_size, {counts_of(draw.proposal.route) for draw in state.draws})
             best = np.argsort(-self._predicted(state, pool), kind="stable")
             chosen = [pool[place] for place in best[:size]]
-        return [counts_route(self.layers, counts) for counts in chosen]
+        return [route_from_counts(self.layers, counts) for counts in chosen]
 
     def _unseen(self, rng: np.random.Generator, wanted: int, seen: Collection[Counts | None]) -> list[Counts]:
         """Different random vectors, ``wanted`` of them unless the tries run out."""
@@ -106,7 +106,7 @@ class SurrogateSearch(BudgetedSearch):
         for _ in range(_TRIES * wanted):
             if len(found) == wanted:
                 break
-            counts = random_counts(rng, self.layers, self.settings.most_repeats)
+            counts = random_counts(rng, self.layers, self.settings.max_repeats)
             if counts not in seen:
                 found[counts] = None
         return list(found)
@@ -126,16 +126,16 @@ class SurrogateSearch(BudgetedSearch):
         return np.asarray(surrogate.predict(np.array(pool)), np.float64)
 
 
-def random_counts(rng: np.random.Generator, layers: int, most_repeats: int) -> Counts:
+def random_counts(rng: np.random.Generator, layers: int, max_repeats: int) -> Counts:
     """One to four layers with counts of their own, or one block of layers with a common count; the others once."""
     counts = np.ones(layers, np.int64)
     if rng.integers(2):
         several = rng.integers(1, min(_MOST_SCATTERED, layers) + 1)
         chosen = rng.choice(layers, several, replace=False)
-        counts[chosen] = rng.integers(2, most_repeats + 1, several)
+        counts[chosen] = rng.integers(2, max_repeats + 1, several)
     else:
         i, j = np.sort(rng.choice(layers + 1, 2, replace=False))
-        counts[i:j] = rng.integers(2, most_repeats + 1)
+        counts[i:j] = rng.integers(2, max_repeats + 1)
     return tuple(counts.tolist())
 
 

@@ -16,31 +16,31 @@ Block = tuple[int, int]
 """``(i, j)``: the layers from i to j - 1."""
 
 
-def block_route(layers: int, i: int, j: int) -> Route:
+def route_from_block(layers: int, i: int, j: int) -> Route:
     """RYS's configuration ``(i, j)``: layers 0 to j - 1, then i to the last."""
     if not 0 <= i < j <= layers:
         raise RouteError(f"({i}, {j}) is no block of {layers} layers: it must be 0 ≤ i < j ≤ {layers}")
     return Route(tuple(Step(layer) for layer in (*range(j), *range(i, layers))), layers)
 
 
-def block_of(route: Route) -> Block | None:
+def block_from_route(route: Route) -> Block | None:
     """The block that ``route`` executes twice; None for a route that does anything else."""
-    found = jumps_back(route)
-    return found[0] if len(found) == 1 and block_route(route.layers, *found[0]) == route else None
+    found = find_back_jumps(route)
+    return found[0] if len(found) == 1 and route_from_block(route.layers, *found[0]) == route else None
 
 
-def jumps_back(route: Route) -> list[Block]:
+def find_back_jumps(route: Route) -> list[Block]:
     """``(i, j)`` for every place where layer i follows layer j - 1 and i is not the later one: an end of a block."""
     return [(step.layer, before.layer + 1) for before, step in pairwise(route.steps) if step.layer <= before.layer]
 
 
-def blocks(layers: int, min_span: int = 1, max_span: int = 0) -> list[Block]:
+def list_blocks(layers: int, min_span: int = 1, max_span: int = 0) -> list[Block]:
     """All blocks whose span is within the limits, by start and then by end; ``max_span`` 0 is no limit."""
     longest = max_span or layers
     return [(i, j) for i in range(layers) for j in range(i + min_span, min(i + longest, layers) + 1)]
 
 
-def block_count(layers: int, min_span: int = 1, max_span: int = 0) -> int:
+def count_blocks(layers: int, min_span: int = 1, max_span: int = 0) -> int:
     """How many blocks there are, without making them: a mistyped size must not fill the memory."""
     longest = min(max_span or layers, layers)
     spans = max(0, longest - min_span + 1)
@@ -89,9 +89,9 @@ class BlockSweep(BudgetedSearch):
             raise SettingsError(
                 f"min_span = {self.settings.min_span} is not allowed: the model has only {self.layers} layers"
             )
-        return (1 + block_count(self.layers, self.settings.min_span, self.settings.max_span),)
+        return (1 + count_blocks(self.layers, self.settings.min_span, self.settings.max_span),)
 
     def routes(self, state: SearchState) -> list[Route]:  # noqa: ARG002 nothing is learnt on the way
         """The standard pass, then every block."""
-        found = blocks(self.layers, self.settings.min_span, self.settings.max_span)
-        return [Route.standard(self.layers), *(block_route(self.layers, i, j) for i, j in found)]
+        found = list_blocks(self.layers, self.settings.min_span, self.settings.max_span)
+        return [Route.standard(self.layers), *(route_from_block(self.layers, i, j) for i, j in found)]

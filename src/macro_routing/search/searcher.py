@@ -72,7 +72,7 @@ class Stopped:
             raise SearchError(f"{self.scored} of {self.total} examples scored is not possible")
 
     @property
-    def best_possible(self) -> float:
+    def max_accuracy(self) -> float:
         """The accuracy it would have had if all the rest had been right."""
         return (self.correct + self.total - self.scored) / self.total
 
@@ -110,7 +110,7 @@ class Draw:
 
 
 @dataclass(frozen=True)
-class Expectation:
+class ExpectedGain:
     """What a search expects a route to gain over the standard pass, as a fraction, from the examples it saw."""
 
     mean: float
@@ -129,7 +129,7 @@ class Candidate:
     """Place among all programs, from 1; None when decoding did not reach the route."""
     rank: int | None = None
     """Place among different routes, from 1."""
-    expected: Expectation | None = None
+    expected: ExpectedGain | None = None
     """None when the search has no opinion on how good it is."""
 
 
@@ -153,21 +153,21 @@ class SearchState:
         return replace(self, rounds=self.rounds + 1, draws=self.draws + draws)
 
 
-class Planned(Protocol):
+class SearchPlan(Protocol):
     """What is known of every search before it begins."""
 
     @property
-    def rounds(self) -> int:
+    def max_rounds(self) -> int:
         """Most rounds there can be."""
         ...
 
     @property
-    def draws(self) -> int:
+    def max_draws(self) -> int:
         """Most proposals of a round."""
         ...
 
     @property
-    def most_candidates(self) -> int:
+    def max_candidates(self) -> int:
         """Most routes to be validated in the end."""
         ...
 
@@ -181,13 +181,13 @@ class Planned(Protocol):
         """What the search is, as JSON."""
         ...
 
-    def most_outcomes(self, done: int = 0) -> int:
+    def max_evaluations(self, done: int = 0) -> int:
         """Outcomes, route × example, that the rounds from ``done`` on may ask for."""
         ...
 
 
 @runtime_checkable
-class Searcher(Planned, Protocol):
+class Searcher(SearchPlan, Protocol):
     """What every search for routes offers."""
 
     def start(self) -> SearchState:
@@ -208,16 +208,16 @@ class Searcher(Planned, Protocol):
 
 
 @runtime_checkable
-class Confirming(Protocol):
+class HoldoutSearcher(Protocol):
     """A search that keeps training examples back, on which its finalists meet the standard pass."""
 
     @property
-    def held_back(self) -> tuple[int, ...]:
+    def holdout(self) -> tuple[int, ...]:
         """Those examples, indices into the training set."""
         ...
 
     @property
-    def doubt(self) -> float:
+    def max_error_probability(self) -> float:
         """A finalist is chosen when it is no better than the standard pass with at most this probability."""
         ...
 
@@ -231,7 +231,7 @@ def check_state(identity: str, state: SearchState) -> None:
         )
 
 
-def check_answers(expected: Round | None, asked: Round, outcomes: Sequence[Outcome]) -> None:
+def check_outcomes(expected: Round | None, asked: Round, outcomes: Sequence[Outcome]) -> None:
     """Refuse answers to a round that was not asked, incomplete answers and scores over other examples."""
     if asked != expected:
         raise SearchError(f"round {asked.number} was not asked in this state; tell the answers to the round from ask")
@@ -248,7 +248,7 @@ def check_answers(expected: Round | None, asked: Round, outcomes: Sequence[Outco
             raise SearchError(f"a score over {outcome.total} examples came, but {len(asked.examples)} were asked for")
 
 
-def best_draws(draws: Sequence[Draw]) -> list[Draw]:
+def rank_draws(draws: Sequence[Draw]) -> list[Draw]:
     """Scored draws of different routes, best first: accuracy, then more examples, shorter route, earlier draw.
 
     The first is the paper's variant without decoding ("no Vit."): the best sampled route on its own examples.

@@ -9,7 +9,7 @@ from macro_routing.errors import SearchError
 from macro_routing.search.searcher import Candidate, Outcome, Score
 
 
-def select(
+def select_candidate(
     candidates: Sequence[Candidate],
     validation: Sequence[Outcome],
     score_on_training: Callable[[Sequence[Candidate]], Sequence[Outcome]],

@@ -12,7 +12,7 @@ import numpy as np
 
 from macro_routing.errors import MacroError, SearchError
 from macro_routing.files import open_atomically
-from macro_routing.routes.text import parse_program
+from macro_routing.routes.paper_notation import parse_program
 from macro_routing.search.searcher import Draw, Failure, Outcome, Proposal, Score, SearchState, Stopped
 
 _FORMAT = "macro-search-state/2"

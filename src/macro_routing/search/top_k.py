@@ -37,7 +37,7 @@ TIE = 1e-9
 _UNREACHED = np.iinfo(np.int64).max
 
 
-def decode_programs(policy: MarkovPolicy, longest: int | None = None) -> Iterator[Program]:
+def iterate_programs(policy: MarkovPolicy, longest: int | None = None) -> Iterator[Program]:
     """All programs with positive probability, most probable first; with ``longest`` those of routes no longer."""
     completions = _Completions(policy, policy.space.max_length if longest is None else longest)
     if not completions.any:
@@ -46,29 +46,29 @@ def decode_programs(policy: MarkovPolicy, longest: int | None = None) -> Iterato
         actions = completions.actions(number)
         if actions is None:
             return
-        yield policy.space.program_from(actions)
+        yield policy.space.program_from_actions(actions)
 
 
-def decode_raw(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
+def decode_top_programs(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
     """The paper's literal final set: the ``k`` most probable programs, then duplicates by route dropped."""
     check_integer("k", k, minimum=1)
-    return tuple(_different_routes(policy, itertools.islice(decode_programs(policy), k)))
+    return tuple(_different_routes(policy, itertools.islice(iterate_programs(policy), k)))
 
 
-def decode_routes(policy: MarkovPolicy, k: int, longest: int | None = None) -> tuple[Candidate, ...]:
+def decode_top_routes(policy: MarkovPolicy, k: int, longest: int | None = None) -> tuple[Candidate, ...]:
     """The ``k`` most probable different routes, no longer than ``longest``, or all there are when there are fewer."""
     check_integer("k", k, minimum=1)
     if longest is not None:
         check_integer("longest", longest, minimum=1)
-    return tuple(itertools.islice(_different_routes(policy, decode_programs(policy, longest)), k))
+    return tuple(itertools.islice(_different_routes(policy, iterate_programs(policy, longest)), k))
 
 
-def decode_anchored(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
+def decode_anchored_routes(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
     """The standard pass as a floor, and the ``k - 1`` most probable routes that differ from it."""
     check_integer("k", k, minimum=1)
     standard = Candidate(Route.standard(policy.space.layers))
     others: list[Candidate] = []
-    for candidate in _different_routes(policy, decode_programs(policy)) if k > 1 else ():
+    for candidate in _different_routes(policy, iterate_programs(policy)) if k > 1 else ():
         if candidate.route.is_standard:
             standard = candidate
         else:
@@ -103,11 +103,11 @@ class BestCompletions:
         layers = np.arange(space.layers)
         target = np.clip(layers[:, None] + space.action_deltas, 0, space.layers - 1)
         arrival = (applied + 1, target, space.action_arrivals[:, 0], space.action_arrivals[:, 1])
-        feasible = space.feasible[applied]
+        feasible = space.feasibility_mask[applied]
         cost = np.where(feasible, self.cost[arrival], np.inf)
         length = self.length[arrival] + 1
-        length[:, space.rejoin] = space.layers - 1 - layers
-        cost[:, space.rejoin] = np.where(applied + length[:, space.rejoin] <= self.longest, 0.0, np.inf)
+        length[:, space.rejoin_action] = space.layers - 1 - layers
+        cost[:, space.rejoin_action] = np.where(applied + length[:, space.rejoin_action] <= self.longest, 0.0, np.inf)
         return cost, length
 
 
@@ -184,11 +184,11 @@ class _Completions:
     @property
     def any(self) -> bool:
         """Whether there is a program at all; under a low limit there may be none."""
-        return bool(self._ranking(self._space.start).ordered)
+        return bool(self._ranking(self._space.start_position).ordered)
 
     def actions(self, number: int) -> list[int] | None:
         """The actions of program ``number`` (from 0), or None when there are fewer; to be asked in order."""
-        position, place = self._space.start, number
+        position, place = self._space.start_position, number
         if place == len(self._ranking(position).ordered):
             self._extend(position)
         if place == len(self._ranking(position).ordered):
@@ -197,9 +197,9 @@ class _Completions:
         while True:
             entry = self._ranking(position).ordered[place]
             actions.append(entry.action)
-            if entry.action == self._space.rejoin:
+            if entry.action == self._space.rejoin_action:
                 return actions
-            position, place = self._space.advance(position, entry.action), entry.place
+            position, place = self._space.next_position(position, entry.action), entry.place
 
     def _extend(self, position: Position) -> None:
         """Order one more completion of a position.
@@ -219,7 +219,7 @@ class _Completions:
     def _next_position(self, position: Position) -> Position | None:
         """Where the last ordered completion of a position goes first; None when it rejoins at once."""
         action = self._ranking(position).ordered[-1].action
-        return None if action == self._space.rejoin else self._space.advance(position, action)
+        return None if action == self._space.rejoin_action else self._space.next_position(position, action)
 
     def _enter_successor(self, position: Position) -> None:
         """The last ordered completion is used: its action may also be followed by the next best there."""

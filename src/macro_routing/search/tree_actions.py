@@ -117,8 +117,8 @@ class ProgramEdits(TreeActions[Program]):
         """Rows of (standard moves before the deviation, action of the space)."""
         layer = plan.steps[-1].layer
         advance = np.arange(self.space.layers - layer)
-        allowed = self.space.feasible[len(plan.steps) + advance, layer + advance]  # fancy indexing: a copy
-        allowed[:, [self.space.forward, self.space.rejoin]] = False
+        allowed = self.space.feasibility_mask[len(plan.steps) + advance, layer + advance]  # fancy indexing: a copy
+        allowed[:, [self.space.forward_action, self.space.rejoin_action]] = False
         return np.argwhere(allowed)
 
     def child(self, plan: Program, where: int, what: int) -> Program:
@@ -129,11 +129,11 @@ class ProgramEdits(TreeActions[Program]):
         return Program((*plan.steps, *moves, Step(last + displacement, add)))
 
 
-def counts_of_label(route: Route) -> tuple[int, ...]:
+def layer_counts(route: Route) -> tuple[int, ...]:
     """How often each layer of the model is visited, 0, 1 or 2; refuses routes that such counts cannot say."""
     visits = Counter(step.layer for step in route.steps)
     counts = tuple(visits[layer] for layer in range(route.layers))
-    if max(counts) > MOST_VISITS or route_of_counts(counts) != route:
+    if max(counts) > MOST_VISITS or route_from_counts(counts) != route:
         raise RouteError(
             f"{route} cannot be written as counts: they say only how often each layer comes (at most {MOST_VISITS}"
             " times), in the model's order and without adds"
@@ -141,7 +141,7 @@ def counts_of_label(route: Route) -> tuple[int, ...]:
     return counts
 
 
-def route_of_counts(counts: Sequence[int]) -> Route:
+def route_from_counts(counts: Sequence[int]) -> Route:
     """The layer list in which every layer comes as often as its count says."""
     for layer, count in enumerate(counts):
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_VISITS:

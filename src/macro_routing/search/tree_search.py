@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from macro_routing.errors import SearchError
 from macro_routing.routes.route import Route
-from macro_routing.search.schedule import MOST_EXAMPLES, check_seed
+from macro_routing.search.example_schedule import MAX_EXAMPLES, check_seed
 from macro_routing.search.tree_actions import Plan, TreeActions
 from macro_routing.settings import check_boolean, check_integer, check_number
 
-RIGHT = 1.0
+CORRECT = 1.0
 """A reward of at least this much means that the example was answered right."""
 _GROWING = 5
 """The purpose of this random stream; the searches beside this one use smaller numbers."""
@@ -38,9 +38,9 @@ class TreeSettings:
     """How much UCB favours children that were visited seldom."""
     length_penalty: float = 3.0
     """What a route as long as the model is deep costs in UCB."""
-    random_child: float = 0.1
+    random_child_probability: float = 0.1
     """How often a random child is followed instead of the one with the best UCB."""
-    fewer_layers: int = 2
+    min_layers_saved: int = 2
     """A right route with at least so many layers fewer than the standard pass is good enough."""
     stop_early: bool = True
     """Whether the search ends with a route that is good enough, or right where the standard pass was wrong."""
@@ -50,10 +50,10 @@ class TreeSettings:
         check_integer("simulations", self.simulations, minimum=1)
         check_number("exploration", self.exploration, minimum=0)
         check_number("length_penalty", self.length_penalty, minimum=0)
-        check_number("random_child", self.random_child, minimum=0, maximum=1)
-        check_integer("fewer_layers", self.fewer_layers, minimum=1)
+        check_number("random_child_probability", self.random_child_probability, minimum=0, maximum=1)
+        check_integer("min_layers_saved", self.min_layers_saved, minimum=1)
         check_boolean("stop_early", self.stop_early)
-        for name in ("exploration", "length_penalty", "random_child"):
+        for name in ("exploration", "length_penalty", "random_child_probability"):
             object.__setattr__(self, name, float(getattr(self, name)))  # 1 and 1.0 are one setting
 
 
@@ -98,7 +98,7 @@ class TreeSearch(Generic[Plan]):
 
     def __init__(self, actions: TreeActions[Plan], settings: TreeSettings, seed: int, *, example: int = 0) -> None:
         check_seed(seed)
-        check_integer("example", example, minimum=0, maximum=MOST_EXAMPLES)
+        check_integer("example", example, minimum=0, maximum=MAX_EXAMPLES)
         self._actions = actions
         self._settings = settings
         self._rng = np.random.default_rng([seed, _GROWING, example])
@@ -150,7 +150,7 @@ class TreeSearch(Generic[Plan]):
         path, self._waiting = self._waiting, []
         route = path[-1].route
         self._rewards[route] = float(reward)
-        if reward >= RIGHT and (self._label is None or _brevity(route) < _brevity(self._label)):
+        if reward >= CORRECT and (self._label is None or _brevity(route) < _brevity(self._label)):
             self._label = route
         _add_reward(path, float(reward))
 
@@ -168,7 +168,9 @@ class TreeSearch(Generic[Plan]):
         if not self._settings.stop_early or self._label is None:
             return False
         standard = self._root.route
-        return self._rewards[standard] < RIGHT or standard.length - self._label.length >= self._settings.fewer_layers
+        return (
+            self._rewards[standard] < CORRECT or standard.length - self._label.length >= self._settings.min_layers_saved
+        )
 
     def _descend(self) -> list[_Node[Plan]]:
         """One simulation's path: down by UCB to the first node that may widen, and on to its new child.
@@ -183,7 +185,7 @@ class TreeSearch(Generic[Plan]):
         return path
 
     def _choose(self, node: _Node[Plan]) -> _Node[Plan]:
-        if self._rng.random() < self._settings.random_child:
+        if self._rng.random() < self._settings.random_child_probability:
             return node.children[self._rng.integers(len(node.children))]
         layers = node.route.layers
         return max(
@@ -227,7 +229,7 @@ def child_limit(visits: int) -> int:
     return math.ceil(math.sqrt(visits)) + 1
 
 
-def advance_all(
+def run_in_lockstep(
     searches: Sequence[TreeSearch[Any]], score: Callable[[list[tuple[int, Route]]], Sequence[float]]
 ) -> None:
     """Run many examples' searches to their ends in lockstep, so that an engine can score their routes together.

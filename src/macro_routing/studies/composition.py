@@ -15,7 +15,7 @@ from macro_routing.errors import RunError
 from macro_routing.report.figure import Figure
 from macro_routing.report.formatting import format_percentage
 from macro_routing.report.heatmap import heatmap_figure
-from macro_routing.routes.composition import displacements
+from macro_routing.routes.composition import layer_displacements
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as files
 from macro_routing.runs.folder import RunFolder
@@ -172,7 +172,7 @@ def _name(model: str, method: str, settings: str) -> str:
 def _row(model: str, method: str, settings: str, found: Sequence[Found]) -> dict[str, Any]:
     adds = [any(step.add and step.add.coefficient > 0 for step in one.route.steps) for one in found]
     subtractions = [any(step.add and step.add.coefficient < 0 for step in one.route.steps) for one in found]
-    moves = [any(delta != 1 for delta in displacements(one.route)) for one in found]
+    moves = [any(delta != 1 for delta in layer_displacements(one.route)) for one in found]
     ranks = [one.raw_rank for one in found if one.raw_rank is not None]
     layers = found[0].route.layers
     return {

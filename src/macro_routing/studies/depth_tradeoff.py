@@ -12,7 +12,7 @@ from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.runs.folder import RunFolder
 from macro_routing.search.policy import MarkovPolicy
-from macro_routing.search.top_k import decode_routes
+from macro_routing.search.top_k import decode_top_routes
 from macro_routing.studies.columns import comparisons_note, difference_columns, number_column, text_column
 from macro_routing.studies.context import StudyContext, Subject
 from macro_routing.studies.paired_comparisons import comparisons_in, difference_row, differences_figure, with_holm
@@ -42,7 +42,7 @@ def run_depth_tradeoff(
     if policy.space.layers != layers:
         raise RunError(f"the policy is of a model with {policy.space.layers} layers, this one has {layers}")
     limits = {depth: int(depth * layers + 1e-9) for depth in sorted(set(depths))}
-    decoded = {depth: decode_routes(policy, k, limit) for depth, limit in limits.items() if limit >= 1}
+    decoded = {depth: decode_top_routes(policy, k, limit) for depth, limit in limits.items() if limit >= 1}
     if empty := [f"{depth:g}" for depth in limits if not decoded.get(depth)]:
         raise SettingsError(f"no route of the policy is so short: depth {', '.join(empty)}; name larger --depths")
     every = list(dict.fromkeys(one.route for some in decoded.values() for one in some))

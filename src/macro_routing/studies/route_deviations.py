@@ -6,8 +6,8 @@ import itertools
 from dataclasses import dataclass
 
 from macro_routing.errors import RouteError
-from macro_routing.routes.differences import Edit, compare_routes
 from macro_routing.routes.route import Route, Step
+from macro_routing.routes.route_diff import Edit, diff_routes
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class Deviation:
 def deviations(route: Route) -> list[Deviation]:
     """All deviations in the order of the route; none for the standard pass."""
     standard = Route.standard(route.layers)
-    return [_deviation(route, standard, edit) for edit in compare_routes(standard, route)]
+    return [_deviation(route, standard, edit) for edit in diff_routes(standard, route)]
 
 
 def _deviation(route: Route, standard: Route, edit: Edit) -> Deviation:
-    start = edit.new_place - 1
+    start = edit.new_start - 1
     kept = (*route.steps[:start], *edit.old, *route.steps[start + len(edit.new) :])
-    first = edit.old_place - 1
+    first = edit.old_start - 1
     alone = (*standard.steps[:first], *edit.new, *standard.steps[first + len(edit.old) :])
     reasons: list[str] = []
     without, by_itself = _made(kept, route.layers, reasons), _made(alone, route.layers, reasons)
@@ -65,10 +65,10 @@ def _made(steps: tuple[Step, ...], layers: int, reasons: list[str]) -> Route | N
 def told(edit: Edit) -> str:
     """What the edit does, with the layers in the paper's notation."""
     if edit.kind == "removed":
-        return f"skips {_names(edit.old)} (after step {edit.new_place - 1})"
+        return f"skips {_names(edit.old)} (after step {edit.new_start - 1})"
     if edit.kind == "added":
-        return f"inserts {_names(edit.new)} (step {edit.new_place})"
-    return f"{_names(edit.new)} instead of {_names(edit.old)} (step {edit.new_place})"
+        return f"inserts {_names(edit.new)} (step {edit.new_start})"
+    return f"{_names(edit.new)} instead of {_names(edit.old)} (step {edit.new_start})"
 
 
 def _names(steps: tuple[Step, ...]) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MarkovPolicy
-from macro_routing.search.route_model import MODELS, Features, RouteModel, Scores, Sizes, _evidence, draw_best
+from macro_routing.search.route_gp import KERNELS, Features, RouteModel, Scores, Sizes, _evidence, draw_best
 
 SPACE = RouteSpace(8, max_length=12)
 STANDARD = Route.standard(8)
@@ -19,7 +19,7 @@ def some_routes(count, seed=0):
     policy, rng = MarkovPolicy.prior(SPACE), np.random.default_rng(seed)
     found = {}
     while len(found) < count:
-        route = policy.sample(rng).expand(8)
+        route = policy.sample_program(rng).expand(8)
         if not route.is_standard:
             found[route] = None
     return list(found)
@@ -215,7 +215,7 @@ def test_a_subtraction_is_the_opposite_of_an_addition():
 def test_alone_routes_tell_nothing_about_each_other():
     routes = [STANDARD, *some_routes(30)]
     scores = some_scores(routes[:20])
-    model = RouteModel.fit(scores, begin=MODELS["alone"], sweeps=3)
+    model = RouteModel.fit(scores, begin=KERNELS["independent"], sweeps=3)
     mean, covariance = model.joint(Features.of(routes[20:]))
     assert mean == pytest.approx(np.zeros(11), abs=1e-12)
     assert covariance == pytest.approx(np.diag(np.diag(covariance)), abs=1e-12)
@@ -225,7 +225,7 @@ def test_alone_routes_tell_nothing_about_each_other():
 def test_routes_that_look_back_far_are_no_error():
     wide = RouteSpace(12, window=12)
     route = parse_route("L0-L11 L11(+h-11) RJ", 12)
-    wide.check(route)
+    wide.check_route(route)
     assert Features.of([route]).changed == pytest.approx([2.5])
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from macro_routing.errors import SettingsError
 from macro_routing.routes import RouteSpace
-from macro_routing.search import MarkovPolicy, decode_routes
-from macro_routing.search.summed import decode_summed
+from macro_routing.search import MarkovPolicy, decode_top_routes
+from macro_routing.search.marginal_top_k import decode_marginal_routes
 from tests.oracles import plain_decoding
 from tests.strategies import policies, small_spaces
 
@@ -18,7 +18,7 @@ from tests.strategies import policies, small_spaces
 def plain_totals(policy):
     totals = defaultdict(list)
     for value, _, actions in plain_decoding.enumerate_programs(policy):
-        totals[policy.space.program_from(list(actions)).expand(policy.space.layers)].append(value)
+        totals[policy.space.program_from_actions(list(actions)).expand(policy.space.layers)].append(value)
     return {route: math.log(math.fsum(map(math.exp, values))) for route, values in totals.items()}
 
 
@@ -26,7 +26,7 @@ def plain_totals(policy):
 @given(policies(small_spaces()), st.integers(1, 60))
 def test_it_equals_enumeration(policy, k):
     totals = plain_totals(policy)
-    found = decode_summed(policy, k)
+    found = decode_marginal_routes(policy, k)
     assert [one.log_probability for one in found] == pytest.approx(sorted(totals.values(), reverse=True)[:k], abs=1e-7)
     assert len({one.route for one in found}) == len(found)
     for one in found:
@@ -37,10 +37,10 @@ def test_it_equals_enumeration(policy, k):
 
 def test_the_prior_of_a_real_size():
     policy = MarkovPolicy.prior(RouteSpace(28, max_length=40))
-    summed = decode_summed(policy, 20)
+    summed = decode_marginal_routes(policy, 20)
     assert summed[0].route.is_standard
     # Fifteen programs of the standard pass come before any other route; together they weigh more than each.
-    assert summed[0].log_probability > decode_routes(policy, 1)[0].log_probability
+    assert summed[0].log_probability > decode_top_routes(policy, 1)[0].log_probability
     assert [one.log_probability for one in summed] == sorted((one.log_probability for one in summed), reverse=True)
     with pytest.raises(SettingsError, match="k"):
-        decode_summed(policy, 0)
+        decode_marginal_routes(policy, 0)

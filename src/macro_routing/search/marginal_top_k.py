@@ -25,7 +25,7 @@ from macro_routing.settings import check_integer
 Floats = NDArray[np.float64]
 
 
-def decode_summed(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
+def decode_marginal_routes(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
     """The ``k`` routes with the largest total probability, or all there are when there are fewer."""
     check_integer("k", k, minimum=1)
     return tuple(itertools.islice(_in_order(policy), k))
@@ -50,8 +50,8 @@ class _Ahead:
         for applied in range(space.max_length, 0, -1):
             rows = policy.log_rows(applied)  # [layer, displacement, operator, action]
             tails, futures = ahead.after_each_action(space, applied)
-            forward = rows[..., space.forward] + tails[:, None, None, space.forward]
-            ahead.tail[applied] = np.logaddexp(rows[..., space.rejoin], forward)
+            forward = rows[..., space.forward_action] + tails[:, None, None, space.forward_action]
+            ahead.tail[applied] = np.logaddexp(rows[..., space.rejoin_action], forward)
             ahead.deviating[applied] = (rows + futures[:, None, None, :]).max(axis=-1)
         return ahead
 
@@ -59,18 +59,18 @@ class _Ahead:
         """The tail after each action, and the best that may follow when a deviation is still wanted."""
         target = np.clip(np.arange(space.layers)[:, None] + space.action_deltas, 0, space.layers - 1)
         arrival = (applied + 1, target, space.action_arrivals[:, 0], space.action_arrivals[:, 1])
-        feasible = space.feasible[applied]
+        feasible = space.feasibility_mask[applied]
         tails = np.where(feasible, self.tail[arrival], -np.inf)
         deviating = np.where(feasible, self.deviating[arrival], -np.inf)
         # Another move than forward is the deviation: whatever is best may follow it.
         futures = np.maximum(tails, deviating)
-        futures[:, space.forward] = deviating[:, space.forward]
-        futures[:, space.rejoin] = -np.inf
+        futures[:, space.forward_action] = deviating[:, space.forward_action]
+        futures[:, space.rejoin_action] = -np.inf
         return tails, futures
 
     def best(self, space: RouteSpace, position: Position) -> tuple[float, float]:
         """Tail, and best with a deviation, at one position."""
-        layer, _, displacement, operator = space.state_of(position)
+        layer, _, displacement, operator = space.state_index(position)
         place = (position.applied, layer, displacement, operator)
         return float(self.tail[place]), float(self.deviating[place])
 
@@ -86,22 +86,25 @@ def _in_order(policy: MarkovPolicy) -> Iterator[Candidate]:
             if np.isfinite(following):
                 heapq.heappush(waiting, (-(written + following), actions, is_whole, written, position))
 
-    enter((), 0.0, space.start)
+    enter((), 0.0, space.start_position)
     rank = 0
     while waiting:
         cost, actions, is_whole, written, position = heapq.heappop(waiting)
         if is_whole:
             rank += 1
-            program: Program = space.program_from(list(actions))
+            program: Program = space.program_from_actions(list(actions))
             yield Candidate(program.expand(space.layers), program, -cost, rank=rank)
             continue
         # One more deviation, here or after some moves forward: each of them is entered, each once.
         while True:
             row = policy.log_row(position)
             for action in np.flatnonzero(np.isfinite(row)).tolist():
-                if action not in (space.forward, space.rejoin):
-                    enter((*actions, action), written + float(row[action]), space.advance(position, action))
-            if not space.feasible[position.applied, position.layer, space.forward] or row[space.forward] == -np.inf:
+                if action not in (space.forward_action, space.rejoin_action):
+                    enter((*actions, action), written + float(row[action]), space.next_position(position, action))
+            if (
+                not space.feasibility_mask[position.applied, position.layer, space.forward_action]
+                or row[space.forward_action] == -np.inf
+            ):
                 break
-            written += float(row[space.forward])
-            actions, position = (*actions, space.forward), space.advance(position, space.forward)
+            written += float(row[space.forward_action])
+            actions, position = (*actions, space.forward_action), space.next_position(position, space.forward_action)

@@ -8,9 +8,16 @@ import numpy as np
 
 from macro_routing.routes.route import Program, Route
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.edits import Edit, deviations, edits_of, moves_only, program_with, single_edits
+from macro_routing.search.edits import (
+    Edit,
+    count_edits,
+    extract_edits,
+    filter_moves,
+    list_single_edits,
+    program_from_edits,
+)
 from macro_routing.search.policy import MarkovPolicy
-from macro_routing.search.top_k import decode_routes
+from macro_routing.search.top_k import decode_top_routes
 
 _DECODED = 20
 """Most probable routes of the policy that are considered in every round."""
@@ -20,17 +27,17 @@ _MOST_EDITS = 6
 
 def single_moves(space: RouteSpace) -> list[Program]:
     """Every program with one move of its own; adds are too many to try one by one."""
-    return _feasible(space, ([edit] for edit in moves_only(space, single_edits(space))))
+    return _feasible(space, ([edit] for edit in filter_moves(space, list_single_edits(space))))
 
 
 def edited(space: RouteSpace, incumbents: Sequence[Route], promising: Sequence[Route]) -> list[Program]:
     """Every incumbent with one edit less, one changed a little, and one more of those found in promising routes."""
-    known = list(dict.fromkeys(edit for route in promising for edit in edits_of(space, route)))
-    every = set(single_edits(space))
+    known = list(dict.fromkeys(edit for route in promising for edit in extract_edits(space, route)))
+    every = set(list_single_edits(space))
 
     def variants() -> Iterable[list[Edit]]:
         for route in incumbents:
-            own = edits_of(space, route)
+            own = extract_edits(space, route)
             for place, edit in enumerate(own):
                 rest = own[:place] + own[place + 1 :]
                 yield rest
@@ -54,15 +61,15 @@ def like(space: RouteSpace, edit: Edit) -> list[Edit]:
 
 def written(policy: MarkovPolicy, count: int, rng: np.random.Generator) -> list[Program]:
     """The policy's most probable different routes, exactly, and some draws with few deviations."""
-    decoded = [candidate.program for candidate in decode_routes(policy, _DECODED)]
-    drawn = (policy.sample(rng) for _ in range(count))
+    decoded = [candidate.program for candidate in decode_top_routes(policy, _DECODED)]
+    drawn = (policy.sample_program(rng) for _ in range(count))
     return [
         program
         for program in (*decoded, *drawn)
-        if program is not None and deviations(policy.space, program) <= _MOST_EDITS
+        if program is not None and count_edits(policy.space, program) <= _MOST_EDITS
     ]
 
 
 def _feasible(space: RouteSpace, several: Iterable[Sequence[Edit]]) -> list[Program]:
-    found = (program_with(space, edits) for edits in several)
+    found = (program_from_edits(space, edits) for edits in several)
     return [program for program in found if program is not None]

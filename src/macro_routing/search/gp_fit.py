@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from macro_routing.routes.route import Route
-from macro_routing.search.own_scores import OwnScores
-from macro_routing.search.route_model import Features, Floats, RouteModel, Scores, Sizes
+from macro_routing.search.empirical_scores import EmpiricalScores
+from macro_routing.search.route_gp import Features, Floats, RouteModel, Scores, Sizes
 from macro_routing.search.searcher import Draw, Score
 
 MOST_ROWS = 1500
@@ -54,7 +54,7 @@ def most_telling(scored: list[Draw], standard: Route) -> list[Draw]:
     if len(scored) <= MOST_ROWS:
         return scored
     rows = Counter(draw.proposal.route for draw in scored)
-    ranked = OwnScores.of(scored).ranked()
+    ranked = EmpiricalScores.of(scored).ranked()
     kept, room = {standard}, MOST_ROWS - rows[standard]
     # Half of the room for the best; the other half spread evenly over all the rest, so that the model sees what is bad.
     for left, routes in ((MOST_ROWS // 2, ranked), (0, ranked[:: max(1, 2 * len(scored) // MOST_ROWS)])):

@@ -14,7 +14,7 @@ from macro_routing.search.searcher import Proposal
 from macro_routing.settings import check_integer
 
 _DEALING, _DRAWING = 0, 1
-MOST_EXAMPLES = 10_000_000
+MAX_EXAMPLES = 10_000_000
 
 
 def check_seed(seed: int) -> None:
@@ -22,7 +22,7 @@ def check_seed(seed: int) -> None:
     check_integer("seed", seed, minimum=0, maximum=2**32 - 1)
 
 
-def deal_examples(size: int, iterations: int, replay: float, seed: int) -> list[tuple[int, ...]]:
+def assign_examples(size: int, iterations: int, replay: float, seed: int) -> list[tuple[int, ...]]:
     """The examples of every round: ``S_i = D_i`` and the buffer filled by the rounds before."""
     if size < iterations:
         raise SettingsError(
@@ -40,10 +40,10 @@ def deal_examples(size: int, iterations: int, replay: float, seed: int) -> list[
     return rounds
 
 
-def draw_proposals(
+def sample_proposals(
     policy: MarkovPolicy, draws: int, *, seed: int, round_number: int, temperature: float = 1.0
 ) -> tuple[Proposal, ...]:
     """The programs of one round, the same ones whenever it is asked for."""
     rng = np.random.default_rng([seed, _DRAWING, round_number])
-    programs = (policy.sample(rng, temperature) for _ in range(draws))
+    programs = (policy.sample_program(rng, temperature) for _ in range(draws))
     return tuple(Proposal(program.expand(policy.space.layers), program) for program in programs)

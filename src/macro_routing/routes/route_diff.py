@@ -21,12 +21,12 @@ class Edit:
     """``added``, ``removed``, ``replaced``, or ``changed``: the same layer, another add."""
     old: tuple[Step, ...]
     new: tuple[Step, ...]
-    old_place: int
+    old_start: int
     """Number of the first step in the old route, from 1; for what was added, of the step it stands before."""
-    new_place: int
+    new_start: int
 
 
-def compare_routes(old: Route, new: Route) -> list[Edit]:
+def diff_routes(old: Route, new: Route) -> list[Edit]:
     """The edits that turn ``old`` into ``new``; empty when both execute the same steps."""
     for route in (old, new):
         if route.length > _MOST_STEPS:
@@ -37,7 +37,7 @@ def compare_routes(old: Route, new: Route) -> list[Edit]:
         if kind != "equal"
         for edit in _edits(old.steps[a:b], new.steps[c:d], a, c)
     ]
-    ends = [*(edit.old_place - 1 for edit in edits[1:]), old.length]
+    ends = [*(edit.old_start - 1 for edit in edits[1:]), old.length]
     return [_slid(edit, old, new, end) for edit, end in zip(edits, ends, strict=False)]
 
 
@@ -65,18 +65,18 @@ def _slid(edit: Edit, old: Route, new: Route, end: int) -> Edit:
         return edit
     added = edit.kind == "added"
     steps, first, count = (
-        (new.steps, edit.new_place - 1, len(edit.new)) if added else (old.steps, edit.old_place - 1, len(edit.old))
+        (new.steps, edit.new_start - 1, len(edit.new)) if added else (old.steps, edit.old_start - 1, len(edit.old))
     )
     shift = 0
-    while edit.old_place - 1 + len(edit.old) + shift < end and steps[first + shift] == steps[first + count + shift]:
+    while edit.old_start - 1 + len(edit.old) + shift < end and steps[first + shift] == steps[first + count + shift]:
         shift += 1
     block = steps[first + shift : first + shift + count]
     return Edit(
         edit.kind,
         () if added else block,
         block if added else (),
-        edit.old_place + shift,
-        edit.new_place + shift,
+        edit.old_start + shift,
+        edit.new_start + shift,
     )
 
 
@@ -84,8 +84,8 @@ def describe_edit(edit: Edit) -> str:
     """One edit as a line, with the place where it is in the route it speaks of."""
     old, new = _listed(edit.old), _listed(edit.new)
     if edit.kind == "added":
-        return f"added at {_places(edit.new_place, len(edit.new))}: {new}"
-    where = _places(edit.old_place, len(edit.old))
+        return f"added at {_places(edit.new_start, len(edit.new))}: {new}"
+    where = _places(edit.old_start, len(edit.old))
     if edit.kind == "removed":
         return f"removed at {where}: {old}"
     return f"{edit.kind} at {where}: {old} → {new}"
@@ -99,7 +99,7 @@ def _places(first: int, count: int) -> str:
     return f"step {first}" if count == 1 else f"steps {first}-{first + count - 1}"
 
 
-def list_adds(route: Route) -> list[str]:
+def describe_adds(route: Route) -> list[str]:
     """Every add with the step whose output it takes: the same text means another state after another past."""
     return [
         f"step {place + 1}: {step} takes the output of step {place - step.add.back}"

@@ -67,11 +67,11 @@ class Sizes:
     """Variance of a score within its round, relative to coin flips, that is left then."""
 
 
-MODELS = {
-    "both": Sizes(),
-    "layers": Sizes(whole=0.0),
-    "whole": Sizes(layer=0.0, turn=0.0),
-    "alone": Sizes(layer=0.0, turn=0.0, whole=0.0, own=0.03, damage=0.0, example=0.0),
+KERNELS = {
+    "combined": Sizes(),
+    "additive": Sizes(whole=0.0),
+    "similarity": Sizes(layer=0.0, turn=0.0),
+    "independent": Sizes(layer=0.0, turn=0.0, whole=0.0, own=0.03, damage=0.0, example=0.0),
 }
 """Where fitting begins: all parts, one of them, or none, where routes tell nothing about each other; 0 stays 0."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from macro_routing.errors import NotationError, RouteError, shorten
-from macro_routing.routes.route import MOST_LAYERS, MOST_STEPS, Add, Program, Step
+from macro_routing.routes.route import MAX_LAYERS, MAX_STEPS, Add, Program, Step
 
 _NUMBER = r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"
 _STEP = re.compile(rf"L([0-9]+)(?:\(([+-])({_NUMBER})?h-([0-9]+)\))?")
@@ -27,8 +27,8 @@ def parse_program(text: str) -> Program:
     steps: list[Step] = []
     for place, token in enumerate(tokens[:-1] if rejoin else tokens, 1):
         steps += _parse_token(token, place, len(tokens))
-        if len(steps) > MOST_STEPS:
-            raise NotationError(f"the route has more than {MOST_STEPS} steps by token {place} ({shorten(token)})")
+        if len(steps) > MAX_STEPS:
+            raise NotationError(f"the route has more than {MAX_STEPS} steps by token {place} ({shorten(token)})")
     if not steps:
         raise NotationError("the route is only RJ; at least one step must come before it, as in 'L0 RJ'")
     return Program(tuple(steps), rejoin)
@@ -53,7 +53,7 @@ def _parse_step(match: re.Match[str], where: str) -> Step:
     layer = _layer(digits, where)
     if sign is None:
         return Step(layer)
-    if len(back) > len(str(MOST_STEPS)):
+    if len(back) > len(str(MAX_STEPS)):
         raise NotationError(f"{where}: an add cannot look back {shorten(back)} states")
     try:
         return Step(layer, Add(int(back), float(sign + (size or "1"))))
@@ -64,6 +64,6 @@ def _parse_step(match: re.Match[str], where: str) -> Step:
 def _layer(digits: str, where: str) -> int:
     # The length is checked before int(), which refuses very long numbers with an error of its own.
     short = digits.lstrip("0") or "0"
-    if len(short) > len(str(MOST_LAYERS)) or int(short) >= MOST_LAYERS:
-        raise NotationError(f"{where}: layer numbers go up to {MOST_LAYERS - 1}")
+    if len(short) > len(str(MAX_LAYERS)) or int(short) >= MAX_LAYERS:
+        raise NotationError(f"{where}: layer numbers go up to {MAX_LAYERS - 1}")
     return int(short)

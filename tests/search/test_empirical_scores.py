@@ -3,8 +3,8 @@ import pytest
 
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import Failure, Score
-from macro_routing.search.own_scores import OwnScores
-from macro_routing.search.proposing import single_moves
+from macro_routing.search.candidate_pool import single_moves
+from macro_routing.search.empirical_scores import EmpiricalScores
 from macro_routing.search.searcher import Draw, Proposal
 
 STANDARD, FIRST, SECOND = (parse_route(text, 8) for text in ("L0 RJ", "L0-L3 L3 RJ", "L0-L4 L4 RJ"))
@@ -16,7 +16,7 @@ def draws(*rows):
 
 def test_leads_are_over_the_routes_of_the_same_round():
     failed = Draw(1, Proposal(FIRST), Failure("it never ends"))
-    found = OwnScores.of([*draws((0, STANDARD, 20), (0, FIRST, 30), (1, STANDARD, 30), (1, SECOND, 36)), failed])
+    found = EmpiricalScores.of([*draws((0, STANDARD, 20), (0, FIRST, 30), (1, STANDARD, 30), (1, SECOND, 36)), failed])
     # The second round was easier for all: thirty of forty lead by nothing there.
     assert found.leads[FIRST] == pytest.approx(30 - 25)
     assert found.leads[SECOND] == pytest.approx(36 - 33)
@@ -28,7 +28,7 @@ def test_leads_are_over_the_routes_of_the_same_round():
 def test_what_was_seen_often_counts_more():
     """Ten rounds three points ahead come before one lucky round."""
     rows = [(number, route, 20 + (route is FIRST) * 4) for number in range(10) for route in (STANDARD, FIRST)]
-    found = OwnScores.of(draws(*rows, (0, SECOND, 30)))
+    found = EmpiricalScores.of(draws(*rows, (0, SECOND, 30)))
     assert found.ranked()[0] == FIRST
     often, once = found.expected(FIRST), found.expected(SECOND)
     assert often.variance < once.variance
@@ -46,5 +46,5 @@ def test_a_lonely_peak_comes_first_under_real_noise():
         seen = [(number, route) for number in range(15) for route in (Route.standard(8), peak)]
         seen += [(int(rng.integers(15)), route) for route in others]
         rows = [(number, route, int(rng.binomial(40, 0.6 if route == peak else 0.5))) for number, route in seen]
-        found += OwnScores.of(draws(*rows)).ranked()[0] == peak
+        found += EmpiricalScores.of(draws(*rows)).ranked()[0] == peak
     assert found >= 18

@@ -4,11 +4,11 @@ from hypothesis import strategies as st
 
 from macro_routing.errors import RouteError
 from macro_routing.routes import Route, Step, parse_route
-from macro_routing.routes.differences import compare_routes, describe_edit, list_adds
+from macro_routing.routes.route_diff import describe_adds, describe_edit, diff_routes
 
 
 def lines(old, new, layers=10):
-    return [describe_edit(edit) for edit in compare_routes(parse_route(old, layers), parse_route(new, layers))]
+    return [describe_edit(edit) for edit in diff_routes(parse_route(old, layers), parse_route(new, layers))]
 
 
 def test_every_kind_of_edit():
@@ -20,14 +20,14 @@ def test_every_kind_of_edit():
 
 
 def test_an_add_says_which_state_it_takes():
-    assert list_adds(parse_route("L0 L1 L2 L7(-0.25h-2) RJ", 10)) == [
+    assert describe_adds(parse_route("L0 L1 L2 L7(-0.25h-2) RJ", 10)) == [
         "step 4: L7(-0.25h-2) takes the output of step 1 (L0)"
     ]
 
 
 def test_very_long_routes_are_refused():
     with pytest.raises(RouteError, match="up to 2000 steps"):
-        compare_routes(Route((Step(0),) * 2001, 2), Route.standard(2))
+        diff_routes(Route((Step(0),) * 2001, 2), Route.standard(2))
 
 
 STEPS = st.lists(st.integers(0, 4).map(Step), min_size=1, max_size=12)
@@ -36,6 +36,6 @@ STEPS = st.lists(st.integers(0, 4).map(Step), min_size=1, max_size=12)
 @given(STEPS, STEPS)
 def test_the_edits_turn_one_route_into_the_other(old, new):
     made = list(old)
-    for edit in reversed(compare_routes(Route(tuple(old), 5), Route(tuple(new), 5))):
-        made[edit.old_place - 1 : edit.old_place - 1 + len(edit.old)] = edit.new
+    for edit in reversed(diff_routes(Route(tuple(old), 5), Route(tuple(new), 5))):
+        made[edit.old_start - 1 : edit.old_start - 1 + len(edit.old)] = edit.new
     assert made == new

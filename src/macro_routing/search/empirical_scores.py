@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from macro_routing.routes.route import Route
-from macro_routing.search.searcher import Draw, Expectation, Score
+from macro_routing.search.searcher import Draw, ExpectedGain, Score
 
 _TYPICAL = 300
 """Examples of a typical route that a route's own are mixed with: so many as if gains differed by three points or so. A
@@ -16,7 +16,7 @@ route that was lucky once must not come before one that did well ten times."""
 
 
 @dataclass(frozen=True)
-class OwnScores:
+class EmpiricalScores:
     """Right answers of every route beyond what the routes of its rounds had on average."""
 
     leads: dict[Route, float]
@@ -26,7 +26,7 @@ class OwnScores:
     """Variance of one example."""
 
     @classmethod
-    def of(cls, draws: Sequence[Draw]) -> OwnScores:
+    def of(cls, draws: Sequence[Draw]) -> EmpiricalScores:
         """Add up the scored draws."""
         scored = [(draw, draw.outcome) for draw in draws if isinstance(draw.outcome, Score)]
         right: dict[int, float] = {}
@@ -49,11 +49,11 @@ class OwnScores:
         routes = [route for route in self.seen if not route.is_standard]
         return sorted(routes, key=lambda route: -self.leads[route] / (self.seen[route] + typical))
 
-    def expected(self, route: Route) -> Expectation | None:
+    def expected(self, route: Route) -> ExpectedGain | None:
         """Its gain over the standard pass by these scores alone; None where either was not scored."""
         standard = Route.standard(route.layers)
         if not (self.seen.get(route) and self.seen.get(standard)):
             return None
         weight = self.seen[route] + _TYPICAL
         mean = self.leads[route] / weight - self.leads[standard] / self.seen[standard]
-        return Expectation(mean, self.flips / weight + self.flips / self.seen[standard])
+        return ExpectedGain(mean, self.flips / weight + self.flips / self.seen[standard])
