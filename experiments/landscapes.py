@@ -1,7 +1,7 @@
 """Recorded landscapes: all single edits, all blocks and some routes of two edits of a real model, on training examples.
 
     python -m experiments.landscapes MODEL --task arc_easy [--mode likelihood] [--examples 200] [--two-edits 250]
-        [--data-dir FOLDER] [--folder docs/data/landscapes]
+        [--data-dir FOLDER] [--folder experiments/raw/landscapes]
 
 Only training examples of the seed are looked at. The table is written whole when all of it is known; scores go to
 the store on the way, so a command that was stopped goes on when it is given again.
@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--two-edits", type=int, default=250)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--store", type=Path)
-    parser.add_argument("--folder", type=Path, default=Path("docs/data/landscapes"))
+    parser.add_argument("--folder", type=Path, default=Path("experiments/raw/landscapes"))
     arguments = parser.parse_args()
     frozen = load_model(arguments.model)
     mode = arguments.mode

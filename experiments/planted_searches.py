@@ -2,16 +2,13 @@
 
     python -m experiments.planted_searches [--first 1000] [--seeds 1000] [--processes 2] [--runs FILE] [--write FILE]
     python -m experiments.planted_searches --parts [--first 0] [--seeds 240] …
-    python -m experiments.planted_searches --directions [--first 0] [--seeds 240] …
 
-The first compares the methods, the second takes the parts of the guided search away one by one, the third changes the
-paper's search in one way at a time; the last two are for tuning seeds.
+The first compares the methods; the second takes the parts of the guided search away one by one, on tuning seeds.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import os
 import sys
@@ -25,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks.record import write_record
-from benchmarks.varied_search import VariedSearch
 from experiments.planted_family import (
     BUDGET,
     LEVELS,
@@ -67,14 +63,6 @@ def _guided(**settings: Any) -> Callable[[int], Searcher]:
     return lambda seed: GuidedSearch(SPACE, TRAINING, BUDGET, GuidedSettings(**settings), seed)
 
 
-def _paper(**settings: Any) -> Callable[[int], Searcher]:
-    return lambda seed: MacroSearch(SPACE, TRAINING, dataclasses.replace(PAPER, **settings), seed)
-
-
-def _varied(changes: dict[str, Any], **settings: Any) -> Callable[[int], Searcher]:
-    return lambda seed: VariedSearch(SPACE, TRAINING, dataclasses.replace(PAPER, **settings), seed, **changes)
-
-
 PARTS = {
     "guided": _guided(),
     "without the policy's programs": _guided(policy_samples=0),
@@ -88,28 +76,7 @@ PARTS = {
     "confirmed on a fifth": _guided(holdout=0.2),
     "no threshold": _guided(max_error_probability=1.0),
 }
-_BEST: dict[str, Any] = {"epsilon_local": 0.06, "epsilon_operator": 0.02, "alpha": 5.0, "final_set": "distinct"}
-_CHOSEN = {"without_standard": True, "without_copies": True}
-DIRECTIONS = {
-    "paper": _paper(),
-    "the old policy weighs as much as one draw (α = 1)": _paper(alpha=1.0),
-    "the old policy weighs as much as five draws (α = 5)": _paper(alpha=5.0),
-    "a third of the way to every update (η = 0.3)": _paper(smoothing=0.3),
-    "half of the draws are elite (m = 15)": _paper(elite=15),
-    "few deviations per draw (ε = 0.06, 0.02)": _paper(epsilon_local=0.06, epsilon_operator=0.02),
-    "many deviations per draw (ε = 0.4, 0.2)": _paper(epsilon_local=0.4, epsilon_operator=0.2),
-    "half of all examples are seen again (λ = 0.5)": _paper(replay=0.5),
-    "different routes in the final set": _paper(final_set="distinct"),
-    "the standard pass in the final set": _paper(final_set="anchored"),
-    "a third of the prior in every policy, so that its entropy has a floor": _varied({"floor": 0.3}),
-    "the standard pass is never elite": _varied({"without_standard": True}),
-    "only different routes are elite": _varied({"without_copies": True}),
-    "few deviations, α = 5, different routes": _paper(**_BEST),
-    "the same, only different routes elite, never the standard pass": _varied(_CHOSEN, **_BEST),
-    "the same, with a third of the prior": _varied({**_CHOSEN, "floor": 0.3}, **_BEST),
-    "begun again until the budget is spent": METHODS["paper, restarted"],
-}
-TABLES: dict[str, dict[str, Callable[[int], Searcher]]] = {"": METHODS, "parts": PARTS, "directions": DIRECTIONS}
+TABLES: dict[str, dict[str, Callable[[int], Searcher]]] = {"": METHODS, "parts": PARTS}
 COLUMNS = {
     "search": "search",
     "share": "share of the target's gain",

@@ -1,6 +1,7 @@
-"""Searches replayed on recorded landscapes (docs/data/landscapes): no model, real scores.
+"""Searches replayed on recorded landscapes (experiments/raw/landscapes): no model, real scores.
 
-    python -m experiments.replay_searches [--seeds 40] [--folder docs/data/landscapes] [--write docs/data/replay.json]
+    python -m experiments.replay_searches [--seeds 40] [--folder experiments/raw/landscapes]
+        [--write docs/data/replay.json]
 
 Searches see half of the recorded examples of each landscape and are judged on two fifths that they never saw. The
 guided search and the uniform control choose among the recorded routes; RYS's blocks are all among them.
@@ -87,7 +88,7 @@ def main() -> None:
     """Replay, print, write on request."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=40)
-    parser.add_argument("--folder", type=Path, default=Path("docs/data/landscapes"))
+    parser.add_argument("--folder", type=Path, default=Path("experiments/raw/landscapes"))
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     results = []

@@ -67,8 +67,15 @@ def table(name: str) -> str:
     columns = content["columns"]
     lines = ["| " + " | ".join(columns.values()) + " |", "|" + " --- |" * len(columns)]
     lines += ["| " + " | ".join(show(row.get(key)) for key in columns) + " |" for row in content["results"]]
+    return "\n".join(["", *lines, "", _origin(content), ""])
+
+
+def _origin(content: Mapping[str, Any]) -> str:
+    """How to repeat a measurement; a script that was removed is named with the last commit that has it."""
     origin = f"`{content['command']}`, seed {content['seed']}, commit {content['commit']}; {content['hardware']}."
-    return "\n".join(["", *lines, "", origin, ""])
+    if last := content.get("script_in_commit"):
+        return f"Made by a script that is no longer in the repository (commit {last} has it): {origin}"
+    return origin
 
 
 def study(name: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 import typer.main
 import typer.testing
 
-from benchmarks import studies as recorded
+from experiments import recorded_studies as recorded
 from macro_routing.cli import study_options as shared
 from macro_routing.cli.main import app
 from macro_routing.cli.study_options import base_config, known_of_route
@@ -259,7 +259,7 @@ def test_all_seeds_are_recorded(tmp_path):
 @pytest.mark.engines
 def test_every_study_on_a_real_model(tmp_path):
     """By the script that records them, at its tiny size: SmolLM2-135M, synthetic tasks."""
-    command = [sys.executable, "-m", "benchmarks.studies", "smollm2-135m", "--small", "--minutes", "60"]
+    command = [sys.executable, "-m", "experiments.recorded_studies", "smollm2-135m", "--small", "--minutes", "60"]
     runs, docs = tmp_path / "runs", tmp_path / "docs"
     done = subprocess.run(
         [*command, "--runs", str(runs), "--write", str(docs)],

@@ -58,6 +58,14 @@ def test_a_record_that_cannot_be_repeated_is_refused(render_docs, monkeypatch):
     assert "lacks command" in _exit(render_docs, monkeypatch)
 
 
+def test_a_record_whose_script_was_removed_names_the_commit_that_has_it(render_docs, monkeypatch):
+    path = render_docs.DATA / "speed.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"script_in_commit": "fedc123"}))
+    assert not _exit(render_docs, monkeypatch)
+    page = (render_docs.ROOT / "README.md").read_text()
+    assert "Made by a script that is no longer in the repository (commit fedc123 has it): `measure`" in page
+
+
 def test_a_study_that_was_not_run_says_so(render_docs, monkeypatch):
     page = render_docs.ROOT / "docs" / "studies.md"
     page.write_text("<!-- study study_x.json --><!-- end -->")

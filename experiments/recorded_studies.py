@@ -1,7 +1,7 @@
 """The paper's studies on a real model, in parts that can be resumed, each by the command that anyone can repeat.
 
-    python -m benchmarks.studies MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20]     run what is missing, collect
-    python -m benchmarks.studies --runs FOLDER [--write docs]                               collect what is there
+    python -m experiments.recorded_studies MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20]    run what is missing
+    python -m experiments.recorded_studies --runs FOLDER [--write docs]                              collect results
 
 Every study has its folder under FOLDER. No part begins after the minutes are over; what was begun goes on the next
 time. Tables go to docs/data/study_*.json and pictures to docs/pictures; a study that was not finished is left out, and

@@ -1,6 +1,7 @@
 """How sure the guided search has to be before it leaves the standard pass: what each threshold costs and buys.
 
-    python -m benchmarks.doubt [--first 100] [--seeds 400] [--splits 60] [--processes 2] [--runs FILE] [--write FILE]
+    python -m experiments.decision_threshold [--first 100] [--seeds 400] [--splits 60] [--processes 2]
+        [--runs FILE] [--write FILE]
 
 The threshold decides about nothing but the last choice. So every search is run once, on planted problems of tuning
 seeds and on recorded landscapes, its finalists are kept as they may be chosen, and all thresholds choose among them.
@@ -27,7 +28,7 @@ from experiments.replay_searches import budget_for, name_of, searches
 from macro_routing.evaluation.planted import solve_planted
 
 DOUBTS = (0.01, 0.03, 0.05, 0.1, 0.15, 0.2, 1.0)
-LANDSCAPES = ROOT / "docs" / "data" / "landscapes"
+LANDSCAPES = ROOT / "experiments" / "raw" / "landscapes"
 OTHERS_EVERY, NOTHING_EVERY, ALIKE_EVERY = 4, 6, 8
 """Every problem with one or two moves is asked; of the others, and of those with nothing to find, a share."""
 COLUMNS = {
@@ -137,7 +138,7 @@ def main() -> None:
         sizes = f"--first {arguments.first} --seeds {arguments.seeds} --splits {arguments.splits}"
         write_record(
             arguments.write,
-            command=f"python -m benchmarks.doubt {sizes}",
+            command=f"python -m experiments.decision_threshold {sizes}",
             config={"training": TRAINING, "validation": VALIDATION, "budget": BUDGET},
             seed=arguments.first,
             columns=COLUMNS | dict(sorted(landscapes.items())),

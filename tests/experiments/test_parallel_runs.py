@@ -8,17 +8,17 @@ import time
 
 import pytest
 
-from benchmarks import peers, search_quality, side_by_side
-from benchmarks.cells import KEPT, read_cells
-from benchmarks.side_by_side import METHODS, Part, all_parts, command_of, missing, run_all
+from experiments import method_comparison, parallel_runs, search_quality
+from experiments.parallel_runs import METHODS, Part, all_parts, command_of, missing, run_all
+from experiments.recorded_runs import KEPT, read_cells
 
 
 def test_every_run_of_the_tables_is_one_part():
     names = [part.name for part in all_parts()]
     assert len(set(names)) == len(names)
     common = len(search_quality.SETTINGS) * len(search_quality.METHODS) * 3
-    own = set(peers.METHODS) - set(search_quality.METHODS)
-    assert len(names) == common + len(peers.CASES) * len(own) * 3 + len(peers.PUBLISHED)
+    own = set(method_comparison.METHODS) - set(search_quality.METHODS)
+    assert len(names) == common + len(method_comparison.CASES) * len(own) * 3 + len(method_comparison.PUBLISHED)
 
 
 def test_what_is_kept_is_not_missing(tmp_path):
@@ -29,13 +29,13 @@ def test_what_is_kept_is_not_missing(tmp_path):
     assert [one.method for one in every] == ["rys"] * 4 + ["guided"] * 3  # methods as they are named, and settings
     assert every[3].folder == "sciq-likelihood-rys-published"
     # Half of a budget is asked for where restarting gains: nowhere, as long as nothing is kept.
-    assert not missing(tmp_path, METHODS, side_by_side.HALVES)
+    assert not missing(tmp_path, METHODS, parallel_runs.HALVES)
 
 
-@pytest.mark.parametrize("module", ["search_quality", "peers", "search_cost"])
+@pytest.mark.parametrize("module", ["search_quality", "method_comparison", "half_budget"])
 def test_parts_are_asked_for_in_words_that_are_understood(module, tmp_path, monkeypatch, capsys):
-    method = "cola" if module == "peers" else "guided"
-    flags = ("--tasks", "svamp") if module == "peers" else ("--only", "svamp-direct")
+    method = "cola" if module == "method_comparison" else "guided"
+    flags = ("--tasks", "svamp") if module == "method_comparison" else ("--only", "svamp-direct")
     part = Part("svamp-direct", method, 42, module, flags)
     (tmp_path / "kept").mkdir()
     given = {
@@ -48,10 +48,10 @@ def test_parts_are_asked_for_in_words_that_are_understood(module, tmp_path, monk
     }
     command = command_of(part, argparse.Namespace(model="nowhere", **given), minutes=0)
     assert command[command.index("--share") + 1] == "0.200"
-    assert command[:3] == [sys.executable, "-m", f"benchmarks.{module}"]
+    assert command[:3] == [sys.executable, "-m", f"experiments.{module}"]
     # No minute left: it reads its arguments, runs nothing and shows the table of nothing.
     monkeypatch.setattr(sys, "argv", command[2:])
-    importlib.import_module(f"benchmarks.{module}").main()
+    importlib.import_module(f"experiments.{module}").main()
     assert "not run" in capsys.readouterr().out
 
 
@@ -118,21 +118,21 @@ def test_mistakes_are_named(monkeypatch):
         (["--slots", "0"], "one run at a time"),
         (["--memory", "1.5"], "at most 1"),
     ):
-        monkeypatch.setattr(sys, "argv", ["side_by_side", *arguments])
+        monkeypatch.setattr(sys, "argv", ["parallel_runs", *arguments])
         with pytest.raises(SystemExit, match=said):
-            side_by_side.main()
+            parallel_runs.main()
 
 
 def test_seeds_are_chosen(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(
-        sys, "argv", ["side_by_side", "--list", "--kept", str(tmp_path), "--methods", "rys", "--seeds", "42,1"]
+        sys, "argv", ["parallel_runs", "--list", "--kept", str(tmp_path), "--methods", "rys", "--seeds", "42,1"]
     )
-    side_by_side.main()
+    parallel_runs.main()
     listed = capsys.readouterr().out.split()
     assert {name.rsplit("-", 1)[1] for name in listed} == {"1", "42"}
 
 
 def test_every_run_of_the_tables_is_kept(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["side_by_side", "--list"])
-    side_by_side.main()
+    monkeypatch.setattr(sys, "argv", ["parallel_runs", "--list"])
+    parallel_runs.main()
     assert capsys.readouterr().out == "nothing is missing\n"

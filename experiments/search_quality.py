@@ -1,11 +1,11 @@
 """The default search against the paper's, random search and RYS on real models, as docs/search_protocol.md says.
 
-    python -m benchmarks.search_quality MODEL --small SMALL_MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20]
+    python -m experiments.search_quality MODEL --small SMALL_MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20]
         [--only sciq,svamp] [--methods guided,rys] [--seeds 1,2] [--share 0.1]
-    python -m benchmarks.search_quality [--write docs/data/search_quality.json]
+    python -m experiments.search_quality [--write docs/data/search_quality.json]
 
-The first runs what is missing, the second makes the table of what is kept (``benchmarks.cells``). Settings, seeds,
-methods and the budget are the protocol's; runs of ``benchmarks.peers`` are the same runs and are not made again.
+The first runs what is missing, the second makes the table of what is kept (``recorded_runs``). Settings, seeds, methods
+and the budget are the protocol's; runs of ``method_comparison`` are the same runs and are not made again.
 Parts with different settings, methods or seeds may run beside each other on one GPU, each with a FOLDER of its own and
 its ``--share`` of the memory.
 """
@@ -21,9 +21,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from benchmarks.cells import KEPT, is_kept, kept_arms, origin
-from benchmarks.peers import BUDGET, SEEDS, add_part, check_part, chosen, config, take_share
 from benchmarks.record import write_record
+from experiments.method_comparison import BUDGET, SEEDS, add_part, check_part, chosen, config, take_share
+from experiments.recorded_runs import KEPT, is_kept, kept_arms, origin
 
 if TYPE_CHECKING:
     from macro_routing.runs.comparison import Arm
@@ -270,7 +270,7 @@ def main() -> None:
     _print([*found, *told, *written, *again])
     if arguments.write:
         common: dict[str, Any] = {
-            "command": "python -m benchmarks.search_quality MODEL --small SMALL_MODEL --runs FOLDER",
+            "command": "python -m experiments.search_quality MODEL --small SMALL_MODEL --runs FOLDER",
             "seed": ", ".join(map(str, SEEDS)),
             **origin((one.folder for one in SETTINGS), arguments.kept, budget=BUDGET),
         }

@@ -1,6 +1,6 @@
 """What the paper's settings make of a good standard pass: what the prior draws, and how early the search settles.
 
-    python -m benchmarks.search_behaviour [--write docs/data/search_behaviour.json]
+    python -m experiments.paper_search_behaviour [--write docs/data/search_behaviour.json]
 
 No model: routes are counted, and searches run on planted problems, where the best route is one skip away from the
 standard pass and the true scores are known. The figures describe the method; they have no targets.
@@ -100,7 +100,7 @@ def main() -> None:
     if arguments.write:
         write_record(
             arguments.write,
-            command=f"python -m benchmarks.search_behaviour --write docs/data/{arguments.write.name}",
+            command=f"python -m experiments.paper_search_behaviour --write docs/data/{arguments.write.name}",
             config={"layers": LAYERS, "max_length": LONGEST, "target": TARGET, "examples": EXAMPLES},
             seed=SEED,
             columns=COLUMNS,

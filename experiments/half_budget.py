@@ -1,12 +1,12 @@
 """The default search with half of the budget, where the paper's search gains when it is restarted to all of it.
 
-    python -m benchmarks.search_cost MODEL --small SMALL_MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20]
+    python -m experiments.half_budget MODEL --small SMALL_MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20]
         [--only counting] [--seeds 1,2] [--share 0.1]
-    python -m benchmarks.search_cost [--write docs/data/search_cost.json]
+    python -m experiments.half_budget [--write docs/data/search_cost.json]
 
-The first runs what is missing, the second makes the table of what is kept (``benchmarks.cells``). A setting counts
-when its restarted searches of all seeds are kept and the interval of their mean gain lies above zero; all others are
-listed with the reason why they do not count.
+The first runs what is missing, the second makes the table of what is kept (``recorded_runs``). A setting counts when
+its restarted searches of all seeds are kept and the interval of their mean gain lies above zero; all others are listed
+with the reason why they do not count.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cells import KEPT, kept_arms, origin
-from benchmarks.peers import BUDGET, SEEDS, add_part, check_part, chosen, config, take_share
 from benchmarks.record import write_record
-from benchmarks.search_quality import SETTINGS, Setting, chosen_settings
+from experiments.method_comparison import BUDGET, SEEDS, add_part, check_part, chosen, config, take_share
+from experiments.recorded_runs import KEPT, kept_arms, origin
+from experiments.search_quality import SETTINGS, Setting, chosen_settings
 
 HALF = BUDGET // 2
 RESTARTED, GUIDED = "macro-restarts", "guided"
@@ -148,7 +148,7 @@ def main() -> None:
         folders = [one for setting in SETTINGS for one in (setting.folder, folder_of(setting))]
         write_record(
             arguments.write,
-            command="python -m benchmarks.search_cost MODEL --small SMALL_MODEL --runs FOLDER",
+            command="python -m experiments.half_budget MODEL --small SMALL_MODEL --runs FOLDER",
             seed=", ".join(map(str, SEEDS)),
             columns=COLUMNS,
             results=found,

@@ -1,7 +1,7 @@
 """Real results: preset `paper` on one model, over tasks, ways to answer and seeds, in parts that can be resumed.
 
-    python -m benchmarks.results MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20]     run what is missing
-    python -m benchmarks.results --runs FOLDER [--write docs/data/results.json]             collect what is there
+    python -m experiments.paper_results MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20]     run what is missing
+    python -m experiments.paper_results --runs FOLDER [--write docs/data/results.json]             collect what is there
 
 Every search is a run's folder under FOLDER; one that was stopped is resumed, one that is finished is left alone. No
 search begins after the minutes are over, and none is shortened for them: one that is interrupted goes on the next time.
@@ -154,7 +154,7 @@ def main() -> None:
         machine = headers[0]["environment"]
         write_record(
             arguments.write,
-            command="python -m benchmarks.results MODEL --runs FOLDER",
+            command="python -m experiments.paper_results MODEL --runs FOLDER",
             config={"model": Path(headers[0]["model"]["name"]).name, "preset": "paper", "seeds": list(SEEDS)},
             seed=SEEDS[0],
             columns=COLUMNS,

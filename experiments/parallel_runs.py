@@ -1,15 +1,15 @@
 """What is missing of the tables on real models, many runs beside each other on one GPU.
 
-    python -m benchmarks.side_by_side MODEL --small SMALL_MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20]
+    python -m experiments.parallel_runs MODEL --small SMALL_MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20]
         [--slots 10] [--memory 0.92] [--methods guided,drllm] [--settings svamp-reasoning,sciq-likelihood] [--seeds 1]
         [--list]
 
-One search of a small model leaves most of a GPU idle. Here every run of ``benchmarks.search_quality``, ``peers`` and
-``search_cost`` that is not kept is a process with a folder of its own under FOLDER, ``--slots`` of them at a time, each
-with its share of ``--memory`` (name less of it where something else uses the GPU); methods and settings come as they
-are named. When the minutes are over all are interrupted together: with NVIDIA's MPS one that is interrupted alone
-takes the others with it. What was interrupted goes on where it stopped when the same command is given again; what has
-finished is kept (``benchmarks.cells``).
+One search of a small model leaves most of a GPU idle. Here every run of ``experiments.search_quality``,
+``method_comparison`` and ``half_budget`` that is not kept is a process with a folder of its own under FOLDER,
+``--slots`` of them at a time, each with its share of ``--memory`` (name less of it where something else uses the GPU);
+methods and settings come as they are named. When the minutes are over all are interrupted together: with NVIDIA's MPS
+one that is interrupted alone takes the others with it. What was interrupted goes on where it stopped when the same
+command is given again; what has finished is kept (``experiments.recorded_runs``).
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks import peers, search_cost, search_quality
-from benchmarks.cells import KEPT, is_kept, keep
-from benchmarks.peers import SEEDS
+from experiments import half_budget, method_comparison, search_quality
+from experiments.method_comparison import SEEDS
+from experiments.recorded_runs import KEPT, is_kept, keep
 
-METHODS = tuple(dict.fromkeys((*search_quality.METHODS, *peers.TREES, *peers.ROUTES)))
+METHODS = tuple(dict.fromkeys((*search_quality.METHODS, *method_comparison.TREES, *method_comparison.ROUTES)))
 _SEEDS = [str(seed) for seed in SEEDS]
 _MEMORY = 0.92
 """Of the GPU's memory, for all processes together; the rest is what each takes before it asks."""
 _SECONDS_TO_END = 15.0
-HALVES = tuple(search_cost.folder_of(setting) for setting in search_quality.SETTINGS)
+HALVES = tuple(half_budget.folder_of(setting) for setting in search_quality.SETTINGS)
 
 
 class Part(NamedTuple):
@@ -57,18 +57,18 @@ def all_parts() -> Iterator[Part]:
         for method in search_quality.METHODS:
             for seed in SEEDS:
                 yield Part(setting.folder, method, seed, "search_quality", ("--only", setting.folder))
-    for cell in peers.cells([task for task, _ in peers.CASES]):
+    for cell in method_comparison.cells([task for task, _ in method_comparison.CASES]):
         if cell.method not in search_quality.METHODS or cell.folder.endswith("published"):
-            yield Part(cell.folder, cell.method, cell.seed, "peers", ("--tasks", cell.task))
+            yield Part(cell.folder, cell.method, cell.seed, "method_comparison", ("--tasks", cell.task))
 
 
 def half_budgets(kept: Path) -> Iterator[Part]:
     """Runs with half of the budget, where those that call for them are kept."""
     for setting in search_quality.SETTINGS:
-        if search_cost.gained(kept, setting):
+        if half_budget.gained(kept, setting):
             for seed in SEEDS:
-                name = search_cost.folder_of(setting)
-                yield Part(name, search_cost.GUIDED, seed, "search_cost", ("--only", setting.folder))
+                name = half_budget.folder_of(setting)
+                yield Part(name, half_budget.GUIDED, seed, "half_budget", ("--only", setting.folder))
 
 
 def missing(kept: Path, methods: Sequence[str], settings: Sequence[str]) -> list[Part]:
@@ -81,12 +81,12 @@ def missing(kept: Path, methods: Sequence[str], settings: Sequence[str]) -> list
 
 def command_of(part: Part, arguments: argparse.Namespace, minutes: float) -> list[str]:
     """How a part is run."""
-    command = [sys.executable, "-m", f"benchmarks.{part.module}", arguments.model, *part.flags]
+    command = [sys.executable, "-m", f"experiments.{part.module}", arguments.model, *part.flags]
     command += ["--methods", part.method, "--seeds", str(part.seed), "--minutes", f"{minutes:.2f}"]
     command += ["--runs", str(arguments.runs / part.name), "--kept", str(arguments.kept)]
     command += ["--share", f"{arguments.memory / arguments.slots:.3f}"]
     command += ["--data-dir", str(arguments.data_dir)] if arguments.data_dir else []
-    small = part.module != "peers" and arguments.small
+    small = part.module != "method_comparison" and arguments.small
     return command + (["--small", arguments.small] if small else [])
 
 
@@ -170,7 +170,7 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=10, help="runs at a time")
     parser.add_argument("--memory", type=float, default=_MEMORY, help="share of the GPU's, for all runs together")
     parser.add_argument("--methods", type=_list, default=list(METHODS), help="in this order")
-    parser.add_argument("--settings", type=_list, default=[], help="folders under docs/data/cells; all without it")
+    parser.add_argument("--settings", type=_list, default=[], help="folders under experiments/raw/runs; all without it")
     parser.add_argument("--seeds", type=_list, default=_SEEDS, help="of these seeds only")
     parser.add_argument("--list", action="store_true", help="say what is missing and run nothing")
     arguments = parser.parse_args()

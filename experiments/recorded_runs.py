@@ -1,10 +1,10 @@
 """The runs behind the tables on real models, kept in the repository: a line a run, with the verdict on every test item.
 
-    python -m benchmarks.cells --runs FOLDER
+    python -m experiments.recorded_runs --runs FOLDER
 
 keeps what the comparisons under FOLDER have come to, so that a table grows in parts and can be made, and doubted, by
 anyone without a GPU. A run that is kept already stays: its test set has been met. Keep where you ran: the commit at
-hand is the one that is noted. ``benchmarks.again`` measures kept routes once more.
+hand is the one that is noted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from macro_routing.runs.comparison import Arm, read_arms
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.result import STANDARD, RunResult
 
-KEPT = ROOT / "docs" / "data" / "cells"
+KEPT = ROOT / "experiments" / "raw" / "runs"
 TEST_SETS = "test_sets.json"
 Cell = dict[str, Any]
 
@@ -177,7 +177,7 @@ def origin(names: Iterable[str], kept: Path = KEPT, **more: Any) -> dict[str, An
 def origin_of(cells: Sequence[Cell], **more: Any) -> dict[str, Any]:
     """The same of some runs."""
     commits = dict.fromkeys(one for cell in cells for one in (cell.get("earlier", {}).get("commit"), cell["commit"]))
-    config = {"preset": "paper", "cells": "docs/data/cells", "models": sorted({cell["model"] for cell in cells})}
+    config = {"preset": "paper", "runs": "experiments/raw/runs", "models": sorted({cell["model"] for cell in cells})}
     machines = dict.fromkeys(cell["hardware"] for cell in cells)
     return {"config": config | more, "commits": ", ".join(filter(None, commits)), "where": " / ".join(machines)}
 

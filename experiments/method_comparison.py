@@ -1,10 +1,10 @@
 """All methods on one model over tasks and seeds at one budget, in parts that can be resumed.
 
-    python -m benchmarks.peers MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20] [--tasks sciq,svamp]
+    python -m experiments.method_comparison MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20] [--tasks sciq,svamp]
         [--methods cola] [--seeds 1,2] [--share 0.1]
-    python -m benchmarks.peers [--write docs/data/peers.json]
+    python -m experiments.method_comparison [--write docs/data/peers.json]
 
-The first runs what is missing, the second makes the table of what is kept (``benchmarks.cells``).
+The first runs what is missing, the second makes the table of what is kept (``experiments.recorded_runs``).
 
 Each task is a comparison under FOLDER. Nothing begins after the minutes are over; what was not run is listed as such.
 Parts with different tasks, methods or seeds may run beside each other on one GPU, each with a FOLDER of its own and its
@@ -24,8 +24,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.cells import KEPT, is_kept, kept_arms, origin, read_cells
 from benchmarks.record import write_record
+from experiments.recorded_runs import KEPT, is_kept, kept_arms, origin, read_cells
 
 CASES = (("sciq", "likelihood"), ("arc_easy", "likelihood"), ("counting", "direct"), ("svamp", "direct"))
 SEEDS = (1, 2, 42)
@@ -244,7 +244,7 @@ def main() -> None:
     if arguments.write:
         folders = dict.fromkeys(cell.folder for cell in cells([task for task, _ in CASES]))
         common: dict[str, Any] = {
-            "command": "python -m benchmarks.peers MODEL --runs FOLDER",
+            "command": "python -m experiments.method_comparison MODEL --runs FOLDER",
             "seed": ", ".join(map(str, SEEDS)),
             **origin(folders, arguments.kept, budget=BUDGET),
         }

@@ -3,26 +3,23 @@
 import argparse
 import dataclasses
 import json
-from functools import partial
 from itertools import product
 
 import pytest
 
-from benchmarks import again, peers, search_cost, search_quality
-from benchmarks.again import measured
-from benchmarks.cells import (
+from benchmarks.record import ROOT
+from experiments import half_budget, method_comparison, search_quality
+from experiments.recorded_runs import (
     KEPT,
     arm_of,
     is_kept,
     keep,
     kept_arms,
-    note_test_set,
     packed,
     read_cells,
     read_test_sets,
     unpacked,
 )
-from benchmarks.record import ROOT
 from macro_routing.runs.comparing import compare_methods
 from macro_routing.runs.comparison import read_arms, table_of
 from tests.runs.small import small_frozen, small_task
@@ -65,24 +62,6 @@ def test_what_is_kept_is_not_replaced(runs, tmp_path):
     assert not is_kept("other", "rys", 2, tmp_path)
 
 
-def test_a_route_kept_without_verdicts_gets_them(runs, tmp_path, monkeypatch):
-    monkeypatch.setattr(again, "note_test_set", partial(note_test_set, kept=tmp_path))
-    keep(runs, tmp_path)
-    cell = next(cell for cell in read_cells("small", tmp_path) if cell["method"] == "macro")
-    known = {"frozen": small_frozen(), "task": small_task(), "store": tmp_path / "s.sqlite"}
-    same, told = measured(cell, BASE, **known)
-    assert same == cell
-    assert "other verdicts: 0, standard 0 of 20" in told
-    bare = {name: cell[name] for name in ("method", "seed", "asked", "work", "seconds")}
-    bare |= {"result": {"route": cell["result"]["route"]}, "earlier": {"difference": 0.5}}
-    filled, told = measured(bare, BASE, **known)
-    assert told.endswith("+50.00 before")
-    assert filled["test"] == cell["test"]
-    sets = read_test_sets(tmp_path)
-    assert filled["right"] == {name: cell["right"][name] for name in ("MACRO", "standard")}
-    assert arm_of(filled, sets).result.comparison == arm_of(cell, sets).result.comparison
-
-
 def test_runs_of_something_else_are_refused(runs, tmp_path):
     keep(runs, tmp_path)
     changed = (tmp_path / "small.jsonl").read_text().replace('"budget": 700', '"budget": 701').splitlines()
@@ -108,24 +87,31 @@ def test_what_is_not_there_is_named(tmp_path):
     with pytest.raises(SystemExit, match="no setting: svmap; there are"):
         search_quality.chosen_settings("svmap")
     with pytest.raises(SystemExit, match="no task of this table: openbookqa"):
-        peers.chosen_tasks("sciq, openbookqa")
-    assert peers.chosen_tasks("sciq, svamp") == ["sciq", "svamp"]
+        method_comparison.chosen_tasks("sciq, openbookqa")
+    assert method_comparison.chosen_tasks("sciq, svamp") == ["sciq", "svamp"]
 
 
 def test_a_part_of_a_table_leaves_the_rest_to_others():
     parser = argparse.ArgumentParser()
-    peers.add_part(parser)
+    method_comparison.add_part(parser)
     part = parser.parse_args(["--methods", "rys, cola", "--seeds", "42"])
-    peers.check_part(part, peers.METHODS)
-    assert [run for run in product(peers.METHODS, peers.SEEDS) if peers.chosen(part, *run)] == [
+    method_comparison.check_part(part, method_comparison.METHODS)
+    assert [
+        run
+        for run in product(method_comparison.METHODS, method_comparison.SEEDS)
+        if method_comparison.chosen(part, *run)
+    ] == [
         ("rys", 42),
         ("cola", 42),
     ]
-    assert all(peers.chosen(parser.parse_args([]), *run) for run in product(peers.METHODS, peers.SEEDS))
+    assert all(
+        method_comparison.chosen(parser.parse_args([]), *run)
+        for run in product(method_comparison.METHODS, method_comparison.SEEDS)
+    )
     with pytest.raises(SystemExit, match="no method of this table: cola; there are guided"):
-        peers.check_part(part, search_quality.METHODS)
+        method_comparison.check_part(part, search_quality.METHODS)
     with pytest.raises(SystemExit, match="no seed of this table: 3; there are 1, 2, 42"):
-        peers.check_part(parser.parse_args(["--seeds", "1,3"]), peers.METHODS)
+        method_comparison.check_part(parser.parse_args(["--seeds", "1,3"]), method_comparison.METHODS)
 
 
 def test_a_cost_that_was_not_recorded_is_no_number(runs, tmp_path):
@@ -144,10 +130,12 @@ def test_a_cost_that_was_not_recorded_is_no_number(runs, tmp_path):
         ("search_quality_summary.json", lambda: search_quality.summary(KEPT)),
         ("search_quality_answers.json", lambda: search_quality.answers(KEPT)),
         ("search_quality_earlier.json", lambda: search_quality.earlier(KEPT)),
-        ("search_cost.json", lambda: search_cost.lines(KEPT)),
-        ("peers.json", lambda: [line for case in peers.CASES for line in peers.rows_of(KEPT, *case)]),
-        ("peers_oracle.json", lambda: peers.oracle_rows(KEPT)),
-        ("again.json", again.repeated),
+        ("search_cost.json", lambda: half_budget.lines(KEPT)),
+        (
+            "peers.json",
+            lambda: [line for case in method_comparison.CASES for line in method_comparison.rows_of(KEPT, *case)],
+        ),
+        ("peers_oracle.json", lambda: method_comparison.oracle_rows(KEPT)),
     ],
 )
 def test_the_records_are_made_of_what_is_kept(record, made):
