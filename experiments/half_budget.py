@@ -52,7 +52,7 @@ def gained(kept: Path, setting: Setting) -> bool | None:
 def run_missing(arguments: argparse.Namespace) -> None:
     """Search by search while there is time."""
     from macro_routing.models import load_model
-    from macro_routing.runs.comparing import compare_methods
+    from macro_routing.runs.compare_methods import compare_methods
 
     runs, kept, end = arguments.runs, arguments.kept, time.monotonic() + 60 * arguments.minutes
     for setting in chosen_settings(arguments.only):

@@ -83,8 +83,8 @@ def _common(tasks: Sequence[str], methods: Sequence[str], seeds: Sequence[int]) 
 def run_missing(arguments: argparse.Namespace) -> None:
     """Compare cell by cell while there is time; the model is loaded once."""
     from macro_routing.models import load_model
-    from macro_routing.runs.comparing import compare_methods
-    from macro_routing.runs.comparison import read_arms
+    from macro_routing.runs.compare_methods import compare_methods
+    from macro_routing.runs.comparison_results import read_method_runs
 
     end = time.monotonic() + 60 * arguments.minutes
     model, runs, tasks = arguments.model, arguments.runs, chosen_tasks(arguments.tasks)
@@ -94,7 +94,7 @@ def run_missing(arguments: argparse.Namespace) -> None:
         if time.monotonic() > end:
             return
         run = cell.method, cell.seed
-        done = any((arm.method, arm.seed) == run for arm in read_arms(runs / cell.folder))
+        done = any((arm.method, arm.seed) == run for arm in read_method_runs(runs / cell.folder))
         if done or is_kept(cell.folder, *run, arguments.kept) or not chosen(arguments, *run):
             continue
         known["frozen"] = known.get("frozen") or load_model(model)
@@ -159,11 +159,11 @@ def config(model: str, task: str, mode: str, data_dir: Path | None, budget: int)
 
 def rows_of(kept: Path, task: str, mode: str) -> list[dict[str, Any]]:
     """The lines of one task; methods without any run are listed as not run."""
-    from macro_routing.runs.comparison import table_of
+    from macro_routing.runs.comparison_results import summarize_methods
     from macro_routing.runs.methods import METHODS as KNOWN
 
     arms = kept_arms(f"{task}-{mode}", kept)
-    lines = [_line(f"{task}, {mode}", row) for row in table_of(arms)] if arms else []
+    lines = [_line(f"{task}, {mode}", row) for row in summarize_methods(arms)] if arms else []
     done = {line["method"] for line in lines}
     lines += [
         {"task": f"{task}, {mode}", "method": KNOWN[name].title, "difference": "not run"}
@@ -171,7 +171,7 @@ def rows_of(kept: Path, task: str, mode: str) -> list[dict[str, Any]]:
         if KNOWN[name].title not in done
     ]
     for arm in [arm for method in PUBLISHED for arm in kept_arms(f"{task}-{mode}-{method}-published", kept)]:
-        (row,) = (one for one in table_of([arm]) if one.name == KNOWN[arm.method].title)
+        (row,) = (one for one in summarize_methods([arm]) if one.name == KNOWN[arm.method].title)
         lines.append({**_line(f"{task}, {mode}", row), "method": f"{row.name}, published settings"})
     return lines
 

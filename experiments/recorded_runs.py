@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.record import ROOT, commit, where_run
 from macro_routing.runs import folder as files
-from macro_routing.runs.comparison import Arm, read_arms
+from macro_routing.runs.comparison_results import MethodRun, read_method_runs
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.result import STANDARD, RunResult
 
@@ -39,10 +39,10 @@ def unpacked(digits: str) -> list[bool]:
     return [bit == "1" for bit in f"{int(digits, 16):b}"[1:]]
 
 
-def cell_of(arm: Arm, place: Path) -> Cell:
+def cell_of(arm: MethodRun, place: Path) -> Cell:
     """A run as it is kept."""
     names = list(arm.right[STANDARD])
-    facts = place / files.ORACLE_FACTS
+    facts = place / files.ORACLE_COUNTS
     return {
         "method": arm.method,
         "seed": arm.seed,
@@ -99,12 +99,12 @@ def plain(result: RunResult) -> dict[str, Any]:
     return {**result.to_json(), "folder": ""}
 
 
-def arm_of(cell: Cell, test_sets: dict[str, list[str]]) -> Arm:
+def arm_of(cell: Cell, test_sets: dict[str, list[str]]) -> MethodRun:
     """A kept run as a part of a comparison; a cost that was not recorded is no number."""
     names = test_sets[cell["test"]]
     right = {name: dict(zip(names, unpacked(digits), strict=True)) for name, digits in cell["right"].items()}
     asked, work, seconds = (math.nan if cell[name] is None else cell[name] for name in ("asked", "work", "seconds"))
-    return Arm(cell["method"], cell["seed"], RunResult.from_json(cell["result"]), asked, work, seconds, (), right)
+    return MethodRun(cell["method"], cell["seed"], RunResult.from_json(cell["result"]), asked, work, seconds, (), right)
 
 
 def read_cells(name: str, kept: Path = KEPT) -> list[Cell]:
@@ -125,7 +125,7 @@ def read_cells(name: str, kept: Path = KEPT) -> list[Cell]:
     return list(cells.values())
 
 
-def kept_arms(name: str, kept: Path = KEPT) -> list[Arm]:
+def kept_arms(name: str, kept: Path = KEPT) -> list[MethodRun]:
     """The same, as parts of a comparison; what was kept without its verdicts waits to be measured again."""
     sets = read_test_sets(kept)
     return [arm_of(cell, sets) for cell in read_cells(name, kept) if "right" in cell]
@@ -151,7 +151,7 @@ def keep(runs: Path, kept: Path = KEPT) -> int:
     for folder in sorted(path for path in runs.iterdir() if path.is_dir()):
         cells = read_cells(folder.name, kept)
         known = {(cell["method"], cell["seed"]) for cell in cells}
-        arms = [arm for arm in read_arms(folder) if (arm.method, arm.seed) not in known]
+        arms = [arm for arm in read_method_runs(folder) if (arm.method, arm.seed) not in known]
         new = [cell_of(arm, folder / f"{arm.method}-{arm.seed}") for arm in arms]
         _check_alike([*cells, *new], folder)
         for arm in arms:

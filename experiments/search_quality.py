@@ -26,7 +26,7 @@ from experiments.method_comparison import BUDGET, SEEDS, add_part, check_part, c
 from experiments.recorded_runs import KEPT, is_kept, kept_arms, origin
 
 if TYPE_CHECKING:
-    from macro_routing.runs.comparison import Arm
+    from macro_routing.runs.comparison_results import MethodRun
     from macro_routing.runs.result import Variant
 
 METHODS = ("guided", "macro", "rys", "random", "macro-restarts")
@@ -111,8 +111,8 @@ def chosen_settings(only: str) -> list[Setting]:
 def run_missing(arguments: argparse.Namespace) -> None:
     """Cell by cell while there is time: seed by seed, setting by setting; each model is loaded when it is needed."""
     from macro_routing.models import load_model
-    from macro_routing.runs.comparing import compare_methods
-    from macro_routing.runs.comparison import read_arms
+    from macro_routing.runs.compare_methods import compare_methods
+    from macro_routing.runs.comparison_results import read_method_runs
 
     runs, end = arguments.runs, time.monotonic() + 60 * arguments.minutes
     settings = chosen_settings(arguments.only)
@@ -125,7 +125,7 @@ def run_missing(arguments: argparse.Namespace) -> None:
             for method in METHODS:
                 if time.monotonic() > end:
                     return
-                done = any((arm.method, arm.seed) == (method, seed) for arm in read_arms(runs / setting.folder))
+                done = any((arm.method, arm.seed) == (method, seed) for arm in read_method_runs(runs / setting.folder))
                 if done or is_kept(setting.folder, method, seed, arguments.kept) or not chosen(arguments, method, seed):
                     continue
                 frozen = loaded.setdefault(setting.small, None) or load_model(model)
@@ -154,14 +154,14 @@ def differences(kept: Path) -> Iterator[tuple[Setting, int, dict[str, float]]]:
 
 def lines(kept: Path) -> list[dict[str, Any]]:
     """A line per setting, each method's mean difference with its interval."""
-    from macro_routing.runs.comparison import table_of
+    from macro_routing.runs.comparison_results import summarize_methods
     from macro_routing.runs.methods import METHODS as KNOWN
 
     found = []
     for setting in SETTINGS:
         arms = [arm for arm in kept_arms(setting.folder, kept) if arm.method in METHODS and arm.seed in SEEDS]
         line: dict[str, Any] = {"setting": setting.name, **dict.fromkeys(METHODS, "not run")}
-        rows = {row.name: row for row in table_of(arms)} if arms else {}
+        rows = {row.name: row for row in summarize_methods(arms)} if arms else {}
         by_method = {method: rows[KNOWN[method].title] for method in METHODS if KNOWN[method].title in rows}
         line["seeds"] = max((row.seeds for row in by_method.values()), default=0)
         for method, row in by_method.items():
@@ -235,7 +235,7 @@ def earlier(kept: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _gain(arm: Arm) -> str:
+def _gain(arm: MethodRun) -> str:
     gain = arm.result.comparison
     if arm.result.best_route.is_standard:
         return "the standard pass"

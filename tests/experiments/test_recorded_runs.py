@@ -20,10 +20,10 @@ from experiments.recorded_runs import (
     read_test_sets,
     unpacked,
 )
-from macro_routing.runs.comparing import compare_methods
-from macro_routing.runs.comparison import read_arms, table_of
+from macro_routing.runs.compare_methods import compare_methods
+from macro_routing.runs.comparison_results import read_method_runs, summarize_methods
 from tests.runs.small import small_frozen, small_task
-from tests.runs.test_comparing import BASE, SETTINGS
+from tests.runs.test_compare_methods import BASE, SETTINGS
 
 COMPARED = ("macro", "rys", "cola", "drllm")
 
@@ -43,8 +43,8 @@ def test_verdicts_are_read_back(verdicts):
 
 def test_a_kept_comparison_has_the_table_that_it_had(runs, tmp_path):
     assert keep(runs, tmp_path) == 8
-    before, after = read_arms(runs / "small"), kept_arms("small", tmp_path)
-    assert table_of(after) == table_of(before)
+    before, after = read_method_runs(runs / "small"), kept_arms("small", tmp_path)
+    assert summarize_methods(after) == summarize_methods(before)
     assert [(arm.method, arm.seed) for arm in after] == [(arm.method, arm.seed) for arm in before]
     oracles = [cell for cell in read_cells("small", tmp_path) if "oracle" in cell]
     assert [cell["method"] for cell in oracles] == ["cola", "cola"]

@@ -16,7 +16,7 @@ from typing import Any
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.executor import Results, WorkItem
 from macro_routing.routes import Route
-from macro_routing.runs import RunConfig, RunFolder, search
+from macro_routing.runs import RunConfig, RunFolder, run_search
 from macro_routing.runs import folder as files
 from macro_routing.search import Failure
 from macro_routing.tasks.task import Example, fingerprint
@@ -89,7 +89,7 @@ class ReferenceSearch:
         tables = {**TABLES, "": {**TABLES[""], "model": str(model), "task": str(task)}}
         (folder / "search.toml").write_text(_to_toml(tables), encoding="utf-8")
         config = RunConfig.from_tables({**tables[""], **{k: v for k, v in tables.items() if k}}, "the reference")
-        search(config, folder / "undisturbed", store=store_path(folder / "undisturbed"))
+        run_search(config, folder / "undisturbed", store=store_path(folder / "undisturbed"))
         return cls(folder, config, folder / "undisturbed")
 
     @property
@@ -137,7 +137,7 @@ def store_path(run: Path) -> Path:
 
 def read_decisions(run: Path) -> list[Any]:
     """Everything a run decided: result, choice, answers, draws, policy; without times and places."""
-    state = RunFolder.existing(run).last_state()
+    state = RunFolder.open(run).last_state()
     assert state is not None
     texts = [(run / name).read_text(encoding="utf-8") for name in (files.RESULT, files.CANDIDATES, files.ANSWERS)]
     draws = [(str(draw.proposal.route), draw.outcome) for draw in state.draws]

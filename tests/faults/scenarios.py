@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import MacroError, without_secrets
-from macro_routing.runs import RunFolder, resume, search
+from macro_routing.runs import RunFolder, resume_run, run_search
 from macro_routing.search import Failure, Score
 from macro_routing.workers.dispatch_state import DispatchCounts
 from macro_routing.workers.pool import WorkerPool
@@ -51,7 +51,7 @@ def _run_with_fault(
 ) -> FaultResult:
     with reference.pool(settings, run_folder) as pool:
         injector.pool = pool
-        search(reference.config, run_folder, store=store_path(run_folder), listener=injector, workers=pool)
+        run_search(reference.config, run_folder, store=store_path(run_folder), listener=injector, workers=pool)
     same = read_decisions(run_folder) == read_decisions(reference.undisturbed)
     return FaultResult(
         happened(pool.counts),
@@ -105,7 +105,7 @@ def crash_on_route(reference: ReferenceSearch, run_folder: Path, rng: random.Ran
     crashing = rng.choice(_find_undecisive_routes(reference))
     os.environ["MACRO_CRASHING_ROUTE"] = crashing
     with reference.pool(_settings(), run_folder, "tests.faults.crashing_worker") as pool:
-        search(reference.config, run_folder, store=store_path(run_folder), workers=pool)
+        run_search(reference.config, run_folder, store=store_path(run_folder), workers=pool)
     now, before = read_decisions(run_folder), read_decisions(reference.undisturbed)
     reasons = {outcome.reason for route, outcome in now[3] if route == crashing and isinstance(outcome, Failure)}
     # Draws that were stopped may have been stopped elsewhere; scores are what they were.
@@ -120,7 +120,7 @@ def crash_on_route(reference: ReferenceSearch, run_folder: Path, rng: random.Ran
 
 def _find_undecisive_routes(reference: ReferenceSearch) -> list[str]:
     """Routes that were drawn, stopped wherever they were, and no candidates in the end."""
-    state = RunFolder.existing(reference.undisturbed).last_state()
+    state = RunFolder.open(reference.undisturbed).last_state()
     assert state is not None
     candidates = json.loads((reference.undisturbed / "candidates.json").read_text(encoding="utf-8"))["candidates"]
     scored = {one["route"] for one in candidates}
@@ -154,7 +154,7 @@ def _wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> bool:
 def _resume_to_end(reference: ReferenceSearch, run_folder: Path) -> tuple[bool, int]:
     """Go on to the end; whether it is the right one, and how much was counted that was known."""
     with reference.pool(_settings(), run_folder) as pool:
-        resume(run_folder, workers=pool, store=store_path(run_folder))
+        resume_run(run_folder, workers=pool, store=store_path(run_folder))
     return read_decisions(run_folder) == read_decisions(reference.undisturbed), pool.twice
 
 
@@ -232,21 +232,21 @@ def corrupt_store(reference: ReferenceSearch, run_folder: Path, rng: random.Rand
     stop = FaultInjector({rng.randrange(10, 30)}, _interrupt)
     with reference.pool(_settings(), run_folder) as pool, suppress(KeyboardInterrupt):
         stop.pool = pool
-        search(reference.config, run_folder, store=store_path(run_folder), listener=stop, workers=pool)
-    unfinished = not RunFolder.existing(run_folder).is_finished
+        run_search(reference.config, run_folder, store=store_path(run_folder), listener=stop, workers=pool)
+    unfinished = not RunFolder.open(run_folder).is_finished
     store, again = store_path(run_folder), run_folder.with_name(f"{run_folder.name}-again")
     _overwrite_with_noise(store, rng)
     ends = [run_folder]
     try:
-        resume(run_folder, workers=_settings(), store=store)
+        resume_run(run_folder, workers=_settings(), store=store)
         with reference.pool(_settings(), again) as pool:  # which asks for everything that the store should know by now
-            search(reference.config, again, store=store, workers=pool)
+            run_search(reference.config, again, store=store, workers=pool)
         ends.append(again)
         noticed = pool.counts.answered > 0
         said = f"{pool.counts.answered} asks with damaged outcomes were answered again"
     except MacroError as error:
         noticed, said = True, str(error).replace(f"{store.parent}{os.sep}", "")
-        resume(run_folder, workers=_settings(), store=run_folder.with_suffix(".new.sqlite"))
+        resume_run(run_folder, workers=_settings(), store=run_folder.with_suffix(".new.sqlite"))
     same = all(read_decisions(end) == read_decisions(reference.undisturbed) for end in ends)
     # What was damaged cannot be told from what was lost; what counts is that nothing wrong was believed.
     return FaultResult(unfinished and noticed, same, None, None, None, said)

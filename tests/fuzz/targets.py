@@ -21,10 +21,10 @@ from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.models.catalog import locate
 from macro_routing.routes import Route, parse_route
 from macro_routing.routes.route_file import RouteFile, parse_route_file
-from macro_routing.runs import RunConfig, RunFolder, search
+from macro_routing.runs import RunConfig, RunFolder, run_search
 from macro_routing.runs import folder as files_of_run
+from macro_routing.runs.final_selection import FinalSelection
 from macro_routing.runs.result import read_result
-from macro_routing.runs.selection import Choice
 from macro_routing.tasks import make_splits
 from macro_routing.tasks.catalog import find_task
 from tests.fuzz.inputs import damaged, files, mistaken, values
@@ -40,7 +40,7 @@ def good_run(folder):
     place = Path(folder) / "good"
     if not (place / files_of_run.MANIFEST).is_file():
         shutil.rmtree(place, ignore_errors=True)
-        search(CONFIG, place, frozen=small_frozen(), task=small_task(), store=Path(folder) / "s.sqlite")
+        run_search(CONFIG, place, frozen=small_frozen(), task=small_task(), store=Path(folder) / "s.sqlite")
     return place
 
 
@@ -202,12 +202,12 @@ def run_folders(folder):
 
 
 def _read_run(path):
-    run = RunFolder.existing(path)
-    found = [run.is_finished, run.last_state(), run.rounds(), read_result(run)]
-    with run.understood(files_of_run.CANDIDATES):
-        found.append(Choice.from_json(run.read(files_of_run.CANDIDATES), 6))
-    config = run.read(files_of_run.RUN)
-    with run.understood(files_of_run.RUN):
+    run = RunFolder.open(path)
+    found = [run.is_finished, run.last_state(), run.read_rounds(), read_result(run)]
+    with run.explain_damage(files_of_run.CANDIDATES):
+        found.append(FinalSelection.from_json(run.read_json(files_of_run.CANDIDATES), 6))
+    config = run.read_json(files_of_run.RUN)
+    with run.explain_damage(files_of_run.RUN):
         found.append(RunConfig.from_tables(config["config"]["given"], "run.json"))
     return found
 

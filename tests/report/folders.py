@@ -87,8 +87,8 @@ def answers(question="How many?", text="It is so.", fixed=6, broken=2, n=40):
 
 def begin(path, rounds=3, **given):
     """A run that has searched so many rounds."""
-    place = RunFolder.new(path)
-    place.write("run.json", header(**given))
+    place = RunFolder.create(path)
+    place.write_json("run.json", header(**given))
     state = SearchState("{}")
     place.save_round(state, None)
     for number in range(1, rounds + 1):
@@ -103,8 +103,10 @@ def complete(path, told=None, **given):
     place = begin(path, **given)
     refused = candidate("L0-L2 L2 RJ", rank=2, raw_rank=4, log_probability=-1.25, turned_down="it costs 3.0 points")
     found = candidate(ROUTE, rank=1, raw_rank=1, log_probability=-0.5)
-    place.write("candidates.json", {"chosen": ROUTE, "refused": "", "candidates": [candidate("L0 RJ"), found, refused]})
-    place.write("answers.json", told or answers())
-    place.write("result.json", result())
-    place.finish()
+    place.write_json(
+        "candidates.json", {"chosen": ROUTE, "refused": "", "candidates": [candidate("L0 RJ"), found, refused]}
+    )
+    place.write_json("answers.json", told or answers())
+    place.write_json("result.json", result())
+    place.write_manifest()
     return place

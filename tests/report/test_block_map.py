@@ -10,7 +10,7 @@ from macro_routing.report import write_figures, write_report
 from macro_routing.report.block_map import block_cells, block_map_figure, skyline
 from macro_routing.routes import parse_route
 from macro_routing.routes.route import Route
-from macro_routing.runs import RunConfig, RunFolder, search
+from macro_routing.runs import RunConfig, RunFolder, run_search
 from macro_routing.search.rys_sweep import count_blocks, list_blocks, route_from_block
 from macro_routing.search.searcher import Draw, Failure, Proposal, Score, Stopped
 from tests.report.test_figure_files import parsed
@@ -145,10 +145,10 @@ def test_a_sweep_has_the_map_on_its_page_and_as_files(tmp_path):
         units={"race": 4, "whole": 16},
     )
     folder = tmp_path / "run"
-    search(config, folder, frozen=small_frozen(), task=small_task(), store=tmp_path / "s.sqlite")
+    run_search(config, folder, frozen=small_frozen(), task=small_task(), store=tmp_path / "s.sqlite")
     page = write_report(folder).read_text(encoding="utf-8")
     assert re.findall(r"<h2[^>]*>([^<]*)</h2>", page).index("Repeated blocks") > 0
-    state = RunFolder.existing(folder).last_state()
+    state = RunFolder.open(folder).last_state()
     assert len(block_cells(state.draws)) == count_blocks(6)
     for cell in block_cells(state.draws):
         assert cell.told in page

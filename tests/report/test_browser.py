@@ -3,7 +3,7 @@
 import pytest
 
 from macro_routing.report import write_report, write_run_comparison
-from macro_routing.runs import Listener, RunConfig, search
+from macro_routing.runs import Listener, RunConfig, run_search
 from macro_routing.runs.folder import ANSWERS, RESULT, RUN, RunFolder
 from tests.report.browser import Browser, find_browser
 from tests.report.folders import answers, complete
@@ -43,17 +43,17 @@ def run(folder, mode, listener=None, **more):
         **more,
     )
     store = folder.parent / "s.sqlite"
-    search(config, folder, frozen=small_frozen(), task=small_task(), listener=listener, store=store)
-    place = RunFolder.existing(folder)
-    told = place.read(ANSWERS)
+    run_search(config, folder, frozen=small_frozen(), task=small_task(), listener=listener, store=store)
+    place = RunFolder.open(folder)
+    told = place.read_json(ANSWERS)
     for example in told["examples"]:
         example["question"] += HOSTILE
     for outcomes in told["routes"].values():
         for outcome in outcomes:
             outcome["text"] += HOSTILE
-    for outcome in told["routes"][place.read(RESULT)["route"]][:6]:
+    for outcome in told["routes"][place.read_json(RESULT)["route"]][:6]:
         outcome["correct"] = not outcome["correct"]
-    place.write(ANSWERS, told)
+    place.write_json(ANSWERS, told)
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +65,9 @@ def pages(tmp_path_factory):
     with pytest.raises(KeyboardInterrupt):
         run(folder / "stopped", "likelihood", Stop(), seed=6)
     strange = complete(folder / "strange", answers(question=HOSTILE, text=HOSTILE), task=HOSTILE, init_from=HOSTILE)
-    told = strange.read(RUN)
+    told = strange.read_json(RUN)
     told["model"]["name"] = told["scope"]["task"] = told["environment"]["Python"] = HOSTILE
-    strange.write(RUN, told)
+    strange.write_json(RUN, told)
     runs = [folder / name for name in ("likelihood", "direct", "stopped", "strange")]
     return [*map(write_report, runs), write_run_comparison(runs, folder / "compare.html")]
 

@@ -48,9 +48,9 @@ def test_an_unfinished_run_has_the_figures_that_it_came_to(tmp_path):
 
 def test_foreign_text_does_not_break_a_figure(tmp_path):
     place = complete(tmp_path / "run")
-    told = place.read("run.json")
+    told = place.read_json("run.json")
     told["model"]["name"] = '</title><script>"&\x00'
-    place.write("run.json", told)
+    place.write_json("run.json", told)
     written, _ = write(place, tmp_path / "figures")
     assert len(written) == 6
     for path in written:

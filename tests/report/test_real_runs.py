@@ -3,7 +3,7 @@
 import pytest
 
 from macro_routing.report import write_figures, write_report, write_run_comparison
-from macro_routing.runs import RunConfig, search
+from macro_routing.runs import RunConfig, run_search
 from tests.report.test_report import words
 from tests.runs.small import small_frozen, small_task
 
@@ -22,7 +22,7 @@ def runs(tmp_path_factory):
             data={"training": 20, "validation": 8, "test": 20},
         )
         store = folder / "s.sqlite"
-        search(config, folder / method, frozen=small_frozen(), task=small_task(), store=store)
+        run_search(config, folder / method, frozen=small_frozen(), task=small_task(), store=store)
     return folder / "macro", folder / "random"
 
 

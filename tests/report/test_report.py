@@ -125,9 +125,9 @@ def test_an_unfinished_run_says_how_far_it_came(tmp_path, rounds):
 
 def test_a_run_that_was_chosen_but_not_tested_shows_its_route(tmp_path):
     place = begin(tmp_path / "run")
-    place.write("ended.json", {"reason": "max_minutes", "rounds": 3})
+    place.write_json("ended.json", {"reason": "max_minutes", "rounds": 3})
     chosen = {"chosen": ROUTE, "refused": "", "candidates": [candidate(ROUTE)]}
-    place.write("candidates.json", chosen)
+    place.write_json("candidates.json", chosen)
     seen = words(page_of(place))
     assert "a route is chosen; the test set has not been looked at" in seen
     assert "its time was up" in seen
@@ -137,8 +137,8 @@ def test_a_run_that_was_chosen_but_not_tested_shows_its_route(tmp_path):
 def test_a_run_that_chose_the_standard_pass_has_a_page_too(tmp_path):
     place = complete(tmp_path / "run")
     chosen = {"chosen": "L0 RJ", "refused": "since L1 RJ was turned down", "candidates": [candidate("L0 RJ")]}
-    place.write("candidates.json", chosen)
-    place.write("result.json", {**result("L0 RJ"), "detectable": float("inf")})
+    place.write_json("candidates.json", chosen)
+    place.write_json("result.json", {**result("L0 RJ"), "detectable": float("inf")})
     seen = words(page_of(place))
     assert "This is the standard pass: every layer once, in order." in seen
     assert "so no answer differs from it" in seen
@@ -152,7 +152,7 @@ def test_what_is_wrong_with_a_folder_is_said(tmp_path):
     place = complete(tmp_path / "run")
     with pytest.raises(RunError, match="cannot be written"):
         write_report(place.path, tmp_path / "nowhere" / "page.html")
-    place.write("answers.json", {"examples": []})
+    place.write_json("answers.json", {"examples": []})
     with pytest.raises(RunError, match="another shape"):
         write_report(place.path)
 
@@ -167,7 +167,7 @@ def test_foreign_text_is_escaped_wherever_it_comes_from(tmp_path):
     )
     hostile = header(init_from=f"/routes/{ATTACK}.json", task=ATTACK)
     hostile["model"]["name"] = hostile["scope"]["task"] = hostile["environment"]["Python"] = ATTACK
-    place.write("run.json", hostile)
+    place.write_json("run.json", hostile)
     page = page_of(place)
     assert page.lower().count("<script") == 1
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
@@ -293,13 +293,13 @@ def cost(**peak):
 def test_cost_is_shown_as_measured_or_said_not_to_be(tmp_path):
     place = complete(tmp_path / "run")
     assert "Time and memory were not measured" in words(page_of(place))
-    place.write("cost.json", cost(peak_bytes=3 << 20))
+    place.write_json("cost.json", cost(peak_bytes=3 << 20))
     seen = words(page_of(place))
     for part in ("20 ms", "25 ms", "+25.0 %", "+12.5 %", "2.0 KiB", "3 MiB", "fastest of 3 turns on cuda:0"):
         assert part in seen, part
-    place.write("cost.json", {**cost(), "device": "cpu"})
+    place.write_json("cost.json", {**cost(), "device": "cpu"})
     assert "Memory was not measured: only CUDA devices count it, and this was cpu." in words(page_of(place))
-    place.write("cost.json", {**cost(), "not_measured": "memory ran out"})
+    place.write_json("cost.json", {**cost(), "not_measured": "memory ran out"})
     assert "Time and memory were not measured: memory ran out." in words(page_of(place))
 
 
@@ -327,7 +327,7 @@ def test_the_page_tells_nothing_of_the_machine_that_nobody_needs(tmp_path):
     place = complete(tmp_path / "run")
     told = header()
     told["environment"]["cache folder"] = "/home/somebody/cache"
-    place.write("run.json", told)
+    place.write_json("run.json", told)
     page = page_of(place)
     assert "/home/somebody" not in page
     assert "/kept/" not in page

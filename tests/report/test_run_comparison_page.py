@@ -15,7 +15,7 @@ def gained(path, **given):
     place = complete(path, **given)
     told = result()
     told["comparison"] |= {"p_value": 0.001, "low": 0.04, "high": 0.16}
-    place.write("result.json", told)
+    place.write_json("result.json", told)
     return place
 
 
@@ -48,7 +48,7 @@ def test_a_gain_that_luck_explains_does_not_remain(tmp_path):
     places = [complete(tmp_path / str(number), seed=number) for number in range(3)]
     told = result()
     told["comparison"] |= {"p_value": 0.03, "low": 0.01}
-    places[0].write("result.json", told)
+    places[0].write_json("result.json", told)
     seen = words(compared(tmp_path, *places))
     assert "1 of 3 finished runs show a gain" in seen
     assert "0 of the gains remain" in seen
@@ -59,7 +59,7 @@ def test_what_differs_is_told(tmp_path):
     first, second = complete(tmp_path / "a"), complete(tmp_path / "b", racing="never")
     other = header(racing="never")
     other["splits"]["test"] = [40, "another-mark"]
-    second.write("run.json", other)
+    second.write_json("run.json", other)
     seen = words(compared(tmp_path, first, second))
     assert "tested on 2 different sets of examples" in seen
     assert "40 (another-mark)" in seen
@@ -79,7 +79,7 @@ def test_foreign_text_is_escaped(tmp_path):
     first, second = complete(tmp_path / "a"), complete(tmp_path / "b")
     hostile = header(task=ATTACK, init_from=ATTACK)
     hostile["model"]["name"] = hostile["scope"]["task"] = ATTACK
-    second.write("run.json", hostile)
+    second.write_json("run.json", hostile)
     page = compared(tmp_path, first, second)
     assert page.lower().count("<script") == 1
     parser = Balance()

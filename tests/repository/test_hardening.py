@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from macro_routing.errors import without_secrets
-from macro_routing.runs import Listener, RunFolder, search
+from macro_routing.runs import Listener, RunFolder, run_search
 from tests.runs.small import small_frozen, small_task
 from tests.runs.test_run import CONFIG
 
@@ -97,9 +97,9 @@ def test_no_secret_is_written_into_a_runs_folder(tmp_path, monkeypatch):
 
     class Talker(Listener):
         def on_round(self, _report):
-            RunFolder.existing(tmp_path / "run").log(f"a library said {SECRETS['HF_TOKEN']}")
+            RunFolder.open(tmp_path / "run").log(f"a library said {SECRETS['HF_TOKEN']}")
 
-    search(
+    run_search(
         CONFIG,
         tmp_path / "run",
         frozen=small_frozen(),
@@ -107,7 +107,7 @@ def test_no_secret_is_written_into_a_runs_folder(tmp_path, monkeypatch):
         store=tmp_path / "s.sqlite",
         listener=Talker(),
     )
-    RunFolder.existing(tmp_path / "run").write("note.json", {"why": SECRETS["WANDB_API_KEY"]})
+    RunFolder.open(tmp_path / "run").write_json("note.json", {"why": SECRETS["WANDB_API_KEY"]})
     written = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert len(written) > 8
     for path, content in written.items():

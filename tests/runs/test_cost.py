@@ -8,9 +8,9 @@ import torch
 from macro_routing.models.frozen import freeze
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
-from macro_routing.runs import RunConfig, RunFolder, cost, resume, search
+from macro_routing.runs import RunConfig, RunFolder, cost, resume_run, run_search
 from macro_routing.runs import folder as files
-from macro_routing.runs.starting import prepare
+from macro_routing.runs.prepare import prepare_run
 from tests.models.tiny import tiny_model
 from tests.runs.small import small_frozen, small_task, small_tokenizer
 
@@ -32,7 +32,7 @@ def frozen():
 
 def evaluator(frozen, tmp_path, **decoding):
     config = RunConfig(**{**CONFIG.given(), "decoding": decoding})
-    return prepare(config, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite").evaluator
+    return prepare_run(config, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite").evaluator
 
 
 @pytest.mark.parametrize("mode", ["likelihood", "direct", "reasoning"])
@@ -88,7 +88,7 @@ def test_a_run_keeps_its_cost_and_asks_nothing_of_the_test_set_for_it(frozen, tm
 
     monkeypatch.setattr("macro_routing.runs.run.measure_cost", note)
     folder = tmp_path / "run"
-    result = search(CONFIG, folder, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite")
+    result = run_search(CONFIG, folder, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite")
     tested = {example["id"] for example in json.loads((folder / files.ANSWERS).read_text())["examples"]}
     assert asked
     assert not tested & set(asked[0])
@@ -97,15 +97,15 @@ def test_a_run_keeps_its_cost_and_asks_nothing_of_the_test_set_for_it(frozen, tm
     assert files.COST in json.loads((folder / files.MANIFEST).read_text())["files"]
     # One that stopped before its manifest keeps what it has measured.
     (folder / files.MANIFEST).unlink()
-    resume(folder, frozen=frozen, task=small_task())
+    resume_run(folder, frozen=frozen, task=small_task())
     assert len(asked) == 1
     assert json.loads((folder / files.COST).read_text()) == kept
 
 
-def test_some_states_are_spread_from_the_first_to_the_last(frozen, tmp_path):
+def test_sampled_states_are_spread_from_the_first_to_the_last(frozen, tmp_path):
     folder = tmp_path / "run"
-    search(CONFIG, folder, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite")
-    place = RunFolder.existing(folder)
-    assert [state.rounds for state in place.some_states(9)] == [0, 1, 2]
-    assert [state.rounds for state in place.some_states(2)] == [0, 2]
-    assert [state.rounds for state in place.some_states(1)] == [0]
+    run_search(CONFIG, folder, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite")
+    place = RunFolder.open(folder)
+    assert [state.rounds for state in place.sample_states(9)] == [0, 1, 2]
+    assert [state.rounds for state in place.sample_states(2)] == [0, 2]
+    assert [state.rounds for state in place.sample_states(1)] == [0]

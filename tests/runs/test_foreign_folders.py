@@ -7,7 +7,7 @@ import pytest
 
 from macro_routing.cli.options import tell_changes
 from macro_routing.errors import MacroError, RunError, SettingsError
-from macro_routing.runs import RunConfig, RunFolder, resume, search
+from macro_routing.runs import RunConfig, RunFolder, resume_run, run_search
 from macro_routing.runs import folder as files
 from macro_routing.workers.ray_backend import _unusable
 from macro_routing.workers.settings import WorkerSettings
@@ -19,7 +19,7 @@ from tests.runs.test_run import CONFIG, _StopAfter
 def stopped(tmp_path):
     folder = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        search(
+        run_search(
             CONFIG,
             folder,
             frozen=small_frozen(),
@@ -30,8 +30,8 @@ def stopped(tmp_path):
     return folder
 
 
-def go_on(folder):
-    return resume(folder, frozen=small_frozen(), task=small_task())
+def resume_small(folder):
+    return resume_run(folder, frozen=small_frozen(), task=small_task())
 
 
 @pytest.mark.parametrize("name", ["lock", "log.txt"])
@@ -41,23 +41,23 @@ def test_a_link_leads_nowhere(stopped, tmp_path, name):
     (stopped / name).unlink()
     (stopped / name).symlink_to(precious)
     with pytest.raises(RunError, match=f"{name} is a symbolic link.*remove it"):
-        go_on(stopped)
+        resume_small(stopped)
     assert precious.read_text() == "mine"
     (stopped / name).unlink()
     os.mkfifo(stopped / name)
     with pytest.raises(RunError, match=f"{name} is not a regular file"):
-        go_on(stopped)
+        resume_small(stopped)
     (stopped / name).unlink()
-    assert go_on(stopped).folder == str(stopped)
+    assert resume_small(stopped).folder == str(stopped)
 
 
 def test_files_are_never_written_through_links(tmp_path):
     precious = tmp_path / "precious"
     precious.write_text("mine")
-    folder = RunFolder.new(tmp_path / "run")
+    folder = RunFolder.create(tmp_path / "run")
     (folder.path / "result.json.unfinished").symlink_to(precious)
-    folder.write(files.RESULT, {"a": 1})
-    assert folder.read(files.RESULT) == {"a": 1}
+    folder.write_json(files.RESULT, {"a": 1})
+    assert folder.read_json(files.RESULT) == {"a": 1}
     assert precious.read_text() == "mine"
 
 
@@ -68,11 +68,11 @@ def test_a_header_of_another_shape_is_named(stopped, change):
     header = json.loads((stopped / files.RUN).read_text())
     (stopped / files.RUN).write_text(json.dumps({**header, **change}))
     with pytest.raises(RunError, match=r"run\.json is damaged.*another --out"):
-        go_on(stopped)
+        resume_small(stopped)
     missing = {name: value for name, value in header.items() if name not in change}
     (stopped / files.RUN).write_text(json.dumps(missing))
     with pytest.raises(RunError, match=r"run\.json is damaged"):
-        go_on(stopped)
+        resume_small(stopped)
 
 
 def test_a_stop_is_in_the_log(stopped):
@@ -80,7 +80,7 @@ def test_a_stop_is_in_the_log(stopped):
 
 
 def test_files_that_were_changed_later_are_told(stopped, capsys):
-    go_on(stopped)
+    resume_small(stopped)
     tell_changes(stopped)
     assert capsys.readouterr().err == ""
     with (stopped / files.ANSWERS).open("a") as file:

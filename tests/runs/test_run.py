@@ -16,10 +16,10 @@ from macro_routing.evaluation.evaluation_results import RouteEvaluation
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.models import freeze
 from macro_routing.routes import parse_route
-from macro_routing.runs import Listener, RunConfig, RunFolder, RunResult, resume, search
+from macro_routing.runs import Listener, RunConfig, RunFolder, RunResult, resume_run, run_search
 from macro_routing.runs import folder as files
-from macro_routing.runs.selection import Choice, choose, choose_confirmed
-from macro_routing.runs.starting import prepare
+from macro_routing.runs.final_selection import FinalSelection, select_confirmed_route, select_route
+from macro_routing.runs.prepare import prepare_run
 from macro_routing.search import Candidate, Failure, Stopped
 from macro_routing.workers.settings import WorkerError
 from tests.models.tiny import tiny_model
@@ -43,14 +43,14 @@ def frozen():
 
 
 def _run(frozen, folder, config=CONFIG, listener=None, **more):
-    return search(
+    return run_search(
         config, folder, frozen=frozen, task=small_task(), listener=listener, store=folder.parent / "s.sqlite", **more
     )
 
 
 def _final(folder):
     """Everything a run decided, without times."""
-    state = RunFolder.existing(folder).last_state()
+    state = RunFolder.open(folder).last_state()
     return (
         (folder / files.RESULT).read_text().replace(str(folder), ""),
         (folder / files.CANDIDATES).read_text(),
@@ -76,9 +76,9 @@ def test_a_run_writes_all_it_promises(frozen, tmp_path):
     log = (folder / "log.txt").read_text()
     assert "round 4/4" in log
     assert result.verdict in log
-    rounds = RunFolder.existing(folder).rounds()
+    rounds = RunFolder.open(folder).read_rounds()
     assert [one["number"] for one in rounds] == [1, 2, 3, 4]
-    state = RunFolder.existing(folder).last_state()
+    state = RunFolder.open(folder).last_state()
     assert any(isinstance(draw.outcome, Stopped) for draw in state.draws)
     assert not list(folder.rglob("*.unfinished"))
 
@@ -93,20 +93,20 @@ def test_a_run_that_is_over_holds_its_store_no_longer(frozen, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         _run(frozen, tmp_path / "run", listener=_StopAfter(1))
     assert str(tmp_path / "s.sqlite") not in open_files()
-    resume(tmp_path / "run", frozen=frozen, task=small_task())
+    resume_run(tmp_path / "run", frozen=frozen, task=small_task())
     assert str(tmp_path / "s.sqlite") not in open_files()
 
 
 def test_a_guided_run_confirms_on_examples_it_held_back(frozen, tmp_path):
     result = _run(frozen, tmp_path / "run", GUIDED)
-    folder = RunFolder.existing(tmp_path / "run")
-    rounds = folder.rounds()
+    folder = RunFolder.open(tmp_path / "run")
+    rounds = folder.read_rounds()
     assert sum(one["asked"] for one in rounds) <= 600
     choice = json.loads((tmp_path / "run" / files.CANDIDATES).read_text())
     first, *finalists = choice["candidates"]
     assert 1 <= len(finalists) <= 5
     assert first["route"] == "L0 RJ"
-    holdout = prepare(GUIDED, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite").searcher.holdout
+    holdout = prepare_run(GUIDED, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite").searcher.holdout
     for finalist in finalists:
         assert finalist["holdout_n"] == len(holdout) == rounds[-1]["examples"]
         if result.best_route.is_standard:
@@ -140,7 +140,7 @@ def test_a_finalist_that_could_not_be_run_somewhere_is_not_deployed():
             standard.route: control(standard.route),
             finalist.route: evaluated([0] * 30, failure)(finalist.route),
         }
-        choice = choose_confirmed([standard, finalist], validated, holdout, 0.1, lambda _route: "")
+        choice = select_confirmed_route([standard, finalist], validated, holdout, 0.1, lambda _route: "")
         assert choice.route == (standard if failure else finalist).route
         assert failure in choice.refused
 
@@ -153,7 +153,7 @@ def test_nothing_is_deployed_when_the_standard_pass_could_not_be_run():
         standard.route: RouteEvaluation(standard.route, wrong, 0, "it takes its workers down"),
         finalist.route: RouteEvaluation(finalist.route, answers, 0, ""),
     }
-    choice = choose_confirmed([standard, finalist], scored, scored, 0.1, lambda _route: "")
+    choice = select_confirmed_route([standard, finalist], scored, scored, 0.1, lambda _route: "")
     assert choice.route == standard.route
     assert "standard pass could not be run: it takes its workers down" in choice.refused
 
@@ -178,11 +178,11 @@ def test_a_setting_of_another_search_is_refused_with_its_name():
 
 def test_the_same_configuration_gives_the_same_run_with_and_without_racing(frozen, tmp_path):
     _run(frozen, tmp_path / "a")
-    again = search(CONFIG, tmp_path / "b", frozen=frozen, task=small_task(), store=tmp_path / "other.sqlite")
+    again = run_search(CONFIG, tmp_path / "b", frozen=frozen, task=small_task(), store=tmp_path / "other.sqlite")
     assert _final(tmp_path / "a") == _final(tmp_path / "b")
     full = _run(frozen, tmp_path / "c", dataclasses.replace(CONFIG, racing="never"))
     assert full.route == again.route
-    policies = [RunFolder.existing(tmp_path / name).last_state().arrays["policy"] for name in "ac"]
+    policies = [RunFolder.open(tmp_path / name).last_state().arrays["policy"] for name in "ac"]
     assert np.array_equal(*policies)
 
 
@@ -204,10 +204,10 @@ def test_a_stopped_run_goes_on_to_the_same_end(frozen, tmp_path, outcomes):
     try:
         _run(frozen, folder, listener=_StopAfter(outcomes))
     except KeyboardInterrupt:
-        assert not RunFolder.existing(folder).is_finished
-    resume(folder, frozen=frozen, task=small_task())
+        assert not RunFolder.open(folder).is_finished
+    resume_run(folder, frozen=frozen, task=small_task())
     assert _final(folder) == _final(tmp_path / "whole")
-    assert resume(folder).route == json.loads((folder / files.RESULT).read_text())["route"]  # finished: only read
+    assert resume_run(folder).route == json.loads((folder / files.RESULT).read_text())["route"]  # finished: only read
 
 
 def _child(frozen, folder):
@@ -217,7 +217,7 @@ def _child(frozen, folder):
         return pid
     try:
         if (folder / files.RUN).exists():
-            resume(folder, frozen=frozen, task=small_task())
+            resume_run(folder, frozen=frozen, task=small_task())
         else:
             _run(frozen, folder)
     finally:
@@ -247,7 +247,7 @@ def test_kill_at_random_moments_changes_nothing(frozen, tmp_path):
             kills += 1
         if not (folder / files.RUN).exists():
             continue
-        resume(folder, frozen=frozen, task=small_task())
+        resume_run(folder, frozen=frozen, task=small_task())
         assert _final(folder) == _final(tmp_path / "whole")
 
 
@@ -255,8 +255,8 @@ def test_two_processes_do_not_share_a_folder(frozen, tmp_path):
     folder = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
         _run(frozen, folder, listener=_StopAfter(50))
-    with RunFolder.existing(folder).held(), pytest.raises(RunError, match=f"in use by process {os.getpid()}"):
-        resume(folder, frozen=frozen, task=small_task())
+    with RunFolder.open(folder).lock(), pytest.raises(RunError, match=f"in use by process {os.getpid()}"):
+        resume_run(folder, frozen=frozen, task=small_task())
 
 
 def test_a_folder_that_holds_something_is_not_overwritten(frozen, tmp_path):
@@ -268,7 +268,7 @@ def test_a_folder_that_holds_something_is_not_overwritten(frozen, tmp_path):
     with pytest.raises(RunError, match="not an empty folder"):
         _run(frozen, tmp_path / "full")
     with pytest.raises(RunError, match="holds no run"):
-        resume(tmp_path / "full")
+        resume_run(tmp_path / "full")
 
 
 def test_a_folder_that_holds_something_is_refused_before_a_model_is_loaded(tmp_path):
@@ -277,9 +277,9 @@ def test_a_folder_that_holds_something_is_refused_before_a_model_is_loaded(tmp_p
         {"task": "category", "model": str(tmp_path / "no model"), "preset": "quick"}, "a test"
     )
     with pytest.raises(RunError, match="not an empty folder"):
-        search(config, tmp_path)
+        run_search(config, tmp_path)
     with pytest.raises(ModelError):
-        search(config, tmp_path / "new")
+        run_search(config, tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
@@ -288,9 +288,9 @@ def test_other_data_or_another_model_are_refused_on_resume(frozen, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         _run(frozen, folder, listener=_StopAfter(50))
     with pytest.raises(RunError, match="data"):
-        resume(folder, frozen=frozen, task=small_task(offset=1))
+        resume_run(folder, frozen=frozen, task=small_task(offset=1))
     with pytest.raises(RunError, match="weights"):
-        resume(folder, frozen=small_frozen("qwen3"), task=small_task())
+        resume_run(folder, frozen=small_frozen("qwen3"), task=small_task())
 
 
 def test_damaged_and_foreign_files_are_named(frozen, tmp_path):
@@ -301,15 +301,15 @@ def test_damaged_and_foreign_files_are_named(frozen, tmp_path):
     sound = last.read_bytes()
     last.write_bytes(sound[:50])
     with pytest.raises(RunError, match="remove the file"):
-        resume(folder, frozen=frozen, task=small_task())
+        resume_run(folder, frozen=frozen, task=small_task())
     last.unlink()
-    resume(folder, frozen=frozen, task=small_task())
+    resume_run(folder, frozen=frozen, task=small_task())
     _run(frozen, tmp_path / "whole")
     assert _final(folder) == _final(tmp_path / "whole")
     header = json.loads((folder / files.RUN).read_text())
     (folder / files.RUN).write_text(json.dumps({**header, "format": "macro-run/9", "macro": "7.0"}))
     with pytest.raises(RunError, match=r"version 7\.0"):
-        resume(folder)
+        resume_run(folder)
 
 
 def test_what_was_removed_from_a_finished_run_is_made_again(frozen, tmp_path):
@@ -320,16 +320,16 @@ def test_what_was_removed_from_a_finished_run_is_made_again(frozen, tmp_path):
         (folder / name).write_text("[]")
         if name == files.RESULT:
             with pytest.raises(RunError, match=r"damaged.*remove it"):
-                resume(folder)
+                resume_run(folder)
         (folder / name).unlink()
-        resume(folder, frozen=frozen, task=small_task())
+        resume_run(folder, frozen=frozen, task=small_task())
         assert _final(folder) == whole
     moved = tmp_path / "elsewhere"
     folder.rename(moved)
-    assert resume(moved).folder == str(moved)
+    assert resume_run(moved).folder == str(moved)
     (moved / files.RUN).write_text("null")
     with pytest.raises(RunError, match="no object"):
-        resume(moved)
+        resume_run(moved)
 
 
 def test_what_cannot_work_is_refused_before_a_folder_is_made(frozen, tmp_path):
@@ -359,7 +359,7 @@ def test_a_full_disk_and_a_vanished_folder_are_clear_and_lose_nothing(frozen, tm
 
     def full(self, name, text):
         if name.startswith("rounds/003"):
-            with self.reported():
+            with self.explain_write_errors():
                 raise OSError(28, "No space left on device")
         real(self, name, text)
 
@@ -367,7 +367,7 @@ def test_a_full_disk_and_a_vanished_folder_are_clear_and_lose_nothing(frozen, tm
     with pytest.raises(RunError, match=r"disk is full.*macro resume"):
         _run(frozen, folder)
     monkeypatch.undo()
-    resume(folder, frozen=frozen, task=small_task())
+    resume_run(folder, frozen=frozen, task=small_task())
     _run(frozen, tmp_path / "whole")
     assert _final(folder) == _final(tmp_path / "whole")
 
@@ -390,7 +390,7 @@ def test_time_that_is_up_still_ends_in_a_choice(frozen, tmp_path):
 def test_a_search_starts_from_a_route_or_an_earlier_run(frozen, tmp_path):
     route = "L0-L3 L2 RJ"
     _run(frozen, tmp_path / "taught", dataclasses.replace(CONFIG, init_from=route))
-    first = [d for d in RunFolder.existing(tmp_path / "taught").last_state().draws if d.round == 0]
+    first = [d for d in RunFolder.open(tmp_path / "taught").last_state().draws if d.round == 0]
     drawn = [d.proposal.route for d in first]
     assert drawn.count(parse_route(route, 6)) >= 1
     _run(frozen, tmp_path / "next", dataclasses.replace(CONFIG, init_from=str(tmp_path / "taught"), seed=4))
@@ -398,7 +398,7 @@ def test_a_search_starts_from_a_route_or_an_earlier_run(frozen, tmp_path):
     with pytest.raises(RunError, match="another route space"):
         _run(frozen, tmp_path / "no", other)
     _run(frozen, tmp_path / "guided", dataclasses.replace(GUIDED, init_from=route))
-    first = [d for d in RunFolder.existing(tmp_path / "guided").last_state().draws if d.round == 0]
+    first = [d for d in RunFolder.open(tmp_path / "guided").last_state().draws if d.round == 0]
     assert parse_route(route, 6) in [d.proposal.route for d in first]
     _run(frozen, tmp_path / "next2", dataclasses.replace(GUIDED, init_from=str(tmp_path / "guided"), seed=4))
     with pytest.raises(RunError, match="only searches with a policy"):
@@ -442,7 +442,7 @@ def test_a_winner_that_costs_too_much_elsewhere_is_turned_down():
         return lambda route: "it costs 9 points on x" if route in expensive else ""
 
     def chosen(objection, among=candidates):
-        return choose(among, validated, lambda _: pytest.fail("no tie"), objection)
+        return select_route(among, validated, lambda _: pytest.fail("no tie"), objection)
 
     assert chosen(costs()).route == better
     second = chosen(costs(better))
@@ -453,11 +453,11 @@ def test_a_winner_that_costs_too_much_elsewhere_is_turned_down():
     none_left = chosen(costs(better, good), candidates[1:])
     assert none_left.route == standard
     assert "turned down" in none_left.refused
-    assert Choice.from_json(json.loads(json.dumps(none_left.to_json())), 6) == none_left
+    assert FinalSelection.from_json(json.loads(json.dumps(none_left.to_json())), 6) == none_left
 
 
 def test_guards_measure_the_drop(frozen, tmp_path):
-    run = prepare(
+    run = prepare_run(
         dataclasses.replace(CONFIG, guard={"tasks": ["category"], "max_drop": 0.0, "examples": 30}),
         frozen=frozen,
         task=small_task(),
@@ -490,17 +490,17 @@ def test_a_route_that_could_not_be_tested_has_no_result(frozen, tmp_path):
     assert variant.route not in (chosen.route, whole.variants[-1].route)
 
     def end(text, folder):
-        run = prepare(CONFIG, frozen=frozen, task=small_task(), store=folder.with_suffix(".sqlite"))
+        run = prepare_run(CONFIG, frozen=frozen, task=small_task(), store=folder.with_suffix(".sqlite"))
         evaluator = dataclasses.replace(run.evaluator, executor=_GivesUp(parse_route(text, 6), run.splits.test))
-        place = RunFolder.new(folder)
-        with place.held():
-            place.write(files.RUN, run.header())
-            return dataclasses.replace(run, evaluator=evaluator).to_the_end(place)
+        place = RunFolder.create(folder)
+        with place.lock():
+            place.write_json(files.RUN, run.header())
+            return dataclasses.replace(run, evaluator=evaluator).run(place)
 
     with pytest.raises(WorkerError, match="could not be tested: took down its worker; mend it and resume"):
         end(chosen.route, tmp_path / "chosen")
     assert not (tmp_path / "chosen" / files.ANSWERS).exists()
-    resume(tmp_path / "chosen", frozen=frozen, task=small_task())
+    resume_run(tmp_path / "chosen", frozen=frozen, task=small_task())
     assert _final(tmp_path / "chosen") == _final(tmp_path / "whole")
     left = end(variant.route, tmp_path / "variant")
     assert [one for one in whole.variants if one.route != variant.route] == list(left.variants)
@@ -512,7 +512,7 @@ def test_a_route_that_could_not_be_tested_has_no_result(frozen, tmp_path):
 
 def test_a_route_that_could_not_be_run_on_a_guard_task_is_turned_down_for_that(frozen, tmp_path):
     config = dataclasses.replace(CONFIG, guard={"tasks": ["category"], "max_drop": 100.0, "examples": 10})
-    run = prepare(config, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite")
+    run = prepare_run(config, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite")
     route = parse_route("L0 L5 RJ", 6)
     assert run._costs_too_much(route) == ""
     (guard,) = run.guards.values()

@@ -1,7 +1,7 @@
 """Several tasks as one: examples are asked and graded as their own tasks do."""
 
 from macro_routing.routes import Route, parse_route
-from macro_routing.runs.starting import prepare
+from macro_routing.runs.prepare import prepare_run
 from macro_routing.studies.pooled_task import member_of, pooled, pooled_task
 from macro_routing.studies.task_names import TaskName
 from tests.studies.contexts import SMALL, WRITTEN, small_context
@@ -12,7 +12,7 @@ def test_every_example_is_answered_by_its_own_task(tmp_path):
     members = {str(task): context.prepared(task, 1) for task in (SMALL, WRITTEN)}
     task = pooled_task(members)
     config = context.config(TaskName("pool", "direct"), 1)
-    run = pooled(prepare(config, task=task, frozen=context.frozen, store=context.store), members)
+    run = pooled(prepare_run(config, task=task, frozen=context.frozen, store=context.store), members)
     assert {member_of(one) for one in run.splits.train} == {"small", "written"}
     routes = [Route.standard(context.frozen.layers), parse_route("L0-L2 L1 RJ", context.frozen.layers)]
     mixed = run.splits.test[15:25]
@@ -33,7 +33,7 @@ def test_splits_stay_what_they_were(tmp_path):
     context = small_context(tmp_path)
     members = {str(task): context.prepared(task, 1) for task in (SMALL, WRITTEN)}
     config = context.config(TaskName("pool", "direct"), 1)
-    run = prepare(config, task=pooled_task(members), frozen=context.frozen, store=context.store)
+    run = prepare_run(config, task=pooled_task(members), frozen=context.frozen, store=context.store)
     for split in ("train", "validation", "test"):
         allowed = {f"{name}::{one.id}" for name, member in members.items() for one in member.splits.named(split)}
         assert {one.id for one in run.splits.named(split)} <= allowed

@@ -13,7 +13,7 @@ from macro_routing.evaluation.statistics import compare_paired
 from macro_routing.report.formatting import format_points
 from macro_routing.routes import Route, parse_route
 from macro_routing.runs import RunFolder
-from macro_routing.runs.comparison import read_arms, write_curve
+from macro_routing.runs.comparison_results import read_method_runs, write_curve
 from macro_routing.runs.result import SELECTED, STANDARD, TOP_1
 from macro_routing.search import decode_top_routes
 from macro_routing.studies.ablation import run_ablation
@@ -78,7 +78,7 @@ def test_ablation(tmp_path, frozen):
     assert found.headline.startswith("In these searches (1 seed(s)) the routes of")
     assert "small n = 20" in found.table.notes[0]
     # The numbers are those of the runs.
-    run = RunFolder.existing(context.folder.path / "runs" / "no_phase-small-1")
+    run = RunFolder.open(context.folder.path / "runs" / "no_phase-small-1")
     assert run.read("run.json")["config"]["resolved"]["searcher"]["space"]["phase"] is False
     results = [
         json.loads((context.folder.path / "runs" / f"no_phase-{task}-{seed}" / "result.json").read_text())
@@ -111,7 +111,7 @@ def test_a_sweep_of_another_method_is_called_by_its_name(tmp_path, frozen):
     context = dataclasses.replace(small_context(tmp_path, frozen), base=base)
     found = run_sweep(context, SweepSettings(tasks=("small",), seeds=(1,), setting="k", values=(2,)))
     assert "random search; bars" in found.figures[0].svg()
-    run = RunFolder.existing(context.folder.path / "runs" / "k_4-small-1").read("run.json")
+    run = RunFolder.open(context.folder.path / "runs" / "k_4-small-1").read("run.json")
     assert run["config"]["given"]["search"] == base.search  # the preset's k is no change at all
 
 
@@ -143,7 +143,7 @@ def test_transfer(tmp_path, frozen):
     assert len(found.table.rows) == 4
     for row in found.table.rows:
         if row["source"] == row["target"]:  # what its own run has tested
-            run = RunFolder.existing(context.folder.path / "runs" / f"{row['source']}-1")
+            run = RunFolder.open(context.folder.path / "runs" / f"{row['source']}-1")
             assert row["accuracy"] == pytest.approx(run.read("result.json")["comparison"]["routed"])
             assert row["difference"] == pytest.approx(run.read("result.json")["difference"])
         else:
@@ -198,7 +198,7 @@ def test_a_pooled_search_goes_on_where_it_was(tmp_path, frozen):
         (place / name).unlink()
     again = run_one_route(small_context(tmp_path, frozen), OneRouteSettings(("small", "written"), 1, ()))
     assert again.details["route"] == found.details["route"]
-    assert RunFolder.existing(place).is_finished
+    assert RunFolder.open(place).is_finished
 
 
 def test_composition(tmp_path, frozen):
@@ -265,7 +265,7 @@ def test_main_table(tmp_path, frozen):
     assert set(found.tables) == {"table", "significance", "search_time", "best_routes"}
     rows = {row["method"]: row for row in found.table.rows}
     assert {"standard pass", "MACRO", "random search"} <= set(rows)
-    arms = read_arms(context.folder.path / "runs" / "small--other")
+    arms = read_method_runs(context.folder.path / "runs" / "small--other")
     mine = [arm for arm in arms if arm.method == "random"]
     values = [arm.result.variants[0].accuracy for arm in mine]
     assert rows["random search"]["accuracy"]["other"] == pytest.approx(np.mean(values))
@@ -290,7 +290,9 @@ def test_a_variant_that_a_task_has_not_is_an_empty_cell(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
     found = run_main_table(context, MainTableSettings(("other",), (1,), ("small",), ("macro", "random")))
     assert found.headline.startswith("The highest of 4 averages, picked on these results")
-    arms = {("small", task): read_arms(context.folder.path / "runs" / "small--other") for task in (OTHER, WRITTEN)}
+    arms = {
+        ("small", task): read_method_runs(context.folder.path / "runs" / "small--other") for task in (OTHER, WRITTEN)
+    }
     for arm in arms["small", WRITTEN]:
         arm.right.pop(TOP_1, None)
     row = next(row for row in table_rows(arms) if row["method"] == TOP_1)
@@ -440,7 +442,7 @@ def test_explain(tmp_path, frozen, subject):
 def test_front(tmp_path, frozen, subject):
     context = small_context(tmp_path, frozen)
     context.search("macro", context.config(SMALL, 1))
-    policy = policy_of(RunFolder.existing(context.folder.run_place("macro")))
+    policy = policy_of(RunFolder.open(context.folder.run_place("macro")))
     found = run_depth_tradeoff(context, subject, policy, DepthTradeoffSettings((1.5, 0.7, 1.0), 4))
     rows = found.table.rows
     assert [row["limit"] for row in rows] == [int(depth * frozen.layers) for depth in (0.7, 1.0, 1.5)]
@@ -471,7 +473,7 @@ def test_front(tmp_path, frozen, subject):
     plain_base = dataclasses.replace(BASE, method="random", search={})
     context.search("random", dataclasses.replace(plain_base, task="small", seed=1))
     with pytest.raises(RunError, match="holds no policy"):
-        policy_of(RunFolder.existing(context.folder.run_place("random")))
+        policy_of(RunFolder.open(context.folder.run_place("random")))
 
 
 def test_the_best_depth_is_validations():

@@ -11,7 +11,7 @@ from macro_routing.evaluation.decoding import Decoding
 from macro_routing.evaluation.executor import WorkItem, group_by_shared_prefix, split_work
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.routes import parse_route
-from macro_routing.runs import RunConfig, search
+from macro_routing.runs import RunConfig, run_search
 from macro_routing.search import Failure
 from macro_routing.tasks import Example
 from macro_routing.workers.adaptive_timeout import AdaptiveTimeout, estimate_work
@@ -396,7 +396,7 @@ def test_what_happens_to_workers_is_in_the_runs_log_and_in_no_other(tmp_path):
     with WorkerPool(PlayedCrew(lambda *_: next(lives, None)), WorkerSettings(workers=2), told.append) as pool:
         for place in (tmp_path / "first", tmp_path / "second"):
             store = place.with_suffix(".sqlite")
-            search(config, place, frozen=small_frozen(), task=small_task(), store=store, workers=pool)
+            run_search(config, place, frozen=small_frozen(), task=small_task(), store=store, workers=pool)
     lost = "a worker was lost: killed by SIGKILL; another takes its place"
     assert told == [lost]
     logs = [(tmp_path / name / "log.txt").read_text() for name in ("first", "second")]

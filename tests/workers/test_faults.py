@@ -19,7 +19,7 @@ from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.units import UnitSizes
 from macro_routing.models import load_model
 from macro_routing.routes import Route, parse_route
-from macro_routing.runs import search
+from macro_routing.runs import run_search
 from macro_routing.workers.messages import WorkerSetup
 from macro_routing.workers.pool import create_worker_pool, worker_environments
 from macro_routing.workers.ray_backend import RayBackend
@@ -43,7 +43,7 @@ def reference(tmp_path_factory):
 
 def test_three_workers_decide_what_one_process_decides(reference, tmp_path):
     place = tmp_path / "run"
-    search(reference.config, place, store=store_path(place), workers=WorkerSettings(workers=3))
+    run_search(reference.config, place, store=store_path(place), workers=WorkerSettings(workers=3))
     assert read_decisions(place) == read_decisions(reference.undisturbed)
     found, known = read_outcomes(store_path(place)), read_outcomes(store_path(reference.undisturbed))
     assert known.items() <= found.items()  # workers that would be idle work ahead
@@ -66,7 +66,7 @@ def test_a_driver_without_weights_decides_the_same(reference, tmp_path):
     """As where workers are on GPUs; only what the route costs is not measured then."""
     place = tmp_path / "run"
     light = WorkerSettings(workers=2, light_driver=True)
-    search(reference.config, place, store=store_path(place), workers=light)
+    run_search(reference.config, place, store=store_path(place), workers=light)
     assert read_decisions(place) == read_decisions(reference.undisturbed)
     headers = [json.loads((run / "run.json").read_text()) for run in (place, reference.undisturbed)]
     assert headers[0]["scope"] == headers[1]["scope"]
@@ -74,14 +74,14 @@ def test_a_driver_without_weights_decides_the_same(reference, tmp_path):
     assert "loaded by the workers alone" in json.loads((place / "cost.json").read_text())["not_measured"]
     own = dataclasses.replace(reference.config, method="shortgpt", search={})
     with pytest.raises(ModelError, match="--workers 0"):
-        search(own, tmp_path / "own", store=store_path(place), workers=light)
+        run_search(own, tmp_path / "own", store=store_path(place), workers=light)
 
 
 @pytest.mark.engines
 def test_a_worker_with_another_model_than_the_driver_is_refused(reference, tmp_path):
     """The configuration names one model, the driver was handed another."""
     with pytest.raises(MacroError, match="other numerics"):
-        search(
+        run_search(
             reference.config,
             tmp_path / "run",
             frozen=small_frozen("qwen3"),
@@ -89,7 +89,7 @@ def test_a_worker_with_another_model_than_the_driver_is_refused(reference, tmp_p
             workers=WorkerSettings(workers=1),
         )
     with pytest.raises(MacroError, match="does not know the task other"):
-        search(
+        run_search(
             reference.config,
             tmp_path / "again",
             task=small_task("other"),

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from macro_routing.runs import resume
+from macro_routing.runs import resume_run
 from tests.faults.reference_search import ReferenceSearch, command_environment, read_decisions, store_path
 
 ENDED = 143
@@ -70,7 +70,7 @@ def test_a_search_that_is_asked_to_end_can_be_resumed(reference, tmp_path):
     said, workers = ended_at(1, arguments_of(reference, place, 0))
     assert said.endswith(f"\nmacro: stopped; go on with: macro resume {place}\n")
     assert workers == []
-    resume(place)  # the lock is free
+    resume_run(place)  # the lock is free
     assert read_decisions(place) == read_decisions(reference.undisturbed)
 
 
@@ -83,7 +83,7 @@ def test_search_and_resume_with_workers_end_them_when_they_are_asked_to_end(refe
         assert said.endswith(f"\nmacro: stopped; go on with: macro resume {place}\n")
         assert len(workers) >= 2
         assert_gone(workers)
-    resume(place)
+    resume_run(place)
     assert read_decisions(place) == read_decisions(reference.undisturbed)
 
 

@@ -16,7 +16,7 @@ from macro_routing.errors import SettingsError
 from macro_routing.search.method_names import METHOD_NAMES
 
 if TYPE_CHECKING:
-    from macro_routing.runs.comparison import MethodRow
+    from macro_routing.runs.comparison_results import MethodRow
 
 _WIDTH = 80
 _LEGEND = (
@@ -138,16 +138,16 @@ def compare(
     from macro_routing.cli.progress import listener_for
     from macro_routing.cli.stopping import stopping_with
     from macro_routing.report import write_method_comparison, write_report
-    from macro_routing.runs.comparing import compare_methods
-    from macro_routing.runs.comparison import about, read_arms, table_of
+    from macro_routing.runs.compare_methods import compare_methods
+    from macro_routing.runs.comparison_results import about, read_method_runs, summarize_methods
 
     with listener_for(out, []) as listener, stopping_with("the same command goes on where it was"):
         arms = compare_methods(base, names, numbers, out, search=search, listener=listener, store=store, workers=crew)
         for arm in arms:
             write_report(out / f"{arm.method}-{arm.seed}")
-        told, kept = about(out), read_arms(out)  # earlier methods stay on the page
+        told, kept = about(out), read_method_runs(out)  # earlier methods stay on the page
         page = write_method_comparison(kept, out / "compare.html", told)
-    rows = table_of(arms)
+    rows = summarize_methods(arms)
     if as_json:
         found = [{**dataclasses.asdict(arm), "result": arm.result.to_json(), "right": None} for arm in arms]
         print_json({"rows": [dataclasses.asdict(row) for row in rows], "runs": found, "report": str(page)})
@@ -161,12 +161,12 @@ def compare(
 
 def _search_table(values: Any, names: list[str], file: Path | None) -> dict[str, Any]:
     """The file's settings of searches; each must be known to one of the methods at least."""
-    from macro_routing.runs.methods import known_settings
+    from macro_routing.runs.methods import keep_known_settings
 
     if not isinstance(values, dict):
         raise SettingsError(f"{file}: search must be a table of settings")
     for key, value in values.items():
-        if not any(known_settings(name, {key: value}) for name in names):
+        if not any(keep_known_settings(name, {key: value}) for name in names):
             raise SettingsError(f"{file}: [search] {key} is known to none of {', '.join(names)}")
     return values
 

@@ -85,13 +85,13 @@ def _of_run(folder: Path, only: Only) -> list[dict[str, Any]]:
     from macro_routing.runs.folder import RunFolder
     from macro_routing.runs.result import RunResult
 
-    run = RunFolder.existing(folder)
-    if not run.has(files.RESULT):
+    run = RunFolder.open(folder)
+    if not run.has_file(files.RESULT):
         raise SettingsError(f"{folder} is not finished; go on with `macro resume {folder}`")
-    with run.understood(files.RESULT):
-        result = RunResult.from_json(run.read(files.RESULT))
-    with run.understood(files.ANSWERS):
-        return _pairs(result, run.read(files.ANSWERS), only)
+    with run.explain_damage(files.RESULT):
+        result = RunResult.from_json(run.read_json(files.RESULT))
+    with run.explain_damage(files.ANSWERS):
+        return _pairs(result, run.read_json(files.ANSWERS), only)
 
 
 def _pairs(result: RunResult, answers: dict[str, Any], only: Only) -> list[dict[str, Any]]:

@@ -131,7 +131,7 @@ def tell_changes(run: Path) -> None:
     """Say which files of a finished run are no longer what the run left."""
     from macro_routing.runs.folder import RunFolder
 
-    for name in RunFolder(run).changed():
+    for name in RunFolder(run).changed_files():
         report_progress(f"{run / name} was changed after the run had ended: it is not what the run found")
 
 

@@ -13,7 +13,7 @@ from macro_routing.cli.console import print_fields, print_json
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from macro_routing.runs.comparing import PlannedRun
+    from macro_routing.runs.compare_methods import PlannedRun
     from macro_routing.runs.config import RunConfig
     from macro_routing.runs.progress import Plan
     from macro_routing.runs.run import PreparedRun
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def print_plan(run_config: RunConfig, store: Path | None, *, as_json: bool) -> None:
     """The plan of one search."""
     from macro_routing.cli.progress import Lines
-    from macro_routing.runs.starting import prepare
+    from macro_routing.runs.prepare import prepare_run
 
-    run = prepare(run_config, store=store, listener=Lines(Path()))
+    run = prepare_run(run_config, store=store, listener=Lines(Path()))
     plan = run.plan
     if not as_json:
         rounds = f"{plan.rounds} {'round' if plan.rounds == 1 else 'rounds'} of {plan.draws} draws"
@@ -49,11 +49,11 @@ def print_plan_of_methods(
 ) -> None:
     """The plan of a comparison: what each method asks for, and what is there already."""
     from macro_routing.cli.progress import Lines
-    from macro_routing.runs.comparing import plan_methods
-    from macro_routing.runs.starting import model_for, prepare, task_of
+    from macro_routing.runs.compare_methods import plan_methods
+    from macro_routing.runs.prepare import load_configured_model, load_configured_task, prepare_run
 
-    task_of(base)  # what cannot be read is refused before the model is loaded
-    known: dict[str, Any] = {"frozen": model_for(base, None, Lines(Path())), "store": store}
+    load_configured_task(base)  # what cannot be read is refused before the model is loaded
+    known: dict[str, Any] = {"frozen": load_configured_model(base, None, Lines(Path())), "store": store}
     planned = plan_methods(base, names, seeds, folder, known, search)
     left = sum(one.max_evaluations for one in planned if not one.finished)
     if not as_json:
@@ -63,7 +63,7 @@ def print_plan_of_methods(
         for name in names:
             print(f"  {name:<14}  at most {_asked(name, planned)} a run")
         sys.stdout.flush()
-    rate = _outcomes_per_second(prepare(planned[0].config, **known))
+    rate = _outcomes_per_second(prepare_run(planned[0].config, **known))
     if as_json:
         runs_left = [
             {"method": one.method, "seed": one.seed, "finished": one.finished, "max_evaluations": one.max_evaluations}
@@ -81,7 +81,7 @@ def _asked(name: str, planned: Sequence[PlannedRun]) -> str:
 
 
 def _print_fields(plan: Plan, what: tuple[str, str], outcomes: int) -> None:
-    from macro_routing.runs.result import show_detectable
+    from macro_routing.runs.result import describe_detectable_gain
 
     print_fields(
         [
@@ -90,7 +90,7 @@ def _print_fields(plan: Plan, what: tuple[str, str], outcomes: int) -> None:
             ("splits", f"{plan.training} training, {plan.validation} validation, {plan.test} test"),
             what,
             ("outcomes", f"at most {outcomes} (route × example); repeats and racing save some"),
-            ("can show", show_detectable(plan.detectable, plan.test)),
+            ("can show", describe_detectable_gain(plan.detectable, plan.test)),
         ]
     )
     sys.stdout.flush()

@@ -33,12 +33,12 @@ def resume(
     from macro_routing.cli.stopping import stoppable
     from macro_routing.report import write_report
     from macro_routing.runs.folder import RunFolder
-    from macro_routing.runs.starting import resume as go_on
+    from macro_routing.runs.prepare import resume_run
 
     # A finished run is only read, so it may lie where nothing can be written.
-    is_finished = RunFolder.existing(run).is_finished and (run / "report.html").is_file()
+    is_finished = RunFolder.open(run).is_finished and (run / "report.html").is_file()
     options.tell_changes(run)
     with listener_for(run, log_to or []) as listener, stoppable(run):
-        result = go_on(run, listener=listener, store=store, workers=crew)
+        result = resume_run(run, listener=listener, store=store, workers=crew)
         page = run / "report.html" if is_finished else write_report(run)
     print_result(result, page, as_json=as_json)

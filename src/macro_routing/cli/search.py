@@ -247,7 +247,7 @@ def finish(
     from macro_routing.cli.progress import listener_for
     from macro_routing.cli.stopping import stoppable
     from macro_routing.report import write_report
-    from macro_routing.runs.starting import search as run_search
+    from macro_routing.runs.prepare import run_search
 
     folder = out or _new_folder(run_config)
     with listener_for(folder, log_to) as listener, stoppable(folder):
@@ -278,7 +278,7 @@ def print_result(result: RunResult, page: Path, *, as_json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from macro_routing.runs.outcome_report import wilson_interval
+    from macro_routing.runs.round_report import wilson_interval
 
     # What nothing was cut off of needs no column: a terminal is narrow.
     has_cuts = any(one.cut_off for one in result.variants)

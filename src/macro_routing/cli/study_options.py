@@ -253,13 +253,13 @@ def run_study(
 
 def check_tasks(base: RunConfig, tasks: Sequence[TaskName]) -> None:
     """Refuse a task that there is not, or that cannot be answered as asked, before anything is loaded or searched."""
-    from macro_routing.runs.starting import task_of
+    from macro_routing.runs.prepare import load_configured_task
 
     answered: dict[tuple[str, str], TaskName] = {}
     for one in tasks:
         mode = {} if one.mode is None else {"mode": one.mode}
         config = dataclasses.replace(base, task=one.task, decoding={**base.decoding, **mode})
-        decoding = config.decoding_for(task_of(config))
+        decoding = config.decoding_for(load_configured_task(config))
         same = answered.setdefault((config.task, decoding.mode), one)
         if same is not one:
             raise SettingsError(f"{same} and {one} are the same task, answered the same way; name it once")

@@ -208,7 +208,7 @@ def depth_tradeoff(
     from macro_routing.studies.settings import DepthTradeoffSettings
 
     settings = DepthTradeoffSettings(tuple(shared.depths_of(depths)), k)
-    policy = policy_of(RunFolder.existing(run))
+    policy = policy_of(RunFolder.open(run))
 
     def make(context: StudyContext, subject: Subject, settings: DepthTradeoffSettings) -> StudyResult:
         return study(context, subject, policy, settings)

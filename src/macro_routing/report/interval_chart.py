@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from macro_routing.report.figure import Figure, Key
 from macro_routing.report.markup import Markup, element, joined
 from macro_routing.report.scale import Scale, round_step
-from macro_routing.runs.outcome_report import wilson_interval
 from macro_routing.runs.result import LEVEL, ORACLE, RunResult
+from macro_routing.runs.round_report import wilson_interval
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM, _ROW = 860.0, 26.0, 90.0, 4.0, 42.0, 44.0
 _LONGEST_NAME = 90

@@ -15,7 +15,7 @@ from macro_routing.report.interval_chart import GAIN, LOSS, OPEN, IntervalRow, i
 from macro_routing.report.markup import Markup, element, joined
 from macro_routing.report.scale import Scale, round_step
 from macro_routing.report.tables import table
-from macro_routing.runs.comparison import Arm, MethodRow, table_of
+from macro_routing.runs.comparison_results import MethodRow, MethodRun, summarize_methods
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.result import ORACLE, ROUTER, STANDARD
 
@@ -47,14 +47,14 @@ _LABEL = 15.0
 _LOOKS = tuple(f"method-{number}" for number in range(10))
 
 
-def write_method_comparison(arms: Sequence[Arm], output: Path, about: str = "") -> Path:
+def write_method_comparison(arms: Sequence[MethodRun], output: Path, about: str = "") -> Path:
     """Write the page of a comparison; ``about`` says what all of it has in common."""
     write_file(output, _page(arms, about))
     return output
 
 
-def _page(arms: Sequence[Arm], about: str) -> str:
-    rows = table_of(arms)
+def _page(arms: Sequence[MethodRun], about: str) -> str:
+    rows = summarize_methods(arms)
     methods, seeds = len({arm.method for arm in arms}), len({arm.seed for arm in arms})
     title = f"{methods} methods, {seeds} seeds" if seeds > 1 else f"{methods} methods, one seed"
     sections = {
@@ -118,7 +118,7 @@ def _difference(row: MethodRow) -> Markup:
     )
 
 
-def _runs(arms: Sequence[Arm]) -> Markup:
+def _runs(arms: Sequence[MethodRun]) -> Markup:
     columns = ("run", "route", "test", "asked")
     lines = []
     for arm in arms:
@@ -133,7 +133,7 @@ def _runs(arms: Sequence[Arm]) -> Markup:
 # --- the curve ----------------------------------------------------------------------------------------------------
 
 
-def curve_figure(arms: Sequence[Arm]) -> Figure:
+def curve_figure(arms: Sequence[MethodRun]) -> Figure:
     """Gain on the test set against outcomes asked for, one line per method."""
     curves = {
         method: mean_curve([_gains(arm) for arm in arms if arm.method == method])
@@ -166,13 +166,13 @@ def curve_figure(arms: Sequence[Arm]) -> Figure:
     )
 
 
-def _gains(arm: Arm) -> Arm:
+def _gains(arm: MethodRun) -> MethodRun:
     """The same with its curve over the standard pass of its own seed."""
     baseline = arm.result.comparison.baseline
     return replace(arm, curve=tuple(replace(point, accuracy=point.accuracy - baseline) for point in arm.curve))
 
 
-def mean_curve(arms: Sequence[Arm]) -> list[tuple[int, float]]:
+def mean_curve(arms: Sequence[MethodRun]) -> list[tuple[int, float]]:
     """The mean over seeds wherever one of them moves; each keeps its last value until it has a new one."""
     arms = [replace(arm, curve=arm.curve[1:] if len(arm.curve) == 2 else arm.curve) for arm in arms]  # one round
     places = sorted({point.asked for arm in arms for point in arm.curve})
@@ -184,7 +184,7 @@ def mean_curve(arms: Sequence[Arm]) -> list[tuple[int, float]]:
     ]
 
 
-def _value_at(arm: Arm, asked: int) -> float:
+def _value_at(arm: MethodRun, asked: int) -> float:
     return [point.accuracy for point in arm.curve if point.asked <= asked][-1]
 
 

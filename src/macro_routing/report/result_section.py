@@ -18,8 +18,8 @@ from macro_routing.report.markup import Markup, element, joined
 from macro_routing.report.scale import Scale
 from macro_routing.report.tables import route_text, table, tile
 from macro_routing.routes.route import Route
-from macro_routing.runs.outcome_report import wilson_interval
 from macro_routing.runs.result import NO_DECODING, SELECTED, STANDARD, TOP_1, RunResult, Variant
+from macro_routing.runs.round_report import wilson_interval
 
 _MEANINGS = {
     **dict.fromkeys(SELECTED.values(), "chosen by validation"),

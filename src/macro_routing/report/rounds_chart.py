@@ -9,8 +9,8 @@ from macro_routing.report.figure import Figure, Key
 from macro_routing.report.formatting import format_percent
 from macro_routing.report.markup import Markup, element, joined
 from macro_routing.report.scale import Scale, round_step
-from macro_routing.runs.outcome_report import wilson_interval
 from macro_routing.runs.progress import RoundReport
+from macro_routing.runs.round_report import wilson_interval
 from macro_routing.search.macro import select_elite
 from macro_routing.search.searcher import Draw, Score, Stopped
 

@@ -113,7 +113,7 @@ class RunData:
 
 def open_run(folder: str | Path) -> RunData:
     """A run's data from its folder; what is no run is refused by name."""
-    place = RunFolder.existing(Path(folder))
+    place = RunFolder.open(Path(folder))
     with shown_safely(place.path):
         return read_run(place)
 
@@ -134,14 +134,14 @@ def read_run(place: RunFolder) -> RunData:
     """Everything a report needs."""
 
     def read_if_there(name: str) -> Any:
-        return place.read(name) if place.has(name) else None
+        return place.read_json(name) if place.has_file(name) else None
 
     result = read_if_there(files.RESULT)
-    header, last = place.read(files.RUN), place.last_state()
+    header, last = place.read_json(files.RUN), place.last_state()
     return RunData(
         path=place.path,
         header=header,
-        rounds=tuple(RoundReport(**one) for one in place.rounds()),
+        rounds=tuple(RoundReport(**one) for one in place.read_rounds()),
         draws=() if last is None else last.draws,
         policies=_policies(place, header),
         ended=read_if_there(files.ENDED),
@@ -150,12 +150,12 @@ def read_run(place: RunFolder) -> RunData:
         answers=read_if_there(files.ANSWERS),
         cost=read_if_there(files.COST),
         is_finished=place.is_finished,
-        oracle=read_if_there(files.ORACLE_FACTS),
+        oracle=read_if_there(files.ORACLE_COUNTS),
     )
 
 
 def _policies(place: RunFolder, header: dict[str, Any]) -> tuple[PolicyFrame, ...]:
-    states = [state for state in place.some_states(_MOST_FRAMES) if "policy" in state.arrays]
+    states = [state for state in place.sample_states(_MOST_FRAMES) if "policy" in state.arrays]
     if not states:
         return ()
     space = RouteSpace(**header["config"]["resolved"]["searcher"]["space"])

@@ -14,8 +14,8 @@ from macro_routing.report.formatting import (
 )
 from macro_routing.report.markup import Markup, element, joined
 from macro_routing.report.tables import route_text, table
-from macro_routing.runs.outcome_report import wilson_interval
 from macro_routing.runs.progress import RoundReport
+from macro_routing.runs.round_report import wilson_interval
 
 _MOST_CANDIDATES = 100
 _ROUND_COLUMNS = (

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from macro_routing.runs.config import RunConfig
     from macro_routing.runs.folder import RunFolder
+    from macro_routing.runs.prepare import resume_run, run_search
     from macro_routing.runs.progress import Listener
     from macro_routing.runs.result import RunResult
-    from macro_routing.runs.starting import resume, search
 
-__all__ = ["Listener", "RunConfig", "RunFolder", "RunResult", "resume", "search"]
-_PLACES = {
+__all__ = ["Listener", "RunConfig", "RunFolder", "RunResult", "resume_run", "run_search"]
+_MODULES = {
     "Listener": "progress",
     "RunConfig": "config",
     "RunFolder": "folder",
     "RunResult": "result",
-    "resume": "starting",
-    "search": "starting",
+    "resume_run": "prepare",
+    "run_search": "prepare",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Load the module of a public name."""
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -21,7 +21,7 @@ from macro_routing.models.catalog import BUILT_IN, DEFAULT_MODEL
 from macro_routing.models.frozen import FrozenModel, LoadOptions
 from macro_routing.models.support import text_config
 from macro_routing.routes.space import RouteSpace
-from macro_routing.runs.methods import GUIDED, MACRO, METHODS, MOST_OUTCOMES, Search, settings_of
+from macro_routing.runs.methods import GUIDED, MACRO, MAX_EVALUATIONS, METHODS, Search, make_search_settings
 from macro_routing.search.example_schedule import check_seed
 from macro_routing.search.searcher import SearchPlan
 from macro_routing.settings import build_settings, check_choice, check_integer, check_number
@@ -148,7 +148,7 @@ class RunConfig:
         check_choice("method", self.method, tuple(METHODS))
         check_seed(self.seed)
         if self.budget is not None:
-            check_integer("budget", self.budget, minimum=1, maximum=MOST_OUTCOMES)
+            check_integer("budget", self.budget, minimum=1, maximum=MAX_EVALUATIONS)
         check_choice("racing", self.racing, RACING)
         check_choice("decoder", self.decoder, DECODERS)
         if self.max_minutes is not None:
@@ -218,7 +218,7 @@ class RunConfig:
         preset: dict[str, Any] = {**PRESETS[self.preset].get("search", {}), **automatic}
         # The standard pass is among the candidates wherever MACRO's final set holds it, too.
         preset["anchored"] = self.preset != "paper"
-        return settings_of(method or self.method, preset, self.search if method is None else {})
+        return make_search_settings(method or self.method, preset, self.search if method is None else {})
 
     def searcher_for(
         self, frozen: FrozenModel, examples: int, influence: Callable[[], Sequence[float]], test: int = 0

@@ -35,7 +35,7 @@ RUN, ENDED, CANDIDATES, ANSWERS, RESULT, ROUTE, COST, REPORT, MANIFEST = (
 )
 
 
-ORACLE_FACTS, ROUTERS = "oracle.json", "routers"
+ORACLE_COUNTS, ROUTERS = "oracle.json", "routers"
 """What an oracle found, in counts; the folder of trained routers. Runs whose result is a route have neither."""
 
 
@@ -47,31 +47,31 @@ class RunFolder:
         self.path = path
 
     @staticmethod
-    def check_free(path: Path) -> None:
+    def check_unused(path: Path) -> None:
         """Refuse a folder that no run may begin in; nothing is written."""
-        with RunFolder(path).reported(begun=False):
+        with RunFolder(path).explain_write_errors(begun=False):
             has_run, is_taken = (path / RUN).exists(), path.exists() and not path.is_dir()
-            is_taken = is_taken or (path.is_dir() and any(map(_holds_something, path.iterdir())))
+            is_taken = is_taken or (path.is_dir() and any(map(_is_in_use, path.iterdir())))
         if has_run:
             raise RunError(f"{path} holds a run already; go on with it (`macro resume {path}`) or name another folder")
         if is_taken:
             raise RunError(f"{path} is not an empty folder; name a new one with --out")
 
     @classmethod
-    def new(cls, path: Path) -> RunFolder:
+    def create(cls, path: Path) -> RunFolder:
         """A folder that held nothing and is ready for a run."""
-        cls.check_free(path)
+        RunFolder.check_unused(path)
         folder = cls(path)
-        with folder.reported(begun=False):
-            folder._make_parts()
+        with folder.explain_write_errors(begun=False):
+            folder._make_folders()
         return folder
 
-    def _make_parts(self) -> None:
+    def _make_folders(self) -> None:
         for part in (self.path, self.path / "states", self.path / "rounds"):
             part.mkdir(parents=True, exist_ok=True)
 
     @classmethod
-    def existing(cls, path: Path) -> RunFolder:
+    def open(cls, path: Path) -> RunFolder:
         """The folder of a run, of this version."""
         try:
             has_run = (path / RUN).is_file()
@@ -86,7 +86,7 @@ class RunFolder:
                 hint = "; it is a study: repeat its `macro study` command to go on with it"
             raise RunError(f"{path} holds no run{hint}")
         folder = cls(path)
-        header = folder.read(RUN)
+        header = folder.read_json(RUN)
         if header.get("format") != FORMAT:
             raise RunError(
                 f"{path} was written by version {header.get('macro', '?')} of macro (format {header.get('format')!r});"
@@ -97,7 +97,7 @@ class RunFolder:
     # --- files ---------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def reported(self, *, begun: bool = True) -> Iterator[None]:
+    def explain_write_errors(self, *, begun: bool = True) -> Iterator[None]:
         """Turn what the disk raises into an error that says how to go on."""
         try:
             yield
@@ -107,7 +107,7 @@ class RunFolder:
             raise RunError(f"{str(self.path)[:200]} cannot be written: {describe_os_error(error)}; {remedy}") from None
 
     @contextmanager
-    def understood(self, name: str) -> Iterator[None]:
+    def explain_damage(self, name: str) -> Iterator[None]:
         """Turn contents of the wrong shape into an error that says how to go on."""
         try:
             yield
@@ -125,11 +125,11 @@ class RunFolder:
         )
         return f"{self.path / name} is damaged ({type(error).__name__}: {error}); {remedy}"
 
-    def has(self, name: str) -> bool:
+    def has_file(self, name: str) -> bool:
         """Whether a file is there."""
         return (self.path / name).is_file()
 
-    def read(self, name: str) -> Any:
+    def read_json(self, name: str) -> Any:
         """A JSON file's contents."""
         try:
             found = json.loads((self.path / name).read_text(encoding="utf-8"))
@@ -141,18 +141,18 @@ class RunFolder:
             raise RunError(self._damaged(name, TypeError("it is no object")))
         return found
 
-    def write(self, name: str, value: Any) -> None:
+    def write_json(self, name: str, value: Any) -> None:
         """Write a JSON file whole or not at all."""
         self.write_text(name, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
     def write_text(self, name: str, text: str) -> None:
         """Write a file whole or not at all."""
-        with self.reported():
+        with self.explain_write_errors():
             write_atomically(self.path / name, without_secrets(text))
 
     def log(self, text: str) -> None:
         """A line in the run's log."""
-        with self.reported(), open_regular_file(self.path / "log.txt") as file:
+        with self.explain_write_errors(), open_regular_file(self.path / "log.txt") as file:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {without_secrets(text)}\n")
 
     # --- the search's state ---------------------------------------------------------------------------------------
@@ -160,8 +160,8 @@ class RunFolder:
     def save_round(self, state: SearchState, report: dict[str, Any] | None) -> None:
         """Keep a state; the report of its last round goes first, so that no state is without one."""
         if report is not None:
-            self.write(f"rounds/{state.rounds:03}.json", report)
-        with self.reported():
+            self.write_json(f"rounds/{state.rounds:03}.json", report)
+        with self.explain_write_errors():
             if not self.path.is_dir():
                 raise RunError(f"{self.path} has vanished; what was computed is in the score store")
             save_state(self.path / "states" / f"{state.rounds:03}.npz", state)
@@ -171,7 +171,7 @@ class RunFolder:
         states = self._states()
         return self._load_state(states[-1]) if states else None
 
-    def some_states(self, most: int) -> list[SearchState]:
+    def sample_states(self, most: int) -> list[SearchState]:
         """States from the first to the last, at most so many, evenly spread."""
         states = self._states()
         last, count = len(states) - 1, min(most, len(states))
@@ -187,13 +187,13 @@ class RunFolder:
         except MacroError as error:
             raise RunError(f"{error}; remove the file and `macro resume {self.path}` repeats that round") from None
 
-    def rounds(self) -> list[dict[str, Any]]:
+    def read_rounds(self) -> list[dict[str, Any]]:
         """The reports of all finished rounds; one that somebody removed is left out."""
         done = self.last_state()
         names = [f"rounds/{number:03}.json" for number in range(1, (done.rounds if done else 0) + 1)]
-        return [self.read(name) for name in names if self.has(name)]
+        return [self.read_json(name) for name in names if self.has_file(name)]
 
-    def finish(self) -> None:
+    def write_manifest(self) -> None:
         """Write the manifest: the run is complete."""
         # The report can be made again at any time, loggers write when they like.
         apart = {MANIFEST, REPORT, "lock", "log.txt"}
@@ -205,13 +205,13 @@ class RunFolder:
         ]
         files = sorted(p for p in kept if p.is_file() and p.name not in apart)
         digests = {str(p.relative_to(self.path)): self._digest(p) for p in files}
-        self.write(MANIFEST, {"format": FORMAT, "files": digests})
+        self.write_json(MANIFEST, {"format": FORMAT, "files": digests})
 
-    def changed(self) -> list[str]:
+    def changed_files(self) -> list[str]:
         """Files that are not what they were when the run was finished."""
-        with self.understood(MANIFEST):
-            known = self.read(MANIFEST).get("files", {}).items() if self.has(MANIFEST) else ()
-            return [name for name, digest in known if self.has(name) and self._digest(self.path / name) != digest]
+        with self.explain_damage(MANIFEST):
+            known = self.read_json(MANIFEST).get("files", {}).items() if self.has_file(MANIFEST) else ()
+            return [name for name, digest in known if self.has_file(name) and self._digest(self.path / name) != digest]
 
     @staticmethod
     def _digest(path: Path) -> str:
@@ -220,18 +220,18 @@ class RunFolder:
     @property
     def is_finished(self) -> bool:
         """Whether the run is complete: it has a manifest, and all that it names."""
-        if not self.has(MANIFEST):
+        if not self.has_file(MANIFEST):
             return False
-        with self.understood(MANIFEST):
-            return all(self.has(name) for name in self.read(MANIFEST).get("files", {}))
+        with self.explain_damage(MANIFEST):
+            return all(self.has_file(name) for name in self.read_json(MANIFEST).get("files", {}))
 
     # --- one process at a time ------------------------------------------------------------------------------------
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Keep other processes out; the lock goes with the process, however it ends."""
-        with self.reported():
-            self._make_parts()  # somebody may have removed one
+        with self.explain_write_errors():
+            self._make_folders()  # somebody may have removed one
             lock = acquire_lock(self.path / "lock")
         with lock:
             try:
@@ -242,6 +242,6 @@ class RunFolder:
                 raise
 
 
-def _holds_something(entry: Path) -> bool:
+def _is_in_use(entry: Path) -> bool:
     """Whether a folder that has this in it is in use; a run that was stopped at once leaves empty parts behind."""
     return entry.name != "lock" and not (entry.is_dir() and not any(entry.iterdir()))

@@ -37,7 +37,7 @@ from macro_routing.search.rys_sweep import BlockSweep, SweepSettings
 from macro_routing.search.searcher import SearchPlan
 from macro_routing.settings import build_settings, check_integer
 
-MOST_OUTCOMES = 10_000_000
+MAX_EVALUATIONS = 10_000_000
 """The largest budget; the paper's is below fifty thousand."""
 GUIDED, MACRO, RANDOM, STANDARD = "guided", "macro", "random", "standard"
 
@@ -193,22 +193,22 @@ METHODS: dict[str, Method] = {
 assert tuple(METHODS) == METHOD_NAMES
 
 
-def known_settings(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def keep_known_settings(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Those of some settings that a method has."""
     known = {field.name for field in dataclasses.fields(METHODS[method].settings)}
     return {name: value for name, value in given.items() if name in known}
 
 
-def settings_of(method: str, preset: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
+def make_search_settings(method: str, preset: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
     """A method's settings: what was given, then what of the preset it knows."""
     for name in given:
-        others = [other for other in METHODS if name in known_settings(other, given)]
+        others = [other for other in METHODS if name in keep_known_settings(other, given)]
         if others and method not in others:
             raise SettingsError(
                 f"[search]: {name} is no setting of method = {method}, but of method = {' or '.join(others[:3])};"
                 " leave it out or name that method"
             )
-    return build_settings(METHODS[method].settings, {**known_settings(method, preset), **given}, "[search]")
+    return build_settings(METHODS[method].settings, {**keep_known_settings(method, preset), **given}, "[search]")
 
 
 def check_methods(names: Sequence[str], seeds: Sequence[int]) -> None:

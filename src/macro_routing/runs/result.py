@@ -97,11 +97,11 @@ class RunResult:
 
 def read_result(place: RunFolder) -> RunResult:
     """A finished run's result, with the place where its folder is now."""
-    with place.understood(RESULT):
-        return dataclasses.replace(RunResult.from_json(place.read(RESULT)), folder=str(place.path))
+    with place.explain_damage(RESULT):
+        return dataclasses.replace(RunResult.from_json(place.read_json(RESULT)), folder=str(place.path))
 
 
-def make_result(
+def make_route_result(
     tested: Sequence[tuple[str, RouteEvaluation]], chosen: Route, seed: int, folder: str, refused: str = ""
 ) -> RunResult:
     """Compare the chosen route, which comes first, with the standard pass and say what that is worth."""
@@ -111,7 +111,7 @@ def make_result(
         Variant(name, str(one.route), one.route.length, sum(one.correct), len(one.outcomes), one.cut_off, one.tokens)
         for name, one in tested
     )
-    detectable = detectable_gain(comparison.n, comparison)
+    detectable = minimum_detectable_gain(comparison.n, comparison)
     return RunResult(
         str(chosen),
         chosen.layers,
@@ -123,7 +123,7 @@ def make_result(
     )
 
 
-def result_of_answers(
+def make_per_example_result(
     arms: Sequence[tuple[str, str, float, Sequence[ExampleOutcome]]], kind: str, layers: int, seed: int, folder: str
 ) -> RunResult:
     """The result of what is no route: (name, what it is, layers applied, answers) of it and of the standard pass."""
@@ -141,7 +141,7 @@ def result_of_answers(
         )
         for name, what, length, found in arms
     )
-    detectable = detectable_gain(comparison.n, comparison)
+    detectable = minimum_detectable_gain(comparison.n, comparison)
     verdict = _words(comparison, detectable, "router")
     if kind == ORACLE:
         verdict = (
@@ -151,7 +151,7 @@ def result_of_answers(
     return RunResult(told, layers, variants, comparison, detectable, verdict, folder, kind)
 
 
-def detectable_gain(n: int, comparison: PairedComparison | None = None) -> float:
+def minimum_detectable_gain(n: int, comparison: PairedComparison | None = None) -> float:
     """The smallest gain that ``n`` examples show in four of five cases; infinity when none could be.
 
     Routes that differ on many examples need a larger gain to be told apart; a fifth of them is assumed, or what was
@@ -163,7 +163,7 @@ def detectable_gain(n: int, comparison: PairedComparison | None = None) -> float
     return next((gain for gain in found if math.isfinite(gain)), math.inf)
 
 
-def show_detectable(gain: float, n: int) -> str:
+def describe_detectable_gain(gain: float, n: int) -> str:
     """What a test set can show, in words."""
     if not math.isfinite(gain):
         return f"{n} test examples are too few to show any gain"

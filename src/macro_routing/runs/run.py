@@ -25,9 +25,8 @@ from macro_routing.runs import folder as files
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.cost import measure_cost
 from macro_routing.runs.deadline import Deadline, TimeUp
+from macro_routing.runs.final_selection import FinalSelection, select_confirmed_route, select_route
 from macro_routing.runs.folder import RunFolder
-from macro_routing.runs.log import FolderLog
-from macro_routing.runs.outcome_report import report_round
 from macro_routing.runs.progress import Listener, Listeners, Plan
 from macro_routing.runs.result import (
     NO_DECODING,
@@ -35,10 +34,11 @@ from macro_routing.runs.result import (
     STANDARD,
     TOP_1,
     RunResult,
-    detectable_gain,
-    make_result,
+    make_route_result,
+    minimum_detectable_gain,
 )
-from macro_routing.runs.selection import Choice, choose, choose_confirmed
+from macro_routing.runs.round_report import make_round_report
+from macro_routing.runs.run_log import RunLog
 from macro_routing.search.macro import MacroSearch
 from macro_routing.search.searcher import Candidate, HoldoutSearcher, Round, Searcher, SearchState
 from macro_routing.tasks.splits import Splits, make_splits
@@ -80,7 +80,7 @@ class PreparedRun:
             len(self.splits.validation),
             test,
             self.searcher.max_evaluations() + validation + 4 * test,
-            detectable_gain(test),
+            minimum_detectable_gain(test),
         )
 
     @property
@@ -120,9 +120,9 @@ class PreparedRun:
             "environment": {fact.topic: fact.finding for fact in describe_environment()},
         }
 
-    def to_the_end(self, place: RunFolder) -> RunResult:
+    def run(self, place: RunFolder) -> RunResult:
         """The whole run, from wherever its folder stands."""
-        listener = Listeners([self.listener, FolderLog(place)])
+        listener = Listeners([self.listener, RunLog(place)])
         evaluator = dataclasses.replace(self.evaluator, report=listener.on_message)
         return dataclasses.replace(self, listener=listener, evaluator=evaluator)._run(place)  # noqa: SLF001
 
@@ -131,10 +131,10 @@ class PreparedRun:
         state = self._search(place)
         choice = self._choose(place, state)
         result = self._test(place, state, choice)
-        place.write(files.RESULT, result.to_json())
+        place.write_json(files.RESULT, result.to_json())
         place.write_text(files.ROUTE, self._route_file(result, choice))
         self._measure_cost(place, choice.route)
-        place.finish()
+        place.write_manifest()
         self.listener.on_result(result)
         return result
 
@@ -151,17 +151,17 @@ class PreparedRun:
         if isinstance(self.searcher, HoldoutSearcher):  # its finalists meet what was held back even when time is up
             left_over += self.searcher.max_candidates * len(self.searcher.holdout)
         deadline = Deadline(self.config.max_minutes, left_over)
-        while not place.has(files.ENDED) and (asked := self.searcher.ask(state)) is not None:
+        while not place.has_file(files.ENDED) and (asked := self.searcher.ask(state)) is not None:
             start = time.perf_counter()
             try:
                 raced, standard = self._score(asked, deadline)
             except TimeUp:
-                place.write(files.ENDED, {"reason": "max_minutes", "rounds": state.rounds})
+                place.write_json(files.ENDED, {"reason": "max_minutes", "rounds": state.rounds})
                 self.listener.on_message(f"time is up after {state.rounds} rounds; selecting among what was found")
                 break
             state = self.searcher.tell(state, asked, raced.outcomes)
             seconds = time.perf_counter() - start
-            report = report_round(asked, plan.rounds, raced, standard, seconds, self._prompt_tokens)
+            report = make_round_report(asked, plan.rounds, raced, standard, seconds, self._prompt_tokens)
             place.save_round(state, dataclasses.asdict(report))
             self.listener.on_round(report)
         return state
@@ -196,17 +196,17 @@ class PreparedRun:
         evaluator = dataclasses.replace(self.evaluator, on_outcomes=self.listener.on_outcomes)
         return evaluator.evaluate(routes, examples)
 
-    def _choose(self, place: RunFolder, state: SearchState) -> Choice:
-        if place.has(files.CANDIDATES):
-            with place.understood(files.CANDIDATES):
-                return Choice.from_json(place.read(files.CANDIDATES), self.evaluator.frozen.layers)
+    def _choose(self, place: RunFolder, state: SearchState) -> FinalSelection:
+        if place.has_file(files.CANDIDATES):
+            with place.explain_damage(files.CANDIDATES):
+                return FinalSelection.from_json(place.read_json(files.CANDIDATES), self.evaluator.frozen.layers)
         candidates = self.searcher.candidates(state) or (Candidate(self._standard),)
         self.listener.on_stage("validation", len(candidates) * len(self.splits.validation))
         routes = [candidate.route for candidate in candidates]
         if isinstance(self.searcher, HoldoutSearcher):
             routes = list(dict.fromkeys([self._standard, *routes]))
             holdout = [self.splits.train[number] for number in self.searcher.holdout]
-            choice = choose_confirmed(
+            choice = select_confirmed_route(
                 candidates,
                 self._evaluated(routes, self.splits.validation),
                 self._evaluated(routes, holdout),
@@ -214,13 +214,13 @@ class PreparedRun:
                 self._costs_too_much,
             )
         else:
-            choice = choose(
+            choice = select_route(
                 candidates,
                 self._evaluated(routes, self.splits.validation),
                 lambda tied: self._evaluated(tied, self.splits.train),
                 self._costs_too_much,
             )
-        place.write(files.CANDIDATES, choice.to_json())
+        place.write_json(files.CANDIDATES, choice.to_json())
         return choice
 
     def _costs_too_much(self, route: Route) -> str:
@@ -243,7 +243,7 @@ class PreparedRun:
                 return f"it costs {drop:.1f} points on {name} (n = {len(examples)}; allowed {settings.max_drop:g})"
         return ""
 
-    def _test(self, place: RunFolder, state: SearchState, choice: Choice) -> RunResult:
+    def _test(self, place: RunFolder, state: SearchState, choice: FinalSelection) -> RunResult:
         """The one time the test set is looked at."""
         variants = [(SELECTED[self.config.method], choice.route), *self._variants(state), (STANDARD, self._standard)]
         different = list(dict.fromkeys(route for _, route in variants))
@@ -256,16 +256,16 @@ class PreparedRun:
             if reason := found[route].failure:
                 self.listener.on_message(f"{name} is left out: {route} could not be tested: {reason}")
         tested = [(name, found[route]) for name, route in variants if not found[route].failure]
-        place.write(files.ANSWERS, _answers(self.splits.test, {one.route: one for _, one in tested}))
+        place.write_json(files.ANSWERS, _answers(self.splits.test, {one.route: one for _, one in tested}))
         refused = f", {choice.refused}" if choice.refused else ""
-        return make_result(tested, choice.route, self.config.seed, str(place.path), refused)
+        return make_route_result(tested, choice.route, self.config.seed, str(place.path), refused)
 
     def _measure_cost(self, place: RunFolder, route: Route) -> None:
         """On training examples: nothing is asked of the test set a second time."""
-        if not place.has(files.COST):
+        if not place.has_file(files.COST):
             self.listener.on_message("measuring what the route costs beside the standard pass")
             different = list(dict.fromkeys([self._standard, route]))
-            place.write(files.COST, measure_cost(self.evaluator, different, self.splits.train))
+            place.write_json(files.COST, measure_cost(self.evaluator, different, self.splits.train))
 
     def _variants(self, state: SearchState) -> list[tuple[str, Route]]:
         if not isinstance(self.searcher, MacroSearch):
@@ -274,7 +274,7 @@ class PreparedRun:
         top = (TOP_1, self.searcher.most_probable(state).route)
         return [top, (NO_DECODING, best.proposal.route)] if best is not None else [top]
 
-    def _route_file(self, result: RunResult, choice: Choice) -> str:
+    def _route_file(self, result: RunResult, choice: FinalSelection) -> str:
         from macro_routing import __version__
         from macro_routing.routes.route_file import RouteFile
 

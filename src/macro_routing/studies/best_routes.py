@@ -8,14 +8,14 @@ from typing import Any
 
 from macro_routing.report.formatting import format_percentage, format_points
 from macro_routing.runs import folder as files
-from macro_routing.runs.comparison import Arm
+from macro_routing.runs.comparison_results import MethodRun
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.result import ROUTE, SELECTED
 from macro_routing.studies.columns import text_column
 from macro_routing.studies.tables import Column, Table
 
 
-def best_route_rows(arms: Mapping[Any, Sequence[Arm]], name: str) -> list[dict[str, Any]]:
+def best_route_rows(arms: Mapping[Any, Sequence[MethodRun]], name: str) -> list[dict[str, Any]]:
     """A line per model and task: of all seeds the route that validation liked best, never the one that tests best."""
     rows = []
     for (model, task), found in arms.items():
@@ -40,10 +40,10 @@ def best_route_rows(arms: Mapping[Any, Sequence[Arm]], name: str) -> list[dict[s
     return rows
 
 
-def _validation(arm: Arm) -> float:
-    run = RunFolder.existing(Path(arm.result.folder))
-    with run.understood(files.CANDIDATES):
-        choice = run.read(files.CANDIDATES)
+def _validation(arm: MethodRun) -> float:
+    run = RunFolder.open(Path(arm.result.folder))
+    with run.explain_damage(files.CANDIDATES):
+        choice = run.read_json(files.CANDIDATES)
         chosen = [one for one in choice["candidates"] if one["route"] == choice["chosen"]]
         return float(chosen[0]["correct"] / chosen[0]["n"]) if chosen else 0.0
 

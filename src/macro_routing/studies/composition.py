@@ -67,17 +67,17 @@ def find_runs(folders: Sequence[Path], method: str | None) -> list[Found]:
 
 
 def _read(place: Path, method: str | None) -> Found | None:
-    run = RunFolder.existing(place)
+    run = RunFolder.open(place)
     result = read_result(run)
-    with run.understood(files.RUN):
-        header = run.read(files.RUN)
+    with run.explain_damage(files.RUN):
+        header = run.read_json(files.RUN)
         if result.kind != ROUTE or (method is not None and header["config"]["given"]["method"] != method):
             return None
         model = str(header["model"]["name"]).rstrip("/").rsplit("/", 1)[-1]
         title = METHODS[header["config"]["given"]["method"]].title
         settings, search = _settings(header), _mark(header)
-    with run.understood(files.CANDIDATES):
-        choice = run.read(files.CANDIDATES)
+    with run.explain_damage(files.CANDIDATES):
+        choice = run.read_json(files.CANDIDATES)
         ranks = [one.get("raw_rank") for one in choice["candidates"] if one["route"] == choice["chosen"]]
     return Found(model, title, str(place), result.best_route, ranks[0] if ranks else None, settings, search)
 

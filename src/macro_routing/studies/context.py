@@ -20,13 +20,21 @@ from macro_routing.models.unloaded import find_model
 from macro_routing.report.formatting import shorten_model_name
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as run_files
-from macro_routing.runs.comparison import Arm, read_arm
+from macro_routing.runs.comparison_results import MethodRun, read_method_run
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS, STANDARD
+from macro_routing.runs.prepare import (
+    check_same_examples,
+    check_same_inputs,
+    check_same_settings,
+    load_configured_task,
+    prepare_run,
+    resume_run,
+    run_search,
+)
 from macro_routing.runs.progress import Listener
 from macro_routing.runs.run import PreparedRun
-from macro_routing.runs.starting import check_data, check_given, check_same, prepare, resume, search, task_of
 from macro_routing.studies.folder import RUNS, StudyFolder
 from macro_routing.studies.task_names import TaskName
 from macro_routing.tasks.task import Example, Task, fingerprint
@@ -108,7 +116,7 @@ class StudyContext:
     def prepared(self, task: TaskName, seed: int) -> PreparedRun:
         """A task's evaluator and splits; nothing is searched, so no setting of a search may stand in the way."""
         config = dataclasses.replace(self.config(task, seed), method=STANDARD, search={}, space={}, budget=None)
-        return prepare(config, **self._known(task.task))
+        return prepare_run(config, **self._known(task.task))
 
     def _known(self, task: str) -> dict[str, Any]:
         return {
@@ -126,11 +134,11 @@ class StudyContext:
 
     def check_search(self, config: RunConfig) -> None:
         """Refuse what a search would refuse; nothing is searched."""
-        prepare(config, **self._known(config.task))
+        prepare_run(config, **self._known(config.task))
 
     # --- parts ----------------------------------------------------------------------------------------------------
 
-    def search(self, name: str, config: RunConfig) -> Arm:
+    def search(self, name: str, config: RunConfig) -> MethodRun:
         """A search of the study: read where it is finished, gone on with where it was begun."""
         place = self.folder.run_place(name)
         self._check_belongs(place, config)
@@ -138,29 +146,29 @@ class StudyContext:
             self.check_time()
             self._check_other_runs()
             self.listener.on_message(f"search {name}")
-            search(config, place, **self._known(config.task))
-        elif not RunFolder.existing(place).is_finished:
+            run_search(config, place, **self._known(config.task))
+        elif not RunFolder.open(place).is_finished:
             self.check_time()
             self.listener.on_message(f"search {name}, gone on with")
-            resume(place, **self._known(config.task))
-        return read_arm(config.method, config.seed, place, ())
+            resume_run(place, **self._known(config.task))
+        return read_method_run(config.method, config.seed, place, ())
 
     def _check_belongs(self, place: Path, config: RunConfig) -> None:
         """Refuse a run of other settings that has come to the same place, or of another model or other data."""
         if not (place / run_files.RUN).is_file():
             return
-        run = RunFolder.existing(place)
-        with run.understood(run_files.RUN):
-            header = run.read(run_files.RUN)
-            check_given(header, config, place)
+        run = RunFolder.open(place)
+        with run.explain_damage(run_files.RUN):
+            header = run.read_json(run_files.RUN)
+            check_same_settings(header, config, place)
             self.check_unchanged(header, config, place)
         if self.given_model is not None or "frozen" in vars(self):
-            now = prepare(config, **self._known(config.task)).header()
-            check_same(header, json.loads(json.dumps(now)), place)
+            now = prepare_run(config, **self._known(config.task)).header()
+            check_same_inputs(header, json.loads(json.dumps(now)), place)
 
     def check_unchanged(self, header: Mapping[str, Any], config: RunConfig, place: Path) -> None:
         """Refuse what was run on other examples or with other weights; nothing is loaded for that."""
-        check_data(header, config, self._task(config), place)
+        check_same_examples(header, config, self._task(config), place)
         if self._weights_id not in {None, header["model"]["weights_id"]}:
             raise RunError(f"{place} was run with other weights; name another folder for the study with --out")
 
@@ -168,7 +176,7 @@ class StudyContext:
         """The task of a run, read once: a table has many runs on it."""
         key = repr((config.task, config.seed, config.data))
         if key not in self._tasks:
-            self._tasks[key] = self.given_tasks.get(config.task) or task_of(config)
+            self._tasks[key] = self.given_tasks.get(config.task) or load_configured_task(config)
         return self._tasks[key]
 
     @cached_property
@@ -185,9 +193,9 @@ class StudyContext:
     def _check_other_runs(self) -> None:
         """Refuse to put a search beside others of another model that has come to the same name."""
         for path in sorted((self.folder.path / RUNS).glob(f"*/{run_files.RUN}")):
-            run = RunFolder.existing(path.parent)
-            with run.understood(run_files.RUN):
-                weights = run.read(run_files.RUN)["model"]["weights_id"]
+            run = RunFolder.open(path.parent)
+            with run.explain_damage(run_files.RUN):
+                weights = run.read_json(run_files.RUN)["model"]["weights_id"]
             if weights != self.frozen.weights_id:
                 raise RunError(
                     f"{path.parent} was run with other weights; name another folder for the study with --out"

@@ -20,8 +20,8 @@ from macro_routing.report.formatting import (
 )
 from macro_routing.report.heatmap import heatmap_figure
 from macro_routing.runs import folder as run_files
-from macro_routing.runs.comparing import compare_methods, configs_for
-from macro_routing.runs.comparison import Arm, read_arms
+from macro_routing.runs.compare_methods import compare_methods, make_method_configs
+from macro_routing.runs.comparison_results import MethodRun, read_method_runs
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.methods import STANDARD as STANDARD_METHOD
@@ -39,7 +39,7 @@ from macro_routing.studies.task_names import TaskName
 
 STUDY = "main-table"
 STANDARD_NAME = "standard pass"
-Arms = dict[tuple[str, TaskName], list[Arm]]
+Arms = dict[tuple[str, TaskName], list[MethodRun]]
 """By model and task: all methods with all seeds."""
 
 
@@ -91,7 +91,7 @@ def _check(context: StudyContext, task: TaskName, seed: int, methods: Sequence[s
     if not missing:
         return
     known = {"frozen": context.frozen, "task": context.given_tasks.get(task.task), "store": context.store}
-    for _, _, config in configs_for(context.config(task, seed), missing, [seed], known):
+    for _, _, config in make_method_configs(context.config(task, seed), missing, [seed], known):
         context.check_search(config)
 
 
@@ -100,11 +100,11 @@ def _place(context: StudyContext, task: TaskName) -> Path:
     return context.folder.run_place(f"{shorten_model_name(context.base.model)}--{task}")
 
 
-def _cell(context: StudyContext, task: TaskName, seeds: Sequence[int], methods: Sequence[str]) -> list[Arm]:
+def _cell(context: StudyContext, task: TaskName, seeds: Sequence[int], methods: Sequence[str]) -> list[MethodRun]:
     """A comparison's folder; each method and seed has a score store of its own: none is faster for another's work."""
     place = _place(context, task)
     wanted = [(method, seed) for seed in seeds for method in methods]
-    finished = {(arm.method, arm.seed) for arm in read_arms(place)}
+    finished = {(arm.method, arm.seed) for arm in read_method_runs(place)}
     for method, seed in wanted:
         if (method, seed) in finished:
             _check_cell(context, task, seed, place / f"{method}-{seed}")
@@ -122,14 +122,14 @@ def _cell(context: StudyContext, task: TaskName, seeds: Sequence[int], methods: 
             listener=context.listener,
             store=context.store or place.with_name(f"{place.name}-scores") / f"{method}-{seed}.sqlite",
         )
-    return [arm for arm in read_arms(place) if (arm.method, arm.seed) in set(wanted)]
+    return [arm for arm in read_method_runs(place) if (arm.method, arm.seed) in set(wanted)]
 
 
 def _check_cell(context: StudyContext, task: TaskName, seed: int, place: Path) -> None:
     """Refuse a finished run of another model or task that has come to the same place, or whose data have changed."""
-    config, run = context.config(task, seed), RunFolder.existing(place)
-    with run.understood(run_files.RUN):
-        header = run.read(run_files.RUN)
+    config, run = context.config(task, seed), RunFolder.open(place)
+    with run.explain_damage(run_files.RUN):
+        header = run.read_json(run_files.RUN)
         before = header["config"]["given"]
         if (before["model"], before["task"], before["seed"]) != (config.model, config.task, seed):
             raise RunError(
@@ -231,7 +231,7 @@ def table_rows(arms: Arms) -> list[dict[str, Any]]:
     return with_holm(rows)
 
 
-def _row(model: str, name: str, tasks: Mapping[TaskName, Sequence[Arm]]) -> dict[str, Any]:
+def _row(model: str, name: str, tasks: Mapping[TaskName, Sequence[MethodRun]]) -> dict[str, Any]:
     accuracy: dict[str, float | None] = {}
     deviation: dict[str, float | None] = {}
     gains: dict[str, float | None] = {}

@@ -10,8 +10,8 @@ from macro_routing.report.formatting import format_percentage, format_points
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as run_files
 from macro_routing.runs.folder import RunFolder
+from macro_routing.runs.prepare import check_same_inputs, check_same_settings, prepare_run
 from macro_routing.runs.result import read_result
-from macro_routing.runs.starting import check_given, check_same, prepare
 from macro_routing.studies import contamination
 from macro_routing.studies.columns import comparisons_note, difference_columns, number_column, text_column
 from macro_routing.studies.context import StudyContext
@@ -87,21 +87,21 @@ def _search(context: StudyContext, tasks: Sequence[TaskName], seed: int) -> Rout
     # The pool's own way to answer only counts tokens; every example has its task's.
     config = context.config(TaskName(POOL, DIRECT), seed)
     if (place / run_files.RUN).is_file():
-        check_given(RunFolder.existing(place).read(run_files.RUN), config, place)
-        if RunFolder.existing(place).is_finished:
-            return read_result(RunFolder.existing(place)).best_route
+        check_same_settings(RunFolder.open(place).read_json(run_files.RUN), config, place)
+        if RunFolder.open(place).is_finished:
+            return read_result(RunFolder.open(place)).best_route
     context.check_time()
     members = {str(task): context.prepared(task, seed) for task in tasks}
     known: dict[str, Any] = {"frozen": context.frozen, "listener": context.listener, "store": context.store}
-    run = pooled(prepare(config, task=pooled_task(members), **known), members)
+    run = pooled(prepare_run(config, task=pooled_task(members), **known), members)
     is_begun = (place / run_files.RUN).is_file()
-    folder = RunFolder.existing(place) if is_begun else RunFolder.new(place)
-    with folder.held():
+    folder = RunFolder.open(place) if is_begun else RunFolder.create(place)
+    with folder.lock():
         if is_begun:
-            check_same(folder.read(run_files.RUN), run.header(), place)
+            check_same_inputs(folder.read_json(run_files.RUN), run.header(), place)
         else:
-            folder.write(run_files.RUN, run.header())
-        return run.to_the_end(folder).best_route
+            folder.write_json(run_files.RUN, run.header())
+        return run.run(folder).best_route
 
 
 def mean_rows(domain: str, rows: Sequence[dict[str, Any]], rights: dict[tuple[str, str], Any]) -> list[dict[str, Any]]:

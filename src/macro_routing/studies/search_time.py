@@ -12,7 +12,7 @@ from typing import Any
 from macro_routing.report.figure import Figure
 from macro_routing.report.formatting import format_percentage, format_points
 from macro_routing.report.interval_chart import OPEN, IntervalRow, intervals_figure
-from macro_routing.runs.comparison import Arm
+from macro_routing.runs.comparison_results import MethodRun
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.methods import STANDARD as STANDARD_METHOD
 from macro_routing.studies.columns import text_column
@@ -45,7 +45,7 @@ def selection_seconds(run: Path) -> float:
     return found or 0.0
 
 
-def search_time_rows(arms: Mapping[Any, Sequence[Arm]]) -> list[dict[str, Any]]:
+def search_time_rows(arms: Mapping[Any, Sequence[MethodRun]]) -> list[dict[str, Any]]:
     """A line per model and method: mean seconds per task and seed, and the accuracy they bought."""
     rows = []
     models = dict.fromkeys(model for model, _ in arms)

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from macro_routing.runs.comparison import Arm
+from macro_routing.runs.comparison_results import MethodRun
 from macro_routing.runs.result import STANDARD
 from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import seeds_row
 from macro_routing.studies.task_names import TaskName
 
-Cells = dict[tuple[TaskName, int], Arm]
+Cells = dict[tuple[TaskName, int], MethodRun]
 """By task and seed."""
 
 
@@ -97,9 +97,9 @@ def standard_row(cells: Cells) -> dict[str, Any]:
     return {**variant_row("standard pass", cells, STANDARD, None, ""), "rounds_seconds": 0.0}
 
 
-def _accuracy(arm: Arm, choice: str) -> float:
+def _accuracy(arm: MethodRun, choice: str) -> float:
     return statistics.mean(map(float, arm.right[choice].values()))
 
 
-def _length(arm: Arm, choice: str) -> float:
+def _length(arm: MethodRun, choice: str) -> float:
     return next(one.length for one in arm.result.variants if one.name == choice)

@@ -11,7 +11,7 @@ from macro_routing.report.formatting import format_mean_and_deviation
 from macro_routing.report.line_chart import Axis, Line, Point, lines_figure
 from macro_routing.routes.space import RouteSpace
 from macro_routing.runs.config import PRESETS, DataSettings, RunConfig
-from macro_routing.runs.methods import METHODS, settings_of
+from macro_routing.runs.methods import METHODS, make_search_settings
 from macro_routing.runs.result import SELECTED, STANDARD
 from macro_routing.studies.columns import comparisons_note, difference_columns, text_column
 from macro_routing.studies.context import StudyContext
@@ -71,7 +71,7 @@ def default_of(setting: str, config: RunConfig) -> Value:
         return given[setting]  # type: ignore[no-any-return]
     if table == "search":
         preset = {**PRESETS[config.preset].get("search", {}), "anchored": config.preset != "paper"}
-        return getattr(settings_of(config.method, preset, config.search), setting)  # type: ignore[no-any-return]
+        return getattr(make_search_settings(config.method, preset, config.search), setting)  # type: ignore[no-any-return]
     if table == "data":
         return getattr(config.data_settings, setting)  # type: ignore[no-any-return]
     # Not that of a space of some depth: it may stand for a value that is known with the model only.

@@ -20,15 +20,23 @@ from macro_routing.errors import RunError
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.runs import folder as files
 from macro_routing.runs import methods
-from macro_routing.runs.comparison import Arm, CurvePoint, read_arm, read_curve, write_curve
+from macro_routing.runs.comparison_results import CurvePoint, MethodRun, read_curve, read_method_run, write_curve
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.folder import RunFolder
-from macro_routing.runs.methods import check_methods, known_settings
+from macro_routing.runs.methods import check_methods, keep_known_settings
+from macro_routing.runs.prepare import (
+    check_same_inputs,
+    check_same_settings,
+    load_configured_model,
+    load_configured_task,
+    prepare_run,
+    resume_run,
+    run_search,
+    start_workers,
+)
 from macro_routing.runs.progress import Listener, Plan
 from macro_routing.runs.result import ORACLE, ROUTE, read_result
 from macro_routing.runs.run import PreparedRun
-from macro_routing.runs.starting import check_given, check_same, executor_for, model_for, prepare, resume, task_of
-from macro_routing.runs.starting import search as run_search
 from macro_routing.search.searcher import Searcher
 from macro_routing.tasks.task import Task
 from macro_routing.workers.settings import WorkerSettings
@@ -64,18 +72,18 @@ def compare_methods(  # noqa: PLR0913
     store: Path | None = None,
     workers: WorkerSettings | None = None,
     points: int = POINTS,
-) -> list[Arm]:
+) -> list[MethodRun]:
     """Run what is missing of every method with every seed; ``search`` are settings for those that know them.
 
     ``points`` are places on the curve of each search; with one there is its end alone, and nothing more is tested.
     """
     check_methods(names, seeds)
     if task is None:
-        task_of(base)  # what cannot be read is refused before the model is loaded
+        load_configured_task(base)  # what cannot be read is refused before the model is loaded
     listener = listener or Listener()
     # The same workers for all: what they know of a task, its prompts and its grader, depends on no seed.
-    with executor_for(base, workers, listener) as pool:
-        frozen = frozen or model_for(base, pool, listener)
+    with start_workers(base, workers, listener) as pool:
+        frozen = frozen or load_configured_model(base, pool, listener)
         known: dict[str, Any] = {"frozen": frozen, "task": task, "store": store}
         # All of them before the first is run: what one would refuse at the end is refused now.
         planned = plan_methods(base, names, seeds, folder, known, search, points)
@@ -86,7 +94,7 @@ def compare_methods(  # noqa: PLR0913
             listener.on_message(f"run {number} of {len(planned)}: {one.method}, seed {one.seed}")
             place = _run(one.config, _place(folder, one.method, one.seed), {**known, "workers": pool})
             curve = _with_curve(one.config, place, {**known, "executor": pool}, points)
-            arms.append(read_arm(one.method, one.seed, place, curve))
+            arms.append(read_method_run(one.method, one.seed, place, curve))
         return arms
 
 
@@ -101,8 +109,8 @@ def plan_methods(  # noqa: PLR0913
 ) -> list[PlannedRun]:
     """Every run of a comparison, held against what is in its folder; nothing is run and no folder is made."""
     planned = []
-    for method, seed, config in configs_for(base, names, seeds, known, search):
-        place, run = _place(folder, method, seed), prepare(config, **known)
+    for method, seed, config in make_method_configs(base, names, seeds, known, search):
+        place, run = _place(folder, method, seed), prepare_run(config, **known)
         _check_goes_together(place, config, run.header())
         finished = read_curve(place) is not None
         most = run.plan.max_evaluations + _most_of_curve(run, points)
@@ -115,7 +123,7 @@ def _place(folder: Path, method: str, seed: int) -> Path:
     return folder / f"{method}-{seed}"
 
 
-def configs_for(
+def make_method_configs(
     base: RunConfig,
     names: Sequence[str],
     seeds: Sequence[int],
@@ -124,9 +132,11 @@ def configs_for(
 ) -> list[tuple[str, int, RunConfig]]:
     """Method, seed and settings of every run of a comparison; without a budget all have what MACRO asks for."""
     given = {**base.search, **(search or {})}
-    configs = [(method, seed, config_for(base, method, seed, given)) for seed in seeds for method in names]
+    configs = [(method, seed, make_method_config(base, method, seed, given)) for seed in seeds for method in names]
     if base.budget is None:
-        budget = prepare(config_for(base, methods.MACRO, seeds[0], given), **known).searcher.max_evaluations()
+        budget = prepare_run(
+            make_method_config(base, methods.MACRO, seeds[0], given), **known
+        ).searcher.max_evaluations()
         configs = [(method, seed, dataclasses.replace(config, budget=budget)) for method, seed, config in configs]
     return configs
 
@@ -134,7 +144,7 @@ def configs_for(
 def _run(config: RunConfig, place: Path, known: dict[str, Any]) -> Path:
     """Run, or go on with, what belongs in a folder."""
     if (place / files.RUN).is_file():
-        resume(place, **known)
+        resume_run(place, **known)
     else:
         run_search(config, place, **known)
     return place
@@ -152,9 +162,9 @@ def _check_neighbours(folder: Path, configs: Sequence[RunConfig], frozen: Frozen
     now = configs[0].given()
     methods_now = {config.method: config.given() for config in configs}
     for path in sorted(folder.glob(f"*-*/{files.RUN}")):
-        run = RunFolder.existing(path.parent)
-        with run.understood(files.RUN):
-            header = run.read(files.RUN)
+        run = RunFolder.open(path.parent)
+        with run.explain_damage(files.RUN):
+            header = run.read_json(files.RUN)
             before, weights = header["config"]["given"], header["model"]["weights_id"]
         if weights != frozen.weights_id:
             raise RunError(f"{path.parent} was run with other weights; compare into another folder")
@@ -174,20 +184,20 @@ def _make(folder: Path) -> None:
         raise RunError(f"{folder} cannot be made: {error.strerror}; name another folder") from None
 
 
-def config_for(base: RunConfig, method: str, seed: int, given: Mapping[str, Any]) -> RunConfig:
+def make_method_config(base: RunConfig, method: str, seed: int, given: Mapping[str, Any]) -> RunConfig:
     """The run of one method; it takes those of the settings given that it knows."""
-    return dataclasses.replace(base, method=method, seed=seed, search=known_settings(method, given))
+    return dataclasses.replace(base, method=method, seed=seed, search=keep_known_settings(method, given))
 
 
 def _check_goes_together(place: Path, config: RunConfig, header: dict[str, Any]) -> None:
     """Refuse to put a run beside others that was asked something else, or of another model or other data."""
     if not (place / files.RUN).is_file():
         return
-    run = RunFolder.existing(place)
-    with run.understood(files.RUN):
-        earlier = run.read(files.RUN)
-        check_given(earlier, config, place)
-        check_same(earlier, json.loads(json.dumps(header)), place)
+    run = RunFolder.open(place)
+    with run.explain_damage(files.RUN):
+        earlier = run.read_json(files.RUN)
+        check_same_settings(earlier, config, place)
+        check_same_inputs(earlier, json.loads(json.dumps(header)), place)
 
 
 def _plain(value: Any) -> Any:
@@ -201,7 +211,7 @@ def _with_curve(config: RunConfig, place: Path, known: dict[str, Any], points: i
     """The curve as it was drawn, or drawn now."""
     if (known_already := read_curve(place)) is not None:
         return known_already
-    curve = list(_curve(config, RunFolder.existing(place), known, points))
+    curve = list(_curve(config, RunFolder.open(place), known, points))
     write_curve(place, curve)
     return curve
 
@@ -220,14 +230,14 @@ def _curve(config: RunConfig, place: RunFolder, known: dict[str, Any], points: i
     Before the end ties go to the earlier candidate: to settle them on training data as a run does would cost more than
     the search. A route that workers had to give up is no candidate, and no point where it cannot be tested.
     """
-    asked = np.cumsum([0, *(one.get("asked", 0) for one in place.rounds())])
+    asked = np.cumsum([0, *(one.get("asked", 0) for one in place.read_rounds())])
     result = read_result(place)
     if result.kind != ROUTE:  # these have one round and choose nothing by validation; an oracle is on no curve
         if result.kind != ORACLE:
             yield CurvePoint(int(asked[-1]), result.route, result.variants[0].accuracy)
         return
-    earlier = place.some_states(points)[:-1]
-    prepared = prepare(config, **known) if earlier else None
+    earlier = place.sample_states(points)[:-1]
+    prepared = prepare_run(config, **known) if earlier else None
     for state in earlier:
         assert prepared is not None
         assert isinstance(prepared.searcher, Searcher)

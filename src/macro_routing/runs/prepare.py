@@ -17,18 +17,18 @@ from macro_routing.evaluation.score_store import ScoreStore, default_store_path
 from macro_routing.models.frozen import FrozenModel, load_model
 from macro_routing.models.influence import block_influence
 from macro_routing.runs import folder as files
-from macro_routing.runs.beginning import first_state
 from macro_routing.runs.config import DataSettings, RunConfig
 from macro_routing.runs.folder import RunFolder
-from macro_routing.runs.log import FolderLog
 from macro_routing.runs.methods import METHODS
+from macro_routing.runs.per_example_run import OracleRun, RouterRun
 from macro_routing.runs.progress import Listener
 from macro_routing.runs.result import (
     RunResult,
     read_result,
 )
 from macro_routing.runs.run import PreparedRun
-from macro_routing.runs.tree_run import OracleRun, RouterRun
+from macro_routing.runs.run_log import RunLog
+from macro_routing.runs.warm_start import initial_state
 from macro_routing.search.searcher import SearchState
 from macro_routing.tasks.catalog import find_task
 from macro_routing.tasks.splits import Splits, make_splits, repeated_questions
@@ -40,7 +40,7 @@ from macro_routing.workers.settings import WorkerSettings
 Workers = WorkerSettings | WorkerPool | None
 
 
-def search(  # noqa: PLR0913
+def run_search(  # noqa: PLR0913
     config: RunConfig,
     folder: str | Path,
     *,
@@ -54,16 +54,16 @@ def search(  # noqa: PLR0913
 
     ``workers`` load both by the names in the configuration.
     """
-    RunFolder.check_free(Path(folder))  # said before a model is loaded for nothing
-    with executor_for(config, workers, listener) as executor:
-        run = prepare(config, frozen=frozen, task=task, listener=listener, store=store, executor=executor)
-        place = RunFolder.new(Path(folder))
-        with closing(run.store), place.held(), _logged(executor, place):
-            place.write(files.RUN, run.header())
-            return run.to_the_end(place)
+    RunFolder.check_unused(Path(folder))  # said before a model is loaded for nothing
+    with start_workers(config, workers, listener) as executor:
+        run = prepare_run(config, frozen=frozen, task=task, listener=listener, store=store, executor=executor)
+        place = RunFolder.create(Path(folder))
+        with closing(run.store), place.lock(), _logged(executor, place):
+            place.write_json(files.RUN, run.header())
+            return run.run(place)
 
 
-def executor_for(
+def start_workers(
     config: RunConfig, workers: Workers, listener: Listener | None = None
 ) -> AbstractContextManager[WorkerPool | None]:
     """The workers that a run's outcomes are worked out by; None for the process itself.
@@ -89,12 +89,12 @@ def _logged(workers: WorkerPool | None, place: RunFolder) -> AbstractContextMana
     """What happens to workers is written into the log of the run that they work for."""
     if workers is None:
         return nullcontext()
-    log = FolderLog(place)
+    log = RunLog(place)
     log.on_message(f"with {workers.workers} worker(s)")
     return workers.telling(log.on_message)
 
 
-def resume(  # noqa: PLR0913
+def resume_run(  # noqa: PLR0913
     folder: str | Path,
     *,
     frozen: FrozenModel | None = None,
@@ -104,22 +104,22 @@ def resume(  # noqa: PLR0913
     workers: Workers = None,
 ) -> RunResult:
     """Go on with a run; one that is finished is only read."""
-    place = RunFolder.existing(Path(folder))
+    place = RunFolder.open(Path(folder))
     if place.is_finished:
         return read_result(place)
-    header = place.read(files.RUN)
-    with place.understood(files.RUN):
+    header = place.read_json(files.RUN)
+    with place.explain_damage(files.RUN):
         config = RunConfig.from_tables(header["config"]["given"], str(place.path / files.RUN))
         _check_shape(header)
-    with place.held(), executor_for(config, workers, listener) as executor:
+    with place.lock(), start_workers(config, workers, listener) as executor:
         store = store or header["store"]
-        run = prepare(config, frozen=frozen, task=task, listener=listener, store=store, executor=executor)
+        run = prepare_run(config, frozen=frozen, task=task, listener=listener, store=store, executor=executor)
         with closing(run.store), _logged(executor, place):
-            check_same(header, run.header(), place.path)
-            return run.to_the_end(place)
+            check_same_inputs(header, run.header(), place.path)
+            return run.run(place)
 
 
-def prepare(  # noqa: PLR0913
+def prepare_run(  # noqa: PLR0913
     config: RunConfig,
     *,
     frozen: FrozenModel | None = None,
@@ -130,9 +130,9 @@ def prepare(  # noqa: PLR0913
 ) -> PreparedRun:
     """Everything loaded and checked, nothing searched and nothing written yet."""
     listener = listener or Listener()
-    task = task or task_of(config)
-    frozen = frozen or model_for(config, executor, listener)
-    splits = splits_of(config, task, config.data_for(frozen))
+    task = task or load_configured_task(config)
+    frozen = frozen or load_configured_model(config, executor, listener)
+    splits = split_examples(config, task, config.data_for(frozen))
     if Path(config.task).suffix and (repeated := repeated_questions(task)):  # a file of the user's own
         said = f"rows that ask what another row asks: {repeated}"
         listener.on_message(f"{said}; no two splits share a question, so some are left out")
@@ -152,18 +152,18 @@ def prepare(  # noqa: PLR0913
         executor=executor,
     )
     searcher = config.searcher_for(
-        frozen, len(splits.train), lambda: influence_on(evaluator, splits.train), len(splits.test)
+        frozen, len(splits.train), lambda: measure_influence(evaluator, splits.train), len(splits.test)
     )
     for guard in guards.values():
         config.decoding_for(guard)
     if METHODS[config.method].kind != "search":
-        return _tree_run(config, evaluator, splits, searcher, listener)
+        return _make_per_example_run(config, evaluator, splits, searcher, listener)
     found: Any = searcher
-    beginning = first_state(found, config.init_from, frozen, listener.on_message)
+    beginning = initial_state(found, config.init_from, frozen, listener.on_message)
     return PreparedRun(config, evaluator, splits, found, guards, listener, beginning)
 
 
-def task_of(config: RunConfig) -> Task:
+def load_configured_task(config: RunConfig) -> Task:
     """The task that the settings name."""
     data = config.data_settings
     columns: dict[str, Any] = {
@@ -179,28 +179,28 @@ def _data_dir(config: RunConfig) -> Path | None:
     return Path(config.data_settings.data_dir) if config.data_settings.data_dir else None
 
 
-def splits_of(config: RunConfig, task: Task, sizes: DataSettings) -> Splits:
+def split_examples(config: RunConfig, task: Task, sizes: DataSettings) -> Splits:
     """The task's examples as a run of these sizes parts them."""
     splits = make_splits(task, seed=config.seed, training=sizes.training, validation=sizes.validation)
     return dataclasses.replace(splits, test=splits.test[: sizes.test])
 
 
-def check_data(header: Mapping[str, Any], config: RunConfig, task: Task, path: Path) -> None:
+def check_same_examples(header: Mapping[str, Any], config: RunConfig, task: Task, path: Path) -> None:
     """Refuse a run whose questions are other ones by now; needs no model, the sizes are the run's."""
     sizes = DataSettings(**header["config"]["resolved"]["data"])
-    splits = splits_of(config, task, sizes)
+    splits = split_examples(config, task, sizes)
     now = {name: [len(splits.named(name)), mark] for name, mark in splits.fingerprints.items()}
     if now != header["splits"]:
         raise RunError(f"{path} was run on other examples than {config.task} has now; name another folder with --out")
 
 
-def model_for(config: RunConfig, workers: WorkerPool | None, listener: Listener) -> FrozenModel:
+def load_configured_model(config: RunConfig, workers: WorkerPool | None, listener: Listener) -> FrozenModel:
     """The model as this process needs it: loaded, or only known where workers have it on their GPUs."""
     load = load_model if workers is None else workers.model
     return load(config.model, config.load_options, listener.on_message)
 
 
-def _tree_run(
+def _make_per_example_run(
     config: RunConfig, evaluator: Evaluator, splits: Splits, searcher: Any, listener: Listener
 ) -> PreparedRun:
     """A run whose result is no route."""
@@ -218,7 +218,7 @@ def _tree_run(
 _INFLUENCE_EXAMPLES, _INFLUENCE_BATCH = 64, 16
 
 
-def influence_on(evaluator: Evaluator, examples: Sequence[Example]) -> list[float]:
+def measure_influence(evaluator: Evaluator, examples: Sequence[Example]) -> list[float]:
     """How much each layer does to the prompts of some training examples."""
     prompts = prompts_of(evaluator.frozen, evaluator.task, examples[:_INFLUENCE_EXAMPLES], evaluator.decoding)
     device = evaluator.frozen.model.device
@@ -226,7 +226,7 @@ def influence_on(evaluator: Evaluator, examples: Sequence[Example]) -> list[floa
     return block_influence(evaluator.frozen.model, [pad_left(part, device) for part in parts])
 
 
-def check_given(before: dict[str, Any], config: RunConfig, path: Path) -> None:
+def check_same_settings(before: dict[str, Any], config: RunConfig, path: Path) -> None:
     """Refuse to take a run for one that was asked for otherwise."""
     given, now = before["config"]["given"], json.loads(json.dumps(config.given()))
     if changed := [name for name in now if given.get(name) != now[name]]:
@@ -253,7 +253,7 @@ def _check_shape(header: dict[str, Any]) -> None:
             raise TypeError(f"{what} is no object")
 
 
-def check_same(before: dict[str, Any], now: dict[str, Any], path: Path) -> None:
+def check_same_inputs(before: dict[str, Any], now: dict[str, Any], path: Path) -> None:
     """Refuse to go on with another model, other data or other grading than the run began with."""
     for what, name in _COMPARED.items():
         if before[what] != now[what]:

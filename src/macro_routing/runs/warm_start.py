@@ -21,7 +21,7 @@ _TRUST = 0.5
 """How much of the first policy is earlier knowledge; the rest is the prior, so that a search goes on exploring."""
 
 
-def first_state(searcher: Searcher, init_from: str | None, model: Identified, report: Report) -> SearchState:
+def initial_state(searcher: Searcher, init_from: str | None, model: Identified, report: Report) -> SearchState:
     """The state before the first round; an earlier run and a route file must belong to ``model``."""
     state = searcher.start()
     if init_from is None:
@@ -54,7 +54,7 @@ def _read(text: str, source: str, model: Identified, report: Report) -> Route:
 
 
 def _from_run(searcher: MacroSearch | GuidedSearch, state: SearchState, path: Path, model: Identified) -> SearchState:
-    folder = RunFolder.existing(path)
+    folder = RunFolder.open(path)
     _check_model(folder, model)
     earlier = folder.last_state()
     if earlier is None or "policy" not in earlier.arrays:
@@ -68,8 +68,8 @@ def _from_run(searcher: MacroSearch | GuidedSearch, state: SearchState, path: Pa
 
 def _check_model(folder: RunFolder, model: Identified) -> None:
     """Refuse a run on other weights: what it learned about its layers says nothing about these."""
-    with folder.understood(RUN):
-        name, weights = (folder.read(RUN)["model"][key] for key in ("name", "weights_id"))
+    with folder.explain_damage(RUN):
+        name, weights = (folder.read_json(RUN)["model"][key] for key in ("name", "weights_id"))
     if weights != model.weights_id:
         raise ModelError(
             f"{folder.path} searched on {name} ({weights}), not on {model.name} ({model.weights_id});"

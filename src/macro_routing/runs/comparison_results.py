@@ -35,7 +35,7 @@ class CurvePoint:
 
 
 @dataclass(frozen=True)
-class Arm:
+class MethodRun:
     """One method with one seed."""
 
     method: str
@@ -76,13 +76,13 @@ class MethodRow:
     """A route, a router, or an oracle, which is a bound and no method."""
 
 
-def read_arms(folder: Path) -> list[Arm]:
+def read_method_runs(folder: Path) -> list[MethodRun]:
     """What a comparison's folder holds already, by seed and method; nothing is run and no model is needed."""
     found = []
     for place in sorted(folder.glob("*-*/")):
         method, _, seed = place.name.rpartition("-")
         if method in METHODS and seed.isdigit() and (curve := read_curve(place)) is not None:
-            found.append(read_arm(method, int(seed), place, curve))
+            found.append(read_method_run(method, int(seed), place, curve))
     return sorted(found, key=lambda arm: (arm.seed, list(METHODS).index(arm.method)))
 
 
@@ -130,25 +130,25 @@ def _mark(place: Path) -> str:
     return hashlib.sha256((place / files.RUN).read_bytes() + (place / files.RESULT).read_bytes()).hexdigest()
 
 
-def read_arm(method: str, seed: int, place: Path, curve: Sequence[CurvePoint]) -> Arm:
+def read_method_run(method: str, seed: int, place: Path, curve: Sequence[CurvePoint]) -> MethodRun:
     """One finished run as a part of a comparison."""
-    run = RunFolder.existing(place)
-    result, rounds = read_result(run), run.rounds()
-    with run.understood(files.ANSWERS):
-        answers = run.read(files.ANSWERS)
+    run = RunFolder.open(place)
+    result, rounds = read_result(run), run.read_rounds()
+    with run.explain_damage(files.ANSWERS):
+        answers = run.read_json(files.ANSWERS)
         names = [example["id"] for example in answers["examples"]]
         right = {
             one.name: dict(zip(names, (bool(row["correct"]) for row in answers["routes"][one.route]), strict=True))
             for one in result.variants
         }
     asked, work, seconds = (sum(one.get(name, 0) for one in rounds) for name in ("asked", "work", "seconds"))
-    return Arm(method, seed, result, asked, work, seconds, tuple(curve), right)
+    return MethodRun(method, seed, result, asked, work, seconds, tuple(curve), right)
 
 
 # --- the table ----------------------------------------------------------------------------------------------------
 
 
-def table_of(arms: Sequence[Arm]) -> list[MethodRow]:
+def summarize_methods(arms: Sequence[MethodRun]) -> list[MethodRow]:
     """A line for every way to choose a route: the methods, MACRO's variants, the standard pass; oracles stand apart."""
     searched = [arm for arm in arms if arm.method != methods.STANDARD]
     names = list(dict.fromkeys(one.name for arm in searched for one in arm.result.variants if one.name != STANDARD))
@@ -158,7 +158,7 @@ def table_of(arms: Sequence[Arm]) -> list[MethodRow]:
     return [*(row for row in rows if row.kind != ORACLE), standard, *oracles]
 
 
-def _row(name: str, arms: Sequence[Arm]) -> MethodRow:
+def _row(name: str, arms: Sequence[MethodRun]) -> MethodRow:
     variants = [_variant(arm, name) for arm in arms]
     accuracies = [one.accuracy for one in variants]
     sums, counts = _by_example(arms, name)
@@ -181,11 +181,11 @@ def _row(name: str, arms: Sequence[Arm]) -> MethodRow:
     )
 
 
-def _variant(arm: Arm, name: str) -> Variant:
+def _variant(arm: MethodRun, name: str) -> Variant:
     return next(one for one in arm.result.variants if one.name == name)
 
 
-def _by_example(arms: Sequence[Arm], name: str) -> tuple[Floats, Floats]:
+def _by_example(arms: Sequence[MethodRun], name: str) -> tuple[Floats, Floats]:
     """By test example: the sum of its differences to the standard pass over seeds, and how many seeds met it."""
     found: dict[str, list[int]] = {}
     for arm in arms:

@@ -13,9 +13,9 @@ from macro_routing.peers.label_search import ColaSettings, DrLLMSettings, LabelS
 from macro_routing.peers.layer_router import LayerRouters
 from macro_routing.report import write_report
 from macro_routing.routes import Route, RouteSpace
-from macro_routing.runs import Listener, RunFolder, resume, search, tree_run
-from macro_routing.runs.comparing import compare_methods
-from macro_routing.runs.comparison import table_of
+from macro_routing.runs import Listener, RunFolder, per_example_run, resume_run, run_search
+from macro_routing.runs.compare_methods import compare_methods
+from macro_routing.runs.comparison_results import summarize_methods
 from macro_routing.runs.result import ORACLE, ROUTER
 from macro_routing.search import Failure
 from macro_routing.workers.backend import Exited, Message
@@ -37,7 +37,7 @@ def frozen():
 def _run(frozen, folder, method, **more):
     settings = {} if method == "cola" else SMALL
     config = dataclasses.replace(BASE, **{"method": method, "search": settings, **more})
-    return search(config, folder, frozen=frozen, task=small_task(), store=folder.parent / "s.sqlite")
+    return run_search(config, folder, frozen=frozen, task=small_task(), store=folder.parent / "s.sqlite")
 
 
 @pytest.mark.parametrize("method", ["drllm", "drllm-ext", "cola"])
@@ -60,7 +60,7 @@ def test_a_run_stays_within_its_budget_and_says_what_it_is(frozen, tmp_path, met
     assert result.variants[0].name in page
     assert "had a search of their own" in page
     assert ("this is a bound and not a method" in page) == (method == "cola")
-    again = resume(folder, frozen=frozen, task=small_task())
+    again = resume_run(folder, frozen=frozen, task=small_task())
     assert again == result
 
 
@@ -75,8 +75,8 @@ def test_what_writes_answers_gives_its_memory_back_before_routers_are_trained(tm
             happened.append("given back")
 
     monkeypatch.setitem(decoders._OF_MODEL, frozen, Decoder())
-    train = getattr(tree_run, trained)
-    monkeypatch.setattr(tree_run, trained, lambda *given: happened.append("trained") or train(*given))
+    train = getattr(per_example_run, trained)
+    monkeypatch.setattr(per_example_run, trained, lambda *given: happened.append("trained") or train(*given))
     _run(frozen, tmp_path / "run", method)
     assert happened == ["given back", "trained"]
 
@@ -107,8 +107,8 @@ def test_an_interrupted_run_ends_as_one_that_was_not(frozen, tmp_path):
     config = dataclasses.replace(BASE, method="drllm", search=SMALL)
     known = {"frozen": frozen, "task": small_task(), "store": tmp_path / "other.sqlite"}
     with pytest.raises(KeyboardInterrupt):
-        search(config, tmp_path / "part", listener=Stop(), **known)
-    found = resume(tmp_path / "part", frozen=frozen, task=small_task())
+        run_search(config, tmp_path / "part", listener=Stop(), **known)
+    found = resume_run(tmp_path / "part", frozen=frozen, task=small_task())
     assert found.variants == whole.variants
     read = [json.loads((tmp_path / name / "answers.json").read_text())["decided"] for name in ("whole", "part")]
     assert read[0] == read[1]
@@ -147,7 +147,7 @@ def _cursed(frozen, folder, method, is_deadly):
     config = dataclasses.replace(BASE, method=method, search={} if method == "cola" else SMALL)
     known = {"frozen": frozen, "task": small_task(), "store": folder.with_suffix(".sqlite")}
     with WorkerPool(CursedCrew(frozen, is_deadly), WorkerSettings(workers=1)) as pool:
-        return search(config, folder, workers=pool, **known)
+        return run_search(config, folder, workers=pool, **known)
 
 
 def _decided(folder):
@@ -155,7 +155,7 @@ def _decided(folder):
 
 
 def _draws(folder):
-    return {str(draw.proposal.route): draw.outcome for draw in RunFolder.existing(folder).last_state().draws}
+    return {str(draw.proposal.route): draw.outcome for draw in RunFolder.open(folder).last_state().draws}
 
 
 @pytest.mark.parametrize(("method", "cursed"), [("cola", "L0 L3 RJ"), ("drllm", "L0-L2 L4 RJ")])
@@ -181,14 +181,14 @@ def test_a_router_whose_choice_cannot_be_run_has_no_result(frozen, tmp_path):
     with pytest.raises(WorkerError, match=f"{chosen} could not be tested: it took down its worker 3 times"):
         _cursed(frozen, tmp_path / "run", "drllm", lambda route, one: str(route) == chosen and one in test)
     assert not (tmp_path / "run" / "result.json").exists()
-    mended = resume(tmp_path / "run", frozen=frozen, task=small_task())
+    mended = resume_run(tmp_path / "run", frozen=frozen, task=small_task())
     assert mended.variants == whole.variants
 
 
 def test_the_oracle_is_a_bound_and_stands_apart(frozen, tmp_path):
     known = {"frozen": frozen, "task": small_task(), "store": tmp_path / "s.sqlite"}
     arms = compare_methods(BASE, ["drllm", "cola"], [3], tmp_path / "all", search={"epochs": 2}, **known)
-    rows = table_of(arms)
+    rows = summarize_methods(arms)
     assert [row.name for row in rows] == ["Dr.LLM", "standard", "CoLA (oracle)"]
     assert rows[2].accuracy >= rows[1].accuracy
     facts = json.loads((tmp_path / "all" / "cola-3" / "oracle.json").read_text())

@@ -24,9 +24,9 @@ from macro_routing.routes.route import Route
 from macro_routing.runs import folder as files
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS
-from macro_routing.runs.outcome_report import wilson_interval
 from macro_routing.runs.progress import RoundReport
-from macro_routing.runs.result import ORACLE, ROUTER, STANDARD, RunResult, result_of_answers
+from macro_routing.runs.result import ORACLE, ROUTER, STANDARD, RunResult, make_per_example_result
+from macro_routing.runs.round_report import wilson_interval
 from macro_routing.runs.run import PreparedRun
 from macro_routing.search.searcher import Draw, Failure, Proposal, Score, SearchState
 from macro_routing.search.tree_actions import layer_counts
@@ -42,7 +42,7 @@ ORACLE_PATHS = "the best found for each example, its answer known"
 
 
 @dataclass(frozen=True, eq=False)
-class TreeRun(PreparedRun):
+class PerExampleRun(PreparedRun):
     """What both kinds share: tree searches over examples, and answers with a route for each example."""
 
     @property
@@ -103,7 +103,7 @@ class TreeRun(PreparedRun):
         standard = evaluator.evaluate([self._standard], test)[self._standard]
         decided = _all_answered(routes, evaluator.evaluate_pairs(list(zip(routes, test, strict=True))))
         told = EACH_PROMPT if kind == ROUTER else ORACLE_PATHS
-        place.write(
+        place.write_json(
             files.ANSWERS,
             {
                 "examples": [dataclasses.asdict(example) for example in test],
@@ -120,11 +120,11 @@ class TreeRun(PreparedRun):
             (STANDARD, str(self._standard), self._standard.length, standard.outcomes),
         ]
         layers = self.evaluator.frozen.layers
-        return result_of_answers(arms, kind, layers, self.config.seed, str(place.path))
+        return make_per_example_result(arms, kind, layers, self.config.seed, str(place.path))
 
 
 @dataclass(frozen=True, eq=False)
-class RouterRun(TreeRun):
+class RouterRun(PerExampleRun):
     """Dr.LLM: labels from tree searches, routers trained on them, a decision for each prompt."""
 
     def _run(self, place: RunFolder) -> RunResult:
@@ -136,8 +136,8 @@ class RouterRun(TreeRun):
         prompts = prompts_of(frozen, config.task, self.splits.test, config.decoding)
         routes = [self._standard] * len(prompts) if routers is None else routers.decide(frozen, prompts)
         result = self._tested(place, METHODS[self.config.method].title, routes, ROUTER)
-        place.write(files.RESULT, result.to_json())
-        place.finish()
+        place.write_json(files.RESULT, result.to_json())
+        place.write_manifest()
         self.listener.on_result(result)
         return result
 
@@ -165,12 +165,12 @@ class RouterRun(TreeRun):
             found = train_routers(frozen, prompts, counts, settings.router, self.config.seed)
         routers, report = found
         routers.save(place.path / files.ROUTERS)
-        place.write(f"{files.ROUTERS}/training.json", dataclasses.asdict(report))
+        place.write_json(f"{files.ROUTERS}/training.json", dataclasses.asdict(report))
         return routers
 
 
 @dataclass(frozen=True, eq=False)
-class OracleRun(TreeRun):
+class OracleRun(PerExampleRun):
     """CoLA: how many test examples some route gets right, the answer being known. An upper bound, not a method."""
 
     def _run(self, place: RunFolder) -> RunResult:
@@ -178,14 +178,14 @@ class OracleRun(TreeRun):
         searches = self._grown(place, self.splits.test)
         routes = [search.label or self._standard for search in searches]
         result = self._tested(place, METHODS[self.config.method].title, routes, ORACLE)
-        place.write(files.ORACLE_FACTS, oracle_facts(searches, self._standard))
-        place.write(files.RESULT, result.to_json())
-        place.finish()
+        place.write_json(files.ORACLE_COUNTS, count_oracle_results(searches, self._standard))
+        place.write_json(files.RESULT, result.to_json())
+        place.write_manifest()
         self.listener.on_result(result)
         return result
 
 
-def oracle_facts(searches: Sequence[TreeSearch[Any]], standard: Route) -> dict[str, Any]:
+def count_oracle_results(searches: Sequence[TreeSearch[Any]], standard: Route) -> dict[str, Any]:
     """CoLA's two statements in counts: shorter paths for what was right, right ones for what was wrong."""
     right = [search for search in searches if search.rewards[standard] >= CORRECT]
     wrong = [search for search in searches if search.rewards[standard] < CORRECT]

@@ -8,7 +8,7 @@ from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.progress import Listener, Plan, RoundReport, describe
 
 
-class FolderLog(Listener):
+class RunLog(Listener):
     """Writes ``log.txt``."""
 
     def __init__(self, place: RunFolder) -> None:

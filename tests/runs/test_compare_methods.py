@@ -12,16 +12,16 @@ import pytest
 from macro_routing.errors import RunError, SettingsError
 from macro_routing.report import write_method_comparison
 from macro_routing.report.method_comparison_page import curve_figure, mean_curve
-from macro_routing.runs import RunFolder, search
-from macro_routing.runs.comparing import POINTS, _curve, compare_methods, plan_methods
-from macro_routing.runs.comparison import CurvePoint, about, read_arms, table_of
+from macro_routing.runs import RunFolder, run_search
+from macro_routing.runs.compare_methods import POINTS, _curve, compare_methods, plan_methods
+from macro_routing.runs.comparison_results import CurvePoint, about, read_method_runs, summarize_methods
 from macro_routing.runs.methods import METHODS, check_methods
 from macro_routing.search.method_names import METHOD_NAMES
 from macro_routing.workers.pool import WorkerPool
 from macro_routing.workers.settings import WorkerSettings
 from tests.runs.small import small_frozen, small_task
+from tests.runs.test_per_example_run import CursedCrew
 from tests.runs.test_run import CONFIG
-from tests.runs.test_tree_run import CursedCrew
 
 BASE = dataclasses.replace(CONFIG, budget=700, data={"training": 40, "validation": 10, "test": 20})
 SETTINGS = {"epochs": 2, "rounds": 2, "proposals": 8, "max_span": 2, "beam_depth": 2, "max_repeats": 3}
@@ -80,8 +80,8 @@ def test_a_route_that_was_given_up_is_on_no_curve(tmp_path):
     frozen, task = small_frozen(), small_task()
     config = dataclasses.replace(CONFIG, method="random", seed=4, search={"iterations": 3, "draws": 8})
     known = {"frozen": frozen, "task": task, "store": tmp_path / "s.sqlite"}
-    search(config, tmp_path / "run", **known)
-    place = RunFolder.existing(tmp_path / "run")
+    run_search(config, tmp_path / "run", **known)
+    place = RunFolder.open(tmp_path / "run")
     whole = list(_curve(config, place, known, POINTS))
     assert list(_curve(config, place, known, 1)) == whole[-1:]
     cursed = next(point.route for point in whole[:-1] if point.route != "L0 RJ")
@@ -98,7 +98,7 @@ def test_a_route_that_was_given_up_is_on_no_curve(tmp_path):
 
 def test_the_table_is_of_the_runs(compared):
     _, _, arms = compared
-    rows = {row.name: row for row in table_of(arms)}
+    rows = {row.name: row for row in summarize_methods(arms)}
     assert list(rows)[-2:] == ["standard", "CoLA (oracle)"]
     assert "standard pass" not in rows  # it would be the same line twice
     assert {"MACRO", "MACRO (top-1)", "MACRO (no Vit.)", "RYS", "ShortGPT", "early exit"} <= set(rows)
@@ -114,8 +114,8 @@ def test_the_table_is_of_the_runs(compared):
 def test_seeds_that_share_an_example_count_it_once(compared):
     _, _, arms = compared
     macro = arms[0]
-    twice = table_of([macro, dataclasses.replace(macro, seed=2)])[0]
-    once = table_of([macro])[0]
+    twice = summarize_methods([macro, dataclasses.replace(macro, seed=2)])[0]
+    once = summarize_methods([macro])[0]
     assert (twice.low, twice.high) == (once.low, once.high)
     assert twice.seeds == 2
 
@@ -131,7 +131,7 @@ def test_again_it_only_reads_and_a_new_seed_is_added(compared):
 
 def test_a_folder_can_be_read_without_a_model(compared):
     folder, _, arms = compared
-    assert [arm for arm in read_arms(folder) if arm.seed == 1] == arms
+    assert [arm for arm in read_method_runs(folder) if arm.seed == 1] == arms
 
 
 def test_other_settings_are_not_mixed_in(compared):
@@ -181,7 +181,7 @@ def test_what_no_data_could_show_is_no_number_in_json(small):
     assert json.loads(text)["detectable"] is None
     assert "Infinity" not in text
     assert arm.result.detectable == math.inf
-    assert read_arms(folder)[0].result == arm.result
+    assert read_method_runs(folder)[0].result == arm.result
 
 
 def test_what_one_method_refuses_stops_all_before_the_first(small):
@@ -226,7 +226,7 @@ def test_folders_that_cannot_hold_a_comparison(small, tmp_path):
         run(folder=folder / "early-exit-1")
     write_method_comparison(run(), folder / "compare.html")
     with pytest.raises(RunError, match="repeat `macro compare`"):
-        RunFolder.existing(folder)
+        RunFolder.open(folder)
 
 
 def test_gains_are_differences_of_the_accuracies_shown(compared):
@@ -239,7 +239,7 @@ def test_gains_are_differences_of_the_accuracies_shown(compared):
         name: {**{k: v for k, v in macro.right[name].items() if k in half}, **dict(list(rows.items())[10:])}
         for name, rows in renamed.items()
     }
-    row = table_of([macro, dataclasses.replace(macro, seed=2, right=mixed)])[0]
+    row = summarize_methods([macro, dataclasses.replace(macro, seed=2, right=mixed)])[0]
     assert row.difference == pytest.approx(row.accuracy - macro.result.comparison.baseline)
 
 
@@ -299,8 +299,8 @@ def test_what_cannot_be_compared(names, seeds, words):
 
 def test_too_small_a_budget_says_what_would_do():
     frozen, task = small_frozen(), small_task()
-    from macro_routing.runs.starting import prepare
+    from macro_routing.runs.prepare import prepare_run
 
     for method, words in (("macro", "outcomes at least"), ("rys", "must be at least"), ("early-exit", "at least 5")):
         with pytest.raises(SettingsError, match=words):
-            prepare(dataclasses.replace(BASE, method=method, budget=3, search={}), frozen=frozen, task=task)
+            prepare_run(dataclasses.replace(BASE, method=method, budget=3, search={}), frozen=frozen, task=task)

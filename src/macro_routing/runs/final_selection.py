@@ -20,7 +20,7 @@ Evaluate = Callable[[Sequence[Route]], Mapping[Route, RouteEvaluation]]
 
 
 @dataclass(frozen=True)
-class Choice:
+class FinalSelection:
     """The chosen route, and all that were considered."""
 
     route: Route
@@ -46,17 +46,17 @@ class Choice:
         }
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any], layers: int) -> Choice:
+    def from_json(cls, values: Mapping[str, Any], layers: int) -> FinalSelection:
         """The choice that ``to_json`` wrote."""
         return cls(parse_program(values["chosen"]).expand(layers), tuple(values["candidates"]), values["refused"])
 
 
-def choose(
+def select_route(
     candidates: Sequence[Candidate],
     validated: Mapping[Route, RouteEvaluation],
     on_training: Evaluate,
     objection: Callable[[Route], str],
-) -> Choice:
+) -> FinalSelection:
     """The best candidate by validation that nothing speaks against; the standard pass when all are turned down."""
 
     def score_on_training(tied: Sequence[Candidate]) -> list[Outcome]:
@@ -69,21 +69,21 @@ def choose(
         best = select_candidate(left, [validated[candidate.route].score for candidate in left], score_on_training)
         reason = "" if best.route.is_standard else _failure(best.route, validated) or objection(best.route)
         if not reason:
-            return Choice(best.route, _listed(candidates, validated, turned_down))
+            return FinalSelection(best.route, _listed(candidates, validated, turned_down))
         turned_down[best.route] = reason
         left = [candidate for candidate in left if candidate.route != best.route]
     reasons = "; ".join(f"{route} was turned down: {reason}" for route, reason in turned_down.items())
     standard = Route.standard(candidates[0].route.layers)
-    return Choice(standard, _listed(candidates, validated, turned_down), f"since {reasons}")
+    return FinalSelection(standard, _listed(candidates, validated, turned_down), f"since {reasons}")
 
 
-def choose_confirmed(
+def select_confirmed_route(
     candidates: Sequence[Candidate],
     validated: Mapping[Route, RouteEvaluation],
     holdout: Mapping[Route, RouteEvaluation],
     max_error_probability: float,
     objection: Callable[[Route], str],
-) -> Choice:
+) -> FinalSelection:
     """The finalist that is almost certainly better, by what the search expects and examples it never saw."""
 
     def verdicts(route: Route) -> NDArray[np.bool_]:
@@ -94,7 +94,7 @@ def choose_confirmed(
     if failure := _failure(standard, validated, holdout):
         # Whoever is compared with a pass that could not be run wins.
         reason = f"since the standard pass could not be run: {failure}"
-        return Choice(standard, _listed(candidates, validated, turned_down), reason)
+        return FinalSelection(standard, _listed(candidates, validated, turned_down), reason)
     left = list(candidates)
     while True:
         best = confirmed(left, verdicts, max_error_probability)
@@ -124,7 +124,7 @@ def choose_confirmed(
         }
         for line, one in zip(_listed(candidates, validated, turned_down), candidates, strict=True)
     )
-    return Choice(best.route, listed, f"since {refused}" if refused else "")
+    return FinalSelection(best.route, listed, f"since {refused}" if refused else "")
 
 
 def _failure(route: Route, *evaluations: Mapping[Route, RouteEvaluation]) -> str:

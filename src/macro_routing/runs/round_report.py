@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from macro_routing.evaluation.evaluation_results import RaceResult
 
 
-def report_round(  # noqa: PLR0913
+def make_round_report(  # noqa: PLR0913
     asked: Round, rounds: int, raced: RaceResult, standard: RaceResult, seconds: float, prompt_tokens: float
 ) -> RoundReport:
     """Best and median of the draws beside the standard pass; stopped draws are counted, never averaged."""
