@@ -76,13 +76,13 @@ def _loops(frozen: Any, outcome: Any) -> bool:
 
 def _spared(frozen: Any, outcome: Any) -> int:
     """Tokens of a text that lie beyond the place where its loop was recognised."""
-    from macro_routing.engine.loops import period_of
+    from macro_routing.engine.loop_detection import find_loop_period
 
     spared = 0
     for text, is_cut in ((outcome.reasoning, outcome.reasoning_cut), (outcome.text, outcome.answer_cut)):
         tokens = frozen.tokenizer.encode(text, add_special_tokens=False) if is_cut else []
         for seen in range(8, len(tokens), 8):
-            if period_of(tokens[:seen]):
+            if find_loop_period(tokens[:seen]):
                 spared += len(tokens) - seen
                 break
     return spared

@@ -19,8 +19,8 @@ from typing import Any
 from unittest import mock
 
 from benchmarks.record import write_record
-from macro_routing.engine import shared_likelihood, shared_pass
-from macro_routing.engine.shared_pass import continue_rows
+from macro_routing.engine import shared_forward, shared_likelihood
+from macro_routing.engine.shared_forward import select_cache_rows
 from macro_routing.evaluation.decoding import Decoding
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.outcome import ExampleOutcome
@@ -80,8 +80,8 @@ def _timed_model(frozen: Any, inside: list[float]) -> Iterator[None]:
     with ExitStack() as patches:
         for patch in (
             *layers,
-            mock.patch.object(shared_pass, "layer_inputs", timed(layer_inputs)),
-            mock.patch.object(shared_pass, "continue_rows", timed(continue_rows)),
+            mock.patch.object(shared_forward, "layer_inputs", timed(layer_inputs)),
+            mock.patch.object(shared_forward, "select_cache_rows", timed(select_cache_rows)),
             mock.patch.object(shared_likelihood, "read_out", timed(read_out)),
         ):
             patches.enter_context(patch)

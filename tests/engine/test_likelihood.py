@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from macro_routing.engine.batches import plan_batches
-from macro_routing.engine.likelihood import ChoiceItem, choice_log_likelihoods
+from macro_routing.engine.batching import batch_by_length
+from macro_routing.engine.likelihood import ChoiceItem, score_choices
 from macro_routing.models import apply_route
 from macro_routing.routes import parse_route
 from tests.models.tiny import LAYERS, VARIANTS, tiny_model
@@ -39,21 +39,21 @@ def _plainly(model, item):
 def test_batched_from_the_cache_equals_one_by_one(name):
     model = apply_route(tiny_model(name), ROUTE)
     items = _items()
-    for found, item in zip(choice_log_likelihoods(model, items), items, strict=True):
+    for found, item in zip(score_choices(model, items), items, strict=True):
         assert found == pytest.approx(_plainly(model, item), abs=2e-4)
 
 
-@pytest.mark.parametrize("most_tokens", [1, 50, 100_000])
-def test_batch_size_does_not_matter(most_tokens):
+@pytest.mark.parametrize("max_tokens", [1, 50, 100_000])
+def test_batch_size_does_not_matter(max_tokens):
     model = tiny_model("llama")
-    expected = choice_log_likelihoods(model, _items())
-    found = choice_log_likelihoods(model, _items(), most_tokens=most_tokens)
+    expected = score_choices(model, _items())
+    found = score_choices(model, _items(), max_tokens=max_tokens)
     for one, other in zip(found, expected, strict=True):
         assert one == pytest.approx(other, abs=1e-5)
 
 
 def test_batches_hold_every_row_once_within_the_limit():
     lengths = [3, 9, 1, 9, 4, 30, 2]
-    batches = plan_batches(lengths, 20)
+    batches = batch_by_length(lengths, 20)
     assert sorted(place for batch in batches for place in batch) == list(range(7))
     assert all(len(batch) == 1 or len(batch) * max(lengths[place] for place in batch) <= 20 for batch in batches)

@@ -1,7 +1,13 @@
 import pytest
 import torch
 
-from macro_routing.engine.memory import Fitting, cache_bytes_per_token, free_bytes, in_halves, most_cached_tokens
+from macro_routing.engine.memory import (
+    BatchLimit,
+    cache_bytes_per_token,
+    free_bytes,
+    max_cached_tokens,
+    run_halving_on_oom,
+)
 from macro_routing.errors import ModelError
 from tests.models.tiny import tiny_model
 
@@ -29,7 +35,7 @@ def _runs_up_to(limit, error):
 def test_halves_are_run_until_they_fit_and_nothing_is_lost(error):
     run, tried = _runs_up_to(3, error)
     said = []
-    assert in_halves(run, range(13), said.append) == [item * 10 for item in range(13)]
+    assert run_halving_on_oom(run, range(13), said.append) == [item * 10 for item in range(13)]
     assert max(tried) == 13
     assert said
     assert all("memory ran out" in message for message in said)
@@ -37,25 +43,25 @@ def test_halves_are_run_until_they_fit_and_nothing_is_lost(error):
 
 def test_what_was_too_much_once_is_not_tried_again():
     run, tried = _runs_up_to(3, MemoryError())
-    fitting = Fitting()
-    in_halves(run, range(13), lambda _: None, fitting)
+    fitting = BatchLimit()
+    run_halving_on_oom(run, range(13), lambda _: None, fitting)
     assert tried[:2] == [13, 6]
     for size in (13, 5, 2):
         tried.clear()
-        assert in_halves(run, range(size), lambda _: None, fitting) == [item * 10 for item in range(size)]
+        assert run_halving_on_oom(run, range(size), lambda _: None, fitting) == [item * 10 for item in range(size)]
         assert max(tried) <= 3
 
 
 def test_what_cannot_be_halved_is_explained():
     run, _ = _runs_up_to(0, MemoryError())
     with pytest.raises(ModelError, match="single example"):
-        in_halves(run, range(4), lambda _: None)
+        run_halving_on_oom(run, range(4), lambda _: None)
 
 
 def test_other_errors_pass():
     run, tried = _runs_up_to(0, RuntimeError("shapes differ"))
     with pytest.raises(RuntimeError, match="shapes"):
-        in_halves(run, range(4), lambda _: None)
+        run_halving_on_oom(run, range(4), lambda _: None)
     assert tried == [4]
 
 
@@ -63,7 +69,7 @@ def test_sizes_come_from_the_model_and_the_machine():
     model = tiny_model("llama")
     assert cache_bytes_per_token(model) == 2 * 2 * 8 * 4  # keys and values, 2 heads of width 8, float32
     assert free_bytes(torch.device("cpu")) > 1 << 20
-    assert most_cached_tokens(model, 6) > most_cached_tokens(model, 60) > 1
+    assert max_cached_tokens(model, 6) > max_cached_tokens(model, 60) > 1
 
 
 def test_a_share_of_a_gpu_is_not_exceeded(monkeypatch):

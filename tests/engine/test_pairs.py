@@ -5,14 +5,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macro_routing.engine.flight import decoder as flight_decoder
-from macro_routing.engine.flight import generation as flight_generation
-from macro_routing.engine.flight.decoder import FlightDecoder
-from macro_routing.engine.likelihood import ChoiceItem, choice_log_likelihoods
-from macro_routing.engine.row_pass import turns
-from macro_routing.engine.shared_generation import Generation, generate_of_pairs, generate_of_routes
-from macro_routing.engine.shared_likelihood import choice_log_likelihoods_of_pairs
-from macro_routing.engine.writing import Stage
+from macro_routing.engine.fused import generation as fused_generation
+from macro_routing.engine.fused import prefill
+from macro_routing.engine.fused.decoder import FusedDecoder
+from macro_routing.engine.generation import DecodingStage, GenerationRequest
+from macro_routing.engine.layer_schedule import merge_layer_orders_fast, schedule_layer_calls
+from macro_routing.engine.likelihood import ChoiceItem, score_choices
+from macro_routing.engine.route_generation import generate_for_pairs, generate_for_routes
+from macro_routing.engine.shared_likelihood import score_choices_for_pairs
 from macro_routing.evaluation.decoding import Decoding
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.score_store import ScoreStore
@@ -25,43 +25,45 @@ from tests.runs.small import small_frozen, small_task
 from tests.strategies import programs
 
 ENDS = frozenset(range(3, 12))
-STAGES = (Stage(ENDS, 3, (50, 51)), Stage(ENDS, 2))
+STAGES = (DecodingStage(ENDS, 3, (50, 51)), DecodingStage(ENDS, 2))
 ROUTES = [parse_route(text, LAYERS) for text in ("L0-L3 L1(+h-2) RJ", "L0 L2 RJ", "L0 RJ")]
 PAIRS = [(ROUTES[place % len(ROUTES)], prompt) for place, prompt in enumerate(PROMPTS)]
 
 
 def _one_by_one(model, pairs=PAIRS, stages=STAGES):
-    return [generate_of_routes(model, [route], [prompt], Generation(stages))[route][0] for route, prompt in pairs]
+    return [
+        generate_for_routes(model, [route], [prompt], GenerationRequest(stages))[route][0] for route, prompt in pairs
+    ]
 
 
-def test_pairs_are_written_as_one_by_one():
+def test_pairs_are_generated_as_one_by_one():
     model = tiny_model("llama")
-    assert generate_of_pairs(model, PAIRS, Generation(STAGES)) == _one_by_one(model)
+    assert generate_for_pairs(model, PAIRS, GenerationRequest(STAGES)) == _one_by_one(model)
 
 
-def test_pairs_fly_as_they_are_written(monkeypatch):
+def test_fused_pairs_equal_eager_pairs(monkeypatch):
     model = tiny_model("llama", head_dim=32)
-    monkeypatch.setattr(flight_generation, "MOST_ROWS", 3)  # several groups
-    decoder = FlightDecoder(model, graphs=False)
-    pairs, stages = PAIRS, (Stage(ENDS, 2),)  # interpreted kernels take long
+    monkeypatch.setattr(fused_generation, "MAX_SEQUENCES", 3)  # several groups
+    decoder = FusedDecoder(model, graphs=False)
+    pairs, stages = PAIRS, (DecodingStage(ENDS, 2),)  # interpreted kernels take long
     with torch.no_grad():
-        found = generate_of_pairs(model, pairs, Generation(stages), decoder)
+        found = generate_for_pairs(model, pairs, GenerationRequest(stages), decoder)
         assert found == _one_by_one(model, pairs, stages)
         decoder.release()  # what it held is gone, and made anew when it is needed
         assert decoder.cache_bytes == 0
-        assert generate_of_pairs(model, pairs, Generation(stages), decoder) == found
+        assert generate_for_pairs(model, pairs, GenerationRequest(stages), decoder) == found
         assert decoder.cache_bytes > 0
 
 
-def test_pairs_of_one_route_fly_alike_when_they_are_read_at_different_times(monkeypatch):
-    """Lanes are as long as a route's longest prompt, also for prompts that are read without it."""
+def test_fused_pairs_of_one_route_do_not_depend_on_the_prefill_batch(monkeypatch):
+    """Cache regions are as long as a route's longest prompt, also for prompts that are prefilled without it."""
     model = tiny_model("llama", head_dim=32)
     longer, shorter = (*range(20, 29),), (*range(30, 34),)
     pairs = [(ROUTES[1], longer), (ROUTES[1], shorter), (ROUTES[2], longer)]
-    monkeypatch.setattr(flight_decoder, "PROMPT_TOKENS", 18)  # two rows at once
-    stages = (Stage(ENDS, 2),)
+    monkeypatch.setattr(prefill, "PROMPT_TOKENS", 18)  # two rows at once
+    stages = (DecodingStage(ENDS, 2),)
     with torch.no_grad():
-        found = generate_of_pairs(model, pairs, Generation(stages), FlightDecoder(model, graphs=False))
+        found = generate_for_pairs(model, pairs, GenerationRequest(stages), FusedDecoder(model, graphs=False))
     assert found == _one_by_one(model, pairs, stages)
 
 
@@ -131,9 +133,9 @@ def test_rows_on_routes_of_their_own_score_as_each_alone(name):
     routes = [parse_route(text, LAYERS) for text in texts]
     model = tiny_model(name)
     pairs = [(routes[(place + shift) % 5], item) for shift in range(3) for place, item in enumerate(ITEMS)]
-    found = choice_log_likelihoods_of_pairs(model, pairs, most_tokens=400)
+    found = score_choices_for_pairs(model, pairs, max_tokens=400)
     for (route, item), values in zip(pairs, found, strict=True):
-        assert values == pytest.approx(choice_log_likelihoods(apply_route(model, route), [item])[0], rel=1e-4, abs=1e-4)
+        assert values == pytest.approx(score_choices(apply_route(model, route), [item])[0], rel=1e-4, abs=1e-4)
 
 
 @pytest.mark.gpu
@@ -142,18 +144,19 @@ def test_rows_on_routes_of_their_own_score_on_a_gpu_as_on_a_cpu():
     routes = [parse_route(text, LAYERS) for text in ("L0-L3 L1(+h-2) L2(-0.25h-1) RJ", "L0 L2 RJ", "L0-L2")]
     model = tiny_model("qwen2")
     pairs = [(route, item) for route in routes for item in ITEMS]
-    expected = choice_log_likelihoods_of_pairs(model, pairs)
-    found = choice_log_likelihoods_of_pairs(model.cuda(), pairs)
+    expected = score_choices_for_pairs(model, pairs)
+    found = score_choices_for_pairs(model.cuda(), pairs)
     assert [pytest.approx(values, rel=1e-3, abs=1e-3) for values in expected] == found
 
 
 @given(st.lists(programs(), min_size=1, max_size=6))
-def test_turns_take_every_row_through_its_route(drawn):
+def test_layer_calls_take_every_row_through_its_route(drawn):
     layers = max(program.steps[place].layer for program in drawn for place in range(len(program.steps))) + 1
     routes = [program.expand(layers) for program in drawn]
     taken = [[] for _ in routes]
-    for turn in turns(routes):
-        for row, visit in zip(turn.rows, turn.visits, strict=True):
-            assert (visit.route, visit.step) == (row, len(taken[row]))
-            taken[row].append(turn.layer)
+    for call in schedule_layer_calls(routes, merge_layer_orders_fast).calls:
+        assert [ref.route for ref in call.steps] == sorted(ref.route for ref in call.steps)
+        for ref in call.steps:
+            assert ref.step == len(taken[ref.route])
+            taken[ref.route].append(call.layer)
     assert taken == [[step.layer for step in route.steps] for route in routes]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macro_routing.engine.prefix_tree import EMBEDDINGS, plan_tree, plan_within
+from macro_routing.engine.prefix_tree import EMBEDDINGS, plan_prefix_tree, plan_prefix_trees
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search.policy import MarkovPolicy
 
@@ -21,14 +21,14 @@ def _replayed(plan):
     states, open_states, ends = {EMBEDDINGS: ()}, set(), {}
     for application in plan.applications:
         before = states[application.source]
-        extra = None if application.added is None else (states[application.added], application.add)
+        extra = None if application.added_state is None else (states[application.added_state], application.add)
         states[application.state] = (*before, (application.layer, extra))
         open_states.add(application.state)
-        for place in application.ends:
+        for place in application.finished_routes:
             ends[place] = states[application.state]
-        for state in application.last_reads:
+        for state in application.freed_states:
             del states[state]
-        open_states -= set(application.closes)
+        open_states -= set(application.freed_caches)
     assert not states
     assert not open_states
     return ends
@@ -45,7 +45,7 @@ def _by_hand(route):
 @given(layers=st.integers(2, 12), count=st.integers(1, 40), seed=st.integers(0, 10**6))
 def test_every_route_comes_to_its_own_end_and_nothing_is_computed_twice(layers, count, seed):
     routes = _drawn(layers, count, seed)
-    plan = plan_tree(routes)
+    plan = plan_prefix_tree(routes)
     assert _replayed(plan) == {place: _by_hand(route) for place, route in enumerate(routes)}
     prefixes = {route.steps[:length] for route in routes for length in range(1, route.length + 1)}
     assert len(plan.applications) == len(prefixes)
@@ -54,21 +54,21 @@ def test_every_route_comes_to_its_own_end_and_nothing_is_computed_twice(layers, 
 @given(count=st.integers(1, 40), seed=st.integers(0, 10**6), most=st.integers(1, 6))
 def test_groups_stay_within_the_bound_where_one_route_can(count, seed, most):
     routes = _drawn(10, count, seed)
-    plans = plan_within(routes, most)
+    plans = plan_prefix_trees(routes, most)
     assert sorted(map(str, routes)) == sorted(str(route) for plan in plans for route in plan.routes)
-    assert all(plan.most_states <= most or len(plan.routes) == 1 for plan in plans)
+    assert all(plan.max_live_states <= most or len(plan.routes) == 1 for plan in plans)
     for plan in plans:
         assert len(_replayed(plan)) == len(plan.routes)
 
 
 def test_few_states_are_held_however_many_routes():
-    plan = plan_tree(_drawn(28, 300, 1))
-    assert plan.most_states <= 20
+    plan = plan_prefix_tree(_drawn(28, 300, 1))
+    assert plan.max_live_states <= 20
 
 
 def test_a_route_may_end_where_another_goes_on():
     short, long = parse_route("L0-L3", 6), Route.standard(6)
-    plan = plan_tree([long, short])
+    plan = plan_prefix_tree([long, short])
     assert len(plan.applications) == 6
-    assert plan.shared == pytest.approx(10 / 6)
+    assert plan.sharing_factor == pytest.approx(10 / 6)
     assert set(_replayed(plan)) == {0, 1}

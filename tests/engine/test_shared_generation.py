@@ -2,10 +2,9 @@
 
 import pytest
 
-from macro_routing.engine.generation import generate, generate_in_two_stages
-from macro_routing.engine.loops import continued, period_of
-from macro_routing.engine.shared_generation import Generation, generate_of_routes
-from macro_routing.engine.writing import Stage
+from macro_routing.engine.generation import DecodingStage, GenerationRequest, generate_greedy, generate_stages
+from macro_routing.engine.loop_detection import extend_loop, find_loop_period
+from macro_routing.engine.route_generation import generate_for_routes
 from macro_routing.models import apply_route
 from macro_routing.models.routing import decoder_of
 from tests.engine.test_generation import PROMPTS
@@ -13,55 +12,46 @@ from tests.engine.test_shared_likelihood import BEGINNING, ROUTES
 from tests.models.tiny import VARIANTS, tiny_model
 
 ENDS = set(range(3, 12))
-BRIDGE = (50, 51)
-TWO = (Stage(ENDS, 9, BRIDGE), Stage(ENDS, 6))
+FORCED = (50, 51)
+TWO = (DecodingStage(ENDS, 9, FORCED), DecodingStage(ENDS, 6))
 
 
-def _two_plainly(model, route, prompts):
-    both = generate_in_two_stages(
-        apply_route(model, route),
-        prompts,
-        reasoning_ends=ENDS,
-        reasoning_budget=9,
-        bridge=BRIDGE,
-        answer_ends=ENDS,
-        answer_budget=6,
-    )
-    return [(one.reasoning, one.answer) for one in both]
+def _generate_plainly(model, route, prompts):
+    return generate_stages(apply_route(model, route), prompts, TWO)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_one_stage_equals_plain_generation(name):
     model = tiny_model(name)
-    found = generate_of_routes(model, ROUTES, PROMPTS, Generation((Stage(ENDS, 10),)))
+    found = generate_for_routes(model, ROUTES, PROMPTS, GenerationRequest((DecodingStage(ENDS, 10),)))
     for route in ROUTES:
-        assert [row for (row,) in found[route]] == generate(apply_route(model, route), PROMPTS, ENDS, 10)
+        assert [row for (row,) in found[route]] == generate_greedy(apply_route(model, route), PROMPTS, ENDS, 10)
     lengths = [len(row.tokens) for rows in found.values() for (row,) in rows]
     assert min(lengths) < 10 <= max(lengths)  # some rows left early, others ran to the budget
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize("beginning", [(), BEGINNING], ids=["alone", "common beginning"])
-def test_two_stages_in_one_go_equal_two_generations(name, beginning):
+def test_two_stages_in_one_loop_equal_two_generations(name, beginning):
     model = tiny_model(name)
     prompts = [(*beginning, *prompt) for prompt in PROMPTS]
-    found = generate_of_routes(model, ROUTES[:3], prompts, Generation(TWO))
+    found = generate_for_routes(model, ROUTES[:3], prompts, GenerationRequest(TWO))
     for route in ROUTES[:3]:
-        assert found[route] == _two_plainly(model, route, prompts)
+        assert found[route] == _generate_plainly(model, route, prompts)
 
 
-@pytest.mark.parametrize("most_tokens", [1, 40, 10**6])
-def test_the_size_of_batches_does_not_matter(most_tokens):
+@pytest.mark.parametrize("max_tokens", [1, 40, 10**6])
+def test_the_size_of_batches_does_not_matter(max_tokens):
     model = tiny_model("llama")
-    found = generate_of_routes(model, ROUTES[:2], PROMPTS, Generation(TWO, most_tokens))
-    assert all(found[route] == _two_plainly(model, route, PROMPTS) for route in ROUTES[:2])
+    found = generate_for_routes(model, ROUTES[:2], PROMPTS, GenerationRequest(TWO, max_tokens))
+    assert all(found[route] == _generate_plainly(model, route, PROMPTS) for route in ROUTES[:2])
 
 
 def test_prefixes_are_prefilled_once_and_finished_rows_leave():
     model = tiny_model("llama")
     shapes = []
     handle = decoder_of(model).layers[0].register_forward_pre_hook(lambda _, args: shapes.append(tuple(args[0].shape)))
-    generate_of_routes(model, ROUTES[:3], PROMPTS, Generation((Stage(ENDS, 30),)))
+    generate_for_routes(model, ROUTES[:3], PROMPTS, GenerationRequest((DecodingStage(ENDS, 30),)))
     handle.remove()
     longest = max(map(len, PROMPTS))
     assert sum(shape[1] == longest for shape in shapes) == 1  # three routes begin with layer 0
@@ -69,26 +59,26 @@ def test_prefixes_are_prefilled_once_and_finished_rows_leave():
     assert min(rows) < len(PROMPTS)
 
 
-def test_loops_are_recognised_when_they_are_exact():
-    assert period_of([1, 2] * 30) == 2
-    assert period_of([9, 9, *[1, 2, 3] * 16]) == 3
-    assert period_of([7] * 48) == 1
-    assert period_of([7] * 47) is None  # too early to say
-    assert period_of([*[1, 2, 3] * 16, 4]) is None
-    assert period_of(list(range(20)) * 3) is None  # three repeats may be a list
-    assert continued([5, 1, 2, 1, 2], 2, 8) == (5, 1, 2, 1, 2, 1, 2, 1)
+def test_loops_are_detected_when_they_are_exact():
+    assert find_loop_period([1, 2] * 30) == 2
+    assert find_loop_period([9, 9, *[1, 2, 3] * 16]) == 3
+    assert find_loop_period([7] * 48) == 1
+    assert find_loop_period([7] * 47) is None  # too early to say
+    assert find_loop_period([*[1, 2, 3] * 16, 4]) is None
+    assert find_loop_period(list(range(20)) * 3) is None  # three repeats may be a list
+    assert extend_loop([5, 1, 2, 1, 2], 2, 8) == (5, 1, 2, 1, 2, 1, 2, 1)
 
 
-@pytest.mark.parametrize("stages", [(Stage((), 120),), (Stage((), 120, BRIDGE), Stage((), 90))])
-def test_stopped_loops_say_what_they_would_have_said(stages):
+@pytest.mark.parametrize("stages", [(DecodingStage((), 120),), (DecodingStage((), 120, FORCED), DecodingStage((), 90))])
+def test_stopped_loops_give_the_text_of_the_full_run(stages):
     """Without attention the next token depends on the last one alone, so every text ends in a loop and stays there."""
     model = tiny_model("llama")
     for layer in decoder_of(model).layers:
         layer.self_attn.o_proj.weight.data.zero_()
-    full = generate_of_routes(model, ROUTES[:3], PROMPTS, Generation(stages))
+    full = generate_for_routes(model, ROUTES[:3], PROMPTS, GenerationRequest(stages))
     calls = []
     handle = decoder_of(model).layers[0].register_forward_pre_hook(lambda _, args: calls.append(len(args[0])))
-    stopped = generate_of_routes(model, ROUTES[:3], PROMPTS, Generation(stages, stop_loops=True))
+    stopped = generate_for_routes(model, ROUTES[:3], PROMPTS, GenerationRequest(stages, stop_loops=True))
     handle.remove()
     assert stopped == full
     assert sum(calls) < sum(len(row) * 110 for rows in full.values() for row in rows)

@@ -3,9 +3,9 @@
 import pytest
 
 from macro_routing.engine import shared_likelihood
-from macro_routing.engine.likelihood import ChoiceItem, choice_log_likelihoods
-from macro_routing.engine.prefix_tree import plan_tree
-from macro_routing.engine.shared_likelihood import choice_log_likelihoods_of_routes
+from macro_routing.engine.likelihood import ChoiceItem, score_choices
+from macro_routing.engine.prefix_tree import plan_prefix_tree
+from macro_routing.engine.shared_likelihood import score_choices_for_routes
 from macro_routing.models import apply_route
 from macro_routing.models.routing import decoder_of
 from macro_routing.routes import Route, parse_route
@@ -20,7 +20,7 @@ BEGINNING = tuple(range(10, 40))
 
 
 def _route_by_route(model, items):
-    return {route: choice_log_likelihoods(apply_route(model, route), items) for route in ROUTES}
+    return {route: score_choices(apply_route(model, route), items) for route in ROUTES}
 
 
 def _assert_equal(found, expected, tolerance=1e-4):
@@ -34,7 +34,7 @@ def _assert_equal(found, expected, tolerance=1e-4):
 def test_the_tree_gives_what_each_route_gives_alone(name):
     model = tiny_model(name)
     expected = _route_by_route(model, _items())
-    found = choice_log_likelihoods_of_routes(model, ROUTES, _items())
+    found = score_choices_for_routes(model, ROUTES, _items())
     _assert_equal(found, expected)
 
 
@@ -42,10 +42,10 @@ def test_the_tree_gives_what_each_route_gives_alone(name):
 def test_the_routes_beside_it_change_no_bit_of_a_routes_numbers(name):
     """So a unit may be dealt out to workers, or asked again route by route, in any way."""
     model, items = tiny_model(name), _items()
-    together = choice_log_likelihoods_of_routes(model, ROUTES, items)
-    some = choice_log_likelihoods_of_routes(model, ROUTES[3:0:-1], items)
+    together = score_choices_for_routes(model, ROUTES, items)
+    some = score_choices_for_routes(model, ROUTES[3:0:-1], items)
     for route in ROUTES:
-        assert choice_log_likelihoods_of_routes(model, [route], items)[route] == together[route]
+        assert score_choices_for_routes(model, [route], items)[route] == together[route]
         assert some.get(route, together[route]) == together[route]
 
 
@@ -57,7 +57,7 @@ def test_logits_are_read_in_parts_and_for_no_padding(name, monkeypatch):
     read, shapes = shared_likelihood.read_out, []
     monkeypatch.setattr(shared_likelihood, "read_out", lambda *given: shapes.append(given[1].shape[:2]) or read(*given))
     monkeypatch.setattr(shared_likelihood, "LOGIT_BYTES", at_once * 4 * model.config.vocab_size)
-    _assert_equal(choice_log_likelihoods_of_routes(model, ROUTES, items), expected)
+    _assert_equal(score_choices_for_routes(model, ROUTES, items), expected)
     parts = [tokens for rows, tokens in shapes if tokens > 1 or rows == 1]
     assert max(parts) == at_once
     assert sum(parts) == len(ROUTES) * sum(len(choice) - 1 for item in items for choice in item.choices)
@@ -69,7 +69,7 @@ def test_a_common_beginning_is_computed_once_and_changes_nothing(name):
     items = [ChoiceItem((*BEGINNING, *item.prompt), item.choices) for item in _items()]
     seen = []
     handle = decoder_of(model).layers[0].register_forward_pre_hook(lambda _, args: seen.append(tuple(args[0].shape)))
-    found = choice_log_likelihoods_of_routes(model, ROUTES, items)
+    found = score_choices_for_routes(model, ROUTES, items)
     handle.remove()
     once = any(shape[:2] == (1, len(BEGINNING)) for shape in seen)
     assert once == (getattr(model.config, "sliding_window", None) is None or "sliding" not in str(model.config))
@@ -81,21 +81,21 @@ def test_a_bound_on_memory_costs_sharing_but_changes_nothing(bound):
     model = tiny_model("llama")
     calls = []
     handles = [layer.register_forward_hook(lambda *_: calls.append(1)) for layer in decoder_of(model).layers]
-    found = choice_log_likelihoods_of_routes(model, ROUTES, _items(count=1), state_bytes=bound)
+    found = score_choices_for_routes(model, ROUTES, _items(count=1), state_bytes=bound)
     for handle in handles:
         handle.remove()
     _assert_equal(found, _route_by_route(model, _items(count=1)))
     segments = 2  # the prompt, then the choices
     if bound == 10**9:
-        assert len(calls) == segments * len(plan_tree(ROUTES).applications)
+        assert len(calls) == segments * len(plan_prefix_tree(ROUTES).applications)
     else:
-        assert len(calls) > segments * len(plan_tree(ROUTES).applications)
+        assert len(calls) > segments * len(plan_prefix_tree(ROUTES).applications)
 
 
-@pytest.mark.parametrize("most_tokens", [1, 60, 10**6])
-def test_batches_of_one_equal_batches_of_many(most_tokens):
+@pytest.mark.parametrize("max_tokens", [1, 60, 10**6])
+def test_batches_of_one_equal_batches_of_many(max_tokens):
     model = tiny_model("qwen3")
-    found = choice_log_likelihoods_of_routes(model, ROUTES, _items(), most_tokens=most_tokens)
+    found = score_choices_for_routes(model, ROUTES, _items(), max_tokens=max_tokens)
     _assert_equal(found, _route_by_route(model, _items()))
 
 
@@ -105,7 +105,7 @@ def test_choices_of_one_token_need_no_second_pass():
     calls = []
     handle = decoder_of(model).layers[0].register_forward_hook(lambda *_: calls.append(1))
     standard = Route.standard(LAYERS)
-    found = choice_log_likelihoods_of_routes(model, [standard], items)
+    found = score_choices_for_routes(model, [standard], items)
     handle.remove()
     assert len(calls) == 1
-    _assert_equal(found, {standard: choice_log_likelihoods(model, items)})
+    _assert_equal(found, {standard: score_choices(model, items)})

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from macro_routing.engine.likelihood import choice_log_likelihoods
-from macro_routing.engine.shared_likelihood import choice_log_likelihoods_of_routes
+from macro_routing.engine.likelihood import score_choices
+from macro_routing.engine.shared_likelihood import score_choices_for_routes
 from macro_routing.errors import MacroError, TaskError
 from macro_routing.evaluation import answering
 from macro_routing.evaluation.answering import answer
@@ -114,17 +114,17 @@ def test_a_think_block_is_opened_by_the_template_and_closed_for_the_model(smollm
     thinker = dataclasses.replace(smollm2, tokenizer=tokenizer)
     seen = {}
 
-    def spy(_model, prompts, **options):
-        seen.update(options, prompt=tokenizer.decode(prompts[0]))
+    def spy(_model, prompts, stages):
+        seen.update(reasoning=stages[0], prompt=tokenizer.decode(prompts[0]))
         return []
 
-    monkeypatch.setattr(answering, "generate_in_two_stages", spy)
+    monkeypatch.setattr(answering, "generate_stages", spy)
     task = load_task("counting")
     with pytest.raises(ValueError, match="zip"):
         answer(thinker, None, task, task.pools["test"][:1], Decoding("reasoning"))
     assert seen["prompt"].endswith("<think>")
-    assert tokenizer.decode(seen["bridge"]) == "</think>\n\n"
-    assert tokenizer.convert_tokens_to_ids("</think>") in seen["reasoning_ends"]
+    assert tokenizer.decode(seen["reasoning"].forced_tokens) == "</think>\n\n"
+    assert tokenizer.convert_tokens_to_ids("</think>") in seen["reasoning"].end_tokens
 
 
 def test_likelihood_without_choices_is_refused(smollm2):
@@ -168,9 +168,9 @@ def test_routes_together_answer_as_each_alone(smollm2, name, decoding):
 @pytest.mark.parametrize("most_tokens", [1, 10**6])
 def test_batches_of_one_and_of_many_score_alike_on_a_real_model(smollm2, category, most_tokens):
     items = answering.choice_items(smollm2, category, category.pools["test"][:5], by_letter=False)
-    found = choice_log_likelihoods_of_routes(smollm2.model, ROUTES[:3], items, most_tokens=most_tokens)
+    found = score_choices_for_routes(smollm2.model, ROUTES[:3], items, max_tokens=most_tokens)
     for route in ROUTES[:3]:
-        plain = choice_log_likelihoods(smollm2.routed(route), items)
+        plain = score_choices(smollm2.routed(route), items)
         assert [value for row in found[route] for value in row] == pytest.approx(
             [value for row in plain for value in row], abs=1e-4
         )

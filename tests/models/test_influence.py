@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from macro_routing.engine.batches import pad_left
+from macro_routing.engine.batching import pad_left
 from macro_routing.models.influence import block_influence
 from macro_routing.models.lens import hidden_states
 from tests.models.tiny import tiny_model

@@ -74,7 +74,7 @@ def test_what_writes_answers_gives_its_memory_back_before_routers_are_trained(tm
         def release(self):
             happened.append("given back")
 
-    monkeypatch.setitem(decoders._OF_MODEL, frozen, Decoder())
+    monkeypatch.setitem(decoders._FUSED_DECODERS, frozen, Decoder())
     train = getattr(per_example_run, trained)
     monkeypatch.setattr(per_example_run, trained, lambda *given: happened.append("trained") or train(*given))
     _run(frozen, tmp_path / "run", method)

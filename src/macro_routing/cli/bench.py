@@ -43,11 +43,11 @@ def bench(
     edits: Annotated[
         int | None, typer.Option(min=1, help="How many of the single repeats and skips.", show_default="all")
     ] = None,
-    flight: Annotated[
+    fused: Annotated[
         bool,
-        typer.Option("--flight", help="Instead: decoding on a GPU against model.generate."),
+        typer.Option("--fused", help="Instead: decoding on a GPU against model.generate."),
     ] = False,
-    compared: Annotated[int, typer.Option(min=1, help="Routes that model.generate runs, too, with --flight.")] = 4,
+    compared: Annotated[int, typer.Option(min=1, help="Routes that model.generate runs, too, with --fused.")] = 4,
     reasoning_budget: Annotated[int, typer.Option(help="Most tokens of reasoning.")] = 64,
     answer_budget: Annotated[int, typer.Option(help="Most tokens of the answer.")] = 16,
     seed: Annotated[int, typer.Option(help="Seed of draws and splits.")] = 0,
@@ -62,7 +62,7 @@ def bench(
 
     Example: `macro bench smollm2-135m --task category`
 
-    On a GPU: `macro bench MODEL --flight --task gsm8k --mode reasoning --reasoning-budget 400 --answer-budget 128`
+    On a GPU: `macro bench MODEL --fused --task gsm8k --mode reasoning --reasoning-budget 400 --answer-budget 128`
     """
     options.need_models_extra()
     options.quiet_libraries()
@@ -85,8 +85,8 @@ def bench(
     policy = MarkovPolicy.prior(RouteSpace(frozen.layers))
     rng = np.random.default_rng(seed)
     drawn = [policy.sample_program(rng).expand(frozen.layers) for _ in range(draws)]
-    if flight:
-        _bench_flight(frozen, chosen, drawn, training[:examples], decoding, compared, output, as_json=as_json)
+    if fused:
+        _bench_fused(frozen, chosen, drawn, training[:examples], decoding, compared, output, as_json=as_json)
         return
     swept = single_repeats_and_skips(frozen.layers)
     swept = swept[:: max(1, len(swept) // edits)][:edits] if edits else swept
@@ -119,7 +119,7 @@ def _write_record(record: Mapping[str, Any], output: Path, *, as_json: bool, sho
     print(f"\nwritten to {output}")
 
 
-def _bench_flight(
+def _bench_fused(
     frozen: FrozenModel,
     task: Task,
     drawn: list[Route],
@@ -130,15 +130,15 @@ def _bench_flight(
     *,
     as_json: bool,
 ) -> None:
-    """The same routes and prompts in flight and through ``model.generate``, every row to its budgets."""
-    from macro_routing.engine.decoders import FLIGHT, flight_for
+    """The same routes and prompts by fused decoding and by ``model.generate``, every row to its budgets."""
+    from macro_routing.engine.decoders import FUSED, get_fused_decoder
     from macro_routing.evaluation.answering import prompts_and_stages
     from macro_routing.evaluation.bench import time_fused_decoding
     from macro_routing.tasks.prompts import LIKELIHOOD
 
     if decoding.mode == LIKELIHOOD:
-        raise SettingsError("--flight needs answers that are written; use --mode direct or --mode reasoning")
-    decoder = flight_for(frozen, FLIGHT)
+        raise SettingsError("--fused needs answers that are written; use --mode direct or --mode reasoning")
+    decoder = get_fused_decoder(frozen, FUSED)
     assert decoder is not None
     routes = list(dict.fromkeys(drawn))
     options.report_progress(

@@ -63,19 +63,19 @@ def compare_answers(
 
 
 def _answers(frozen: Any, prompt: str, route: str, budget: int) -> dict[str, Any]:
-    from macro_routing.engine.shared_generation import Generation, generate_of_routes
-    from macro_routing.engine.writing import Stage
+    from macro_routing.engine.generation import DecodingStage, GenerationRequest
+    from macro_routing.engine.shared_generation import generate_eager
     from macro_routing.models.chat import encode_messages
     from macro_routing.routes.route import Route
 
     routes = [Route.standard(frozen.layers), options.read_route(route, frozen)]
     asked = encode_messages(frozen.tokenizer, [{"role": "user", "content": prompt}])
-    wanted = Generation((Stage(frozenset(frozen.chat.end_token_ids), budget),))
-    found = generate_of_routes(frozen.model, list(dict.fromkeys(routes)), [asked], wanted)
+    wanted = GenerationRequest((DecodingStage(frozenset(frozen.chat.end_token_ids), budget),))
+    found = generate_eager(frozen.model, list(dict.fromkeys(routes)), [asked], wanted)
     texts = []
     for one in routes:
         ((written,),) = found[one]
-        end = " … (cut off)" if written.cut_off else ""
+        end = " … (truncated)" if written.truncated else ""
         texts.append(frozen.tokenizer.decode(written.tokens, skip_special_tokens=True) + end)
     return {"question": prompt, "standard": texts[0], "routed": texts[1], "route": str(routes[1])}
 

@@ -114,11 +114,11 @@ class Decoder(StrEnum):
 
     auto = "auto"
     eager = "eager"
-    flight = "flight"
+    fused = "fused"
 
 
 DECODER_HELP = (
-    "How texts are written: flight (many routes at once, fused kernels, on a GPU), eager, or what is possible."
+    "How text is generated: fused (many routes at once, fused kernels, on a GPU), eager, or auto: fused where possible."
 )
 
 

@@ -1,4 +1,4 @@
-"""How answers are written: in flight where the model and its device allow it, else eagerly."""
+"""The choice of the decoder: fused where the model and its device support it, else eager."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ from macro_routing.models.elsewhere import ModelElsewhere
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.settings import check_choice
 
-if TYPE_CHECKING:
-    from macro_routing.engine.flight.decoder import FlightDecoder
+if TYPE_CHECKING:  # needs triton
+    from macro_routing.engine.fused.decoder import FusedDecoder
 
-AUTO, EAGER, FLIGHT = "auto", "eager", "flight"
-DECODERS = (AUTO, EAGER, FLIGHT)
-FLIGHT_VERSION = "flight/1"
-"""Names how scores were obtained; goes up when the kernels' numbers change."""
-_OF_MODEL: WeakKeyDictionary[FrozenModel, FlightDecoder] = WeakKeyDictionary()
-"""Cache and graphs are worth keeping as long as the model is."""
+AUTO, EAGER, FUSED = "auto", "eager", "fused"
+DECODERS = (AUTO, EAGER, FUSED)
+FUSED_VERSION = "fused/1"
+"""Part of the key of every score that the fused decoder made; goes up when the kernels' numbers change."""
+_FUSED_DECODERS: WeakKeyDictionary[FrozenModel, FusedDecoder] = WeakKeyDictionary()
+"""Kept as long as the model: cache and CUDA graphs are expensive to make again."""
 
 
-def flight_refusal(model: Any, choice: str = AUTO) -> str | None:
-    """Why ``model`` writes eagerly; None when it writes in flight. Refuses a choice that cannot be had."""
+def fused_unsupported_reason(model: Any, choice: str = AUTO) -> str | None:
+    """Why ``model`` decodes eagerly; None when it uses the fused decoder. Rejects ``fused`` where it is impossible."""
     check_choice("decoder", choice, DECODERS)
     if choice == EAGER:
-        return "it was asked for"
+        return "decoder = eager was chosen"
     if isinstance(model, ModelElsewhere):
-        reason = model.flight_refusal
+        reason = model.fused_unsupported_reason
     else:
-        from macro_routing.engine.flight.support import refusal
+        from macro_routing.engine.fused.support import find_unsupported_reason
 
-        reason = refusal(model)
-    if reason is not None and choice == FLIGHT:
-        raise ModelError(f"decoder = flight cannot be used: {reason}; use auto or eager")
+        reason = find_unsupported_reason(model)
+    if reason is not None and choice == FUSED:
+        raise ModelError(f"decoder = fused cannot be used: {reason}; use auto or eager")
     return reason
 
 
-def flight_for(frozen: FrozenModel, choice: str = AUTO) -> FlightDecoder | None:
-    """The decoder that writes in flight; None where answers are written eagerly."""
-    if flight_refusal(frozen.model, choice) is not None:
+def get_fused_decoder(frozen: FrozenModel, choice: str = AUTO) -> FusedDecoder | None:
+    """The fused decoder of a model; None where it decodes eagerly."""
+    if fused_unsupported_reason(frozen.model, choice) is not None:
         return None
-    if frozen not in _OF_MODEL:
-        from macro_routing.engine.flight.decoder import FlightDecoder
+    if frozen not in _FUSED_DECODERS:
+        from macro_routing.engine.fused.decoder import FusedDecoder
 
-        _OF_MODEL[frozen] = FlightDecoder(frozen.model)
-    return _OF_MODEL[frozen]
+        _FUSED_DECODERS[frozen] = FusedDecoder(frozen.model)
+    return _FUSED_DECODERS[frozen]
 
 
-def release_flight(frozen: FrozenModel) -> None:
-    """Give back what a model's decoder holds, for those who need the memory and write nothing for a while."""
-    if (decoder := _OF_MODEL.get(frozen)) is not None:
+def release_fused_decoder(frozen: FrozenModel) -> None:
+    """Free the memory of a model's fused decoder; it is allocated again when the decoder is used next."""
+    if (decoder := _FUSED_DECODERS.get(frozen)) is not None:
         decoder.release()

@@ -1,7 +1,7 @@
-"""Greedy answers in batches, with budgets; and in two stages, a reasoning and the answer after it.
+"""Greedy generation in batches, in one or several stages, for example reasoning and then the answer.
 
-Plain form: route by route, batch by batch, finished rows stay until the batch is done, and the second stage starts
-over with a longer prompt. It stays as the oracle of the faster forms.
+This is the plain form: one model or route at a time. Finished rows stay until their batch is done, and each stage
+starts again with a longer prompt. The faster decoders are tested against it.
 """
 
 from __future__ import annotations
@@ -12,78 +12,118 @@ from typing import Any
 
 import torch
 
-from macro_routing.engine.batches import Tokens, pad_left, plan_batches, positions_of
+from macro_routing.engine.batching import Tokens, batch_by_length, compute_position_ids, pad_left
+from macro_routing.routes.route import Route
 
 
 @dataclass(frozen=True)
-class Generated:
-    """What a model wrote after a prompt."""
+class DecodingStage:
+    """One stage of an answer: it ends with an end token or after ``max_tokens`` tokens."""
+
+    end_tokens: Collection[int]
+    max_tokens: int
+    forced_tokens: Tokens = ()
+    """Tokens that are fed to the model after this stage, before the next one starts."""
+
+
+@dataclass(frozen=True)
+class GeneratedText:
+    """The tokens that a model generated in one stage."""
 
     tokens: Tokens
-    """Without the token that ended it."""
-    cut_off: bool
-    """Whether the budget ran out before the model ended."""
+    """Without the end token."""
+    truncated: bool
+    """Whether ``max_tokens`` was reached before an end token."""
 
 
-def generate(
-    model: Any, prompts: Sequence[Tokens], ends: Collection[int], budget: int, *, most_tokens: int = 16384
-) -> list[Generated]:
-    """Greedy continuations of ``prompts``, each up to an end token or ``budget`` tokens."""
-    found: list[Generated] = [Generated((), cut_off=False)] * len(prompts)
-    for batch in plan_batches([len(prompt) + budget for prompt in prompts], most_tokens):
-        for place, answer in zip(batch, _generate_batch(model, [prompts[n] for n in batch], ends, budget), strict=True):
-            found[place] = answer
-    return found
+StageTexts = tuple[GeneratedText, ...]
+"""The texts of one answer, one per finished stage."""
+
+
+@dataclass(frozen=True)
+class GenerationRequest:
+    """What to generate after each prompt, and the limits."""
+
+    stages: tuple[DecodingStage, ...]
+    max_cached_tokens: int = 16384
+    """Tokens in the cache at once, prompts and new tokens together."""
+    stop_loops: bool = False
+    """Whether a text that repeats itself exactly is extended to its limit without running the model."""
+
+
+def max_new_tokens(stages: Sequence[DecodingStage]) -> int:
+    """The largest number of tokens that can follow a prompt."""
+    return sum(stage.max_tokens + len(stage.forced_tokens) for stage in stages)
+
+
+def extend_prompt(prompt: Tokens, texts: Sequence[GeneratedText], stages: Sequence[DecodingStage]) -> Tokens:
+    """The prompt of the next stage: ``prompt``, the finished texts and their forced tokens."""
+    pieces = [(*text.tokens, *stage.forced_tokens) for text, stage in zip(texts, stages, strict=False)]
+    return (*prompt, *(token for piece in pieces for token in piece))
+
+
+def group_by_route(routes: Sequence[Route]) -> dict[Route, list[int]]:
+    """The indices of every different route, in the order of first appearance."""
+    indices: dict[Route, list[int]] = {}
+    for index, route in enumerate(routes):
+        indices.setdefault(route, []).append(index)
+    return indices
+
+
+def generate_stages(model: Any, prompts: Sequence[Tokens], stages: Sequence[DecodingStage]) -> list[StageTexts]:
+    """The texts of all stages after each prompt, stage by stage."""
+    answers: list[StageTexts] = [()] * len(prompts)
+    for stage in stages:
+        extended = [extend_prompt(prompt, texts, stages) for prompt, texts in zip(prompts, answers, strict=True)]
+        generated = generate_greedy(model, extended, stage.end_tokens, stage.max_tokens)
+        answers = [(*texts, text) for texts, text in zip(answers, generated, strict=True)]
+    return answers
+
+
+def generate_greedy(
+    model: Any,
+    prompts: Sequence[Tokens],
+    end_tokens: Collection[int],
+    max_tokens: int,
+    *,
+    max_batch_tokens: int = 16384,
+) -> list[GeneratedText]:
+    """Greedy continuations of ``prompts``, each up to an end token or ``max_tokens`` tokens."""
+    texts: list[GeneratedText] = [GeneratedText((), truncated=False)] * len(prompts)
+    for batch in batch_by_length([len(prompt) + max_tokens for prompt in prompts], max_batch_tokens):
+        rows = _generate_batch(model, [prompts[index] for index in batch], end_tokens, max_tokens)
+        for index, row in zip(batch, rows, strict=True):
+            texts[index] = _truncate_at_end(row, end_tokens, max_tokens)
+    return texts
 
 
 @torch.no_grad()
-def _generate_batch(model: Any, prompts: list[Tokens], ends: Collection[int], budget: int) -> list[Generated]:
-    feed, mask = pad_left(prompts, model.device)
-    stops = torch.tensor(sorted(ends), device=feed.device)
-    cache, positions = None, positions_of(mask)
-    running = torch.ones(len(prompts), dtype=torch.bool, device=feed.device)
-    written: list[torch.Tensor] = []
-    while len(written) < budget and running.any():
+def _generate_batch(model: Any, prompts: list[Tokens], end_tokens: Collection[int], max_tokens: int) -> list[list[int]]:
+    input_ids, mask = pad_left(prompts, model.device)
+    end_ids = torch.tensor(sorted(end_tokens), device=input_ids.device)
+    cache, positions = None, compute_position_ids(mask)
+    running = torch.ones(len(prompts), dtype=torch.bool, device=input_ids.device)
+    generated: list[torch.Tensor] = []
+    while len(generated) < max_tokens and running.any():
         output = model(
-            feed, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True, logits_to_keep=1
+            input_ids,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
         )
         cache = output.past_key_values
-        feed = output.logits[:, -1:].argmax(-1)
-        written.append(feed[:, 0])
-        running = running & ~torch.isin(feed[:, 0], stops)
-        mask = torch.cat([mask, torch.ones_like(feed)], dim=1)
+        input_ids = output.logits[:, -1:].argmax(-1)
+        generated.append(input_ids[:, 0])
+        running = running & ~torch.isin(input_ids[:, 0], end_ids)
+        mask = torch.cat([mask, torch.ones_like(input_ids)], dim=1)
         positions = positions[:, -1:] + 1
-    rows = torch.stack(written, dim=1).tolist() if written else [[] for _ in prompts]
-    return [_until_end(row, ends, budget) for row in rows]
+    return torch.stack(generated, dim=1).tolist() if generated else [[] for _ in prompts]
 
 
-def _until_end(row: list[int], ends: Collection[int], budget: int) -> Generated:
-    for place, token in enumerate(row):
-        if token in ends:
-            return Generated(tuple(row[:place]), cut_off=False)
-    return Generated(tuple(row), cut_off=len(row) >= budget)
-
-
-@dataclass(frozen=True)
-class TwoStage:
-    """A reasoning and the answer after it."""
-
-    reasoning: Generated
-    answer: Generated
-
-
-def generate_in_two_stages(  # noqa: PLR0913 two stages have two of everything
-    model: Any,
-    prompts: Sequence[Tokens],
-    *,
-    reasoning_ends: Collection[int],
-    reasoning_budget: int,
-    bridge: Tokens,
-    answer_ends: Collection[int],
-    answer_budget: int,
-) -> list[TwoStage]:
-    """Let the model reason up to one budget, close the reasoning with ``bridge``, let it answer up to another."""
-    reasonings = generate(model, prompts, reasoning_ends, reasoning_budget)
-    longer = [(*prompt, *thought.tokens, *bridge) for prompt, thought in zip(prompts, reasonings, strict=True)]
-    answers = generate(model, longer, answer_ends, answer_budget)
-    return [TwoStage(thought, answer) for thought, answer in zip(reasonings, answers, strict=True)]
+def _truncate_at_end(row: list[int], end_tokens: Collection[int], max_tokens: int) -> GeneratedText:
+    for length, token in enumerate(row):
+        if token in end_tokens:
+            return GeneratedText(tuple(row[:length]), truncated=False)
+    return GeneratedText(tuple(row), truncated=len(row) >= max_tokens)

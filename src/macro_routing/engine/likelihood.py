@@ -1,6 +1,6 @@
-"""How probable each choice is after a prompt: one pass over the prompt, then the choices branch from its cache.
+"""Log-likelihoods of choices after a prompt: one forward pass over the prompt, then the choices continue its cache.
 
-Plain form: route by route, batch by batch. It stays as the oracle of the shared engine.
+This is the plain form: one model or route at a time. The shared forms are tested against it.
 """
 
 from __future__ import annotations
@@ -12,128 +12,134 @@ from typing import Any
 
 import torch
 
-from macro_routing.engine.batches import Tokens, pad_left, plan_batches, positions_of
+from macro_routing.engine.batching import Tokens, batch_by_length, compute_position_ids, pad_left
+
+_ROWS_PER_CHUNK = 8
+"""Rows whose logits fit into a CPU's cache together."""
 
 
 @dataclass(frozen=True)
 class ChoiceItem:
-    """A prompt and the texts that may continue it, as tokens."""
+    """A prompt and the choices that may continue it, as tokens."""
 
     prompt: Tokens
     choices: tuple[Tokens, ...]
 
     @property
     def size(self) -> int:
-        """Tokens it takes in memory, the prompt once per choice that branches from it."""
+        """Tokens in memory: the prompt is cached once per choice."""
         return (len(self.prompt) + max(map(len, self.choices))) * len(self.choices)
 
 
-def choice_log_likelihoods(model: Any, items: Sequence[ChoiceItem], *, most_tokens: int = 8192) -> list[list[float]]:
-    """Log-probability of every choice of every item under ``model``, routed or not, summed over the choice's tokens."""
-    found: list[list[float]] = [[] for _ in items]
-    for batch in plan_batches([item.size for item in items], most_tokens):
-        for place, values in zip(batch, _score_batch(model, [items[place] for place in batch]), strict=True):
-            found[place] = values
-    return found
+def score_choices(model: Any, items: Sequence[ChoiceItem], *, max_tokens: int = 8192) -> list[list[float]]:
+    """The log-probability of every choice of every item, summed over its tokens; ``model`` may be routed."""
+    scores: list[list[float]] = [[] for _ in items]
+    for batch in batch_by_length([item.size for item in items], max_tokens):
+        for index, values in zip(batch, _score_batch(model, [items[index] for index in batch]), strict=True):
+            scores[index] = values
+    return scores
 
 
 @dataclass(frozen=True, eq=False)
 class ChoiceBatch:
-    """Items side by side in tensors: the prompts, and what is left of each choice after its first token."""
+    """Items as tensors: the prompts, and the tokens of each choice after its first one."""
 
-    ids: torch.Tensor
-    """``[items, longest prompt]``, padded on the left; so is ``mask``."""
-    mask: torch.Tensor
-    owners: torch.Tensor
-    """``[choices]``: the item each choice belongs to."""
-    first: torch.Tensor
-    """``[choices]``: first tokens."""
-    longer: list[int]
-    """Places of choices with more tokens than one; only these branch from the prompt's cache."""
-    fed: torch.Tensor
-    """``[longer choices, tokens]``: all but the last token, padded on the right; so are ``wanted`` and ``real``."""
-    wanted: torch.Tensor
-    real: torch.Tensor
+    prompt_ids: torch.Tensor
+    """``[items, tokens]``, padded on the left; so is ``prompt_mask``."""
+    prompt_mask: torch.Tensor
+    item_indices: torch.Tensor
+    """``[choices]``: the item of each choice."""
+    first_tokens: torch.Tensor
+    """``[choices]``"""
+    long_choices: list[int]
+    """Choices with more than one token; only these continue the prompt's cache."""
+    input_ids: torch.Tensor
+    """``[long choices, tokens]``: all but the last token, padded on the right; ``target_*`` have the same shape."""
+    target_ids: torch.Tensor
+    target_mask: torch.Tensor
 
     @classmethod
-    def of(cls, items: Sequence[ChoiceItem], device: Any) -> ChoiceBatch:
+    def from_items(cls, items: Sequence[ChoiceItem], device: Any) -> ChoiceBatch:
         """Pad and index the items."""
-        ids, mask = pad_left([item.prompt for item in items], device)
+        prompt_ids, prompt_mask = pad_left([item.prompt for item in items], device)
         choices = [choice for item in items for choice in item.choices]
-        longer = [place for place, choice in enumerate(choices) if len(choice) > 1]
-        longest = max([len(choices[place]) for place in longer], default=1) - 1
+        long_choices = [index for index, choice in enumerate(choices) if len(choice) > 1]
+        width = max([len(choices[index]) for index in long_choices], default=1) - 1
 
-        def padded(rows: list[list[int]]) -> torch.Tensor:
-            return torch.tensor([row + [0] * (longest - len(row)) for row in rows], dtype=torch.long, device=device)
+        def pad_right(rows: list[list[int]]) -> torch.Tensor:
+            return torch.tensor([row + [0] * (width - len(row)) for row in rows], dtype=torch.long, device=device)
 
         return cls(
-            ids,
-            mask,
-            torch.tensor([place for place, item in enumerate(items) for _ in item.choices], device=device),
+            prompt_ids,
+            prompt_mask,
+            torch.tensor([index for index, item in enumerate(items) for _ in item.choices], device=device),
             torch.tensor([choice[0] for choice in choices], device=device),
-            longer,
-            padded([list(choices[place][:-1]) for place in longer]),
-            padded([list(choices[place][1:]) for place in longer]),
-            padded([[1] * (len(choices[place]) - 1) for place in longer]),
+            long_choices,
+            pad_right([list(choices[index][:-1]) for index in long_choices]),
+            pad_right([list(choices[index][1:]) for index in long_choices]),
+            pad_right([[1] * (len(choices[index]) - 1) for index in long_choices]),
         )
 
     @property
-    def branches(self) -> torch.Tensor:
-        """The item that each longer choice continues."""
-        return self.owners[self.longer]
+    def long_choice_items(self) -> torch.Tensor:
+        """The item that each long choice continues."""
+        return self.item_indices[self.long_choices]
 
     @cached_property
-    def later_tokens(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Rows and columns of ``fed`` in which there is a token; asked of the device once, not for every route."""
-        rows, columns = self.real.nonzero(as_tuple=True)
+    def target_positions(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Rows and columns of the targets that are not padding; cached, since it waits for the device."""
+        rows, columns = self.target_mask.nonzero(as_tuple=True)
         return rows, columns
 
-    def totals(self, after_prompt: torch.Tensor, later: torch.Tensor | None) -> list[list[float]]:
-        """Log-probabilities by item from the logits after each prompt and those of the longer choices' later tokens.
+    def sum_log_probs(self, prompt_logits: torch.Tensor, target_log_probs: torch.Tensor | None) -> list[list[float]]:
+        """Log-probabilities of all choices by item.
 
-        ``later`` is ``[longer choices, tokens]``; what it holds where there is no token does not count.
+        ``prompt_logits`` are the logits after each prompt. ``target_log_probs`` is ``[long choices, tokens]``; its
+        values at padding do not count.
         """
-        logits = after_prompt.float()  # [items, vocabulary]
-        # The logit less the normaliser: a whole log-softmax would be computed for all tokens to read one.
-        totals = logits[self.owners, self.first] - _normalisers(logits)[self.owners]
-        if later is not None:
-            totals[self.longer] += (later * self.real).sum(dim=1)
-        found: list[list[float]] = [[] for _ in range(len(self.ids))]
-        for owner, value in zip(self.owners.tolist(), totals.tolist(), strict=True):
-            found[owner].append(value)
-        return found
+        logits = prompt_logits.float()  # [items, vocabulary]
+        # The logit minus the normalizer: a log-softmax would be computed for all tokens, and one is needed.
+        totals = logits[self.item_indices, self.first_tokens] - _log_normalizers(logits)[self.item_indices]
+        if target_log_probs is not None:
+            totals[self.long_choices] += (target_log_probs * self.target_mask).sum(dim=1)
+        scores: list[list[float]] = [[] for _ in range(len(self.prompt_ids))]
+        for item, value in zip(self.item_indices.tolist(), totals.tolist(), strict=True):
+            scores[item].append(value)
+        return scores
 
 
-def log_probabilities(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    """Of ``tokens``, one for each row of ``logits``."""
+def compute_log_probs(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """The log-probability of ``tokens``, one for each row of ``logits``."""
     logits = logits.float()
-    return logits.gather(-1, tokens[..., None])[..., 0] - _normalisers(logits)
+    return logits.gather(-1, tokens[..., None])[..., 0] - _log_normalizers(logits)
 
 
-_ROWS = 8
-"""Rows whose logits stay in a processor's cache while they are summed."""
-
-
-def _normalisers(logits: torch.Tensor) -> torch.Tensor:
-    """The logarithm of every row's summed exponentials; on a CPU a few rows at a time, memory being what takes long."""
+def _log_normalizers(logits: torch.Tensor) -> torch.Tensor:
+    """The log-sum-exp of every row; on a CPU a few rows at a time, since memory is the bottleneck there."""
     if logits.device.type != "cpu":
         return logits.logsumexp(dim=-1)
-    parts = [logits[start : start + _ROWS] for start in range(0, len(logits), _ROWS)]
-    return torch.cat([rows.logsumexp(dim=-1) for rows in parts])
+    chunks = [logits[start : start + _ROWS_PER_CHUNK] for start in range(0, len(logits), _ROWS_PER_CHUNK)]
+    return torch.cat([rows.logsumexp(dim=-1) for rows in chunks])
 
 
 @torch.no_grad()
 def _score_batch(model: Any, items: list[ChoiceItem]) -> list[list[float]]:
-    batch = ChoiceBatch.of(items, model.device)
+    batch = ChoiceBatch.from_items(items, model.device)
     output = model(
-        batch.ids, attention_mask=batch.mask, position_ids=positions_of(batch.mask), use_cache=True, logits_to_keep=1
+        batch.prompt_ids,
+        attention_mask=batch.prompt_mask,
+        position_ids=compute_position_ids(batch.prompt_mask),
+        use_cache=True,
+        logits_to_keep=1,
     )
-    later = None
-    if batch.longer:
+    target_log_probs = None
+    if batch.long_choices:
         cache = output.past_key_values
-        cache.batch_select_indices(batch.branches)
-        whole = torch.cat([batch.mask[batch.branches], batch.real], dim=1)
-        positions = positions_of(whole)[:, -batch.fed.shape[1] :]
-        within = model(batch.fed, attention_mask=whole, position_ids=positions, past_key_values=cache, use_cache=True)
-        later = log_probabilities(within.logits, batch.wanted)
-    return batch.totals(output.logits[:, -1], later)
+        cache.batch_select_indices(batch.long_choice_items)
+        mask = torch.cat([batch.prompt_mask[batch.long_choice_items], batch.target_mask], dim=1)
+        positions = compute_position_ids(mask)[:, -batch.input_ids.shape[1] :]
+        logits = model(
+            batch.input_ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
+        ).logits
+        target_log_probs = compute_log_probs(logits, batch.target_ids)
+    return batch.sum_log_probs(output.logits[:, -1], target_log_probs)

@@ -1,4 +1,4 @@
-"""How much fits: batches by free memory, and what to do when it was not enough after all."""
+"""Memory limits: how many tokens fit into the cache, and smaller batches when memory runs out."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import torch
 from macro_routing.errors import ModelError
 
 _Item = TypeVar("_Item")
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
-SHARE = 0.6
-"""Of free memory: the rest is for what a layer needs while it runs, and for growing caches by copying."""
+CACHE_SHARE = 0.6
+"""Share of the free memory for the cache: the rest is for running a layer, and for copies when a cache grows."""
 
 
 def free_bytes(device: torch.device) -> int:
-    """Memory that can still be used on a device; of a GPU that others use, too, no more than torch may take."""
+    """The free memory of a device; on a shared GPU at most what torch may use."""
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         reserved = torch.cuda.memory_reserved(device)
@@ -35,45 +35,45 @@ def free_bytes(device: torch.device) -> int:
 
 
 def cache_bytes_per_token(model: Any) -> int:
-    """Keys and values of one token in one step."""
+    """The size of the keys and values of one token in one step."""
     config = model.config.get_text_config(decoder=True)
-    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    return int(2 * heads * width * model.dtype.itemsize)
+    head_size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    kv_heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    return int(2 * kv_heads * head_size * model.dtype.itemsize)
 
 
-def most_cached_tokens(model: Any, steps: int) -> int:
-    """How many tokens of a route with ``steps`` steps can be cached at once."""
+def max_cached_tokens(model: Any, steps: int) -> int:
+    """The number of tokens that can be cached at once for a route with ``steps`` steps."""
     free = free_bytes(torch.device(model.device))
-    return max(1, int(SHARE * free) // (cache_bytes_per_token(model) * steps))
+    return max(1, int(CACHE_SHARE * free) // (cache_bytes_per_token(model) * steps))
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out; on CPU it comes as an ordinary runtime error."""
+    """Whether an error means that memory ran out; on a CPU it is an ordinary runtime error."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
 
 
 @dataclass
-class Fitting:
-    """How much has turned out to fit at once: what was too much once is not tried again."""
+class BatchLimit:
+    """The largest batch that is tried; lowered when memory runs out."""
 
-    most: float = math.inf
+    max_items: float = math.inf
 
 
-def in_halves(
-    run: Callable[[Sequence[_Item]], list[_Found]],
+def run_halving_on_oom(
+    run: Callable[[Sequence[_Item]], list[_Result]],
     items: Sequence[_Item],
     report: Callable[[str], None],
-    fitting: Fitting | None = None,
-) -> list[_Found]:
+    limit: BatchLimit | None = None,
+) -> list[_Result]:
     """``run`` over ``items``; where memory runs out, over halves of them, and halves of those.
 
-    ``fitting`` is for callers who come again with as many items of the same kind.
+    Pass the same ``limit`` again for further items of the same kind, so that a batch that was too large is not retried.
     """
-    fitting = fitting or Fitting()
-    if len(items) <= fitting.most:
+    limit = limit or BatchLimit()
+    if len(items) <= limit.max_items:
         try:
             return run(items)
         except (RuntimeError, MemoryError) as error:
@@ -88,7 +88,7 @@ def in_halves(
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-        report(f"memory ran out with {len(items)} examples at once; going on with halves")
-        fitting.most = (len(items) + 1) // 2
+        report(f"memory ran out with {len(items)} examples at once; continuing with halves")
+        limit.max_items = (len(items) + 1) // 2
     half = len(items) // 2
-    return in_halves(run, items[:half], report, fitting) + in_halves(run, items[half:], report, fitting)
+    return run_halving_on_oom(run, items[:half], report, limit) + run_halving_on_oom(run, items[half:], report, limit)

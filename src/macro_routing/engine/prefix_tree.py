@@ -1,7 +1,7 @@
-"""Which layer applications many routes need together: every common prefix of steps once.
+"""The prefix tree of many routes: every common prefix of steps is computed once.
 
-The plan is a list of applications in depth-first order, small branches first, so that a state which several branches
-continue is given up as soon as the last of them has read it. SearchPlan from the routes alone; nothing is run here.
+The plan is a list of layer applications in depth-first order, small branches first, so that a hidden state is freed as
+soon as the last branch that continues it has read it. It is made from the routes alone; nothing runs here.
 """
 
 from __future__ import annotations
@@ -17,158 +17,162 @@ EMBEDDINGS = 0
 
 
 @dataclass(frozen=True)
-class Application:
-    """One layer applied to one state."""
+class LayerApplication:
+    """One layer applied to one hidden state."""
 
     state: int
-    """Number of the state it makes."""
+    """Number of the state that it makes."""
     source: int
-    """The state it is applied to."""
+    """Number of the state that it is applied to."""
     layer: int
     add: Add | None
-    added: int | None
-    """The earlier state that is added first."""
-    ends: tuple[int, ...]
-    """Places of the routes that end here."""
-    last_reads: tuple[int, ...]
-    """States that nothing later reads, this one included where no branch goes on."""
-    closes: tuple[int, ...]
-    """States of which this is the last descendant, itself included."""
+    added_state: int | None
+    """Number of the earlier state that is added first."""
+    finished_routes: tuple[int, ...]
+    """Indices of the routes that end here."""
+    freed_states: tuple[int, ...]
+    """States that nothing reads later."""
+    freed_caches: tuple[int, ...]
+    """States without later descendants: the caches of their steps are not needed any more."""
 
 
 @dataclass(frozen=True)
-class TreePlan:
-    """All applications for a group of different routes."""
+class PrefixTreePlan:
+    """All layer applications for a group of different routes."""
 
     routes: tuple[Route, ...]
-    applications: tuple[Application, ...]
+    applications: tuple[LayerApplication, ...]
 
     @property
-    def shared(self) -> float:
-        """Steps of all routes for every application made: what sharing can save at most."""
+    def sharing_factor(self) -> float:
+        """Steps of all routes per layer application: an upper bound on the speedup."""
         return sum(route.length for route in self.routes) / len(self.applications)
 
     @cached_property
-    def most_states(self) -> int:
-        """The most states that are held at once."""
-        held, most = {EMBEDDINGS}, 1
+    def max_live_states(self) -> int:
+        """The largest number of states in memory at once."""
+        live, largest = {EMBEDDINGS}, 1
         for application in self.applications:
-            held.add(application.state)
-            most = max(most, len(held))
-            held -= set(application.last_reads)
-        return most
+            live.add(application.state)
+            largest = max(largest, len(live))
+            live -= set(application.freed_states)
+        return largest
 
 
 @dataclass
-class _Node:
+class _TreeNode:
     step: Step
     parent: int
-    depth: int
     children: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
+    finished_routes: list[int] = field(default_factory=list)
 
 
-def plan_tree(routes: Sequence[Route]) -> TreePlan:
+def plan_prefix_tree(routes: Sequence[Route]) -> PrefixTreePlan:
     """The plan for different routes of one model."""
-    nodes = _tree(routes)
-    order = _depth_first(nodes)
-    added = {number: _ancestor(nodes, number) for number in order}
+    nodes = _build_tree(routes)
+    order = _order_depth_first(nodes)
+    added_states = {number: _find_added_state(nodes, number) for number in order}
     last_read: dict[int, int] = {}
     last_descendant: dict[int, int] = {}
-    for moment, number in enumerate(order):
-        for state in (nodes[number].parent, added[number], number):
+    for time, number in enumerate(order):
+        for state in (nodes[number].parent, added_states[number], number):
             if state is not None:
-                last_read[state] = moment
-        above = number
-        while above != EMBEDDINGS:
-            last_descendant[above] = moment
-            above = nodes[above].parent
-    read_last, closed = _by_moment(last_read), _by_moment(last_descendant)
+                last_read[state] = time
+        ancestor = number
+        while ancestor != EMBEDDINGS:
+            last_descendant[ancestor] = time
+            ancestor = nodes[ancestor].parent
+    freed_states, freed_caches = _group_by_time(last_read), _group_by_time(last_descendant)
     applications = tuple(
-        Application(
+        LayerApplication(
             number,
             nodes[number].parent,
             nodes[number].step.layer,
             nodes[number].step.add,
-            added[number],
-            tuple(nodes[number].ends),
-            tuple(read_last.get(moment, ())),
-            tuple(closed.get(moment, ())),
+            added_states[number],
+            tuple(nodes[number].finished_routes),
+            tuple(freed_states.get(time, ())),
+            tuple(freed_caches.get(time, ())),
         )
-        for moment, number in enumerate(order)
+        for time, number in enumerate(order)
     )
-    return TreePlan(tuple(routes), applications)
+    return PrefixTreePlan(tuple(routes), applications)
 
 
-def plan_within(routes: Sequence[Route], most_states: int) -> list[TreePlan]:
-    """Plans for groups of routes, each holding at most ``most_states`` at once (one route alone takes what it takes).
+def plan_prefix_trees(routes: Sequence[Route], max_states: int) -> list[PrefixTreePlan]:
+    """Plans for groups of routes, each with at most ``max_states`` live states, except for a single route.
 
     Routes are grouped in the order of their steps, so that those which share most stay together.
     """
-    ordered = sorted(dict.fromkeys(routes), key=lambda route: [_step_order(step) for step in route.steps])
-    plan = _known_plan(tuple(ordered))
-    if plan.most_states <= most_states or len(ordered) == 1:
+    ordered = sorted(dict.fromkeys(routes), key=lambda route: [_step_sort_key(step) for step in route.steps])
+    plan = _plan_prefix_tree_cached(tuple(ordered))
+    if plan.max_live_states <= max_states or len(ordered) == 1:
         return [plan]
     half = len(ordered) // 2
-    return plan_within(ordered[:half], most_states) + plan_within(ordered[half:], most_states)
+    return plan_prefix_trees(ordered[:half], max_states) + plan_prefix_trees(ordered[half:], max_states)
 
 
 @lru_cache(maxsize=16)
-def _known_plan(routes: tuple[Route, ...]) -> TreePlan:
-    """The plan of routes that meet batch after batch."""
-    return plan_tree(routes)
+def _plan_prefix_tree_cached(routes: tuple[Route, ...]) -> PrefixTreePlan:
+    """``plan_prefix_tree``, remembered: the same routes run on batch after batch."""
+    return plan_prefix_tree(routes)
 
 
-def _step_order(step: Step) -> tuple[int, int, float]:
+def _step_sort_key(step: Step) -> tuple[int, int, float]:
     return (step.layer, 0, 0.0) if step.add is None else (step.layer, step.add.back, step.add.coefficient)
 
 
-def _tree(routes: Sequence[Route]) -> dict[int, _Node]:
-    """Nodes by number, parents before children; the embeddings are no node."""
-    nodes: dict[int, _Node] = {}
-    known: dict[tuple[int, Step], int] = {}
-    for place, route in enumerate(routes):
-        here = EMBEDDINGS
-        for depth, step in enumerate(route.steps):
-            if (here, step) not in known:
-                known[here, step] = len(nodes) + 1
-                nodes[len(nodes) + 1] = _Node(step, here, depth)
-                if here != EMBEDDINGS:
-                    nodes[here].children.append(len(nodes))
-            here = known[here, step]
-        nodes[here].ends.append(place)
+def _build_tree(routes: Sequence[Route]) -> dict[int, _TreeNode]:
+    """Nodes by number, parents before children; the embeddings have no node."""
+    nodes: dict[int, _TreeNode] = {}
+    children: dict[tuple[int, Step], int] = {}
+    for index, route in enumerate(routes):
+        current = EMBEDDINGS
+        for step in route.steps:
+            if (current, step) not in children:
+                children[current, step] = len(nodes) + 1
+                nodes[len(nodes) + 1] = _TreeNode(step, current)
+                if current != EMBEDDINGS:
+                    nodes[current].children.append(len(nodes))
+            current = children[current, step]
+        nodes[current].finished_routes.append(index)
     return nodes
 
 
-def _depth_first(nodes: dict[int, _Node]) -> list[int]:
-    """Node numbers in the order of execution: of every node's branches the one that holds most states comes last."""
-    holds: dict[int, int] = {}
+def _order_depth_first(nodes: dict[int, _TreeNode]) -> list[int]:
+    """Node numbers in the order of execution; of each node's branches the one with most live states comes last."""
+    live_states: dict[int, int] = {}
     for number in reversed(nodes):  # children have higher numbers than their parents
-        below = sorted((holds[child] for child in nodes[number].children), reverse=True)
+        below = sorted((live_states[child] for child in nodes[number].children), reverse=True)
         # While the last (largest) branch runs, the node's own state is not needed any more.
-        holds[number] = max([1, *below[:1], *(size + 1 for size in below[1:])])
-    waiting = sorted((n for n, node in nodes.items() if node.parent == EMBEDDINGS), key=lambda n: (-holds[n], -n))
+        live_states[number] = max([1, *below[:1], *(size + 1 for size in below[1:])])
+
+    def sort_largest_first(numbers: list[int]) -> list[int]:
+        return sorted(numbers, key=lambda number: (-live_states[number], -number))
+
+    stack = sort_largest_first([number for number, node in nodes.items() if node.parent == EMBEDDINGS])
     order = []
-    while waiting:
-        number = waiting.pop()
+    while stack:
+        number = stack.pop()
         order.append(number)
-        waiting += sorted(nodes[number].children, key=lambda child: (-holds[child], -child))
+        stack += sort_largest_first(nodes[number].children)
     return order
 
 
-def _ancestor(nodes: dict[int, _Node], number: int) -> int | None:
-    """The state an add reads: ``back`` applications before the one this step continues."""
+def _find_added_state(nodes: dict[int, _TreeNode], number: int) -> int | None:
+    """The state that a step's add reads: ``back`` applications before the one that the step continues."""
     add = nodes[number].step.add
     if add is None:
         return None
-    here = nodes[number].parent
+    state = nodes[number].parent
     for _ in range(add.back):
-        here = nodes[here].parent
-    return here
+        state = nodes[state].parent
+    return state
 
 
-def _by_moment(last: dict[int, int]) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
-    for state, moment in last.items():
-        found.setdefault(moment, []).append(state)
-    return found
+def _group_by_time(times: dict[int, int]) -> dict[int, list[int]]:
+    """States by their time."""
+    states: dict[int, list[int]] = {}
+    for state, time in times.items():
+        states.setdefault(time, []).append(state)
+    return states

@@ -1,4 +1,4 @@
-"""Prompts as segments: what all of them begin with once, then the rest row by row."""
+"""Prompts as segments: the common prefix of all prompts once, then the rest of each row."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import Any
 
 import torch
 
-from macro_routing.engine.batches import Tokens, common_beginning, pad_left
-from macro_routing.engine.shared_pass import Segment, empty_slots
+from macro_routing.engine.batching import Tokens, common_prefix_length, pad_left
+from macro_routing.engine.shared_forward import Segment, empty_cache_layers
 
 
-def prompt_segments(model: Any, prompts: Sequence[Tokens], room: int) -> list[Segment]:
-    """One segment, or two where the prompts begin alike; ``room`` tokens will follow them."""
-    shared = common_beginning(prompts, _window(model, room))
+def make_prompt_segments(model: Any, prompts: Sequence[Tokens], new_tokens: int) -> list[Segment]:
+    """One segment, or two where the prompts share a prefix; at most ``new_tokens`` tokens will follow each prompt."""
+    shared = common_prefix_length(prompts, _max_prompt_within_window(model, new_tokens))
     ids, mask = pad_left([prompt[shared:] for prompt in prompts], model.device)
     if shared == 0:
         return [Segment(ids, mask)]
-    beginning = torch.tensor([prompts[0][:shared]], device=model.device)
-    whole = torch.cat([mask.new_ones(len(prompts), shared), mask], dim=1)
-    first_row = torch.zeros(len(prompts), dtype=torch.long, device=model.device)
-    return [Segment(beginning, torch.ones_like(beginning)), Segment(ids, whole, first_row)]
+    prefix = torch.tensor([prompts[0][:shared]], device=model.device)
+    full_mask = torch.cat([mask.new_ones(len(prompts), shared), mask], dim=1)
+    parents = torch.zeros(len(prompts), dtype=torch.long, device=model.device)
+    return [Segment(prefix, torch.ones_like(prefix)), Segment(ids, full_mask, parents)]
 
 
-def _window(model: Any, room: int) -> int | None:
-    """Tokens a prompt may have so that no window ever moves over it; None where all layers see everything."""
-    windows = [slot.sliding_window for slot in empty_slots(model) if slot.is_sliding]
-    return min(windows) - room if windows else None
+def _max_prompt_within_window(model: Any, new_tokens: int) -> int | None:
+    """The longest prompt that no sliding window ever moves over; None where no layer has a window."""
+    windows = [layer.sliding_window for layer in empty_cache_layers(model) if layer.is_sliding]
+    return min(windows) - new_tokens if windows else None

@@ -1,151 +1,99 @@
-"""Greedy answers of many routes: shared prefill, several stages in one go, finished rows leave the batch.
+"""Eager greedy decoding of many routes: shared prefill, all stages in one decoding loop, finished rows leave the batch.
 
-The prompts run through the prefix tree of the routes; every route then decodes from the caches of its own steps.
-A row whose stage is over is dictated the text that opens the next one, token by token, while others still write.
+The prompts run through the prefix tree of the routes. Each route then decodes from the caches of its own steps.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import torch
 
-from macro_routing.engine.batches import Tokens, plan_batches
-from macro_routing.engine.flight.texts import fits
-from macro_routing.engine.generation import Generated
-from macro_routing.engine.prefix_tree import plan_tree
-from macro_routing.engine.prompt_segments import prompt_segments
-from macro_routing.engine.shared_pass import SharedPass
-from macro_routing.engine.writing import Stage, Writer, Written
+from macro_routing.engine.batching import Tokens, batch_by_length
+from macro_routing.engine.generation import GenerationRequest, StageTexts, extend_prompt, max_new_tokens
+from macro_routing.engine.prefix_tree import plan_prefix_tree
+from macro_routing.engine.prompt_segments import make_prompt_segments
+from macro_routing.engine.shared_forward import SharedForward
+from macro_routing.engine.staged_decoding import StagedDecoder
 from macro_routing.models.lens import read_out
 from macro_routing.models.routing import apply_route
 from macro_routing.routes.route import Route
 
-if TYPE_CHECKING:
-    from macro_routing.engine.flight.decoder import FlightDecoder
-
-_WORTH_LEAVING = 0.75
-"""Finished rows are dropped when the rest is at most this share of the batch: dropping copies the caches."""
+_MAX_KEPT_SHARE = 0.75
+"""Finished rows leave when at most this share of the batch is still running: leaving copies the caches."""
 
 
-@dataclass(frozen=True)
-class Generation:
-    """What is to be written, and within which limits."""
-
-    stages: tuple[Stage, ...]
-    most_tokens: int = 16384
-    """Tokens that may be cached at once, prompts and budgets together."""
-    stop_loops: bool = False
-    """Whether a text that has entered an exact loop is carried on to its budget without asking the model."""
-
-    @property
-    def room(self) -> int:
-        """Tokens that a prompt may be followed by."""
-        return sum(stage.budget + len(stage.bridge) for stage in self.stages)
-
-
-def generate_of_routes(
-    model: Any,
-    routes: Sequence[Route],
-    prompts: Sequence[Tokens],
-    wanted: Generation,
-    flight: FlightDecoder | None = None,
-) -> dict[Route, list[tuple[Generated, ...]]]:
-    """What every different route of ``model`` writes after each prompt, one text per stage; in flight where given."""
-    if flight is not None and fits(wanted.stages):
-        from macro_routing.engine.flight.generation import generate_in_flight  # needs triton
-
-        return generate_in_flight(flight, routes, prompts, wanted.stages, stop_loops=wanted.stop_loops)
-    found: dict[Route, list[tuple[Generated, ...]]] = {route: [()] * len(prompts) for route in routes}
-    for batch in plan_batches([len(prompt) + wanted.room for prompt in prompts], wanted.most_tokens):
-        chosen = [prompts[place] for place in batch]
-        for route, written in _prefilled(model, routes, chosen, wanted):
-            for place, texts in zip(batch, _finished(model, route, chosen, written, wanted), strict=True):
-                found[route][place] = texts
-    return found
+def generate_eager(
+    model: Any, routes: Sequence[Route], prompts: Sequence[Tokens], request: GenerationRequest
+) -> dict[Route, list[StageTexts]]:
+    """The texts of every route of ``model`` after each prompt, decoded by the model's own code."""
+    texts: dict[Route, list[StageTexts]] = {route: [()] * len(prompts) for route in routes}
+    lengths = [len(prompt) + max_new_tokens(request.stages) for prompt in prompts]
+    for batch in batch_by_length(lengths, request.max_cached_tokens):
+        batch_prompts = [prompts[index] for index in batch]
+        for route, rows in _generate_batch(model, routes, batch_prompts, request):
+            _finish_stopped_rows(model, route, batch_prompts, rows, request)
+            for index, row in zip(batch, rows, strict=True):
+                texts[route][index] = row
+    return texts
 
 
-def generate_of_pairs(
-    model: Any, pairs: Sequence[tuple[Route, Tokens]], wanted: Generation, flight: FlightDecoder | None = None
-) -> list[tuple[Generated, ...]]:
-    """What each pair's route writes after its prompt; in flight different routes decode together, prompt by prompt."""
-    places = by_route([route for route, _ in pairs])
-    if flight is not None and fits(wanted.stages) and not wanted.stop_loops:
-        from macro_routing.engine.flight.generation import generate_pairs_in_flight  # needs triton
-
-        return generate_pairs_in_flight(flight, pairs, wanted.stages)
-    found: list[tuple[Generated, ...]] = [()] * len(pairs)
-    for route, mine in places.items():
-        prompts = [pairs[place][1] for place in mine]
-        for place, texts in zip(mine, generate_of_routes(model, [route], prompts, wanted, flight)[route], strict=True):
-            found[place] = texts
-    return found
-
-
-def by_route(routes: Sequence[Route]) -> dict[Route, list[int]]:
-    """Every different route with its places, in the order of their first."""
-    found: dict[Route, list[int]] = {}
-    for place, route in enumerate(routes):
-        found.setdefault(route, []).append(place)
-    return found
-
-
-def _finished(
-    model: Any, route: Route, prompts: Sequence[Tokens], written: Sequence[Written], wanted: Generation
-) -> list[tuple[Generated, ...]]:
-    """Rows that left in a loop before their last stage go on after the text they would have come to."""
-    found = [row.texts for row in written]
-    for done in range(1, len(wanted.stages)):
-        left = [place for place, row in enumerate(written) if len(row.texts) == done]
-        if left:
-            longer = [(*prompts[place], *written[place].context(wanted.stages)) for place in left]
-            rest = generate_of_routes(model, [route], longer, replace(wanted, stages=wanted.stages[done:]))[route]
-            for place, texts in zip(left, rest, strict=True):
-                found[place] += texts
-    return found
+def _finish_stopped_rows(
+    model: Any, route: Route, prompts: Sequence[Tokens], texts: list[StageTexts], request: GenerationRequest
+) -> None:
+    """Decode the later stages of rows that a loop stopped, from the prompts that they would have come to."""
+    stopped_after = [len(row) for row in texts]
+    for done in range(1, len(request.stages)):
+        stopped = [index for index, count in enumerate(stopped_after) if count == done]
+        if stopped:
+            extended = [extend_prompt(prompts[index], texts[index], request.stages) for index in stopped]
+            rest = generate_eager(model, [route], extended, replace(request, stages=request.stages[done:]))[route]
+            for index, row in zip(stopped, rest, strict=True):
+                texts[index] += row
 
 
 @torch.no_grad()
-def _prefilled(
-    model: Any, routes: Sequence[Route], prompts: list[Tokens], wanted: Generation
-) -> Iterator[tuple[Route, list[Written]]]:
-    segments = prompt_segments(model, prompts, wanted.room)
-    plan = plan_tree(routes)
-    for arrival in SharedPass(model, segments).run(plan, keep_caches=True):
-        route = plan.routes[arrival.route]
-        logits = read_out(model, arrival.states[-1][:, -1:])[:, -1]
-        # The slots stay as they are for the other routes: growing or selecting makes new tensors.
-        slots = [copy.copy(slot) for slot in arrival.slots]
+def _generate_batch(
+    model: Any, routes: Sequence[Route], prompts: list[Tokens], request: GenerationRequest
+) -> Iterator[tuple[Route, list[StageTexts]]]:
+    segments = make_prompt_segments(model, prompts, max_new_tokens(request.stages))
+    plan = plan_prefix_tree(routes)
+    for finished in SharedForward(model, segments).run(plan, keep_caches=True):
+        route = plan.routes[finished.route_index]
+        logits = read_out(model, finished.states[-1][:, -1:])[:, -1]
+        # Other routes need these cache layers unchanged: growing or selecting makes new tensors.
+        cache_layers = [copy.copy(layer) for layer in finished.cache_layers]
         routed = model if route.is_standard else apply_route(model, route, allow_untested=True)
-        writers = [Writer(wanted.stages, stop_loops=wanted.stop_loops) for _ in prompts]
-        _decode(routed, slots, segments[-1].mask, logits.argmax(-1).tolist(), writers)
-        yield route, [writer.written for writer in writers]
+        decoders = [StagedDecoder(request.stages, stop_loops=request.stop_loops) for _ in prompts]
+        _decode_rows(routed, cache_layers, segments[-1].mask, logits.argmax(-1).tolist(), decoders)
+        yield route, [decoder.texts for decoder in decoders]
 
 
-def _decode(model: Any, slots: list[Any], mask: torch.Tensor, tokens: list[int], writers: list[Writer]) -> None:
-    """Let all rows write until each is done; ``tokens`` are the first ones predicted."""
+def _decode_rows(
+    model: Any, cache_layers: list[Any], mask: torch.Tensor, tokens: list[int], decoders: list[StagedDecoder]
+) -> None:
+    """Decode until all rows are finished; ``tokens`` are the predictions after the prompts."""
     from transformers import DynamicCache
 
     cache = DynamicCache(config=model.config)
-    cache.layers = slots
+    cache.layers = cache_layers
     positions = mask.sum(dim=1)
-    rows = list(writers)
     while True:
-        feed = [writer.take(token) for writer, token in zip(rows, tokens, strict=True)]
-        going = [place for place, token in enumerate(feed) if token is not None]
-        if not going:
+        inputs = [decoder.step(token) for decoder, token in zip(decoders, tokens, strict=True)]
+        running = [row for row, token in enumerate(inputs) if token is not None]
+        if not running:
             return
-        if len(going) <= _WORTH_LEAVING * len(rows):
-            chosen = torch.tensor(going, device=mask.device)
-            cache.batch_select_indices(chosen)
-            mask, positions = mask[chosen], positions[chosen]
-            rows, feed = [rows[place] for place in going], [feed[place] for place in going]
-        mask = torch.cat([mask, mask.new_ones(len(rows), 1)], dim=1)
+        if len(running) <= _MAX_KEPT_SHARE * len(decoders):
+            kept = torch.tensor(running, device=mask.device)
+            cache.batch_select_indices(kept)
+            mask, positions = mask[kept], positions[kept]
+            decoders, inputs = [decoders[row] for row in running], [inputs[row] for row in running]
+        mask = torch.cat([mask, mask.new_ones(len(decoders), 1)], dim=1)
         output = model(
-            torch.tensor([[token or 0] for token in feed], device=mask.device),
+            torch.tensor([[token or 0] for token in inputs], device=mask.device),
             attention_mask=mask,
             position_ids=positions[:, None],
             past_key_values=cache,

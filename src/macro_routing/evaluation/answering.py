@@ -11,18 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from macro_routing.engine.batches import Tokens
-from macro_routing.engine.decoders import AUTO, flight_for
-from macro_routing.engine.generation import Generated, generate, generate_in_two_stages
-from macro_routing.engine.likelihood import ChoiceItem, choice_log_likelihoods
-from macro_routing.engine.memory import most_cached_tokens
-from macro_routing.engine.shared_generation import Generation, generate_of_pairs, generate_of_routes
+from macro_routing.engine.batching import Tokens
+from macro_routing.engine.decoders import AUTO, get_fused_decoder
+from macro_routing.engine.generation import DecodingStage, GenerationRequest, StageTexts, generate_stages
+from macro_routing.engine.likelihood import ChoiceItem, score_choices
+from macro_routing.engine.memory import max_cached_tokens
+from macro_routing.engine.route_generation import generate_for_pairs, generate_for_routes
 from macro_routing.engine.shared_likelihood import (
     STATE_BYTES,
-    choice_log_likelihoods_of_pairs,
-    choice_log_likelihoods_of_routes,
+    score_choices_for_pairs,
+    score_choices_for_routes,
 )
-from macro_routing.engine.writing import Stage
 from macro_routing.errors import TaskError
 from macro_routing.evaluation.decoding import Decoding
 from macro_routing.evaluation.outcome import ExampleOutcome
@@ -39,9 +38,10 @@ def answer(
     """Let ``model`` (``frozen`` or a routed form of it) answer ``examples`` and grade what it says."""
     if decoding.mode == LIKELIHOOD:
         items = choice_items(frozen, task, examples, by_letter=decoding.by_letter)
-        return judged(examples, choice_log_likelihoods(model, items), decoding)
+        return judged(examples, score_choices(model, items), decoding)
     asked = _ask(frozen, task, examples, decoding)
-    return [_graded(frozen, task, *row) for row in zip(examples, _write(model, asked), strict=True)]
+    texts = generate_stages(model, asked.prompts, asked.stages)
+    return [_graded(frozen, task, *row) for row in zip(examples, texts, strict=True)]
 
 
 def answer_routes(  # noqa: PLR0913
@@ -57,12 +57,12 @@ def answer_routes(  # noqa: PLR0913
     """What ``answer`` gives for every route of the model, worked out together; ``decoder`` says how texts are made."""
     if decoding.mode == LIKELIHOOD:
         items = choice_items(frozen, task, examples, by_letter=decoding.by_letter)
-        scored = choice_log_likelihoods_of_routes(frozen.model, routes, items, state_bytes=state_bytes)
+        scored = score_choices_for_routes(frozen.model, routes, items, state_bytes=state_bytes)
         return {route: judged(examples, values, decoding) for route, values in scored.items()}
     asked = _ask(frozen, task, examples, decoding)
-    room = most_cached_tokens(frozen.model, max(route.length for route in routes))
-    wanted = Generation(asked.stages, room, decoding.stop_loops)
-    written = generate_of_routes(frozen.model, routes, asked.prompts, wanted, flight_for(frozen, decoder))
+    room = max_cached_tokens(frozen.model, max(route.length for route in routes))
+    wanted = GenerationRequest(asked.stages, room, decoding.stop_loops)
+    written = generate_for_routes(frozen.model, routes, asked.prompts, wanted, get_fused_decoder(frozen, decoder))
     return {
         route: [_graded(frozen, task, *row) for row in zip(examples, texts, strict=True)]
         for route, texts in written.items()
@@ -82,13 +82,13 @@ def answer_pairs(
     if decoding.mode == LIKELIHOOD:
         items = choice_items(frozen, task, examples, by_letter=decoding.by_letter)
         asked_of = [(route, item) for (route, _), item in zip(pairs, items, strict=True)]
-        values = choice_log_likelihoods_of_pairs(frozen.model, asked_of)
+        values = score_choices_for_pairs(frozen.model, asked_of)
         return judged(examples, values, decoding)
     asked = _ask(frozen, task, examples, decoding)
-    room = most_cached_tokens(frozen.model, max(route.length for route, _ in pairs))
-    wanted = Generation(asked.stages, room, decoding.stop_loops)
+    room = max_cached_tokens(frozen.model, max(route.length for route, _ in pairs))
+    wanted = GenerationRequest(asked.stages, room, decoding.stop_loops)
     prompted = [(route, prompt) for (route, _), prompt in zip(pairs, asked.prompts, strict=True)]
-    written = generate_of_pairs(frozen.model, prompted, wanted, flight_for(frozen, decoder))
+    written = generate_for_pairs(frozen.model, prompted, wanted, get_fused_decoder(frozen, decoder))
     return [_graded(frozen, task, *row) for row in zip(examples, written, strict=True)]
 
 
@@ -136,7 +136,7 @@ def choice_items(frozen: FrozenModel, task: Task, examples: Sequence[Example], *
 
 def prompts_and_stages(
     frozen: FrozenModel, task: Task, examples: Sequence[Example], decoding: Decoding
-) -> tuple[list[Tokens], tuple[Stage, ...]]:
+) -> tuple[list[Tokens], tuple[DecodingStage, ...]]:
     """What a model is fed for ``examples``, and the stages in which it writes."""
     asked = _ask(frozen, task, examples, decoding)
     return asked.prompts, asked.stages
@@ -161,18 +161,18 @@ def mean_tokens_read(frozen: FrozenModel, task: Task, examples: Sequence[Example
 @dataclass(frozen=True)
 class _Asked:
     prompts: list[Tokens]
-    stages: tuple[Stage, ...]
+    stages: tuple[DecodingStage, ...]
 
 
 def _ask(frozen: FrozenModel, task: Task, examples: Sequence[Example], decoding: Decoding) -> _Asked:
     ends = set(frozen.chat.end_token_ids)
-    last = Stage(frozenset(ends), decoding.answer_budget)
+    last = DecodingStage(frozenset(ends), decoding.answer_budget)
     if decoding.mode == DIRECT:
         return _Asked([_prompt(frozen, task, DIRECT, example, thinking=False) for example in examples], (last,))
     think = frozen.chat.think
     closing = frozen.tokenizer.encode(think.closing, add_special_tokens=False) if think else []
     bridge = f"{think.closing}\n\n" if think else f"\n\n{task.prompts.cue}"
-    first = Stage(
+    first = DecodingStage(
         frozenset(ends | (set(closing) if len(closing) == 1 else set())),
         decoding.reasoning_budget,
         tuple(frozen.tokenizer.encode(bridge, add_special_tokens=False)),
@@ -180,24 +180,7 @@ def _ask(frozen: FrozenModel, task: Task, examples: Sequence[Example], decoding:
     return _Asked([_prompt(frozen, task, REASONING, example, thinking=True) for example in examples], (first, last))
 
 
-def _write(model: Any, asked: _Asked) -> list[tuple[Generated, ...]]:
-    *before, last = asked.stages
-    if not before:
-        return [(text,) for text in generate(model, asked.prompts, last.ends, last.budget)]
-    (first,) = before
-    both = generate_in_two_stages(
-        model,
-        asked.prompts,
-        reasoning_ends=first.ends,
-        reasoning_budget=first.budget,
-        bridge=first.bridge,
-        answer_ends=last.ends,
-        answer_budget=last.budget,
-    )
-    return [(two.reasoning, two.answer) for two in both]
-
-
-def _graded(frozen: FrozenModel, task: Task, example: Example, texts: tuple[Generated, ...]) -> ExampleOutcome:
+def _graded(frozen: FrozenModel, task: Task, example: Example, texts: StageTexts) -> ExampleOutcome:
     *reasonings, last = texts
     text = _text(frozen, last.tokens)
     # The graders know this cue; a task's own may be worded in any way, but means the same.
@@ -208,8 +191,8 @@ def _graded(frozen: FrozenModel, task: Task, example: Example, texts: tuple[Gene
         verdict.prediction,
         reasoning_tokens=sum(len(one.tokens) for one in reasonings),
         answer_tokens=len(last.tokens),
-        reasoning_cut=any(one.cut_off for one in reasonings),
-        answer_cut=last.cut_off,
+        reasoning_cut=any(one.truncated for one in reasonings),
+        answer_cut=last.truncated,
         reasoning="".join(_text(frozen, one.tokens) for one in reasonings),
         text=text,
     )

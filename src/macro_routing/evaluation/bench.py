@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from macro_routing.engine.batches import Tokens, pad_left
+from macro_routing.engine.batching import Tokens, pad_left
+from macro_routing.engine.generation import DecodingStage, max_new_tokens
 from macro_routing.engine.memory import is_out_of_memory
-from macro_routing.engine.prefix_tree import plan_tree
-from macro_routing.engine.writing import Stage
+from macro_routing.engine.prefix_tree import plan_prefix_tree
 from macro_routing.evaluation.answering import answer, answer_routes
 from macro_routing.evaluation.decoding import Decoding
 from macro_routing.evaluation.evaluator import Evaluator
@@ -108,7 +108,7 @@ def time_shared_engine(
             for route in routes
             for one, other in zip(expected[route], outcomes[route], strict=True)
         )
-    limit = plan_tree(routes).shared
+    limit = plan_prefix_tree(routes).sharing_factor
     return EngineTiming(len(routes), len(examples), limit, tuple(plain_chunks), tuple(shared_chunks), changed)
 
 
@@ -204,27 +204,27 @@ def time_fused_decoding(  # noqa: PLR0913
     routes: Sequence[Route],
     compared: Sequence[Route],
     prompts: Sequence[Tokens],
-    stages: Sequence[Stage],
+    stages: Sequence[DecodingStage],
 ) -> DecodingTiming:
     """Decode ``compared`` by both sides and all ``routes`` by fused decoding, without end tokens."""
     import torch
 
-    from macro_routing.engine.flight.generation import generate_in_flight  # needs triton
+    from macro_routing.engine.fused.generation import generate_fused  # needs triton
 
-    stages = tuple(dataclasses.replace(stage, ends=frozenset()) for stage in stages)
-    short = tuple(dataclasses.replace(stage, budget=4) for stage in stages)
-    generate_in_flight(decoder, compared, prompts, short)  # compiles the kernels
+    stages = tuple(dataclasses.replace(stage, end_tokens=frozenset()) for stage in stages)
+    short = tuple(dataclasses.replace(stage, max_tokens=4) for stage in stages)
+    generate_fused(decoder, compared, prompts, short)  # compiles the kernels
     _generate_text(model, prompts[:4], short)
     by_route = []
     for route in compared:
         routed = apply_route(model, route, allow_untested=True)
         by_route.append(measure_seconds(lambda routed=routed: _generate_text(routed, prompts, stages)))  # type: ignore[misc]
-    fused_seconds, _ = measure_seconds(lambda: generate_in_flight(decoder, compared, prompts, stages))
+    fused_seconds, _ = measure_seconds(lambda: generate_fused(decoder, compared, prompts, stages))
     torch.cuda.reset_peak_memory_stats()
-    all_seconds, _ = measure_seconds(lambda: generate_in_flight(decoder, routes, prompts, stages))
+    all_seconds, _ = measure_seconds(lambda: generate_fused(decoder, routes, prompts, stages))
     return DecodingTiming(
         prompts=len(prompts),
-        tokens_per_row=sum(stage.budget + len(stage.bridge) for stage in stages),
+        tokens_per_row=max_new_tokens(stages),
         compared_routes=tuple(map(str, compared)),
         compared_steps=sum(route.length for route in compared),
         generate_seconds=tuple(seconds for seconds, _ in by_route),
@@ -237,7 +237,7 @@ def time_fused_decoding(  # noqa: PLR0913
     )
 
 
-def _generate_text(model: Any, prompts: Sequence[Tokens], stages: Sequence[Stage]) -> int:
+def _generate_text(model: Any, prompts: Sequence[Tokens], stages: Sequence[DecodingStage]) -> int:
     """Run ``model.generate`` stage after stage in the largest batch that fits; returns its number of rows."""
     import torch
 
@@ -255,17 +255,17 @@ def _generate_text(model: Any, prompts: Sequence[Tokens], stages: Sequence[Stage
         rows = -(-rows // 2)
 
 
-def _generate_batch(model: Any, prompts: Sequence[Tokens], stages: Sequence[Stage]) -> None:
+def _generate_batch(model: Any, prompts: Sequence[Tokens], stages: Sequence[DecodingStage]) -> None:
     from transformers import GenerationConfig
 
     for stage in stages:
         settings = GenerationConfig(  # type: ignore[no-untyped-call]
-            max_new_tokens=stage.budget,
+            max_new_tokens=stage.max_tokens,
             do_sample=False,
-            eos_token_id=sorted(stage.ends) or None,
+            eos_token_id=sorted(stage.end_tokens) or None,
             pad_token_id=0,
             use_cache=True,
         )
         ids, mask = pad_left(prompts, model.device)
         texts = model.generate(ids, attention_mask=mask, generation_config=settings)[:, ids.shape[1] :].tolist()
-        prompts = [(*prompt, *text, *stage.bridge) for prompt, text in zip(prompts, texts, strict=True)]
+        prompts = [(*prompt, *text, *stage.forced_tokens) for prompt, text in zip(prompts, texts, strict=True)]

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from macro_routing.engine.decoders import AUTO, FLIGHT_VERSION, flight_refusal
-from macro_routing.engine.memory import Fitting, in_halves
+from macro_routing.engine.decoders import AUTO, FUSED_VERSION, fused_unsupported_reason
+from macro_routing.engine.memory import BatchLimit, run_halving_on_oom
 from macro_routing.evaluation.answering import answer_pairs, answer_routes
 from macro_routing.evaluation.decoding import Decoding
 from macro_routing.evaluation.evaluation_results import RaceResult, RouteEvaluation
@@ -51,7 +51,7 @@ class Evaluator:
     executor: Executor | None = None
     """Workers that run the model; None runs it in this process."""
     _reported: list[str] = field(default_factory=list, repr=False)
-    _pairs_at_once: Fitting = field(default_factory=Fitting, repr=False)
+    _pairs_at_once: BatchLimit = field(default_factory=BatchLimit, repr=False)
 
     @property
     def scope(self) -> dict[str, Any]:
@@ -63,8 +63,8 @@ class Evaluator:
             del decoding["by_letter"]
             if self.decoding.mode != REASONING:
                 del decoding["reasoning_budget"]
-            if flight_refusal(self.frozen.model, self.decoder) is None:
-                decoding["decoder"] = FLIGHT_VERSION
+            if fused_unsupported_reason(self.frozen.model, self.decoder) is None:
+                decoding["decoder"] = FUSED_VERSION
         return {
             "numerics": self.frozen.numerics_id,
             "task": self.task.name,
@@ -121,7 +121,7 @@ class Evaluator:
         def run(some: Sequence[tuple[Route, Example]]) -> list[ExampleOutcome]:
             return answer_pairs(self.frozen, some, self.task, self.decoding, decoder=self.decoder)
 
-        return in_halves(run, pairs, self._report_once, self._pairs_at_once)
+        return run_halving_on_oom(run, pairs, self._report_once, self._pairs_at_once)
 
     def run_unit(self, routes: Sequence[Route], unit: Unit) -> dict[Route, list[ExampleOutcome]]:
         """Outcomes of all routes on a unit, past the store; a unit that does not fit into memory is run in parts."""
@@ -138,7 +138,7 @@ class Evaluator:
             )
             return list(zip(*(found[route] for route in routes), strict=True))
 
-        rows = in_halves(run, unit, self._report_once)
+        rows = run_halving_on_oom(run, unit, self._report_once)
         return {route: [row[place] for row in rows] for place, route in enumerate(routes)}
 
     def run_work_item(self, ask: WorkItem) -> Results:

@@ -25,8 +25,8 @@ class ModelFacts:
     device: str
     """Its kind: cpu or cuda."""
     dtype: str
-    flight_refusal: str | None
-    """Why it does not decode in flight; None where it does."""
+    fused_unsupported_reason: str | None
+    """Why it cannot use the fused decoder; None where it can."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class ModelElsewhere:
     generation_config: Any
     device: Any
     dtype: Any
-    flight_refusal: str | None
+    fused_unsupported_reason: str | None
 
     def __getattr__(self, name: str) -> Any:
         """Everything else belongs to a model with weights."""
@@ -79,6 +79,6 @@ def distant_model(name: str, options: LoadOptions, facts: ModelFacts, report: Re
     except OSError:  # without a file of its own the configuration has what there is
         generation = GenerationConfig.from_model_config(config)
     model = ModelElsewhere(
-        config, generation, torch.device(facts.device), getattr(torch, facts.dtype), facts.flight_refusal
+        config, generation, torch.device(facts.device), getattr(torch, facts.dtype), facts.fused_unsupported_reason
     )
     return DistantModel(name, model, load_tokenizer(folder, name, options), facts.weights_id, facts.numerics_id)

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from macro_routing.engine.batches import Tokens, pad_left, plan_batches, positions_of
+from macro_routing.engine.batching import Tokens, batch_by_length, compute_position_ids, pad_left
 from macro_routing.errors import MacroError, ModelError
 from macro_routing.files import write_atomically
 from macro_routing.models.frozen import FrozenModel
@@ -122,7 +122,7 @@ class PaddedPrompts:
         self._model = model
         self._lengths = [len(prompt) for prompt in prompts]
         self._ids, self._mask = pad_left(prompts, model.device)
-        given = layer_inputs(model, self._ids, self._mask, positions_of(self._mask), cached=0)
+        given = layer_inputs(model, self._ids, self._mask, compute_position_ids(self._mask), cached=0)
         self.embedded = given.embedded
         """``[prompts, longest, width]``, padding first."""
         self._arguments = {tuple(range(len(prompts))): given.arguments}
@@ -148,7 +148,7 @@ class PaddedPrompts:
             if len(self._arguments) == _KNOWN_ROWS:
                 self._arguments.pop(next(iter(self._arguments)))
             ids, mask = self._ids[list(rows)], self._mask[list(rows)]
-            self._arguments[rows] = layer_inputs(self._model, ids, mask, positions_of(mask), cached=0).arguments
+            self._arguments[rows] = layer_inputs(self._model, ids, mask, compute_position_ids(mask), cached=0).arguments
         return self._arguments[rows]
 
 
@@ -173,7 +173,7 @@ def walk_layers(
     """
     check_prompts(prompts)
     counts: list[list[int]] = [[] for _ in prompts]
-    for places in plan_batches([len(prompt) for prompt in prompts], most_tokens or tokens_at_once(frozen.model)):
+    for places in batch_by_length([len(prompt) for prompt in prompts], most_tokens or tokens_at_once(frozen.model)):
         batch = PaddedPrompts(frozen.model, [prompts[place] for place in places])
         state = batch.embedded
         for layer in range(frozen.layers):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
-from macro_routing.engine.batches import Tokens, plan_batches
+from macro_routing.engine.batching import Tokens, batch_by_length
 from macro_routing.errors import MacroError, ModelError, SettingsError
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.models.routing import add_state
@@ -53,7 +53,7 @@ def walk_programs(
     check_same_depth(frozen, space)
     check_prompts(prompts)
     actions: list[list[int]] = [[] for _ in prompts]
-    for places in plan_batches([len(prompt) for prompt in prompts], most_tokens or tokens_at_once(frozen.model)):
+    for places in batch_by_length([len(prompt) for prompt in prompts], most_tokens or tokens_at_once(frozen.model)):
         batch = PaddedPrompts(frozen.model, [prompts[place] for place in places])
         running = list(range(len(places)))
         positions = dict.fromkeys(running, space.start_position)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from macro_routing.engine.batches import Tokens
+from macro_routing.engine.batching import Tokens
 from macro_routing.errors import RouteError, SettingsError
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.peers.layer_router import (

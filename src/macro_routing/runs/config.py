@@ -121,7 +121,7 @@ class RunConfig:
     """Route × example outcomes the search may ask for; None: what MACRO asks for under these settings."""
     racing: str = EXACT
     decoder: str = AUTO
-    """How texts are written: in flight (fused kernels and graphs on a GPU), eagerly, or what the model allows."""
+    """How text is generated: fused (kernels and CUDA graphs on a GPU), eager, or auto: fused where possible."""
     max_minutes: float | None = None
     """Stop searching in time, and still select and test."""
     init_from: str | None = None

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from macro_routing.engine.batches import Tokens
-from macro_routing.engine.generation import generate
+from macro_routing.engine.batching import Tokens
+from macro_routing.engine.generation import generate_greedy
 from macro_routing.engine.memory import cache_bytes_per_token, is_out_of_memory
 from macro_routing.evaluation.answering import choice_items
 from macro_routing.evaluation.evaluator import Evaluator
@@ -66,7 +66,7 @@ def _prompts(evaluator: Evaluator, examples: Sequence[Example]) -> list[Tokens]:
 def _measure(evaluator: Evaluator, routes: Sequence[Route], prompts: list[Tokens]) -> dict[Route, dict[str, Any]]:
     models = {route: evaluator.frozen.routed(route) for route in routes}
     for model in models.values():
-        generate(model, prompts, _NO_END, 2)  # what is done once is not timed
+        generate_greedy(model, prompts, _NO_END, 2)  # what is done once is not timed
     turns: dict[Route, list[tuple[float, float, int | None]]] = {route: [] for route in routes}
     started = time.perf_counter()
     for turn in range(TURNS):
@@ -89,7 +89,7 @@ def _one_turn(model: Any, prompts: list[Tokens]) -> tuple[float, float, int | No
 
 def _timed(model: Any, prompts: list[Tokens], budget: int) -> float:
     started = time.perf_counter()
-    generate(model, prompts, _NO_END, budget)  # tokens come back as numbers, so the device has finished
+    generate_greedy(model, prompts, _NO_END, budget)  # tokens come back as numbers, so the device has finished
     return time.perf_counter() - started
 
 

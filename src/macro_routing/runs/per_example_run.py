@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from macro_routing.engine.decoders import release_flight
+from macro_routing.engine.decoders import release_fused_decoder
 from macro_routing.evaluation.answering import prompts_of
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.peers.label_search import LabelSearch
@@ -131,7 +131,7 @@ class RouterRun(PerExampleRun):
         self.listener.on_plan(self.plan)
         searches = self._grown(place, self.splits.train)
         frozen, config = self.evaluator.frozen, self.evaluator
-        release_flight(frozen)  # it holds most of a GPU, which training and deciding need
+        release_fused_decoder(frozen)  # it holds most of a GPU, which training and deciding need
         routers = self._trained(place, searches)
         prompts = prompts_of(frozen, config.task, self.splits.test, config.decoding)
         routes = [self._standard] * len(prompts) if routers is None else routers.decide(frozen, prompts)

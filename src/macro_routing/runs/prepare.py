@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import Any
 
-from macro_routing.engine.batches import pad_left
+from macro_routing.engine.batching import pad_left
 from macro_routing.errors import RunError, SettingsError
 from macro_routing.evaluation.answering import prompts_of
 from macro_routing.evaluation.evaluator import Evaluator

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from macro_routing.engine.batches import Tokens, pad_left, positions_of
+from macro_routing.engine.batching import Tokens, compute_position_ids, pad_left
 from macro_routing.evaluation.answering import choice_items, prompts_and_stages
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.statistics import paired_bootstrap_interval
@@ -94,7 +94,7 @@ def _contexts(evaluator: Evaluator, examples: Sequence[Example]) -> list[Tokens]
     outcomes = evaluator.evaluate([standard], examples)[standard].outcomes
     reasonings = frozen.tokens_of([one.reasoning for one in outcomes], add_special_tokens=False)
     # Without a think block the bridge between the stages ends with the cue already.
-    after = (*stages[0].bridge, *(cue if frozen.chat.think else ()))
+    after = (*stages[0].forced_tokens, *(cue if frozen.chat.think else ()))
     return [(*prompt, *thought, *after) for prompt, thought in zip(prompts, reasonings, strict=True)]
 
 
@@ -114,7 +114,9 @@ def readings(frozen: FrozenModel, route: Route, items: Sequence[LensItem]) -> li
     for start in range(0, len(items), _BATCH):
         part = items[start : start + _BATCH]
         ids, mask = pad_left([item.context for item in part], frozen.model.device)
-        states = hidden_states(model, ids, attention_mask=mask, position_ids=positions_of(mask), logits_to_keep=1)
+        states = hidden_states(
+            model, ids, attention_mask=mask, position_ids=compute_position_ids(mask), logits_to_keep=1
+        )
         gold = torch.tensor([[item.gold] for item in part], device=ids.device)
         steps = []
         for state in states:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from macro_routing.engine.batches import Tokens, pad_left, positions_of
+from macro_routing.engine.batching import Tokens, compute_position_ids, pad_left
 from macro_routing.errors import TaskError
 from macro_routing.evaluation.statistics import paired_bootstrap_interval
 from macro_routing.models.frozen import FrozenModel
@@ -52,7 +52,7 @@ def surprise(frozen: FrozenModel, route: Route, rows: Sequence[Tokens]) -> list[
     for start in range(0, len(rows), _BATCH):
         part = rows[start : start + _BATCH]
         ids, mask = pad_left(part, frozen.model.device)
-        logits = model(ids, attention_mask=mask, position_ids=positions_of(mask), use_cache=False).logits
+        logits = model(ids, attention_mask=mask, position_ids=compute_position_ids(mask), use_cache=False).logits
         told = torch.log_softmax(logits[:, :-1].float(), -1).gather(-1, ids[:, 1:, None])[..., 0]
         # A token counts where the one before it is no padding.
         found += torch.where(mask[:, :-1].bool(), -told, 0.0).sum(-1).tolist()

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from macro_routing.engine.batches import Tokens
+from macro_routing.engine.batching import Tokens
 from macro_routing.report.formatting import format_percentage, shorten_model_name
 from macro_routing.routes.route import Route
 from macro_routing.studies import contamination

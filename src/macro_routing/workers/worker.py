@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from macro_routing.engine.decoders import flight_refusal
+from macro_routing.engine.decoders import fused_unsupported_reason
 from macro_routing.errors import MacroError
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.models.elsewhere import ModelFacts
@@ -53,7 +53,7 @@ class Worker:
         model = self._frozen.model
         dtype = str(model.dtype).removeprefix("torch.")
         ids = self._frozen.weights_id, self._frozen.numerics_id
-        return ModelFacts(*ids, model.device.type, dtype, flight_refusal(model))
+        return ModelFacts(*ids, model.device.type, dtype, fused_unsupported_reason(model))
 
     def answer(self, text: str) -> str:
         """A job's text → its answer's text; mistakes of a user come back as such, anything else is raised."""

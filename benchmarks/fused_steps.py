@@ -1,4 +1,4 @@
-"""Decoding steps in flight against the time that their bytes need, and the kernels they launch."""
+"""Fused decoding steps against the time that their bytes need, and the kernels they launch."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
-from macro_routing.engine.batches import Tokens
-from macro_routing.engine.flight.boarding import Party
-from macro_routing.engine.flight.decoder import FlightDecoder
-from macro_routing.engine.flight.schedule import plan_ticks
+from macro_routing.engine.batching import Tokens
+from macro_routing.engine.fused.batch_plan import RequestGroup
+from macro_routing.engine.fused.decoder import FusedDecoder
+from macro_routing.engine.generation import DecodingStage
+from macro_routing.engine.layer_schedule import schedule_layer_calls
 from macro_routing.engine.memory import cache_bytes_per_token
-from macro_routing.engine.writing import Stage
 from macro_routing.evaluation.bench import DecodingTiming, measure_seconds, time_fused_decoding
 from macro_routing.routes.route import Route
 
@@ -29,7 +29,7 @@ _COPIED = 2 << 30
 
 @dataclass(frozen=True)
 class StepTime:
-    """One decoding step of routes in flight."""
+    """One fused decoding step of several routes."""
 
     routes: int
     steps: int
@@ -58,7 +58,7 @@ class StepTime:
 
 
 def measure_step(  # noqa: PLR0913
-    decoder: FlightDecoder,
+    decoder: FusedDecoder,
     model: Any,
     routes: Sequence[Route],
     prompts: Sequence[Tokens],
@@ -67,14 +67,14 @@ def measure_step(  # noqa: PLR0913
 ) -> StepTime:
     """Time per token between a short text and one of ``tokens``; bytes at the mean length between the two."""
     short = max(8, tokens // 8)
-    party = [Party(list(routes), list(prompts))]
+    party = [RequestGroup(list(routes), list(prompts))]
 
     def write(budget: int) -> float:
-        return measure_seconds(lambda: decoder.write(party, (Stage(frozenset(), budget),)))[0]
+        return measure_seconds(lambda: decoder.decode(party, (DecodingStage(frozenset(), budget),)))[0]
 
     write(short)
     samples = [(write(tokens) - write(short)) / (tokens - short) for _ in range(_REPEATS)]
-    weights, ticks = decoder.weights, len(plan_ticks(routes).ticks)
+    weights, ticks = decoder.weights, len(schedule_layer_calls(routes).calls)
     live = sum(map(len, prompts)) + len(prompts) * (tokens + short) / 2
     steps = sum(route.length for route in routes)
     return StepTime(
@@ -109,7 +109,7 @@ def copy_bandwidth(device: Any) -> float:
 LEAST_SPEEDUP, MOST_TIMES_LIMIT, MOST_BY_LENGTH = 12.0, 2.0, 1.03
 """Targets."""
 _SEVERAL = 8
-"""Routes of the step that is timed with several in flight."""
+"""Routes of the step that is timed with several routes."""
 _STEP_TOKENS = 256
 
 
@@ -125,25 +125,25 @@ class Figure:
     raw: dict[str, Any]
 
 
-def flight_figures(  # noqa: PLR0913
-    decoder: FlightDecoder,
+def fused_figures(  # noqa: PLR0913
+    decoder: FusedDecoder,
     model: Any,
     routes: Sequence[Route],
     prompts: Sequence[Tokens],
-    stages: Sequence[Stage],
+    stages: Sequence[DecodingStage],
     compared: Sequence[Route],
 ) -> list[Figure]:
     """Everything that is measured for one model."""
     bandwidth = copy_bandwidth(model.device)
     timing = time_fused_decoding(decoder, model, routes, compared, prompts, stages)
-    tokens = min(_STEP_TOKENS, sum(stage.budget for stage in stages))
+    tokens = min(_STEP_TOKENS, sum(stage.max_tokens for stage in stages))
     return [*_speed_figures(timing), *_step_figures(decoder, model, routes, prompts, tokens, bandwidth)]
 
 
 def _speed_figures(timing: DecodingTiming) -> list[Figure]:
     same = (
         f"{timing.prompts} prompts, {timing.tokens_per_row} tokens each; generate {sum(timing.generate_seconds):.1f} s"
-        f" for {len(timing.generate_seconds)} routes in batches of {timing.generate_rows}, in flight"
+        f" for {len(timing.generate_seconds)} routes in batches of {timing.generate_rows}, fused"
         f" {timing.fused_seconds:.2f}"
     )
     every = f"{timing.all_routes} routes in {timing.all_seconds:.1f} s, at most {timing.peak_bytes / 1e9:.0f} GB"
@@ -157,7 +157,7 @@ def _speed_figures(timing: DecodingTiming) -> list[Figure]:
 
 
 def _step_figures(  # noqa: PLR0913
-    decoder: FlightDecoder,
+    decoder: FusedDecoder,
     model: Any,
     routes: Sequence[Route],
     prompts: Sequence[Tokens],
@@ -184,7 +184,7 @@ def _step_figure(step: StepTime) -> Figure:
     alone = step.routes == 1
     gigabytes = (step.weight_bytes + step.cache_bytes) / 1e9
     return Figure(
-        f"decoding step over its bytes' time, {step.routes} in flight, {step.steps} steps",
+        f"decoding step over its bytes' time, {step.routes} route{'s' * (step.routes > 1)}, {step.steps} steps",
         step.times_limit,
         MOST_TIMES_LIMIT if alone else None,
         not alone or step.times_limit <= MOST_TIMES_LIMIT,
@@ -195,14 +195,14 @@ def _step_figure(step: StepTime) -> Figure:
 
 
 def kernel_times(
-    decoder: FlightDecoder, routes: Sequence[Route], prompts: Sequence[Tokens], tokens: int = 24
+    decoder: FusedDecoder, routes: Sequence[Route], prompts: Sequence[Tokens], tokens: int = 24
 ) -> list[tuple[str, float, float]]:
     """Kernels of decoding steps: name, launches per step, microseconds per launch; the prompts' pass is taken off."""
     from torch.profiler import ProfilerActivity, profile
 
     def counted(budget: int) -> dict[str, tuple[int, float]]:
         with profile(activities=[ProfilerActivity.CUDA]) as seen:
-            decoder.write([Party(list(routes), list(prompts))], (Stage(frozenset(), budget),))
+            decoder.decode([RequestGroup(list(routes), list(prompts))], (DecodingStage(frozenset(), budget),))
             torch.cuda.synchronize()
         return {one.key: (one.count, one.device_time_total) for one in seen.key_averages() if one.device_time_total}
 

@@ -1,15 +1,15 @@
-"""Routes in flight on a real GPU, replayed from graphs, against the eager path."""
+"""Fused decoding on a real GPU, replayed from CUDA graphs, against the eager path."""
 
 import copy
 
 import pytest
 import torch
 
-from macro_routing.engine.batches import pad_left, positions_of
-from macro_routing.engine.flight.decoder import FlightDecoder
-from macro_routing.engine.flight.generation import generate_in_flight
-from macro_routing.engine.shared_generation import Generation, generate_of_routes
-from macro_routing.engine.writing import Stage
+from macro_routing.engine.batching import compute_position_ids, pad_left
+from macro_routing.engine.fused.decoder import FusedDecoder
+from macro_routing.engine.fused.generation import generate_fused
+from macro_routing.engine.generation import DecodingStage, GenerationRequest
+from macro_routing.engine.route_generation import generate_for_routes
 from macro_routing.models import apply_route
 from macro_routing.routes import parse_route
 from tests.models.tiny import LAYERS, tiny_model
@@ -22,7 +22,7 @@ ROUTES = [
 ]
 PROMPTS = [tuple((7 * row + 3 * place) % 90 + 5 for place in range(4 + row % 23)) for row in range(40)]
 ENDS = frozenset(range(3, 7))
-STAGES = (Stage(ENDS, 60, (50, 51)), Stage(ENDS, 12))
+STAGES = (DecodingStage(ENDS, 60, (50, 51)), DecodingStage(ENDS, 12))
 SHAPE = {"head_dim": 64, "hidden_size": 256, "intermediate_size": 512}
 
 
@@ -39,30 +39,30 @@ def _model(name, dtype):
 @pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3"])
 def test_texts_are_equal_in_float32(name, stop_loops):
     model = _model(name, torch.float32)
-    wanted = Generation(STAGES, stop_loops=stop_loops)
-    expected = generate_of_routes(model, ROUTES, PROMPTS, wanted)
-    decoder = FlightDecoder(model)
-    found = generate_of_routes(model, ROUTES, PROMPTS, wanted, decoder)
+    request = GenerationRequest(STAGES, stop_loops=stop_loops)
+    expected = generate_for_routes(model, ROUTES, PROMPTS, request)
+    decoder = FusedDecoder(model)
+    found = generate_for_routes(model, ROUTES, PROMPTS, request, decoder)
     pairs = [(a, b) for route in ROUTES for a, b in zip(expected[route], found[route], strict=True)]
     # Sums in another order differ in the last digit, and a near tie of two logits can turn on it.
     assert sum(a != b for a, b in pairs) <= 0.02 * len(pairs)
-    captured = decoder.machine.captured.captures
-    assert generate_of_routes(model, ROUTES, PROMPTS, wanted, decoder) == found
-    assert decoder.machine.captured.captures == captured  # graphs are used again
+    captures = decoder.runner.graphs.num_captures
+    assert generate_for_routes(model, ROUTES, PROMPTS, request, decoder) == found
+    assert decoder.runner.graphs.num_captures == captures  # graphs are used again
     assert len({len(text.tokens) for a, _ in pairs for text in a}) > 3  # rows left at different times
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3"])
 def test_logits_agree_within_the_tolerance_of_the_dtype(name, dtype):
-    """Every token written in flight is the best one, but for the error that the eager path makes in this dtype, too."""
+    """Every token of the fused decoder is the best one, up to the error of the eager path in this dtype."""
     model = _model(name, dtype)
     exact = copy.deepcopy(model).double()
-    found = generate_in_flight(FlightDecoder(model), ROUTES, PROMPTS, (Stage(frozenset(), 48),))
+    found = generate_fused(FusedDecoder(model), ROUTES, PROMPTS, (DecodingStage(frozenset(), 48),))
     for route in ROUTES:
         texts = [row[0].tokens for row in found[route]]
         ids, mask = pad_left([(*prompt, *text) for prompt, text in zip(PROMPTS, texts, strict=True)], DEVICE)
-        inputs = {"attention_mask": mask, "position_ids": positions_of(mask)}
+        inputs = {"attention_mask": mask, "position_ids": compute_position_ids(mask)}
         with torch.no_grad():
             truth, eager = (apply_route(one, route)(ids, **inputs).logits[:, -49:-1].double() for one in (exact, model))
         error = (truth - eager).abs().max()
@@ -74,6 +74,6 @@ def test_logits_agree_within_the_tolerance_of_the_dtype(name, dtype):
 def test_memory_stays_once_per_weight():
     model = _model("qwen2", torch.bfloat16)
     before = sum(tensor.untyped_storage().nbytes() for tensor in model.parameters())
-    FlightDecoder(model)
+    FusedDecoder(model)
     storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in model.parameters()}
     assert sum(storages.values()) == before

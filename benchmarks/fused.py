@@ -1,7 +1,7 @@
-"""Decoding in flight on a GPU: against ``model.generate``, against the time its bytes need, and by route length.
+"""Fused decoding on a GPU: against ``model.generate``, against the time its bytes need, and by route length.
 
-    python -m benchmarks.flight MODEL [--data-dir FOLDER] [--write docs/data/flight_MODEL.json]
-    python -m benchmarks.flight --shape qwen3-1.7b [--write docs/data/flight_qwen3_shape.json]
+    python -m benchmarks.fused MODEL [--data-dir FOLDER] [--write docs/data/fused_MODEL.json]
+    python -m benchmarks.fused --shape qwen3-1.7b [--write docs/data/fused_qwen3_shape.json]
 
 With a shape the weights are random and so are the prompts; every row writes to its budgets in any case. Exits with 1
 when a target is missed.
@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.flight_steps import Figure, flight_figures, kernel_times
+from benchmarks.fused_steps import Figure, fused_figures, kernel_times
 from benchmarks.record import write_record
-from macro_routing.engine.batches import Tokens
-from macro_routing.engine.decoders import FLIGHT, flight_for
-from macro_routing.engine.flight.decoder import FlightDecoder
-from macro_routing.engine.writing import Stage
+from macro_routing.engine.batching import Tokens
+from macro_routing.engine.decoders import FUSED, get_fused_decoder
+from macro_routing.engine.fused.decoder import FusedDecoder
+from macro_routing.engine.generation import DecodingStage
 from macro_routing.evaluation.bench import measure_seconds
 from macro_routing.routes import Route, RouteSpace
 from macro_routing.search import MarkovPolicy
@@ -76,7 +76,7 @@ def random_prompts(count: int) -> list[Tokens]:
     return [tuple(rng.integers(10, 50_000, rng.integers(70, 200)).tolist()) for _ in range(count)]
 
 
-def real_prompts(frozen: Any, data_dir: Path | None) -> tuple[list[Tokens], tuple[Stage, ...]]:
+def real_prompts(frozen: Any, data_dir: Path | None) -> tuple[list[Tokens], tuple[DecodingStage, ...]]:
     """Prompts of GSM8K with reasoning, and their stages."""
     from macro_routing.evaluation.answering import prompts_and_stages
     from macro_routing.evaluation.decoding import Decoding
@@ -150,18 +150,21 @@ def main() -> None:
     frozen = None
     if arguments.shape:
         model, prompts = random_model(arguments.shape), random_prompts(PROMPTS)
-        stages: tuple[Stage, ...] = (Stage(frozenset(), REASONING, (11, 12, 13, 14, 15)), Stage(frozenset(), ANSWER))
+        stages: tuple[DecodingStage, ...] = (
+            DecodingStage(frozenset(), REASONING, (11, 12, 13, 14, 15)),
+            DecodingStage(frozenset(), ANSWER),
+        )
     else:
         from macro_routing.models import load_model
 
         frozen = load_model(arguments.model)
         model = frozen.model
         prompts, stages = real_prompts(frozen, arguments.data_dir)
-    decoder = FlightDecoder(model) if frozen is None else flight_for(frozen, FLIGHT)
+    decoder = FusedDecoder(model) if frozen is None else get_fused_decoder(frozen, FUSED)
     assert decoder is not None
     routes = drawn_routes(len(decoder.weights.layers), ROUTES)
     chosen = np.random.default_rng(SEED + 1).choice(ROUTES, COMPARED, replace=False)
-    figures = flight_figures(decoder, model, routes, prompts, stages, [routes[place] for place in chosen])
+    figures = fused_figures(decoder, model, routes, prompts, stages, [routes[place] for place in chosen])
     if frozen is not None:
         spent = figures[0].raw["generate_seconds"]
         figures.append(with_savings(frozen, arguments.data_dir, sum(spent) / len(spent)))
@@ -175,7 +178,7 @@ def main() -> None:
     if arguments.write:
         write_record(
             arguments.write,
-            command=f"python -m benchmarks.flight {name or 'MODEL'} --write docs/data/{arguments.write.name}",
+            command=f"python -m benchmarks.fused {name or 'MODEL'} --write docs/data/{arguments.write.name}",
             config={
                 "model": arguments.shape or Path(arguments.model).name,
                 "weights": "random" if arguments.shape else "real",
@@ -191,7 +194,7 @@ def main() -> None:
         profile = arguments.write.with_name(f"{arguments.write.stem}_profile.json")
         write_record(
             profile,
-            command=f"python -m benchmarks.flight {name or 'MODEL'} --write docs/data/{arguments.write.name}",
+            command=f"python -m benchmarks.fused {name or 'MODEL'} --write docs/data/{arguments.write.name}",
             config={"model": arguments.shape or Path(arguments.model).name, "prompts": PROMPTS, "route": "standard"},
             seed=SEED,
             columns=PROFILE_COLUMNS,

@@ -1,6 +1,6 @@
-"""How often decoding in flight changes an answer or a verdict: the same routes and prompts, eagerly and in flight.
+"""How often fused decoding changes an answer or a verdict: the same routes and prompts, eager and fused.
 
-    python -m benchmarks.flight_verdicts MODEL [--data-dir FOLDER] [--write docs/data/flight_verdicts.json]
+    python -m benchmarks.fused_verdicts MODEL [--data-dir FOLDER] [--write docs/data/fused_verdicts.json]
 
 In bfloat16 another order of adding changes a token now and then; so does another batch on the eager path, which is
 measured beside it: the eager path with the prompts in two halves.
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.record import write_record
-from macro_routing.engine.decoders import EAGER, FLIGHT
+from macro_routing.engine.decoders import EAGER, FUSED
 from macro_routing.evaluation.answering import answer_routes
 from macro_routing.evaluation.decoding import Decoding
 from macro_routing.models import load_model
@@ -28,11 +28,11 @@ CASES = (("svamp", Decoding("direct", answer_budget=96), 5, 64), ("gsm8k", Decod
 COLUMNS = {
     "case": "case",
     "n": "answers",
-    "texts": "another text in flight",
-    "verdicts": "another verdict in flight",
-    "half_texts": "another text eagerly, in halves",
-    "half_verdicts": "another verdict eagerly, in halves",
-    "right": "right eagerly / in flight",
+    "texts": "other text, fused",
+    "verdicts": "other verdict, fused",
+    "half_texts": "other text, eager, half batches",
+    "half_verdicts": "other verdict, eager, half batches",
+    "right": "correct, eager / fused",
 }
 
 
@@ -53,7 +53,7 @@ def measure(frozen: Any, case: tuple[str, Decoding, int, int], data_dir: Path | 
             found.append([answered[route] for route in routes])
         return [outcome for place in range(len(routes)) for part in found for outcome in part[place]]
 
-    eager, flight, halves = answers(EAGER, 1), answers(FLIGHT, 1), answers(EAGER, 2)
+    eager, fused, halves = answers(EAGER, 1), answers(FUSED, 1), answers(EAGER, 2)
 
     def differ(other: list[Any], *names: str) -> int:
         return sum(any(getattr(a, n) != getattr(b, n) for n in names) for a, b in zip(eager, other, strict=True))
@@ -61,11 +61,11 @@ def measure(frozen: Any, case: tuple[str, Decoding, int, int], data_dir: Path | 
     return {
         "case": f"{name}, {decoding.mode}, {len(routes)} routes × {count} prompts",
         "n": len(eager),
-        "texts": differ(flight, "reasoning", "text"),
-        "verdicts": differ(flight, "correct"),
+        "texts": differ(fused, "reasoning", "text"),
+        "verdicts": differ(fused, "correct"),
         "half_texts": differ(halves, "reasoning", "text"),
         "half_verdicts": differ(halves, "correct"),
-        "right": f"{sum(one.correct for one in eager)} / {sum(one.correct for one in flight)}",
+        "right": f"{sum(one.correct for one in eager)} / {sum(one.correct for one in fused)}",
         "routes": [str(route) for route in routes],
     }
 
@@ -84,7 +84,7 @@ def main() -> None:
     if arguments.write:
         write_record(
             arguments.write,
-            command="python -m benchmarks.flight_verdicts MODEL --write docs/data/flight_verdicts.json",
+            command="python -m benchmarks.fused_verdicts MODEL --write docs/data/fused_verdicts.json",
             config={"model": Path(arguments.model).name},
             seed=SEED,
             columns=COLUMNS,

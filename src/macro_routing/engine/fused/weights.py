@@ -1,6 +1,6 @@
-"""A model's weights as the kernels want them: projections of one input side by side, in one piece of memory.
+"""A model's weights as the kernels need them: projections of the same input concatenated in one tensor.
 
-The model's own parameters become views of that piece, so nothing is held twice and the eager path runs on unchanged.
+The model's own parameters become views of that tensor, so nothing is stored twice and the eager path runs unchanged.
 """
 
 from __future__ import annotations
@@ -21,30 +21,29 @@ class Linear:
     weight: torch.Tensor
     bias: torch.Tensor | None = None
 
-    def into(self, given: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    def apply_into(self, inputs: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         """Write the result to ``out``."""
         if self.bias is None:
-            return torch.mm(given, self.weight.t(), out=out)
-        return torch.addmm(self.bias, given, self.weight.t(), out=out)
+            return torch.mm(inputs, self.weight.t(), out=out)
+        return torch.addmm(self.bias, inputs, self.weight.t(), out=out)
 
 
 @dataclass(frozen=True, eq=False)
 class LayerWeights:
-    """One layer."""
+    """The weights of one layer."""
 
-    first_norm: torch.Tensor
-    attention_in: Linear
-    """Queries, keys and values."""
+    pre_attn_norm: torch.Tensor
+    qkv: Linear
     query_norm: torch.Tensor | None
     key_norm: torch.Tensor | None
     attention_out: Linear
-    second_norm: torch.Tensor
-    gate_and_up: Linear
+    post_attn_norm: torch.Tensor
+    gate_up: Linear
     down: Linear
 
 
 @dataclass(frozen=True, eq=False)
-class Shape:
+class ModelShape:
     """Sizes of a model."""
 
     layers: int
@@ -52,18 +51,18 @@ class Shape:
     heads: int
     kv_heads: int
     head: int
-    inner: int
+    intermediate: int
     vocabulary: int
     epsilon: float
     scale: float
-    """Of the scores before the softmax."""
+    """Factor of the attention scores before the softmax."""
 
 
 @dataclass(frozen=True, eq=False)
 class ModelWeights:
-    """All layers, and what is before and after them."""
+    """The weights of all layers, of the embeddings and of the head."""
 
-    shape: Shape
+    shape: ModelShape
     embeddings: torch.Tensor
     layers: tuple[LayerWeights, ...]
     norm: torch.Tensor
@@ -71,24 +70,23 @@ class ModelWeights:
 
     @property
     def layer_bytes(self) -> int:
-        """Of one layer."""
-        one = self.layers[0]
-        maps = (one.attention_in, one.attention_out, one.gate_and_up, one.down)
-        return sum(tensor.weight.numel() * tensor.weight.element_size() for tensor in maps)
+        """The size of one layer's matrices."""
+        layer = self.layers[0]
+        return sum(linear.weight.nbytes for linear in (layer.qkv, layer.attention_out, layer.gate_up, layer.down))
 
     @property
     def head_bytes(self) -> int:
-        """Of the map from states to logits."""
-        return self.head.weight.numel() * self.head.weight.element_size()
+        """The size of the LM head's matrix."""
+        return self.head.weight.nbytes
 
 
 @torch.no_grad()
-def weights_of(model: Any) -> ModelWeights:
-    """The weights of a supported model; joined projections take the place of its own."""
+def fuse_weights(model: Any) -> ModelWeights:
+    """The weights of a supported model; its projections become views of the concatenated ones."""
     decoder = decoder_of(model)
-    layers = tuple(_layer(one) for one in decoder.layers)
+    layers = tuple(_fuse_layer(layer) for layer in decoder.layers)
     attention, mlp = decoder.layers[0].self_attn, decoder.layers[0].mlp
-    shape = Shape(
+    shape = ModelShape(
         len(layers),
         decoder.embed_tokens.weight.shape[1],
         attention.q_proj.weight.shape[0] // attention.head_dim,
@@ -103,24 +101,24 @@ def weights_of(model: Any) -> ModelWeights:
     return ModelWeights(shape, decoder.embed_tokens.weight, layers, decoder.norm.weight, head)
 
 
-def _layer(layer: Any) -> LayerWeights:
+def _fuse_layer(layer: Any) -> LayerWeights:
     attention, mlp = layer.self_attn, layer.mlp
     query_norm, key_norm = getattr(attention, "q_norm", None), getattr(attention, "k_norm", None)
     return LayerWeights(
         layer.input_layernorm.weight,
-        _joined([attention.q_proj, attention.k_proj, attention.v_proj]),
+        _concatenate_linears([attention.q_proj, attention.k_proj, attention.v_proj]),
         query_norm.weight if query_norm is not None else None,
         key_norm.weight if key_norm is not None else None,
         Linear(attention.o_proj.weight, attention.o_proj.bias),
         layer.post_attention_layernorm.weight,
-        _joined([mlp.gate_proj, mlp.up_proj]),
+        _concatenate_linears([mlp.gate_proj, mlp.up_proj]),
         Linear(mlp.down_proj.weight, mlp.down_proj.bias),
     )
 
 
-def _joined(maps: Sequence[Any]) -> Linear:
-    together = torch.cat([one.weight for one in maps])
-    for one, part in zip(maps, torch.split(together, [len(one.weight) for one in maps]), strict=True):
-        one.weight.data = part
-    bias = torch.cat([one.bias for one in maps]) if maps[0].bias is not None else None
-    return Linear(together, bias)
+def _concatenate_linears(linears: Sequence[Any]) -> Linear:
+    weight = torch.cat([linear.weight for linear in linears])
+    for linear, part in zip(linears, torch.split(weight, [len(linear.weight) for linear in linears]), strict=True):
+        linear.weight.data = part
+    bias = torch.cat([linear.bias for linear in linears]) if linears[0].bias is not None else None
+    return Linear(weight, bias)

@@ -1,1 +1,0 @@
-"""Many routes decoding at once on a GPU: their steps grouped by layer, every layer's step a captured graph."""

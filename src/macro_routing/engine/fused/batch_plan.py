@@ -1,0 +1,129 @@
+"""The batches of a fused decoding call: which prompts run together, and where each sequence lies in the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from macro_routing.engine.batching import Tokens, batch_by_length
+from macro_routing.engine.fused.row_tables import SequenceTable
+from macro_routing.routes.route import Route
+
+PROMPT_TOKENS = 16384
+"""Tokens of prompts that are prefilled together, with padding."""
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, eq=False)
+class RequestGroup:
+    """Different routes that all continue the same prompts."""
+
+    routes: Sequence[Route]
+    prompts: Sequence[Tokens]
+
+
+@dataclass(frozen=True, eq=False)
+class PromptBatch:
+    """Prompts of a group that are prefilled together; a sequence is one of them with one route.
+
+    In the cache every step of every sequence has a region of ``region_tokens`` tokens: route by route, step by step,
+    row by row.
+    """
+
+    group: int
+    routes: Sequence[Route]
+    first_route: int
+    """Index of its first route among the routes of all groups."""
+    prompt_indices: Sequence[int]
+    """Indices of its prompts within the group."""
+    prompts: list[Tokens]
+    new_tokens: int
+    """The largest number of tokens that may follow a prompt."""
+    cache_start: int
+    """First token of its regions in the cache."""
+    first_sequence: int
+
+    @property
+    def prompt_length(self) -> int:
+        """Tokens of a prompt, with padding."""
+        return max(map(len, self.prompts))
+
+    @property
+    def region_tokens(self) -> int:
+        """Tokens of one step of one sequence."""
+        return self.prompt_length + self.new_tokens
+
+    def route_cache_start(self, index: int) -> int:
+        """First token of a route's regions; the index after the last route gives the start of the next batch."""
+        steps = sum(route.length for route in self.routes[:index])
+        return self.cache_start + steps * len(self.prompts) * self.region_tokens
+
+    def route_sequences(self, index: int) -> slice:
+        """The sequences of a route."""
+        first = self.first_sequence + index * len(self.prompts)
+        return slice(first, first + len(self.prompts))
+
+
+@dataclass(frozen=True, eq=False)
+class BatchPlan:
+    """All batches, one after the other in the cache."""
+
+    groups: Sequence[RequestGroup]
+    batches: tuple[PromptBatch, ...]
+    new_tokens: int
+
+    @property
+    def routes(self) -> list[Route]:
+        """The routes of all groups, group by group."""
+        return [route for group in self.groups for route in group.routes]
+
+    @property
+    def num_sequences(self) -> int:
+        """The number of sequences of all batches."""
+        return sum(len(batch.routes) * len(batch.prompts) for batch in self.batches)
+
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens of all regions."""
+        return self.batches[-1].route_cache_start(len(self.batches[-1].routes))
+
+    @property
+    def sequence_table(self) -> SequenceTable:
+        """Route and cache regions of every sequence."""
+        parts = [
+            (
+                np.full(len(batch.prompts), batch.first_route + index),
+                batch.route_cache_start(index) + batch.region_tokens * np.arange(len(batch.prompts)),
+                np.full(len(batch.prompts), len(batch.prompts) * batch.region_tokens),
+            )
+            for batch in self.batches
+            for index in range(len(batch.routes))
+        ]
+        return SequenceTable(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+    def group_results(self, results: Sequence[_Result]) -> list[list[list[_Result]]]:
+        """The sequences' results by group, route and prompt."""
+        grouped = [[[results[0]] * len(group.prompts) for _ in group.routes] for group in self.groups]
+        for batch in self.batches:
+            for route in range(len(batch.routes)):
+                for index, result in zip(batch.prompt_indices, results[batch.route_sequences(route)], strict=True):
+                    grouped[batch.group][route][index] = result
+        return grouped
+
+
+def plan_batches(groups: Sequence[RequestGroup], new_tokens: int) -> BatchPlan:
+    """Plan the batches of all groups; at most ``new_tokens`` tokens follow each prompt."""
+    batches: list[PromptBatch] = []
+    first_route = cache_start = sequence = 0
+    for number, group in enumerate(groups):
+        for indices in batch_by_length([len(prompt) for prompt in group.prompts], PROMPT_TOKENS):
+            prompts = [group.prompts[index] for index in indices]
+            batch = PromptBatch(number, group.routes, first_route, indices, prompts, new_tokens, cache_start, sequence)
+            batches.append(batch)
+            cache_start = batch.route_cache_start(len(group.routes))
+            sequence += len(group.routes) * len(prompts)
+        first_route += len(group.routes)
+    return BatchPlan(groups, tuple(batches), new_tokens)

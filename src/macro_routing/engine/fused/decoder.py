@@ -1,0 +1,159 @@
+"""Fused decoding of many routes and prompts: the prefill fills the cache, then all sequences decode together.
+
+The host launches some tokens ahead and reads the predicted tokens later, so the device never waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+
+from macro_routing.engine.fused.batch_plan import BatchPlan, RequestGroup, plan_batches
+from macro_routing.engine.fused.model_runner import BufferSizes, ModelRunner
+from macro_routing.engine.fused.prefill import prefill_prompts
+from macro_routing.engine.fused.row_tables import RowAssignment, SequenceTable, assign_rows, pad_row_count
+from macro_routing.engine.fused.stage_tables import fit_stage_tables
+from macro_routing.engine.fused.support import find_unsupported_reason
+from macro_routing.engine.fused.weights import fuse_weights
+from macro_routing.engine.generation import DecodingStage, StageTexts, max_new_tokens
+from macro_routing.engine.layer_schedule import LayerSchedule, schedule_layer_calls
+from macro_routing.engine.memory import CACHE_SHARE, cache_bytes_per_token, free_bytes
+from macro_routing.engine.staged_decoding import StagedDecoder
+from macro_routing.errors import ModelError
+from macro_routing.models.routing import decoder_of
+
+_TOKENS_AHEAD = 8
+"""Tokens that are launched before the host reads the predictions."""
+_MAX_KEPT_SHARE = 0.85
+"""Rows are assigned again when at most this share of the assigned sequences is still running."""
+_MIN_SIZES = BufferSizes(rows=64, calls=128, cached_tokens=1, kept_states=8, text_tokens=256)
+
+
+class FusedDecoder:
+    """Decodes routes of one model; its buffers and CUDA graphs stay from one call to the next."""
+
+    def __init__(self, model: Any, *, graphs: bool = True) -> None:
+        """Concatenate the model's projections; buffers are allocated when their sizes are known.
+
+        Without ``graphs`` every kernel is launched by itself, which also works with interpreted kernels.
+        """
+        if (reason := find_unsupported_reason(model, interpreted=not graphs)) is not None:
+            raise ModelError(f"this model cannot use the fused decoder: {reason}")
+        self._model, self._graphs = model, graphs
+        self.weights = fuse_weights(model)
+        self.runner: ModelRunner | None = None
+
+    @property
+    def cache_bytes(self) -> int:
+        """The current size of the cache."""
+        return 0 if self.runner is None else 2 * self.runner.keys.nbytes
+
+    @property
+    def max_cached_tokens(self) -> int:
+        """Tokens that the cache can hold, over all sequences and steps."""
+        free = free_bytes(self.weights.embeddings.device) + self.cache_bytes
+        return min(2**31 - 1, int(CACHE_SHARE * free) // cache_bytes_per_token(self._model))
+
+    def supports_stages(self, stages: Sequence[DecodingStage]) -> bool:
+        """Whether the kernels can follow these stages."""
+        return fit_stage_tables(stages)
+
+    def release(self) -> None:
+        """Free cache and graphs; the next call makes them again."""
+        self.runner = None
+        if self.weights.embeddings.is_cuda:
+            torch.cuda.empty_cache()
+
+    @torch.no_grad()
+    def decode(
+        self, groups: Sequence[RequestGroup], stages: Sequence[DecodingStage], *, stop_loops: bool = False
+    ) -> list[list[list[StageTexts]]]:
+        """The texts by group, route and prompt."""
+        device = self.weights.embeddings.device
+        # Kernels are launched on the current device, which need not be the model's.
+        with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+            plan = plan_batches(groups, max_new_tokens(stages))
+            schedule = schedule_layer_calls(plan.routes)
+            runner = self._get_runner(_needed_sizes(plan, schedule))
+            runner.stage_tables.upload(stages)
+            tokens = prefill_prompts(self._model, runner, plan)
+            decoders = [StagedDecoder(stages, stop_loops=stop_loops) for _ in range(plan.num_sequences)]
+            _DecodingLoop(runner, schedule, plan.sequence_table, decoders).run(tokens, plan.new_tokens)
+            return plan.group_results([decoder.texts for decoder in decoders])
+
+    def _get_runner(self, needed: BufferSizes) -> ModelRunner:
+        if self.runner is None or not self.runner.sizes.covers(needed):
+            current = self.runner.sizes if self.runner is not None else _MIN_SIZES
+            sizes = current.grow_to(needed, self.max_cached_tokens)
+            self.runner = None  # frees its memory before more is allocated
+            self.runner = ModelRunner(self.weights, self._compute_rotary(sizes), sizes, graphs=self._graphs)
+        return self.runner
+
+    def _compute_rotary(self, sizes: BufferSizes) -> tuple[torch.Tensor, torch.Tensor]:
+        positions = torch.arange(sizes.text_tokens, device=self.weights.embeddings.device)
+        cosines, sines = decoder_of(self._model).rotary_emb(self.weights.embeddings[:1, None], positions[None])
+        return cosines[0].contiguous(), sines[0].contiguous()
+
+
+class _DecodingLoop:
+    """The sequences of one call, from their first token to their last."""
+
+    def __init__(
+        self, runner: ModelRunner, schedule: LayerSchedule, table: SequenceTable, decoders: list[StagedDecoder]
+    ) -> None:
+        self._runner, self._schedule, self._table, self._decoders = runner, schedule, table, decoders
+        self._active = np.ones(len(table), dtype=bool)
+
+    def run(self, tokens: torch.Tensor, max_steps: int) -> None:
+        """Decode until all sequences are finished, or for ``max_steps`` tokens."""
+        assignment, step = self._assign_rows()
+        self._runner.feed_first_tokens(tokens, assignment.padded_rows)
+        unread = [self._copy_predictions(0, 1)]
+        launched = 0
+        while launched < max_steps and self._active.any():
+            if self._active.sum() <= _MAX_KEPT_SHARE * assignment.num_sequences:
+                assignment, step = self._assign_rows()
+            ahead = min(_TOKENS_AHEAD, max_steps - launched)
+            for _ in range(ahead):
+                step()
+            launched += ahead
+            unread.append(self._copy_predictions(launched - ahead + 1, launched + 1))
+            self._read_predictions(*unread.pop(0))
+        for predictions in unread:
+            self._read_predictions(*predictions)
+
+    def _assign_rows(self) -> tuple[RowAssignment, Callable[[], None]]:
+        assignment = assign_rows(self._schedule, self._table, self._active, self._runner.sizes.rows)
+        step = self._runner.prepare_step(assignment)  # while the device still runs earlier launches
+        self._runner.tables.upload(assignment)
+        return assignment, step
+
+    def _copy_predictions(self, start: int, end: int) -> tuple[torch.Tensor, Any]:
+        """The predicted tokens of some steps, on their way to the host, and the event of their arrival."""
+        predictions = self._runner.token_log[start:end, : len(self._table)]
+        if not predictions.is_cuda:
+            return predictions.clone(), None
+        host = torch.empty(predictions.shape, dtype=predictions.dtype, pin_memory=True)
+        host.copy_(predictions, non_blocking=True)
+        event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        return host, event
+
+    def _read_predictions(self, predictions: torch.Tensor, event: Any) -> None:
+        if event is not None:
+            event.synchronize()
+        columns = predictions.t().tolist()
+        for sequence in np.flatnonzero(self._active):
+            step = self._decoders[sequence].step
+            if any(step(token) is None for token in columns[sequence]):
+                self._active[sequence] = False
+
+
+def _needed_sizes(plan: BatchPlan, schedule: LayerSchedule) -> BufferSizes:
+    longest = max(batch.region_tokens for batch in plan.batches)
+    rows = pad_row_count(plan.num_sequences)
+    return BufferSizes(rows, len(schedule.calls), plan.cached_tokens, schedule.kept_states, longest)

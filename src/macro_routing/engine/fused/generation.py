@@ -1,0 +1,113 @@
+"""Generation with the fused decoder, in groups of routes and prompts that fit into memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from macro_routing.engine.batching import Tokens
+from macro_routing.engine.fused.batch_plan import RequestGroup
+from macro_routing.engine.fused.decoder import FusedDecoder
+from macro_routing.engine.generation import DecodingStage, StageTexts, extend_prompt, group_by_route, max_new_tokens
+from macro_routing.routes.route import Route
+
+MAX_SEQUENCES = 2048
+"""Sequences that decode together: more of them do not use the device better."""
+
+
+def generate_fused(
+    decoder: FusedDecoder,
+    routes: Sequence[Route],
+    prompts: Sequence[Tokens],
+    stages: Sequence[DecodingStage],
+    *,
+    stop_loops: bool = False,
+) -> dict[Route, list[StageTexts]]:
+    """The texts of every different route after each prompt."""
+    texts: dict[Route, list[StageTexts]] = {route: [()] * len(prompts) for route in routes}
+    # Routes with a common prefix share the prefill, so they decode together.
+    ordered = sorted(texts, key=_list_layers)
+    for group, indices in _split_routes_and_prompts(ordered, prompts, stages, decoder.max_cached_tokens):
+        requests = [RequestGroup(group, [prompts[index] for index in indices])]
+        (decoded,) = decoder.decode(requests, stages, stop_loops=stop_loops)
+        for route, rows in zip(group, decoded, strict=True):
+            for index, row in zip(indices, rows, strict=True):
+                texts[route][index] = row
+        _finish_stopped_sequences(decoder, prompts, stages, {route: texts[route] for route in group}, indices)
+    return texts
+
+
+def generate_pairs_fused(
+    decoder: FusedDecoder, pairs: Sequence[tuple[Route, Tokens]], stages: Sequence[DecodingStage]
+) -> list[StageTexts]:
+    """The texts of each pair's route after its prompt: a request group per route, as many together as fit."""
+    texts: list[StageTexts] = [()] * len(pairs)
+    for group in _split_pairs(pairs, max_new_tokens(stages), decoder.max_cached_tokens):
+        requests = [RequestGroup([route], [pairs[index][1] for index in indices]) for route, indices in group.items()]
+        for indices, (rows,) in zip(group.values(), decoder.decode(requests, stages), strict=True):
+            for index, row in zip(indices, rows, strict=True):
+                texts[index] = row
+    return texts
+
+
+def _list_layers(route: Route) -> list[int]:
+    return [step.layer for step in route.steps]
+
+
+def _split_pairs(
+    pairs: Sequence[tuple[Route, Tokens]], new_tokens: int, max_cached_tokens: int
+) -> Iterator[dict[Route, list[int]]]:
+    """The pairs' indices by route, in groups that stay within the limits of memory and sequences."""
+    by_route = group_by_route([route for route, _ in pairs])
+    group: dict[Route, list[int]] = {}
+    sequences = tokens = 0
+    # Routes with a common prefix need the same layers at the same time, so they decode together.
+    for route in sorted(by_route, key=_list_layers):
+        for index in by_route[route]:
+            needed = (len(pairs[index][1]) + new_tokens) * route.length
+            if group and (sequences + 1 > MAX_SEQUENCES or tokens + needed > max_cached_tokens):
+                yield group
+                group, sequences, tokens = {}, 0, 0
+            group.setdefault(route, []).append(index)
+            sequences, tokens = sequences + 1, tokens + needed
+    if group:
+        yield group
+
+
+def _split_routes_and_prompts(
+    routes: Sequence[Route], prompts: Sequence[Tokens], stages: Sequence[DecodingStage], max_cached_tokens: int
+) -> Iterator[tuple[Sequence[Route], list[int]]]:
+    """Routes and indices of prompts that decode together: all prompts if they fit, then as many routes as fit."""
+    region_tokens = max(map(len, prompts)) + max_new_tokens(stages)
+    longest_route = max(route.length for route in routes)
+    max_sequences = max(1, min(MAX_SEQUENCES, max_cached_tokens // (region_tokens * longest_route)))
+    by_length = sorted(range(len(prompts)), key=lambda index: (-len(prompts[index]), index))
+    for indices in np.array_split(by_length, math.ceil(len(prompts) / max_sequences)):
+        routes_per_group = max(1, max_sequences // len(indices))
+        for group in np.array_split(np.arange(len(routes)), math.ceil(len(routes) / routes_per_group)):
+            yield [routes[number] for number in group], indices.tolist()
+
+
+def _finish_stopped_sequences(
+    decoder: FusedDecoder,
+    prompts: Sequence[Tokens],
+    stages: Sequence[DecodingStage],
+    texts: dict[Route, list[StageTexts]],
+    indices: Sequence[int],
+) -> None:
+    """Decode the later stages of sequences that a loop stopped, from the prompts that they would have come to."""
+    for done in range(1, len(stages)):
+        by_route = {route: [n for n in indices if len(rows[n]) == done] for route, rows in texts.items()}
+        stopped = {route: numbers for route, numbers in by_route.items() if numbers}
+        if not stopped:
+            continue
+        requests = [
+            RequestGroup([route], [extend_prompt(prompts[n], texts[route][n], stages) for n in numbers])
+            for route, numbers in stopped.items()
+        ]
+        decoded = decoder.decode(requests, stages[done:], stop_loops=True)
+        for (route, numbers), (rows,) in zip(stopped.items(), decoded, strict=True):
+            for n, row in zip(numbers, rows, strict=True):
+                texts[route][n] += row

@@ -1,0 +1,259 @@
+"""One decoding step on the device: all layer calls for the assigned rows, then the choice of the next tokens.
+
+A step is replayed from a CUDA graph; without graphs the same kernels are launched one by one.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import torch
+
+from macro_routing.engine.fused import kernels
+from macro_routing.engine.fused.cuda_graph import CudaGraphCache
+from macro_routing.engine.fused.row_tables import AssignedCall, RowAssignment, RowTables
+from macro_routing.engine.fused.stage_tables import StageTables
+from macro_routing.engine.fused.weights import LayerWeights, ModelWeights
+
+_LOGIT_ROWS = 512
+"""Rows whose logits are in memory at once."""
+_VOCABULARY_BLOCK = 8192
+_MLP_BLOCK = 1024
+_ATTENTION_BLOCK = 64
+"""Cached tokens per iteration of the attention's loop."""
+_MIN_GROUP = 16
+"""The smallest number of query heads that the tensor cores take."""
+_TARGET_PROGRAMS, _MAX_SPLITS = 264, 8
+"""Attention is split while fewer programs than this would run, into at most so many parts: parts take time, too."""
+_MAX_SPLIT_ROWS = 2 * _TARGET_PROGRAMS
+
+
+@dataclass(frozen=True)
+class BufferSizes:
+    """Sizes of a model runner's buffers."""
+
+    rows: int
+    """Sequences."""
+    calls: int
+    """Layer calls of a step."""
+    cached_tokens: int
+    """Over all sequences and steps."""
+    kept_states: int
+    """States that a sequence keeps for its adds."""
+    text_tokens: int
+    """Tokens of a text, its prompt included."""
+
+    def covers(self, other: BufferSizes) -> bool:
+        """Whether these sizes are enough for ``other``."""
+        return all(size >= needed for size, needed in zip(astuple(self), astuple(other), strict=True))
+
+    def grow_to(self, other: BufferSizes, max_cached_tokens: int) -> BufferSizes:
+        """Sizes that cover both, with spare room: new buffers lose their CUDA graphs."""
+        rows, calls, tokens, kept, text = map(max, astuple(self), astuple(other))
+        spare = max(tokens, min(tokens * 5 // 4, max_cached_tokens))
+        return BufferSizes(_round_up(rows, 256), _round_up(calls, 128), spare, _round_up(kept, 8), _round_up(text, 256))
+
+
+class ModelRunner:
+    """Weights, cache and sequence states at fixed addresses, and the kernel launches of a decoding step."""
+
+    def __init__(
+        self, weights: ModelWeights, rotary: tuple[torch.Tensor, torch.Tensor], sizes: BufferSizes, *, graphs: bool
+    ) -> None:
+        """Allocate all buffers of a step."""
+        self.weights, self.sizes = weights, sizes
+        self._cosines, self._sines = rotary
+        device = weights.embeddings.device
+        self._allocate_state(sizes, {"dtype": weights.embeddings.dtype, "device": device})
+        self._allocate_scratch(sizes.rows, {"dtype": weights.embeddings.dtype, "device": device})
+        self.stage_tables = StageTables(device)
+        self.graphs = CudaGraphCache(device) if graphs else None
+
+    def _allocate_state(self, sizes: BufferSizes, options: dict[str, Any]) -> None:
+        shape, int32 = self.weights.shape, {"dtype": torch.int32, "device": options["device"]}
+        self.tables = RowTables(sizes.calls, sizes.rows, options["device"])
+        self.keys = torch.empty(shape.kv_heads, sizes.cached_tokens, shape.head, **options)
+        self.values = torch.empty_like(self.keys)
+        self.states = torch.zeros(sizes.rows, shape.width, **options)
+        self._kept_states = torch.zeros(sizes.rows, max(1, sizes.kept_states), shape.width, **options)
+        sequence_numbers = torch.zeros(6, sizes.rows, **int32)
+        self.position, self.start, self._done, self._stage, self._stage_tokens, self._forced_index = sequence_numbers
+        self._step, self._warm_up_step = torch.zeros(2, 1, **int32)
+        self.token_log = torch.zeros(sizes.text_tokens + 1, sizes.rows, **int32)
+
+    def _allocate_scratch(self, rows: int, options: dict[str, Any]) -> None:
+        shape, float32 = self.weights.shape, {"dtype": torch.float32, "device": options["device"]}
+        self._normed, self._delta = torch.zeros(2, rows, shape.width, **options)
+        self._qkv = torch.zeros(rows, (shape.heads + 2 * shape.kv_heads) * shape.head, **options)
+        self._attended = torch.zeros(rows, shape.heads * shape.head, **options)
+        self._gate_up = torch.zeros(rows, 2 * shape.intermediate, **options)
+        self._active = torch.zeros(rows, shape.intermediate, **options)
+        group = max(_MIN_GROUP, _next_power_of_2(shape.heads // shape.kv_heads))
+        self._split_outputs = torch.zeros(_MAX_SPLIT_ROWS, group, shape.head, **float32)
+        self._split_stats = torch.zeros(_MAX_SPLIT_ROWS, 2, group, **float32)
+        self._split_counters = torch.zeros(_MAX_SPLIT_ROWS, dtype=torch.int32, device=options["device"])
+        self._logits = torch.empty(min(rows, _LOGIT_ROWS), shape.vocabulary, **options)
+        self._blocks = -(-shape.vocabulary // _VOCABULARY_BLOCK)
+        self._best_value = torch.zeros(rows, self._blocks, **float32)
+        self._best_token = torch.zeros(rows, self._blocks, dtype=torch.int32, device=options["device"])
+
+    # --- running ---------------------------------------------------------------------------------------------------
+
+    def prepare_step(self, assignment: RowAssignment) -> Callable[[], None]:
+        """The function that runs one token of this assignment; a missing CUDA graph is captured."""
+        launch = functools.partial(self._launch_step, assignment.calls, assignment.padded_rows)
+        if self.graphs is None:
+            return launch
+        warm_ups: dict[Hashable, Callable[[], None]] = {
+            call.rows: functools.partial(self._warm_up_layer, call.rows) for call in assignment.calls
+        }
+        warm_ups[None, assignment.padded_rows] = functools.partial(
+            self._launch_next_tokens, assignment.padded_rows, warm_up=True
+        )
+        return self.graphs.get_replay((assignment.calls, assignment.padded_rows), launch, warm_ups)
+
+    def reset_sequences(self) -> None:
+        """Start all sequences at the first token of their first stage."""
+        for numbers in (self._done, self._stage, self._stage_tokens):
+            numbers.zero_()
+        self._forced_index.fill_(-1)
+
+    def feed_first_tokens(self, tokens: torch.Tensor, rows: int) -> None:
+        """Feed the tokens that the prefill predicted to all sequences."""
+        self._best_value.fill_(float("-inf"))
+        self._best_value[:, 0] = 0
+        self._best_token[: len(tokens), 0] = tokens
+        self._step.zero_()
+        self._launch_update_sequences(rows)
+
+    # --- launches --------------------------------------------------------------------------------------------------
+
+    def _launch_step(self, calls: Sequence[AssignedCall], rows: int) -> None:
+        normed = False
+        for number, call in enumerate(calls):
+            layer = self.weights.layers[call.layer]
+            if not normed:
+                self._launch_pre_attn_norm(layer, number, call.rows)
+            self._launch_layer(layer, number, call.rows)
+            normed = call.same_rows_next
+            if normed:
+                self._launch_residual_pre_attn_norm(self.weights.layers[calls[number + 1].layer], number, call.rows)
+            else:
+                self._launch_residual_store(number, call.rows)
+        self._launch_next_tokens(rows)
+
+    def _warm_up_layer(self, rows: int) -> None:
+        """Launch all kernels of a layer for ``rows`` rows, at a layer call without sequences."""
+        layer, call = self.weights.layers[0], self.tables.max_calls
+        self._launch_pre_attn_norm(layer, call, rows)
+        self._launch_layer(layer, call, rows)
+        self._launch_residual_pre_attn_norm(layer, call, rows)
+        self._launch_residual_store(call, rows)
+
+    def _launch_pre_attn_norm(self, layer: LayerWeights, call: int, rows: int) -> None:
+        tables = self.tables
+        kernels.pre_attn_norm[(rows,)](
+            self.states, self._kept_states, self._normed, layer.pre_attn_norm, call, tables.sequence, tables.add_slot,
+            tables.coefficient, *self._kernel_sizes, self.weights.shape.epsilon, BLOCK=self._width_block,
+        )  # fmt: skip
+
+    def _launch_layer(self, layer: LayerWeights, call: int, rows: int) -> None:
+        """From the normalized states to the MLP's output."""
+        shape, tables = self.weights.shape, self.tables
+        normed, delta, active = self._normed[:rows], self._delta[:rows], self._active[:rows]
+        self._launch_attention(layer, layer.qkv.apply_into(normed, self._qkv[:rows]), call, rows)
+        layer.attention_out.apply_into(self._attended[:rows], delta)
+        kernels.post_attn_norm[(rows,)](
+            self.states, delta, normed, layer.post_attn_norm, call, tables.sequence, tables.max_rows, shape.width,
+            shape.epsilon, BLOCK=self._width_block,
+        )  # fmt: skip
+        gate_up = layer.gate_up.apply_into(normed, self._gate_up[:rows])
+        grid = (rows, -(-shape.intermediate // _MLP_BLOCK))
+        kernels.silu_and_mul[grid](gate_up, active, shape.intermediate, BLOCK=_MLP_BLOCK)
+        layer.down.apply_into(active, delta)
+
+    def _launch_residual_store(self, call: int, rows: int) -> None:
+        tables = self.tables
+        kernels.residual_store[(rows,)](
+            self.states, self._kept_states, self._delta, call, tables.sequence, tables.keep_slot, *self._kernel_sizes,
+            BLOCK=self._width_block,
+        )  # fmt: skip
+
+    def _launch_residual_pre_attn_norm(self, next_layer: LayerWeights, call: int, rows: int) -> None:
+        tables = self.tables
+        kernels.residual_pre_attn_norm[(rows,)](
+            self.states, self._kept_states, self._delta, self._normed, next_layer.pre_attn_norm, call, tables.sequence,
+            tables.keep_slot, tables.add_slot, tables.coefficient, *self._kernel_sizes, self.weights.shape.epsilon,
+            BLOCK=self._width_block,
+        )  # fmt: skip
+
+    @property
+    def _kernel_sizes(self) -> tuple[int, int, int]:
+        return self.tables.max_rows, self._kept_states.shape[1], self.weights.shape.width
+
+    @property
+    def _width_block(self) -> int:
+        return _next_power_of_2(self.weights.shape.width)
+
+    def _launch_attention(self, layer: LayerWeights, qkv: torch.Tensor, call: int, rows: int) -> None:
+        shape, tables = self.weights.shape, self.tables
+        group, splits = shape.heads // shape.kv_heads, _count_splits(rows * shape.kv_heads)
+        norms = (layer.query_norm, layer.key_norm)
+        kernels.attention_decode[(rows, shape.kv_heads, splits)](
+            qkv, self._attended, self._split_outputs, self._split_stats, self._split_counters,
+            self.keys, self.values, self._cosines, self._sines,
+            *(self.states if norm is None else norm for norm in norms),
+            call, tables.sequence, tables.cache_start, self.position, self.start, self._done,
+            tables.max_rows, self.keys.shape[1], shape.scale, shape.epsilon,
+            HEADS=shape.heads, KV_HEADS=shape.kv_heads, GROUP=group, PADDED=max(_MIN_GROUP, _next_power_of_2(group)),
+            HALF=shape.head // 2, BLOCK=_ATTENTION_BLOCK, SPLITS=splits, NORMED=norms[0] is not None,
+            PRECISION="ieee" if self.states.dtype == torch.float32 else "tf32", num_warps=4, num_stages=2,
+        )  # fmt: skip
+
+    def _launch_next_tokens(self, rows: int, *, warm_up: bool = False) -> None:
+        """Final norm, logits and argmax, then the next input token of every sequence."""
+        shape = self.weights.shape
+        live, step = (
+            (self.tables.no_sequences, self._warm_up_step) if warm_up else (self.tables.live_sequences, self._step)
+        )
+        for first in range(0, rows, _LOGIT_ROWS):
+            chunk = min(_LOGIT_ROWS, rows - first)
+            normed = self._normed[:chunk]
+            kernels.final_norm[(chunk,)](
+                self.states, normed, self.weights.norm, live, first, shape.width, shape.epsilon, BLOCK=self._width_block
+            )
+            logits = self.weights.head.apply_into(normed, self._logits[:chunk])
+            kernels.block_argmax[(chunk, self._blocks)](
+                logits, self._best_value, self._best_token, step, first, shape.vocabulary, self._blocks,
+                BLOCK=_VOCABULARY_BLOCK,
+            )  # fmt: skip
+        self._launch_update_sequences(rows, warm_up=warm_up)
+
+    def _launch_update_sequences(self, rows: int, *, warm_up: bool = False) -> None:
+        shape, stages = self.weights.shape, self.stage_tables
+        live = self.tables.no_sequences if warm_up else self.tables.live_sequences
+        kernels.update_sequences[(rows,)](
+            self._best_value, self._best_token, live, self.states, self.weights.embeddings, self.token_log,
+            self._step, self.position, self._done, self._stage, self._stage_tokens, self._forced_index,
+            stages.end_tokens, stages.max_tokens, stages.forced_tokens, stages.forced_lengths, stages.num_stages,
+            stages.end_tokens.shape[1], stages.forced_tokens.shape[1], self.tables.max_rows, shape.width, self._blocks,
+            ENDS=_next_power_of_2(stages.end_tokens.shape[1]), BLOCKS=_next_power_of_2(self._blocks),
+            BLOCK=self._width_block,
+        )  # fmt: skip
+
+
+def _round_up(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple
+
+
+def _count_splits(programs: int) -> int:
+    """The number of programs that share the attention of one row and KV head."""
+    return min(_MAX_SPLITS, max(1, _TARGET_PROGRAMS // programs))
+
+
+def _next_power_of_2(size: int) -> int:
+    """The smallest power of 2 that is at least ``size``."""
+    return 1 << (size - 1).bit_length()

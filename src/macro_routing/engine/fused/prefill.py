@@ -1,0 +1,107 @@
+"""The prompts' forward pass: it fills the cache of a model runner and predicts the first token of every sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from macro_routing.engine.batching import batch_by_length, pad_left
+from macro_routing.engine.fused.batch_plan import PROMPT_TOKENS, BatchPlan, PromptBatch
+from macro_routing.engine.fused.model_runner import ModelRunner
+from macro_routing.engine.fused.row_tables import expand_counts
+from macro_routing.engine.layer_schedule import LayerCall
+from macro_routing.engine.per_row_forward import PerRowForward
+from macro_routing.engine.prefix_tree import plan_prefix_tree
+from macro_routing.engine.prompt_segments import make_prompt_segments
+from macro_routing.engine.shared_forward import Segment, SharedForward
+from macro_routing.models.lens import read_out
+
+
+def prefill_prompts(model: Any, runner: ModelRunner, plan: BatchPlan) -> torch.Tensor:
+    """Fill the cache and reset the sequences; the first token that each sequence predicts."""
+    tokens = torch.zeros(plan.num_sequences, dtype=torch.int32, device=runner.states.device)
+    # With one route per group, a forward pass per group would leave the device idle.
+    if len(plan.groups) > 1 and all(len(group.routes) == 1 for group in plan.groups):
+        _prefill_rows(model, runner, plan, tokens)
+    else:
+        for batch in plan.batches:
+            _prefill_batch(model, runner, batch, tokens)
+    runner.reset_sequences()
+    return tokens
+
+
+def _prefill_batch(model: Any, runner: ModelRunner, batch: PromptBatch, tokens: torch.Tensor) -> None:
+    """Prefill a batch with all routes of its group, over their prefix tree."""
+    segments = make_prompt_segments(model, batch.prompts, batch.new_tokens)
+    mask = segments[-1].mask
+    # Padding stands between a common prefix and the rest of a prompt; in the cache it goes to the front.
+    token_order = mask.argsort(dim=1, stable=True) if len(segments) > 1 else None
+    tree = plan_prefix_tree(batch.routes)
+    for finished in SharedForward(model, segments).run(tree, keep_caches=True):
+        sequences = batch.route_sequences(finished.route_index)
+        tokens[sequences] = _predict_tokens(model, finished.states[-1])
+        runner.start[sequences] = (mask == 0).sum(dim=1).to(torch.int32)
+        runner.position[sequences] = batch.prompt_length - 1
+        regions = _view_route_regions(runner, batch, finished.route_index)
+        _copy_route_cache(regions, finished.cache_layers, token_order)
+
+
+def _prefill_rows(model: Any, runner: ModelRunner, plan: BatchPlan, tokens: torch.Tensor) -> None:
+    """Prefill groups with one route each: prompts with different routes run together."""
+    all_rows = [(batch, row) for batch in plan.batches for row in range(len(batch.prompts))]
+    for indices in batch_by_length([batch.prompt_length for batch, _ in all_rows], PROMPT_TOKENS):
+        rows = [all_rows[index] for index in indices]
+        # As long as in the cache: the longest prompt of a batch may be prefilled at another time than this one.
+        length = max(batch.prompt_length for batch, _ in rows)
+        ids, mask = pad_left([batch.prompts[row] for batch, row in rows], tokens.device, min_length=length)
+
+        def copy_cache(call: LayerCall, cache_layer: Any, rows: list[tuple[PromptBatch, int]] = rows) -> None:
+            _copy_call_cache(runner, [(*rows[ref.route], ref.step) for ref in call.steps], cache_layer)
+
+        routes = [batch.routes[0] for batch, _ in rows]
+        (states,) = PerRowForward(model, [Segment(ids, mask)]).run(routes, copy_cache)
+        sequences = torch.tensor([batch.first_sequence + row for batch, row in rows], device=tokens.device)
+        tokens[sequences] = _predict_tokens(model, states)
+        lengths = [(batch.prompt_length, batch.prompt_length - len(batch.prompts[row])) for batch, row in rows]
+        prompt_length, padding = torch.tensor(lengths, dtype=torch.int32, device=tokens.device).unbind(1)
+        runner.start[sequences], runner.position[sequences] = padding, prompt_length - 1
+
+
+def _predict_tokens(model: Any, states: torch.Tensor) -> torch.Tensor:
+    return read_out(model, states[:, -1:])[:, -1].argmax(-1).to(torch.int32)
+
+
+def _view_route_regions(runner: ModelRunner, batch: PromptBatch, index: int) -> list[torch.Tensor]:
+    """A route's regions in the cache: keys and values, ``[KV heads, steps, rows, tokens, head]``."""
+    start, end = batch.route_cache_start(index), batch.route_cache_start(index + 1)
+    shape = (batch.routes[index].length, len(batch.prompts), batch.region_tokens)
+    return [cache[:, start:end].view(cache.shape[0], *shape, cache.shape[2]) for cache in (runner.keys, runner.values)]
+
+
+def _copy_route_cache(
+    regions: Sequence[torch.Tensor], cache_layers: Sequence[Any], token_order: torch.Tensor | None
+) -> None:
+    """Copy the prompts' keys and values to a route's regions; ``token_order`` reorders the tokens of each row."""
+    for region, name in zip(regions, ("keys", "values"), strict=True):
+        for step, cache_layer in enumerate(cache_layers):
+            source = getattr(cache_layer, name)
+            if token_order is not None:
+                source = source.take_along_dim(token_order[:, None, :, None], dim=2)
+            region[:, step, :, : source.shape[2]].copy_(source.transpose(0, 1))
+
+
+def _copy_call_cache(runner: ModelRunner, steps: Sequence[tuple[PromptBatch, int, int]], cache_layer: Any) -> None:
+    """Copy the keys and values of a layer call to its (batch, row, step)s' regions, with the batch's padding."""
+    region_starts = np.array(
+        [batch.cache_start + (step * len(batch.prompts) + row) * batch.region_tokens for batch, row, step in steps]
+    )
+    lengths = np.array([batch.prompt_length for batch, _, _ in steps])
+    # Token by token: its row, its column in the cache layer (rows are aligned at the end), its place in the cache.
+    row, offset = expand_counts(lengths)
+    places = np.stack([row, cache_layer.keys.shape[2] - lengths[row] + offset, region_starts[row] + offset])
+    rows, columns, targets = torch.from_numpy(places).to(runner.keys.device)
+    for cache, source in ((runner.keys, cache_layer.keys), (runner.values, cache_layer.values)):
+        cache[:, targets] = source.transpose(0, 1)[:, rows, columns]

@@ -1,0 +1,118 @@
+"""Which sequence is in which row of which layer call: assigned on the host, read by the kernels on the device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from macro_routing.engine.layer_schedule import NONE, LayerSchedule
+
+_Array = np.ndarray[Any, np.dtype[Any]]
+_ROW_MULTIPLES = ((64, 16), (192, 32), (512, 64), (1024, 128))
+"""Up to this many rows, row counts are multiples of this: every count needs its own CUDA graphs, so there are few."""
+_LARGEST_MULTIPLE = 256
+
+
+def pad_row_count(rows: int) -> int:
+    """The number of rows that a layer call with ``rows`` rows is launched with."""
+    multiple = next((multiple for limit, multiple in _ROW_MULTIPLES if rows <= limit), _LARGEST_MULTIPLE)
+    return -(-rows // multiple) * multiple
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceTable:
+    """All sequences of a call; a sequence is one prompt with one route."""
+
+    route: _Array
+    """Index of each sequence's route."""
+    cache_start: _Array
+    """First token of its first step's region in the cache."""
+    step_stride: _Array
+    """Tokens from the region of one step to that of the next."""
+
+    def __len__(self) -> int:
+        """The number of sequences."""
+        return len(self.route)
+
+
+@dataclass(frozen=True)
+class AssignedCall:
+    """The size of one layer call; layers and sizes determine what is launched."""
+
+    layer: int
+    rows: int
+    """With padding."""
+    same_rows_next: bool
+    """Whether the next call has the same sequences in the same rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class RowAssignment:
+    """The rows of the sequences that are still running."""
+
+    calls: tuple[AssignedCall, ...]
+    padded_rows: int
+    """Running sequences, with padding."""
+    num_sequences: int
+    """Running sequences."""
+    indices: _Array
+    """``[4, calls, rows]``: sequence, start of the cache region, slot to add from, slot to keep in."""
+    coefficients: _Array
+    live_sequences: _Array
+
+
+def expand_counts(counts: _Array) -> tuple[_Array, _Array]:
+    """For as many items as each count says: the index of the count, and the item's number within it."""
+    owner = np.repeat(np.arange(len(counts)), counts)
+    return owner, np.arange(len(owner)) - (np.cumsum(counts) - counts)[owner]
+
+
+def assign_rows(schedule: LayerSchedule, table: SequenceTable, active: _Array, max_rows: int) -> RowAssignment:
+    """Assign rows to the active sequences; layer calls that no active route needs are left out."""
+    live = np.flatnonzero(active)
+    # Sequences sorted by route: those of one route are a slice of this list.
+    by_route = live[np.argsort(table.route[live], kind="stable")]
+    counts = np.bincount(table.route[live], minlength=int(table.route.max()) + 1)
+    starts = np.cumsum(counts) - counts
+    calls = [call for call in schedule.calls if counts[call.indices[0]].any()]
+    indices = np.full((4, len(calls), max_rows), NONE, dtype=np.int32)
+    coefficients = np.zeros((len(calls), max_rows), dtype=np.float32)
+    rows = []
+    for number, call in enumerate(calls):
+        routes, steps, add_slots, keep_slots = call.indices
+        ref, offset = expand_counts(counts[routes])
+        sequences = by_route[starts[routes][ref] + offset]
+        end = len(sequences)
+        indices[0, number, :end] = sequences
+        indices[1, number, :end] = table.cache_start[sequences] + steps[ref] * table.step_stride[sequences]
+        indices[2, number, :end] = add_slots[ref]
+        indices[3, number, :end] = keep_slots[ref]
+        coefficients[number, :end] = call.coefficients[ref]
+        rows.append(pad_row_count(end))
+    same_rows = [bool((indices[0, n] == indices[0, n + 1]).all()) for n in range(len(calls) - 1)]
+    assigned = tuple(map(AssignedCall, (call.layer for call in calls), rows, [*same_rows, False]))
+    live_sequences = np.full(max_rows, NONE, dtype=np.int32)
+    live_sequences[: len(live)] = live
+    return RowAssignment(assigned, pad_row_count(len(live)), len(live), indices, coefficients, live_sequences)
+
+
+class RowTables:
+    """The row assignment on the device, of fixed size so that CUDA graphs can refer to it."""
+
+    def __init__(self, max_calls: int, max_rows: int, device: Any) -> None:
+        """Allocate empty tables; two extra layer calls stay empty, for warm-up launches."""
+        self.max_calls, self.max_rows = max_calls, max_rows
+        self._indices = torch.full((4, max_calls + 2, max_rows), NONE, dtype=torch.int32, device=device)
+        self.sequence, self.cache_start, self.add_slot, self.keep_slot = self._indices
+        self.coefficient = torch.zeros(max_calls + 2, max_rows, device=device)
+        self.live_sequences, self.no_sequences = torch.full((2, max_rows), NONE, dtype=torch.int32, device=device)
+
+    def upload(self, assignment: RowAssignment) -> None:
+        """Copy an assignment to the device, after everything that was launched before."""
+        calls = len(assignment.calls)
+        self._indices[:, :calls].copy_(torch.from_numpy(assignment.indices))
+        self.coefficient[:calls].copy_(torch.from_numpy(assignment.coefficients))
+        self.live_sequences.copy_(torch.from_numpy(assignment.live_sequences))

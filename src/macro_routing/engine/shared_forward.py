@@ -1,0 +1,163 @@
+"""One forward pass for many routes at once; every common prefix of steps is computed once.
+
+The tokens come as *segments*; each segment continues the rows of the one before: a common prefix of all prompts (one
+row), the prompts, the choices that follow them. A layer runs on all segments in turn with a cache layer of its own, so
+the keys and values of a step are freed after the step unless the caller keeps them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+from macro_routing.engine.batching import compute_position_ids
+from macro_routing.engine.prefix_tree import EMBEDDINGS, LayerApplication, PrefixTreePlan
+from macro_routing.models.layer_inputs import LayerInputs, layer_inputs
+from macro_routing.models.routing import add_state, decoder_of
+
+HiddenStates = list[torch.Tensor]
+"""A hidden state per segment, ``[rows, tokens, width]``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """Tokens that are fed together."""
+
+    ids: torch.Tensor
+    """``[rows, tokens]``"""
+    mask: torch.Tensor
+    """``[rows, tokens so far]``, this segment's tokens last; 0 at padding."""
+    parents: torch.Tensor | None = None
+    """The row of the segment before that each row continues; None for the first segment."""
+
+
+@dataclass(frozen=True, eq=False)
+class FinishedRoute:
+    """The result of one route."""
+
+    route_index: int
+    """Index among the plan's routes."""
+    states: HiddenStates
+    cache_layers: list[Any]
+    """The cache layer of every step, where caches are kept."""
+
+
+class SharedForward:
+    """The forward pass over some segments with one model."""
+
+    def __init__(self, model: Any, segments: Sequence[Segment]) -> None:
+        """Compute the arguments of every layer for each segment."""
+        self._empty_layers, self._cache = make_step_cache(model)
+        self._layers = decoder_of(model).layers
+        self._segments = segments
+        self._inputs = [compute_segment_inputs(model, segment) for segment in segments]
+
+    @property
+    def state_bytes(self) -> int:
+        """The size of one hidden state of all segments."""
+        return sum(inputs.embedded.numel() * inputs.embedded.element_size() for inputs in self._inputs)
+
+    @torch.no_grad()
+    def run(self, plan: PrefixTreePlan, *, keep_caches: bool = False) -> Iterator[FinishedRoute]:
+        """Yield every route when it ends; its tensors are valid until the next one is yielded."""
+        states: dict[int, HiddenStates] = {EMBEDDINGS: [inputs.embedded for inputs in self._inputs]}
+        cache_layers: dict[int, Any] = {}
+        sources: dict[int, int] = {}
+        for application in plan.applications:
+            number = application.state
+            sources[number] = application.source
+            states[number], cache_layer = self._apply_layer(application, states)
+            if keep_caches:
+                cache_layers[number] = cache_layer
+            for route in application.finished_routes:
+                kept = _collect_cache_layers(number, sources, cache_layers) if keep_caches else []
+                yield FinishedRoute(route, states[number], kept)
+            for state in application.freed_states:
+                del states[state]
+            for state in application.freed_caches:
+                cache_layers.pop(state, None)
+
+    def _apply_layer(self, application: LayerApplication, states: dict[int, HiddenStates]) -> tuple[HiddenStates, Any]:
+        # The layer's own slot in the cache holds the step's cache layer, a new one every time.
+        cache_layer = copy_cache_layer(self._empty_layers[application.layer])
+        self._cache.layers[application.layer] = cache_layer
+        outputs: HiddenStates = []
+        for index, (segment, inputs) in enumerate(zip(self._segments, self._inputs, strict=True)):
+            hidden = states[application.source][index]
+            if application.add is not None:
+                assert application.added_state is not None
+                earlier = states[application.added_state][index]
+                hidden = add_state(hidden, earlier.to(hidden.device), application.add.coefficient)
+            if segment.parents is not None:
+                select_cache_rows(cache_layer, segment.parents)
+            arguments = {**inputs.arguments[application.layer], inputs.cache_name: self._cache}
+            output = self._layers[application.layer](hidden, **arguments)
+            outputs.append(output[0] if isinstance(output, tuple) else output)
+        self._cache.layers[application.layer] = self._empty_layers[application.layer]
+        return outputs, cache_layer
+
+
+_EMPTY_LAYERS: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
+
+
+def empty_cache_layers(model: Any) -> list[Any]:
+    """An empty cache layer per layer of the model, to be copied and never filled.
+
+    Made once per model: making them from the configuration takes longer than running a small layer.
+    """
+    from transformers import DynamicCache
+
+    if model not in _EMPTY_LAYERS:
+        _EMPTY_LAYERS[model] = list(DynamicCache(config=model.config).layers)
+    return _EMPTY_LAYERS[model]
+
+
+def copy_cache_layer(empty: Any) -> Any:
+    """A copy of an empty cache layer; ``copy.copy`` gives the same, but is several times slower."""
+    cache_layer = object.__new__(type(empty))
+    cache_layer.__dict__.update(empty.__dict__)
+    return cache_layer
+
+
+def select_cache_rows(cache_layer: Any, parents: torch.Tensor) -> None:
+    """Give every row of the next segment the keys and values of its parent row."""
+    from transformers.cache_utils import CacheLayerMixin
+
+    if type(cache_layer).reorder_cache is CacheLayerMixin.reorder_cache and len(cache_layer.keys) == 1:
+        # All rows continue one: a view is enough, since the next tokens are concatenated to a copy of it anyway.
+        cache_layer.keys, cache_layer.values = (
+            tensor.expand(len(parents), -1, -1, -1) for tensor in (cache_layer.keys, cache_layer.values)
+        )
+    else:
+        # Not batch_select_indices: it selects the same rows, but with a kernel that is several times slower.
+        cache_layer.reorder_cache(parents)
+
+
+def make_step_cache(model: Any) -> tuple[list[Any], Any]:
+    """An empty cache layer per layer, and a cache that holds them until a layer runs."""
+    from transformers import DynamicCache
+
+    cache: Any = DynamicCache()
+    empty = empty_cache_layers(model)
+    cache.layers = list(empty)
+    return empty, cache
+
+
+def compute_segment_inputs(model: Any, segment: Segment) -> LayerInputs:
+    """The arguments of all layers for a segment."""
+    tokens = segment.ids.shape[1]
+    positions = compute_position_ids(segment.mask)[:, -tokens:]
+    return layer_inputs(model, segment.ids, segment.mask, positions, cached=segment.mask.shape[1] - tokens)
+
+
+def _collect_cache_layers(number: int, sources: dict[int, int], cache_layers: dict[int, Any]) -> list[Any]:
+    """The cache layers of all steps up to a state, first step first."""
+    collected = []
+    while number != EMBEDDINGS:
+        collected.append(cache_layers[number])
+        number = sources[number]
+    return collected[::-1]

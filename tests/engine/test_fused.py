@@ -1,0 +1,220 @@
+"""Fused decoding against the eager path: the same texts, token by token.
+
+Without a GPU the kernels are interpreted, which is slow: few rows, few tokens, one layer order that has everything.
+"""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from macro_routing.engine.decoders import EAGER, FUSED, fused_unsupported_reason
+from macro_routing.engine.fused import batch_plan, model_runner
+from macro_routing.engine.fused.batch_plan import RequestGroup, plan_batches
+from macro_routing.engine.fused.decoder import FusedDecoder
+from macro_routing.engine.fused.generation import generate_fused
+from macro_routing.engine.fused.row_tables import assign_rows, pad_row_count
+from macro_routing.engine.fused.stage_tables import MAX_STAGE_TOKENS, fit_stage_tables
+from macro_routing.engine.fused.support import find_unsupported_reason
+from macro_routing.engine.generation import DecodingStage, GenerationRequest
+from macro_routing.engine.layer_schedule import merge_layer_orders, merge_layer_orders_fast, schedule_layer_calls
+from macro_routing.engine.route_generation import generate_for_routes
+from macro_routing.errors import ModelError
+from macro_routing.routes import parse_route
+from tests.engine.test_generation import PROMPTS
+from tests.engine.test_shared_likelihood import BEGINNING
+from tests.models.tiny import LAYERS, VARIANTS, tiny_model
+from tests.strategies import programs
+
+ENDS = frozenset(range(3, 12))
+STAGES = (DecodingStage(ENDS, 3, (50, 51)), DecodingStage(ENDS, 2))
+ROUTES = [parse_route(text, LAYERS) for text in ("L0-L3 L1(+h-2) L2(-0.25h-1) RJ", "L0 L2 RJ")]
+HEADS = {"head_dim": 32}
+
+
+def _equal(model, prompts, stages=STAGES, routes=ROUTES):
+    expected = generate_for_routes(model, routes, prompts, GenerationRequest(stages))
+    found = generate_fused(FusedDecoder(model, graphs=False), routes, prompts, stages)
+    assert found == expected
+    return expected
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3"])
+def test_texts_equal_those_of_the_eager_path(name, monkeypatch):
+    monkeypatch.setattr(model_runner, "_MAX_SPLITS", 1)
+    texts = _equal(tiny_model(name, **HEADS), PROMPTS[:2])
+    assert any(text.truncated for rows in texts.values() for row in rows for text in row)
+
+
+def test_a_common_prefix_several_batches_and_split_attention(monkeypatch):
+    monkeypatch.setattr(model_runner, "_MAX_SPLITS", 2)
+    monkeypatch.setattr(batch_plan, "PROMPT_TOKENS", 60)
+    _equal(
+        tiny_model("qwen2", **HEADS),
+        [(*BEGINNING, *prompt) for prompt in PROMPTS[:3]],
+        (DecodingStage(ENDS, 2),),
+        ROUTES[:1],
+    )
+
+
+def test_the_model_itself_is_unchanged_and_nothing_is_stored_twice():
+    model = tiny_model("qwen2", **HEADS)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    decoder = FusedDecoder(model, graphs=False)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    layer = model.model.layers[0]
+    joined = decoder.weights.layers[0].gate_up.weight
+    assert layer.mlp.gate_proj.weight.data_ptr() == joined.data_ptr()
+    assert layer.mlp.up_proj.weight.untyped_storage().data_ptr() == joined.untyped_storage().data_ptr()
+
+
+@given(st.lists(programs(LAYERS).map(lambda program: program.expand(LAYERS)), min_size=1, max_size=6), st.booleans())
+@settings(deadline=None, max_examples=60)
+def test_layer_calls_take_every_route_through_its_steps_and_adds(routes, are_many):
+    if are_many:  # too many to look for the shortest order
+        routes = routes * (48 // len(routes) + 1)
+    schedule = schedule_layer_calls(routes)
+    done = [[] for _ in routes]
+    kept = [{} for _ in routes]
+    for call in schedule.calls:
+        for ref in call.steps:
+            step = routes[ref.route].steps[ref.step]
+            assert step.layer == call.layer
+            assert ref.step == len(done[ref.route])
+            if step.add:  # the state that is added is the one that was kept
+                assert kept[ref.route][ref.add_slot] == ref.step - step.add.back - 1
+                assert ref.coefficient == step.add.coefficient
+            else:
+                assert ref.add_slot == -1
+            done[ref.route].append(call.layer)
+            if ref.keep_slot >= 0:
+                assert ref.keep_slot < schedule.kept_states
+                kept[ref.route][ref.keep_slot] = ref.step
+    assert done == [[step.layer for step in route.steps] for route in routes]
+
+
+def test_similar_routes_share_their_layer_calls():
+    routes = [parse_route(text, 12) for text in ("L0 RJ", "L0-L5 L3 RJ", "L0-L7 L3 RJ")]
+    schedule = schedule_layer_calls(routes)
+    assert len(schedule.calls) == 12 + 5  # the longer repeat contains the other
+    assert schedule.mean_routes_per_call == (12 + 15 + 17) / 17
+
+
+def test_many_routes_that_jump_back_share_the_next_sweep():
+    layers = 28
+    repeats = [[*range(end), *range(begin, layers)] for end in range(1, layers + 1) for begin in range(end)]
+    merged = merge_layer_orders_fast(repeats)
+    for order in repeats:  # each is what is left when some layers are left out
+        rest = iter(merged)
+        assert all(layer in rest for layer in order)
+    # Two sweeps hold all repeats of blocks, and of single layers, too.
+    assert len(merged) == 2 * layers
+    # A single one is taken along at once.
+    assert merge_layer_orders_fast([[0, 1, 2, 1, 2, 3], [0, 1, 2, 3]]) == [0, 1, 2, 1, 2, 3]
+
+
+@given(st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=12), min_size=1, max_size=60))
+@settings(deadline=None, max_examples=60)
+def test_a_merged_order_contains_each(orders):
+    fast, short = merge_layer_orders_fast(orders), merge_layer_orders(orders)
+    # Nobody needs more sweeps through the layers than it goes back, or stays, itself.
+    sweeps = max(1 + sum(after <= before for before, after in pairwise(order)) for order in orders)
+    assert len(short) <= len(fast) <= min(sum(map(len, orders)), sweeps * (1 + max(map(max, orders))))
+    for merged in (fast, short):
+        for order in orders:
+            rest = iter(merged)
+            assert all(layer in rest for layer in order)
+
+
+def test_cache_regions_do_not_overlap_and_hold_prompt_and_text():
+    groups = [RequestGroup(ROUTES, PROMPTS), RequestGroup(ROUTES[:1], PROMPTS[:2])]
+    plan = plan_batches(groups, new_tokens=7)
+    table = plan.sequence_table
+    taken = np.zeros(plan.cached_tokens, dtype=int)
+    for batch in plan.batches:
+        for index, route in enumerate(batch.routes):
+            sequences = range(*batch.route_sequences(index).indices(len(table)))
+            for sequence in sequences:
+                for step in range(route.length):
+                    begin = table.cache_start[sequence] + step * table.step_stride[sequence]
+                    taken[begin : begin + batch.region_tokens] += 1
+    assert (taken == 1).all()
+    assert plan.num_sequences == len(ROUTES) * len(PROMPTS) + 2
+    assert [[len(rows) for rows in group] for group in plan.group_results(range(plan.num_sequences))] == [
+        [len(PROMPTS)] * len(ROUTES),
+        [2],
+    ]
+
+
+def test_finished_sequences_get_no_rows():
+    schedule, table = schedule_layer_calls(ROUTES), plan_batches([RequestGroup(ROUTES, PROMPTS)], 5).sequence_table
+    all_active = np.ones(len(table), dtype=bool)
+    assert assign_rows(schedule, table, all_active, 64).num_sequences == len(table)
+    first = assign_rows(schedule, table, table.route == 1, 64)
+    assert [call.layer for call in first.calls] == [step.layer for step in ROUTES[1].steps]
+    assert all(call.same_rows_next for call in first.calls[:-1])  # one route alone has the same rows throughout
+    assert set(first.live_sequences[: first.num_sequences]) == set(np.flatnonzero(table.route == 1))
+    assert [pad_row_count(rows) for rows in (1, 17, 65, 145, 500, 1100)] == [16, 32, 96, 160, 512, 1280]
+
+
+def _assign_one_by_one(schedule, table, active, max_rows):
+    """Step after step: what ``assign_rows`` does for all steps of a layer call at once."""
+    of_route = [np.flatnonzero(active & (table.route == route)) for route in range(max(table.route) + 1)]
+    calls = [call for call in schedule.calls if any(len(of_route[ref.route]) for ref in call.steps)]
+    indices = np.full((4, len(calls), max_rows), -1, dtype=np.int32)
+    coefficients = np.zeros((len(calls), max_rows), dtype=np.float32)
+    for number, call in enumerate(calls):
+        row = 0
+        for ref in call.steps:
+            for sequence in of_route[ref.route]:
+                region = table.cache_start[sequence] + ref.step * table.step_stride[sequence]
+                indices[:, number, row] = sequence, region, ref.add_slot, ref.keep_slot
+                coefficients[number, row] = torch.tensor(ref.coefficient)
+                row += 1
+    return calls, indices, coefficients
+
+
+@given(
+    st.lists(programs(LAYERS).map(lambda program: program.expand(LAYERS)), min_size=1, max_size=5, unique=True),
+    st.data(),
+)
+@settings(deadline=None, max_examples=60)
+def test_rows_assigned_at_once_equal_rows_assigned_one_by_one(routes, data):
+    groups = [RequestGroup(routes, PROMPTS), *(RequestGroup([route], PROMPTS[:2]) for route in routes)]
+    plan = plan_batches(groups, 5)
+    schedule, table = schedule_layer_calls(plan.routes), plan.sequence_table
+    active = np.array(data.draw(st.lists(st.booleans(), min_size=len(table), max_size=len(table))))
+    max_rows = pad_row_count(len(table))
+    found = assign_rows(schedule, table, active, max_rows)
+    calls, indices, coefficients = _assign_one_by_one(schedule, table, active, max_rows)
+    assert [call.layer for call in found.calls] == [call.layer for call in calls]
+    assert np.array_equal(found.indices, indices)
+    assert np.array_equal(found.coefficients, coefficients)
+    assert found.num_sequences == active.sum()
+
+
+def test_stages_that_the_kernels_do_not_support():
+    assert fit_stage_tables(STAGES)
+    assert not fit_stage_tables((DecodingStage(ENDS, 3), DecodingStage(ENDS, 2)))  # no forced tokens between the two
+    assert not fit_stage_tables((DecodingStage(frozenset(range(MAX_STAGE_TOKENS + 1)), 3),))
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_other_architectures_are_rejected_with_a_reason(name):
+    model = tiny_model(name, **HEADS)
+    reason = find_unsupported_reason(model, interpreted=True)
+    assert (reason is None) == (name in ("llama", "qwen2", "qwen3")), reason
+    if reason is not None:
+        with pytest.raises(ModelError, match="cannot use the fused decoder"):
+            FusedDecoder(model, graphs=False)
+
+
+def test_without_a_gpu_decoding_is_eager():
+    model = tiny_model("llama", **HEADS)
+    assert "CUDA" in fused_unsupported_reason(model)
+    assert fused_unsupported_reason(model, EAGER) is not None
+    with pytest.raises(ModelError, match="decoder = fused cannot be used: it is not on a CUDA device"):
+        fused_unsupported_reason(model, FUSED)
