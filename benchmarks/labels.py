@@ -82,9 +82,9 @@ def _generate_each(frozen: Any, pairs: list[tuple[Any, Any]], stage: Any) -> flo
         routed.generate(
             ids,
             attention_mask=torch.ones_like(ids),
-            max_new_tokens=stage.budget,
+            max_new_tokens=stage.max_tokens,
             do_sample=False,
-            eos_token_id=sorted(stage.ends),
+            eos_token_id=sorted(stage.end_tokens),
             pad_token_id=frozen.tokenizer.pad_token_id,
         )
 
