@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.record import write_record
 from macro_routing.models import LoadOptions, load_model
-from macro_routing.models.doctor import Finding, examine
+from macro_routing.models.doctor import CheckResult, run_checks
 
 COLUMNS = {
     "name": "check",
@@ -23,7 +23,7 @@ COLUMNS = {
 }
 
 
-def _row(finding: Finding) -> dict[str, Any]:
+def _row(finding: CheckResult) -> dict[str, Any]:
     return {
         **dataclasses.asdict(finding),
         "verdict": "skipped" if finding.skipped else "ok" if finding.passed else "FAILED",
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path, required=True, help="the JSON file to write")
     arguments = parser.parse_args()
     frozen = load_model(arguments.model, LoadOptions(dtype=arguments.dtype))
-    findings = list(examine(frozen))
+    findings = list(run_checks(frozen))
     for finding in findings:
         print(finding)
     name = arguments.name or frozen.name

@@ -19,11 +19,11 @@ import torch
 
 import macro_routing
 from benchmarks.record import write_record
-from macro_routing.deploy.base_model import open_base
-from macro_routing.deploy.checkpoint import write_checkpoint
+from macro_routing.deploy.base_model import open_base_model
 from macro_routing.deploy.gguf_export import write_gguf
-from macro_routing.deploy.materialised import write_materialised
-from macro_routing.models import load_model
+from macro_routing.deploy.hf_export import write_hf_checkpoint
+from macro_routing.deploy.routed_checkpoint import write_routed_checkpoint
+from macro_routing.models import apply_route, load_model
 from macro_routing.routes import parse_route
 
 TEXT = "The capital of France is Paris, and the largest river in the world is"
@@ -92,13 +92,13 @@ def main() -> None:
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     macro_routing.register()
-    frozen, base = load_model(arguments.model), open_base(arguments.model)
+    frozen, base = load_model(arguments.model), open_base_model(arguments.model)
     route = parse_route(f"L0-L{frozen.layers // 2} L{frozen.layers // 2 - 2} RJ", frozen.layers)
     ids = frozen.tokenizer(TEXT).input_ids
-    expected = _log_probabilities(frozen.routed(route), ids)
+    expected = _log_probabilities(apply_route(frozen, route), ids)
     writers: dict[str, Callable[[Path], None]] = {
-        "routed": lambda out: write_checkpoint(base, route, None, out),
-        "hf": lambda out: write_materialised(base, route, None, out),
+        "routed": lambda out: write_routed_checkpoint(base, route, None, out),
+        "hf": lambda out: write_hf_checkpoint(base, route, None, out),
         "gguf": lambda out: write_gguf(base, route, None, out),
     }
     results = [measure(target, write, expected, ids) for target, write in writers.items()]

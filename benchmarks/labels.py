@@ -76,9 +76,11 @@ def measure(frozen: Any, data_dir: Path | None) -> dict[str, Any]:
 def _generate_each(frozen: Any, pairs: list[tuple[Any, Any]], stage: Any) -> float:
     import torch
 
+    from macro_routing.models import apply_route
+
     def write(route: Any, prompt: Any) -> None:
         ids = torch.tensor([prompt], device=frozen.model.device)
-        routed = frozen.model if route.is_standard else frozen.routed(route)
+        routed = frozen.model if route.is_standard else apply_route(frozen, route)
         routed.generate(
             ids,
             attention_mask=torch.ones_like(ids),

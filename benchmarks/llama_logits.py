@@ -22,10 +22,10 @@ import numpy as np
 import torch
 
 from benchmarks.record import ROOT, write_record
-from macro_routing.deploy.base_model import open_base
+from macro_routing.deploy.base_model import open_base_model
 from macro_routing.deploy.gguf_export import write_gguf
-from macro_routing.models import FrozenModel, load_model
-from macro_routing.models.unloaded import UnloadedModel
+from macro_routing.models import FrozenModel, apply_route, load_model
+from macro_routing.models.metadata import ModelMetadata
 from macro_routing.routes import parse_route
 
 TEXTS = (
@@ -62,12 +62,12 @@ COLUMNS = {
 
 def transformers_logits(frozen: FrozenModel, route: str, prompts: list[list[int]]) -> Any:
     """All positions of all prompts, one below the other."""
-    model = frozen.routed(parse_route(route, frozen.layers))
+    model = apply_route(frozen, parse_route(route, frozen.layers))
     with torch.no_grad():
         return torch.cat([model(torch.tensor([prompt])).logits[0].double() for prompt in prompts])
 
 
-def llama_logits(base: UnloadedModel, route: str, prompts: list[list[int]], python: Path) -> tuple[Any, str]:
+def llama_logits(base: ModelMetadata, route: str, prompts: list[list[int]], python: Path) -> tuple[Any, str]:
     """The same from llama.cpp, reading an exported file; and the version of llama-cpp-python."""
     with tempfile.TemporaryDirectory() as scratch:
         gguf, asked, said = (Path(scratch) / name for name in ("model.gguf", "prompts.json", "logits.npz"))
@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
-    frozen, base = load_model(arguments.model), open_base(arguments.model)
+    frozen, base = load_model(arguments.model), open_base_model(arguments.model)
     prompts = [frozen.tokenizer(text).input_ids for text in TEXTS]
     expected = {name: transformers_logits(frozen, route, prompts) for name, route in COMPARED.items()}
     found = {name: llama_logits(base, route, prompts, arguments.llama_python) for name, route in ROUTES.items()}

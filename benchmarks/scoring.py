@@ -26,9 +26,9 @@ from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.models import load_model
-from macro_routing.models.layer_inputs import layer_inputs
-from macro_routing.models.lens import read_out
-from macro_routing.models.routing import decoder_of
+from macro_routing.models.decoder import get_decoder
+from macro_routing.models.layer_inputs import compute_layer_inputs
+from macro_routing.models.lens import apply_lm_head
 from macro_routing.routes import Route, RouteSpace
 from macro_routing.search.policy import MarkovPolicy
 from macro_routing.tasks import load_task
@@ -75,14 +75,14 @@ def _timed_model(frozen: Any, inside: list[float]) -> Iterator[None]:
         return run
 
     # Not hooks: a module that has some is called by a slower path.
-    kinds = {type(layer) for layer in decoder_of(frozen.model).layers}
+    kinds = {type(layer) for layer in get_decoder(frozen.model).layers}
     layers = [mock.patch.object(kind, "forward", timed(kind.forward)) for kind in kinds]
     with ExitStack() as patches:
         for patch in (
             *layers,
-            mock.patch.object(shared_forward, "layer_inputs", timed(layer_inputs)),
+            mock.patch.object(shared_forward, "compute_layer_inputs", timed(compute_layer_inputs)),
             mock.patch.object(shared_forward, "select_cache_rows", timed(select_cache_rows)),
-            mock.patch.object(shared_likelihood, "read_out", timed(read_out)),
+            mock.patch.object(shared_likelihood, "apply_lm_head", timed(apply_lm_head)),
         ):
             patches.enter_context(patch)
         yield

@@ -29,20 +29,24 @@ import torch
 
 from benchmarks.process_memory import Watch
 from benchmarks.record import ROOT, write_record
-from macro_routing.deploy.base_model import open_base
-from macro_routing.deploy.checkpoint import write_checkpoint
+from macro_routing.deploy.base_model import open_base_model
 from macro_routing.deploy.gguf_export import write_gguf
-from macro_routing.deploy.materialised import write_materialised
+from macro_routing.deploy.hf_export import write_hf_checkpoint
+from macro_routing.deploy.routed_checkpoint import write_routed_checkpoint
 from macro_routing.errors import ExportError
-from macro_routing.models import FrozenModel, load_model
+from macro_routing.models import FrozenModel, apply_route, load_model
 from macro_routing.models.chat import encode_messages
-from macro_routing.models.unloaded import UnloadedModel
+from macro_routing.models.metadata import ModelMetadata
 from macro_routing.routes import Route, parse_route
 
 QUESTION = "What is the capital of France?"
 NEW_TOKENS = 24
 ROUTES = {"standard": "L0 RJ", "ten repeats": "L0-L17 L8 RJ", "an add": "L0-L17 L17 L18(+0.25h-2) RJ"}
-WRITERS: dict[str, Callable[..., None]] = {"routed": write_checkpoint, "hf": write_materialised, "gguf": write_gguf}
+WRITERS: dict[str, Callable[..., None]] = {
+    "routed": write_routed_checkpoint,
+    "hf": write_hf_checkpoint,
+    "gguf": write_gguf,
+}
 TARGETS = {
     "routed": "transformers, `--to routed`",
     "hf": "transformers, `--to hf`",
@@ -103,7 +107,7 @@ def started(command: list[str], **settings: str) -> Iterator[subprocess.Popen[st
             process.wait()
 
 
-def exported(kind: str, base: UnloadedModel, route: Route, asked: Asked) -> tuple[str, float, float]:
+def exported(kind: str, base: ModelMetadata, route: Route, asked: Asked) -> tuple[str, float, float]:
     """What an exported model writes, its memory then, and its peak."""
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / ("model.gguf" if kind == "gguf" else "model")
@@ -165,7 +169,7 @@ def _ask(address: str, model: str) -> str:
 def expected_text(frozen: FrozenModel, route: Route, asked: Asked) -> str:
     """What the routed model writes in transformers."""
     ids = torch.tensor([asked.ids])
-    written: Any = frozen.routed(route).generate(
+    written: Any = apply_route(frozen, route).generate(
         ids, max_new_tokens=NEW_TOKENS, do_sample=False, eos_token_id=asked.ends, pad_token_id=asked.ends[0]
     )
     return str(frozen.tokenizer.decode(written[0, ids.shape[1] :], skip_special_tokens=True))
@@ -180,7 +184,7 @@ def repeated_mb(frozen: FrozenModel, route: Route) -> float:
     return extra / 1e6
 
 
-def measure(frozen: FrozenModel, base: UnloadedModel, asked: Asked, vllm_python: Path | None) -> list[dict[str, Any]]:
+def measure(frozen: FrozenModel, base: ModelMetadata, asked: Asked, vllm_python: Path | None) -> list[dict[str, Any]]:
     """All targets, each with all routes."""
     results: list[dict[str, Any]] = []
     for kind, target in TARGETS.items():
@@ -196,7 +200,7 @@ def measure(frozen: FrozenModel, base: UnloadedModel, asked: Asked, vllm_python:
 
 
 def _row(  # noqa: PLR0913 all it takes to run one cell
-    frozen: FrozenModel, base: UnloadedModel, asked: Asked, kind: str, python: Path, name: str
+    frozen: FrozenModel, base: ModelMetadata, asked: Asked, kind: str, python: Path, name: str
 ) -> dict[str, Any]:
     route = parse_route(ROUTES[name], frozen.layers)
     row = {"route": name, "copied_mb": repeated_mb(frozen, route)}
@@ -216,7 +220,7 @@ def main() -> None:
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
-    frozen, base = load_model(arguments.model), open_base(arguments.model)
+    frozen, base = load_model(arguments.model), open_base_model(arguments.model)
     ids = encode_messages(frozen.tokenizer, [{"role": "user", "content": QUESTION}])
     asked = Asked(arguments.model, list(ids), list(frozen.chat.end_token_ids))
     results = measure(frozen, base, asked, arguments.vllm_python)

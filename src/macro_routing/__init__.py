@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from macro_routing.deploy.checkpoint import register
+    from macro_routing.deploy.routed_checkpoint import register
 
 try:
     __version__ = version("macro-routing")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import platform
 import shutil
@@ -67,6 +68,12 @@ def atomic_output(path: Path) -> Iterator[Path]:
             with suppress(OSError):  # it was never made, or another process uses it by now
                 folder.rmdir()
         raise
+
+
+def digest_file(path: Path) -> str:
+    """SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def describe_os_error(error: OSError) -> str:

@@ -63,7 +63,7 @@ def test_a_failing_check_is_status_1(folder):
     code = (
         "import sys\n"
         "from macro_routing.models import doctor\n"
-        "doctor.share_slots = lambda *_: None\n"
+        "doctor.break_cache_slots = lambda *_: None\n"
         f"sys.argv = ['macro', 'doctor', {str(folder)!r}]\n"
         "from macro_routing.cli.main import main\n"
         "main()\n"

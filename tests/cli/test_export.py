@@ -123,7 +123,7 @@ def test_a_stopped_export_says_so_and_leaves_nothing(base, tmp_path, monkeypatch
     def stopped(*_):
         raise KeyboardInterrupt  # what Ctrl-C becomes; the signal itself is ignored where tests run in the background
 
-    monkeypatch.setattr("macro_routing.deploy.materialised._write_shards", stopped)
+    monkeypatch.setattr("macro_routing.deploy.hf_export._write_shards", stopped)
     with pytest.raises(typer.Exit) as ended:
         export(str(PLAIN), Target.hf, tmp_path / "deep" / "er" / "out", base.name)
     assert ended.value.exit_code == 130
@@ -134,7 +134,7 @@ def test_a_stopped_export_says_so_and_leaves_nothing(base, tmp_path, monkeypatch
 def test_an_export_that_is_asked_to_end_leaves_nothing(base, tmp_path):
     code = f"""
 import signal, sys
-import macro_routing.deploy.materialised as writing
+import macro_routing.deploy.hf_export as writing
 from macro_routing.cli.main import main
 
 writing._write_shards = lambda *_: signal.raise_signal(signal.SIGTERM)

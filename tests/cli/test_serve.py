@@ -9,8 +9,8 @@ import pytest
 
 from macro_routing.cli import console
 from macro_routing.cli.serve import serve
-from macro_routing.deploy.address import check_address
-from macro_routing.deploy.base_model import open_base
+from macro_routing.deploy.base_model import open_base_model
+from macro_routing.deploy.server_address import check_address
 from macro_routing.errors import MacroError
 from macro_routing.models import load_model
 from macro_routing.routes import parse_route
@@ -82,7 +82,7 @@ def test_an_address_that_cannot_be_had_is_refused_before_a_model_is_loaded():
 
 
 def test_a_route_file_can_come_through_a_pipe(folders, monkeypatch, capsys):
-    text = route_file(open_base(str(folders / "llama")), parse_route("L0-L3 L2 RJ", 6)).to_json()
+    text = route_file(open_base_model(str(folders / "llama")), parse_route("L0-L3 L2 RJ", 6)).to_json()
     console._standard_input.cache_clear()
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
     serve("-", only_print=True)

@@ -3,8 +3,8 @@
 import json
 import shutil
 
-from macro_routing.deploy.base_model import open_base
-from macro_routing.models.catalog import locate
+from macro_routing.deploy.base_model import open_base_model
+from macro_routing.models.catalog import locate_model
 from macro_routing.routes import parse_route
 from macro_routing.routes.route_file import RouteFile
 from tests.models.tiny import LAYERS, tiny_model
@@ -17,10 +17,10 @@ ADDS = parse_route("L0-L3 L2(+h-2) L3(-0.5h-1) RJ", LAYERS)
 def tiny_base(folder, architecture, *, shards="1GB", **changes):
     """The tokenizer of SmolLM2 beside a random model; few of its tokens have an embedding unless asked for."""
     tiny_model(architecture, **changes).save_pretrained(folder, max_shard_size=shards)
-    source = locate("smollm2-135m")
+    source = locate_model("smollm2-135m")
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copyfile(source / name, folder / name)
-    return open_base(str(folder))
+    return open_base_model(str(folder))
 
 
 def route_file(base, route, **changes):

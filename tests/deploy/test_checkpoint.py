@@ -10,12 +10,13 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 import macro_routing
-from macro_routing.deploy.base_model import copy_companions, open_base
-from macro_routing.deploy.checkpoint import write_checkpoint
-from macro_routing.deploy.materialised import write_materialised
-from macro_routing.deploy.stored_tensors import stored_tensors
+from macro_routing.deploy.base_model import copy_companion_files, open_base_model
+from macro_routing.deploy.checkpoint_tensors import list_copyable_tensors
+from macro_routing.deploy.hf_export import write_hf_checkpoint
+from macro_routing.deploy.routed_checkpoint import write_routed_checkpoint
 from macro_routing.errors import ExportError, ModelError
 from macro_routing.models import load_model
+from macro_routing.models.routing import apply_route
 from tests.cli.runner import run
 from tests.deploy.bases import ADDS, PLAIN, SHORT, files_in, rewrite_config, route_file, tiny_base
 from tests.models.tiny import VARIANTS, tokens
@@ -35,7 +36,7 @@ def _logits(model):
 
 def _same(folder, base, route):
     loaded = AutoModelForCausalLM.from_pretrained(folder)
-    return torch.equal(_logits(loaded), _logits(load_model(base.name).routed(route)))
+    return torch.equal(_logits(loaded), _logits(apply_route(load_model(base.name), route)))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -43,8 +44,8 @@ def _same(folder, base, route):
 def test_both_checkpoints_equal_the_routed_model(architecture, tmp_path):
     base = tiny_base(tmp_path / "base", architecture)
     macro_routing.register()
-    write_materialised(base, PLAIN, None, tmp_path / "hf")
-    write_checkpoint(base, ADDS, None, tmp_path / "routed")
+    write_hf_checkpoint(base, PLAIN, None, tmp_path / "hf")
+    write_routed_checkpoint(base, ADDS, None, tmp_path / "routed")
     assert _same(tmp_path / "hf", base, PLAIN)
     assert _same(tmp_path / "routed", base, ADDS)
 
@@ -53,9 +54,9 @@ def test_the_standard_checkpoint_needs_nothing_of_ours(tmp_path):
     cases = [(architecture, route) for architecture in _FEW for route in (PLAIN, SHORT)]
     for number, (architecture, route) in enumerate(cases):
         base = tiny_base(tmp_path / f"base{number}", architecture)
-        write_materialised(base, route, None, tmp_path / f"hf{number}", shard_bytes=30_000)
+        write_hf_checkpoint(base, route, None, tmp_path / f"hf{number}", shard_bytes=30_000)
         assert len(list((tmp_path / f"hf{number}").glob("model-*.safetensors"))) > 1
-        expected = {"logits": _logits(load_model(base.name).routed(route))}
+        expected = {"logits": _logits(apply_route(load_model(base.name), route))}
         save_file(expected, tmp_path / f"expected{number}.safetensors")
     code = f"""
 import sys, torch
@@ -74,7 +75,7 @@ for number in range({len(cases)}):
 
 
 def test_what_lies_in_a_standard_checkpoint(base, tmp_path):
-    write_materialised(base, PLAIN, route_file(base, PLAIN), tmp_path / "hf")
+    write_hf_checkpoint(base, PLAIN, route_file(base, PLAIN), tmp_path / "hf")
     names = {"config.json", "model.safetensors", "tokenizer.json", "generation_config.json", "README.md", "route.json"}
     assert names <= set(files_in(tmp_path / "hf"))
     card = (tmp_path / "hf" / "README.md").read_text()
@@ -85,7 +86,7 @@ def test_what_lies_in_a_standard_checkpoint(base, tmp_path):
 
 def test_layer_types_follow_the_route(tmp_path):
     base = tiny_base(tmp_path / "base", "qwen3 with sliding layers")
-    write_materialised(base, PLAIN, None, tmp_path / "hf")
+    write_hf_checkpoint(base, PLAIN, None, tmp_path / "hf")
     written = AutoConfig.from_pretrained(tmp_path / "hf").layer_types
     assert written == [base.config.layer_types[step.layer] for step in PLAIN.steps]
 
@@ -96,7 +97,7 @@ def test_layer_types_follow_the_route(tmp_path):
 @pytest.fixture
 def routed(base, tmp_path):
     macro_routing.register()
-    write_checkpoint(base, ADDS, route_file(base, ADDS), tmp_path / "routed")
+    write_routed_checkpoint(base, ADDS, route_file(base, ADDS), tmp_path / "routed")
     return tmp_path / "routed"
 
 
@@ -119,7 +120,7 @@ def test_it_loads_as_any_model_does(base, routed):
 
 def test_nothing_is_registered_by_importing():
     code = """
-import macro_routing, macro_routing.deploy.checkpoint, sys
+import macro_routing, macro_routing.deploy.routed_checkpoint, sys
 assert "transformers" not in sys.modules
 from transformers import AutoConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -169,7 +170,7 @@ def test_an_incomplete_base_is_refused_rather_than_filled_with_random_numbers(tm
     kept = {name: value for name, value in load_file(base.folder / "model.safetensors").items() if ".5.mlp" not in name}
     save_file(kept, base.folder / "model.safetensors", metadata={"format": "pt"})
     macro_routing.register()
-    write_checkpoint(open_base(base.name), PLAIN, None, tmp_path / "routed")
+    write_routed_checkpoint(open_base_model(base.name), PLAIN, None, tmp_path / "routed")
     with pytest.raises(ModelError, match=r"lack model\.layers\.5\.mlp"):
         AutoModelForCausalLM.from_pretrained(tmp_path / "routed")
 
@@ -179,7 +180,7 @@ def test_an_index_cannot_bring_other_weights_in(tmp_path, place):
     base = tiny_base(tmp_path / "base", "llama", shards="20KB")
     macro_routing.register()
     routed = tmp_path / "routed"
-    write_checkpoint(base, PLAIN, None, routed)
+    write_routed_checkpoint(base, PLAIN, None, routed)
     assert _same(routed, base, PLAIN)
     tiny_base(tmp_path / "other", "llama", shards="20KB", seed=5)
     (routed / place).mkdir(exist_ok=True)
@@ -206,24 +207,24 @@ def test_a_hub_model_is_referenced_by_its_commit(base, tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr("huggingface_hub._snapshot_download.HF_HUB_CACHE", str(tmp_path / "hub"), raising=False)
-    named = open_base("some/model")
+    named = open_base_model("some/model")
     macro_routing.register()
-    write_checkpoint(named, ADDS, None, tmp_path / "small")
+    write_routed_checkpoint(named, ADDS, None, tmp_path / "small")
     assert not list((tmp_path / "small").rglob("*.safetensors"))
     assert json.loads((tmp_path / "small" / "config.json").read_text())["macro_base"] == {
         "hub": "some/model",
         "revision": commit,
     }
-    expected = _logits(load_model("some/model").routed(ADDS))
+    expected = _logits(apply_route(load_model("some/model"), ADDS))
     assert torch.equal(_logits(AutoModelForCausalLM.from_pretrained(tmp_path / "small")), expected)
-    write_checkpoint(named, ADDS, None, tmp_path / "whole", copy_weights=True)
+    write_routed_checkpoint(named, ADDS, None, tmp_path / "whole", copy_weights=True)
     assert (tmp_path / "whole" / "base" / "model.safetensors").is_file()
 
 
 # --- whole or not at all ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("write", [write_materialised, write_checkpoint])
+@pytest.mark.parametrize("write", [write_hf_checkpoint, write_routed_checkpoint])
 def test_too_little_room_is_found_before_anything_is_written(base, tmp_path, monkeypatch, write):
     monkeypatch.setattr("shutil.disk_usage", lambda _: shutil._ntuple_diskusage(10, 10, 1000))
     before = files_in(tmp_path)
@@ -233,10 +234,10 @@ def test_too_little_room_is_found_before_anything_is_written(base, tmp_path, mon
 
 
 @pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-@pytest.mark.parametrize("write", [write_materialised, write_checkpoint])
+@pytest.mark.parametrize("write", [write_hf_checkpoint, write_routed_checkpoint])
 def test_a_fault_half_way_leaves_nothing_behind(base, tmp_path, monkeypatch, write, fault):
     def fail(source, target):
-        copy_companions(source, target)
+        copy_companion_files(source, target)
         raise fault
 
     monkeypatch.setattr(f"{write.__module__}.copy_companions", fail)
@@ -246,7 +247,7 @@ def test_a_fault_half_way_leaves_nothing_behind(base, tmp_path, monkeypatch, wri
     assert files_in(tmp_path) == before
 
 
-@pytest.mark.parametrize("write", [write_materialised, write_checkpoint])
+@pytest.mark.parametrize("write", [write_hf_checkpoint, write_routed_checkpoint])
 def test_folders_above_go_again_with_what_was_to_lie_in_them(base, tmp_path, monkeypatch, write):
     def fail(*_):
         raise KeyboardInterrupt
@@ -264,27 +265,27 @@ def test_folders_above_go_again_with_what_was_to_lie_in_them(base, tmp_path, mon
 
 def test_any_name_a_file_system_takes_is_written(base, tmp_path):
     name = "路" * 85  # as many bytes as a name may have
-    write_checkpoint(base, PLAIN, None, tmp_path / name)
+    write_routed_checkpoint(base, PLAIN, None, tmp_path / name)
     assert (tmp_path / name / "config.json").is_file()
 
 
 def test_what_exists_is_not_written_over(base, tmp_path):
     (tmp_path / "out").mkdir()
     with pytest.raises(ExportError, match="exists already"):
-        write_checkpoint(base, PLAIN, None, tmp_path / "out")
+        write_routed_checkpoint(base, PLAIN, None, tmp_path / "out")
     with pytest.raises(ExportError, match="cannot be written"):
-        write_checkpoint(base, PLAIN, None, base.folder / "config.json" / "out")
+        write_routed_checkpoint(base, PLAIN, None, base.folder / "config.json" / "out")
 
 
 def test_quantised_weights_are_refused(base, tmp_path):
     base.config.quantization_config = {"quant_method": "gptq"}
     with pytest.raises(ExportError, match="quantised weights"):
-        write_materialised(base, PLAIN, None, tmp_path / "out")
+        write_hf_checkpoint(base, PLAIN, None, tmp_path / "out")
 
 
 def test_a_loaded_tensor_does_not_keep_its_file_mapped(base):
     # A route of thousands of steps would otherwise need more mappings than the system gives.
-    loaded = [tensor.load() for tensor in stored_tensors(base.folder)]
+    loaded = [tensor.load() for tensor in list_copyable_tensors(base.folder)]
     assert loaded
     assert str(base.folder) not in Path("/proc/self/maps").read_text()
 
@@ -293,4 +294,4 @@ def test_a_damaged_weight_file_is_named(base, tmp_path):
     path = base.folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(ExportError, match="cannot be read"):
-        write_materialised(base, PLAIN, None, tmp_path / "out")
+        write_hf_checkpoint(base, PLAIN, None, tmp_path / "out")

@@ -6,9 +6,9 @@ import warnings
 import pytest
 from transformers import AutoModelForCausalLM
 
-from macro_routing.deploy.load import load_route
+from macro_routing.deploy.route_loading import load_route
 from macro_routing.errors import ModelError, NotationError, RouteError
-from macro_routing.models import FrozenModel, freeze
+from macro_routing.models import FrozenModel, freeze_model
 from macro_routing.models.frozen import load_model
 from macro_routing.routes import parse_route
 from macro_routing.routes.route_file import RouteFile
@@ -19,7 +19,7 @@ ROUTE = parse_route("L0-L3 L1(+h-2) RJ", LAYERS)
 
 @pytest.fixture(scope="module")
 def frozen():
-    return freeze(tiny_model("llama"))
+    return freeze_model(tiny_model("llama"))
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +54,7 @@ def test_a_file_with_a_byte_order_mark_is_read(frozen, tmp_path):
 
 def test_other_weights_are_refused_unless_that_is_meant(frozen, tmp_path):
     path = write(tmp_path / "r.json", frozen)
-    other = freeze(tiny_model("llama", seed=1))
+    other = freeze_model(tiny_model("llama", seed=1))
     for model in (other, other.model):
         with pytest.raises(ModelError, match=r"r\.json belongs to tiny .* any_model=True"):
             load_route(path, model)
@@ -102,10 +102,10 @@ def test_a_hub_model_is_known_by_the_hubs_cache(tmp_path, monkeypatch):
     (refs / "main").write_text(commit)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     model.config._name_or_path = "me/tiny"
-    from macro_routing.models.identity import numerics_id, source_digests, weights_id
+    from macro_routing.models.identity import compute_numerics_id, compute_weights_id, digest_source_files
 
-    weights = weights_id(model.config, None, source_digests(snapshot))
-    known = FrozenModel("me/tiny", model, None, weights, numerics_id(weights, model, None, None))
+    weights = compute_weights_id(model.config, None, digest_source_files(snapshot))
+    known = FrozenModel("me/tiny", model, None, weights, compute_numerics_id(weights, model, None, None))
     assert load_route(write(tmp_path / "r.json", known), model) == ROUTE
 
 
@@ -150,7 +150,7 @@ def test_what_is_no_file_is_refused(frozen, tmp_path):
 def test_nothing_of_the_search_is_imported():
     code = (
         "import sys\n"
-        "import macro_routing.deploy.load, macro_routing.deploy.switching\n"
+        "import macro_routing.deploy.route_loading, macro_routing.deploy.route_switching\n"
         "rooms = {'search', 'engine', 'tasks', 'evaluation', 'runs', 'report', 'cli'}\n"
         "seen = {name.split('.')[1] for name in sys.modules if name.startswith('macro_routing.')}\n"
         "assert not rooms & seen, rooms & seen\n"

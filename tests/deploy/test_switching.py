@@ -5,9 +5,9 @@ import pytest
 import torch
 from transformers import DynamicCache
 
-from macro_routing.deploy.switching import RoutedModel
+from macro_routing.deploy.route_switching import RoutedModel
 from macro_routing.errors import ModelError, RouteError
-from macro_routing.models import apply_route, freeze
+from macro_routing.models import apply_route, freeze_model
 from macro_routing.routes import parse_route
 from tests.models.tiny import LAYERS, VARIANTS, tiny_model, tokens
 
@@ -25,7 +25,7 @@ def test_every_route_is_bit_equal_with_apply_route(name):
     for _ in range(2):  # switching back and forth leaves nothing behind
         for wanted, route in ROUTES.items():
             expected = apply_route(model, route)(tokens()).logits
-            with routed.using(wanted):
+            with routed.use_route(wanted):
                 assert torch.equal(routed(tokens()).logits, expected)
             assert torch.equal(routed[wanted](tokens()).logits, expected)
             assert torch.equal(routed(tokens()).logits, before)
@@ -42,7 +42,7 @@ def test_generate_per_call_and_in_a_block():
     expected = {name: generated(apply_route(model, route)) for name, route in ROUTES.items()}
     assert not torch.equal(expected["math"], expected["law"])
     assert torch.equal(generated(routed["law"]), expected["law"])
-    with routed.using("math") as inner:
+    with routed.use_route("math") as inner:
         assert torch.equal(generated(routed), expected["math"])
         assert torch.equal(generated(inner), expected["math"])
         assert torch.equal(generated(routed["law"]), expected["law"])
@@ -51,11 +51,11 @@ def test_generate_per_call_and_in_a_block():
 
 def test_blocks_nest_and_end_with_their_errors():
     routed, other = RoutedModel(tiny_model("llama"), ROUTES), RoutedModel(tiny_model("llama"), ROUTES)
-    with routed.using("math"):
-        with routed.using("law"), routed.using("law"), other.using("math"):
+    with routed.use_route("math"):
+        with routed.use_route("law"), routed.use_route("law"), other.use_route("math"):
             assert (routed.active, other.active) == ("law", "math")
         assert (routed.active, other.active) == ("math", "standard")
-        with pytest.raises(ZeroDivisionError), routed.using("law"):
+        with pytest.raises(ZeroDivisionError), routed.use_route("law"):
             _ = 1 / 0
         assert routed.active == "math"
     assert routed.active == "standard"
@@ -66,7 +66,7 @@ def test_threads_choose_for_themselves():
     seen, inside = {}, threading.Barrier(2)
 
     def use(name):
-        with routed.using(name):
+        with routed.use_route(name):
             inside.wait(timeout=300)
             seen[name] = (routed.active, routed(tokens()).logits)
 
@@ -82,7 +82,7 @@ def test_threads_choose_for_themselves():
 
 def test_weights_are_there_once():
     model = tiny_model("llama")
-    routed = RoutedModel(freeze(model), ROUTES)
+    routed = RoutedModel(freeze_model(model), ROUTES)
     own = {parameter.data_ptr() for parameter in model.parameters()}
     for name in routed.names:
         assert {parameter.data_ptr() for parameter in routed[name].parameters()} <= own
@@ -106,7 +106,7 @@ def test_names_are_checked():
     model = tiny_model("llama")
     with pytest.raises(RouteError, match="did you mean 'math'"):
         RoutedModel(model, ROUTES)["maths"]
-    with pytest.raises(RouteError, match="there is no route 'x'"), RoutedModel(model, ROUTES).using("x"):
+    with pytest.raises(RouteError, match="there is no route 'x'"), RoutedModel(model, ROUTES).use_route("x"):
         pass
     with pytest.raises(RouteError, match="call the route something else"):
         RoutedModel(model, {"standard": ROUTES["math"]})
@@ -118,7 +118,7 @@ def test_it_acts_as_a_model():
     model = tiny_model("llama")
     routed = RoutedModel(model, ROUTES)
     assert routed.config.num_hidden_layers == LAYERS
-    with routed.using("math"):
+    with routed.use_route("math"):
         assert routed.config.num_hidden_layers == ROUTES["math"].length
         assert routed.macro_route == ROUTES["math"]
     assert routed.device == model.device

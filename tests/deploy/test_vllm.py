@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from macro_routing.deploy.base_model import open_base
-from macro_routing.deploy.vllm.overrides import ARCHITECTURES, route_overrides
+from macro_routing.deploy.base_model import open_base_model
+from macro_routing.deploy.vllm.hf_overrides import ARCHITECTURES, make_route_overrides
 from macro_routing.models import apply_route, load_model
 from macro_routing.models.chat import encode_messages
 from macro_routing.models.frozen import LoadOptions, load_tokenizer
@@ -79,7 +79,7 @@ def answers(models, tmp_path_factory):
 def _case(made, folder, kind, route, *, eager=True):
     return {
         "folder": str(folder / kind),
-        "overrides": route_overrides(_route(route), made[kind].config),
+        "overrides": make_route_overrides(_route(route), made[kind].config),
         "prompts": _prompts(),
         "new_tokens": NEW_TOKENS,
         "eager": eager,
@@ -87,10 +87,10 @@ def _case(made, folder, kind, route, *, eager=True):
 
 
 def _real_case():
-    base = open_base("smollm2-135m")
+    base = open_base_model("smollm2-135m")
     return {
         "folder": str(base.folder),
-        "overrides": route_overrides(parse_route(REAL, base.layers), base.config),
+        "overrides": make_route_overrides(parse_route(REAL, base.layers), base.config),
         "prompts": _real_prompts(load_tokenizer(base.folder, base.name, LoadOptions())),
         "new_tokens": NEW_TOKENS,
         "eager": False,
@@ -127,7 +127,7 @@ def test_greedy_tokens_are_those_of_the_routed_transformers_model(case, models, 
 
 def test_a_real_model_compiled_writes_the_same(answers):
     frozen = load_model("smollm2-135m")
-    routed = frozen.routed(parse_route(REAL, frozen.layers))
+    routed = apply_route(frozen, parse_route(REAL, frozen.layers))
     assert answers["real"]["tokens"] == [_write(routed, prompt) for prompt in _real_prompts(frozen.tokenizer)]
 
 
@@ -165,7 +165,7 @@ def test_a_stock_client_gets_the_routed_text_several_requests_at_once(tmp_path):
 def routed_texts(route):
     """What the routed transformers model says."""
     frozen = load_model("smollm2-135m")
-    model = frozen.routed(parse_route(route, frozen.layers))
+    model = apply_route(frozen, parse_route(route, frozen.layers))
     texts = []
     for question in QUESTIONS:
         ids = torch.tensor([encode_messages(frozen.tokenizer, [{"role": "user", "content": question}])])

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from macro_routing.deploy.vllm.overrides import ARCHITECTURES, read_overrides, route_overrides
+from macro_routing.deploy.vllm.hf_overrides import ARCHITECTURES, make_route_overrides, read_route_overrides
 from macro_routing.errors import MacroError
 from macro_routing.routes import parse_route
 from tests.models.tiny import LAYERS, config_of
@@ -23,9 +23,9 @@ def _config(kind="llama", **entries):
 @pytest.mark.parametrize("text", ["L0 RJ", "L0-L3 L2 L2 L4", "L0-L3 L2(+0.5h-2) L3(-h-1) RJ"])
 def test_what_is_written_is_read_back(kind, text):
     route = parse_route(text, LAYERS)
-    written = route_overrides(route, config_of(kind))
+    written = make_route_overrides(route, config_of(kind))
     assert written["architectures"] == [ARCHITECTURES[kind]]
-    assert read_overrides(_config(kind, **written)) == route
+    assert read_route_overrides(_config(kind, **written)) == route
 
 
 @pytest.mark.parametrize(
@@ -52,26 +52,26 @@ def test_what_is_written_is_read_back(kind, text):
 )
 def test_anything_else_is_refused(entries, reason):
     with pytest.raises(MacroError, match=reason):
-        read_overrides(_config(**{**SOUND, **entries}))
+        read_route_overrides(_config(**{**SOUND, **entries}))
 
 
 def test_sound_entries_are_read():
-    assert str(read_overrides(_config(**SOUND))) == "L0-L2 L2(+0.5h-2) L5 RJ"
+    assert str(read_route_overrides(_config(**SOUND))) == "L0-L2 L2(+0.5h-2) L5 RJ"
 
 
 def test_an_architecture_without_a_routed_class_is_named():
     with pytest.raises(MacroError, match=r"gemma2 models cannot be routed in vLLM, only llama"):
-        route_overrides(parse_route("L0 RJ", LAYERS), config_of("gemma2"))
+        make_route_overrides(parse_route("L0 RJ", LAYERS), config_of("gemma2"))
 
 
 def test_what_a_routed_engine_cannot_do_is_named():
-    from macro_routing.deploy.vllm.steps import check_engine
+    from macro_routing.deploy.vllm.steps import check_engine_config
 
     def engine(lora=None, speculative=None, stages=1):
         parallel = SimpleNamespace(pipeline_parallel_size=stages)
         return SimpleNamespace(lora_config=lora, speculative_config=speculative, parallel_config=parallel)
 
-    check_engine(engine())
+    check_engine_config(engine())
     for bad, reason in ((engine(lora=1), "LoRA"), (engine(speculative=1), "speculative"), (engine(stages=2), "stages")):
         with pytest.raises(MacroError, match=reason):
-            check_engine(bad)
+            check_engine_config(bad)

@@ -6,7 +6,7 @@ from macro_routing.engine.generation import DecodingStage, GenerationRequest, ge
 from macro_routing.engine.loop_detection import extend_loop, find_loop_period
 from macro_routing.engine.route_generation import generate_for_routes
 from macro_routing.models import apply_route
-from macro_routing.models.routing import decoder_of
+from macro_routing.models.decoder import get_decoder
 from tests.engine.test_generation import PROMPTS
 from tests.engine.test_shared_likelihood import BEGINNING, ROUTES
 from tests.models.tiny import VARIANTS, tiny_model
@@ -50,7 +50,7 @@ def test_the_size_of_batches_does_not_matter(max_tokens):
 def test_prefixes_are_prefilled_once_and_finished_rows_leave():
     model = tiny_model("llama")
     shapes = []
-    handle = decoder_of(model).layers[0].register_forward_pre_hook(lambda _, args: shapes.append(tuple(args[0].shape)))
+    handle = get_decoder(model).layers[0].register_forward_pre_hook(lambda _, args: shapes.append(tuple(args[0].shape)))
     generate_for_routes(model, ROUTES[:3], PROMPTS, GenerationRequest((DecodingStage(ENDS, 30),)))
     handle.remove()
     longest = max(map(len, PROMPTS))
@@ -73,11 +73,11 @@ def test_loops_are_detected_when_they_are_exact():
 def test_stopped_loops_give_the_text_of_the_full_run(stages):
     """Without attention the next token depends on the last one alone, so every text ends in a loop and stays there."""
     model = tiny_model("llama")
-    for layer in decoder_of(model).layers:
+    for layer in get_decoder(model).layers:
         layer.self_attn.o_proj.weight.data.zero_()
     full = generate_for_routes(model, ROUTES[:3], PROMPTS, GenerationRequest(stages))
     calls = []
-    handle = decoder_of(model).layers[0].register_forward_pre_hook(lambda _, args: calls.append(len(args[0])))
+    handle = get_decoder(model).layers[0].register_forward_pre_hook(lambda _, args: calls.append(len(args[0])))
     stopped = generate_for_routes(model, ROUTES[:3], PROMPTS, GenerationRequest(stages, stop_loops=True))
     handle.remove()
     assert stopped == full

@@ -7,7 +7,7 @@ from macro_routing.engine.likelihood import ChoiceItem, score_choices
 from macro_routing.engine.prefix_tree import plan_prefix_tree
 from macro_routing.engine.shared_likelihood import score_choices_for_routes
 from macro_routing.models import apply_route
-from macro_routing.models.routing import decoder_of
+from macro_routing.models.decoder import get_decoder
 from macro_routing.routes import Route, parse_route
 from tests.engine.test_likelihood import _items
 from tests.models.tiny import LAYERS, VARIANTS, tiny_model
@@ -54,8 +54,8 @@ def test_logits_are_read_in_parts_and_for_no_padding(name, monkeypatch):
     """A large vocabulary's logits must never exist for all tokens at once, and padding has none to read."""
     model, items, at_once = tiny_model(name), _items(), 3
     expected = _route_by_route(model, items)
-    read, shapes = shared_likelihood.read_out, []
-    monkeypatch.setattr(shared_likelihood, "read_out", lambda *given: shapes.append(given[1].shape[:2]) or read(*given))
+    read, shapes = shared_likelihood.apply_lm_head, []
+    monkeypatch.setattr(shared_likelihood, "apply_lm_head", lambda *given: shapes.append(given[1].shape[:2]) or read(*given))
     monkeypatch.setattr(shared_likelihood, "LOGIT_BYTES", at_once * 4 * model.config.vocab_size)
     _assert_equal(score_choices_for_routes(model, ROUTES, items), expected)
     parts = [tokens for rows, tokens in shapes if tokens > 1 or rows == 1]
@@ -68,7 +68,7 @@ def test_a_common_beginning_is_computed_once_and_changes_nothing(name):
     model = tiny_model(name)
     items = [ChoiceItem((*BEGINNING, *item.prompt), item.choices) for item in _items()]
     seen = []
-    handle = decoder_of(model).layers[0].register_forward_pre_hook(lambda _, args: seen.append(tuple(args[0].shape)))
+    handle = get_decoder(model).layers[0].register_forward_pre_hook(lambda _, args: seen.append(tuple(args[0].shape)))
     found = score_choices_for_routes(model, ROUTES, items)
     handle.remove()
     once = any(shape[:2] == (1, len(BEGINNING)) for shape in seen)
@@ -80,7 +80,7 @@ def test_a_common_beginning_is_computed_once_and_changes_nothing(name):
 def test_a_bound_on_memory_costs_sharing_but_changes_nothing(bound):
     model = tiny_model("llama")
     calls = []
-    handles = [layer.register_forward_hook(lambda *_: calls.append(1)) for layer in decoder_of(model).layers]
+    handles = [layer.register_forward_hook(lambda *_: calls.append(1)) for layer in get_decoder(model).layers]
     found = score_choices_for_routes(model, ROUTES, _items(count=1), state_bytes=bound)
     for handle in handles:
         handle.remove()
@@ -103,7 +103,7 @@ def test_choices_of_one_token_need_no_second_pass():
     model = tiny_model("llama")
     items = [ChoiceItem((5, 6, 7), ((8,), (9,))), ChoiceItem((5, 6), ((8,), (10,)))]
     calls = []
-    handle = decoder_of(model).layers[0].register_forward_hook(lambda *_: calls.append(1))
+    handle = get_decoder(model).layers[0].register_forward_hook(lambda *_: calls.append(1))
     standard = Route.standard(LAYERS)
     found = score_choices_for_routes(model, [standard], items)
     handle.remove()

@@ -15,6 +15,7 @@ from macro_routing.evaluation.racing import NEVER
 from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.evaluation.units import UnitSizes, units_for_race, units_in_order
 from macro_routing.models import load_model
+from macro_routing.models.routing import apply_route
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MarkovPolicy
 from macro_routing.search.macro import select_elite
@@ -162,7 +163,7 @@ def test_routes_together_answer_as_each_alone(smollm2, name, decoding):
     examples = task.pools["test"][:6]
     together = answering.answer_routes(smollm2, ROUTES, task, examples, decoding)
     for route in ROUTES:
-        assert together[route] == answer(smollm2, smollm2.routed(route), task, examples, decoding)
+        assert together[route] == answer(smollm2, apply_route(smollm2, route), task, examples, decoding)
 
 
 @pytest.mark.parametrize("most_tokens", [1, 10**6])
@@ -170,7 +171,7 @@ def test_batches_of_one_and_of_many_score_alike_on_a_real_model(smollm2, categor
     items = answering.choice_items(smollm2, category, category.pools["test"][:5], by_letter=False)
     found = score_choices_for_routes(smollm2.model, ROUTES[:3], items, max_tokens=most_tokens)
     for route in ROUTES[:3]:
-        plain = score_choices(smollm2.routed(route), items)
+        plain = score_choices(apply_route(smollm2, route), items)
         assert [value for row in found[route] for value in row] == pytest.approx(
             [value for row in plain for value in row], abs=1e-4
         )

@@ -19,7 +19,7 @@ from macro_routing.routes import Route
 from macro_routing.runs import RunConfig, RunFolder, run_search
 from macro_routing.runs import folder as files
 from macro_routing.search import Failure
-from macro_routing.tasks.task import Example, fingerprint
+from macro_routing.tasks.task import Example, fingerprint_examples
 from macro_routing.workers.backend import WorkerBackend
 from macro_routing.workers.local_backend import COMMAND, LocalBackend
 from macro_routing.workers.messages import TaskSource, WorkerSetup
@@ -67,7 +67,7 @@ class AuditedPool(WorkerPool):
 
 def _example_digest(example: Example) -> bytes:
     """An example as the store names it."""
-    return hashlib.sha256(f"{example.id}/{fingerprint([example])}".encode()).digest()[:16]
+    return hashlib.sha256(f"{example.id}/{fingerprint_examples([example])}".encode()).digest()[:16]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 
 from macro_routing.errors import ModelError
 from macro_routing.models import catalog, load_model
-from macro_routing.models.catalog import BUILT_IN, BuiltIn, cache_folder, converted_folder, locate
+from macro_routing.models.catalog import BUILT_IN_MODELS, BuiltInModel, cache_folder, get_converted_folder, locate_model
 from tests.models.tiny import tiny_model
 
 
@@ -31,28 +31,28 @@ def empty_cache(tmp_path, monkeypatch):
 )
 def test_what_is_no_model(name, message):
     with pytest.raises(ModelError, match=message):
-        locate(name)
+        locate_model(name)
 
 
 def test_a_folder_without_a_model(tmp_path):
     with pytest.raises(ModelError, match=r"no config.json; name a folder written by save_pretrained"):
-        locate(str(tmp_path))
+        locate_model(str(tmp_path))
     (tmp_path / "weights.gguf").touch()
     with pytest.raises(ModelError, match=r"name the file itself: .*weights.gguf"):
-        locate(str(tmp_path))
+        locate_model(str(tmp_path))
 
 
 def test_a_lora_adapter_is_refused_by_name(tmp_path):
     (tmp_path / "adapter_config.json").write_text("{}")
     with pytest.raises(ModelError, match="LoRA adapter"):
-        locate(str(tmp_path))
+        locate_model(str(tmp_path))
 
 
 def test_a_damaged_gguf_is_refused(tmp_path, empty_cache):
     path = tmp_path / "model.gguf"
     path.write_bytes(b"GGUF" + bytes(200))
     with pytest.raises(ModelError, match="GGUF"):
-        locate(str(path))
+        locate_model(str(path))
     assert not any(folder.is_dir() for folder in empty_cache.glob("converted/*"))
 
 
@@ -64,14 +64,14 @@ def test_the_cache_folder_follows_the_environment(monkeypatch, tmp_path):
 
 @pytest.mark.usefixtures("smollm2")
 def test_the_built_in_model_is_found_without_fetching():
-    assert locate("smollm2-135m") == converted_folder(BUILT_IN["smollm2-135m"].digest)
+    assert locate_model("smollm2-135m") == get_converted_folder(BUILT_IN_MODELS["smollm2-135m"].digest)
 
 
 def test_offline_with_nothing_cached_says_what_to_run(empty_cache, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     with pytest.raises(ModelError, match="macro models --fetch smollm2-135m"):
-        locate("smollm2-135m")
+        locate_model("smollm2-135m")
     assert not any(folder.is_dir() for folder in empty_cache.glob("converted/*"))
 
 
@@ -93,8 +93,8 @@ def packaged(tmp_path, monkeypatch, empty_cache):  # noqa: ARG001
     monkeypatch.setenv("PIP_FIND_LINKS", str(index))
 
     def build(digest):
-        model = BuiltIn(("carrier-part1", "carrier-part2"), "m.gguf", digest, "0 MB", 1, "llama", "none", "")
-        monkeypatch.setitem(BUILT_IN, "carried", model)
+        model = BuiltInModel(("carrier-part1", "carrier-part2"), "m.gguf", digest, "0 MB", 1, "llama", "none", "")
+        monkeypatch.setitem(BUILT_IN_MODELS, "carried", model)
         return content
 
     return build
@@ -109,15 +109,15 @@ def test_parts_are_joined_and_checked(packaged, monkeypatch):
         assert digest == hashlib.sha256(content).hexdigest()
         return folder
 
-    monkeypatch.setattr(catalog, "_convert_into", convert)
-    locate("carried")
+    monkeypatch.setattr(catalog, "_convert_to_folder", convert)
+    locate_model("carried")
     assert seen == [content]
 
 
 def test_a_wrong_digest_keeps_nothing(packaged, empty_cache):
     packaged("0" * 64)
     with pytest.raises(ModelError, match="has the digest"):
-        locate("carried")
+        locate_model("carried")
     assert not any(folder.is_dir() for folder in empty_cache.glob("converted/*"))
 
 
@@ -155,7 +155,7 @@ def test_a_gguf_that_lacks_a_layer_is_refused(tmp_path):
 
     path = write_llama(tiny_model("llama", vocab_size=64), tmp_path / "part.gguf", without="layers.3.")
     with pytest.raises(ModelError, match="lack"):
-        locate(str(path))
+        locate_model(str(path))
 
 
 @pytest.mark.usefixtures("empty_cache")
@@ -192,25 +192,25 @@ def test_numbers_are_cut_as_the_gguf_file_says(smollm2):
 def test_named_cuts_are_recognised_by_their_name(name, smollm2):
     from copy import deepcopy
 
-    from macro_routing.models.text_cuts import cut_name, named_cut
+    from macro_routing.models.pretokenizers import build_pretokenizer, identify_pretokenizer
 
     backend = deepcopy(smollm2.tokenizer.backend_tokenizer)
-    backend.pre_tokenizer = named_cut(name)
-    assert cut_name(json.loads(backend.to_str())) == name
+    backend.pre_tokenizer = build_pretokenizer(name)
+    assert identify_pretokenizer(json.loads(backend.to_str())) == name
     digits = {"gpt-2": ["12345"], "smollm": [*"12345"], "qwen2": [*"12345"], "llama-bpe": ["123", "45"]}
     assert [part for part, _ in backend.pre_tokenizer.pre_tokenize_str("12345")] == digits[name]
-    assert named_cut("another") is None
+    assert build_pretokenizer("another") is None
 
 
 def test_another_way_to_read_text_is_another_numerics(smollm2):
     """Scores of one way to cut text must not be taken for scores of another."""
     from copy import deepcopy
 
-    from macro_routing.models.identity import numerics_id
-    from macro_routing.models.text_cuts import named_cut
+    from macro_routing.models.identity import compute_numerics_id
+    from macro_routing.models.pretokenizers import build_pretokenizer
 
     other = deepcopy(smollm2.tokenizer)
-    same = numerics_id(smollm2.weights_id, smollm2.model, other, None)
+    same = compute_numerics_id(smollm2.weights_id, smollm2.model, other, None)
     assert same == smollm2.numerics_id
-    other.backend_tokenizer.pre_tokenizer = named_cut("gpt-2")
-    assert numerics_id(smollm2.weights_id, smollm2.model, other, None) != same
+    other.backend_tokenizer.pre_tokenizer = build_pretokenizer("gpt-2")
+    assert compute_numerics_id(smollm2.weights_id, smollm2.model, other, None) != same

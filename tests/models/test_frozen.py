@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from macro_routing.errors import MacroError, ModelError
-from macro_routing.models import LoadOptions, apply_route, freeze, load_model
-from macro_routing.models.chat import ThinkBlock, chat_format, render
-from macro_routing.models.doctor import examine
+from macro_routing.models import LoadOptions, apply_route, freeze_model, load_model
+from macro_routing.models.chat import ThinkBlock, read_chat_format, render_chat_prompt
+from macro_routing.models.doctor import run_checks
 from macro_routing.routes import parse_route
 from tests.models.tiny import tiny_model, tokens
 
@@ -47,14 +47,14 @@ def test_other_weights_another_shape_and_another_vocabulary_are_other_models(fol
     changed.lm_head.weight.data[0, 0] += 1
     changed.save_pretrained(folder)
     assert load_model(str(folder)).weights_id != first.weights_id
-    assert freeze(tiny_model("llama")).weights_id != freeze(tiny_model("llama", seed=1)).weights_id
-    assert freeze(tiny_model("llama")).weights_id == freeze(tiny_model("llama")).weights_id
-    assert freeze(tiny_model("llama"), first.tokenizer).weights_id != freeze(tiny_model("llama")).weights_id
+    assert freeze_model(tiny_model("llama")).weights_id != freeze_model(tiny_model("llama", seed=1)).weights_id
+    assert freeze_model(tiny_model("llama")).weights_id == freeze_model(tiny_model("llama")).weights_id
+    assert freeze_model(tiny_model("llama"), first.tokenizer).weights_id != freeze_model(tiny_model("llama")).weights_id
 
 
 def test_a_model_in_memory_has_one_identity_in_every_dtype():
     exact = tiny_model("llama").to(torch.bfloat16)
-    assert freeze(exact).weights_id == freeze(tiny_model("llama").to(torch.bfloat16).float()).weights_id
+    assert freeze_model(exact).weights_id == freeze_model(tiny_model("llama").to(torch.bfloat16).float()).weights_id
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_model_in_memory_has_one_identity_in_every_dtype():
     ],
 )
 def test_what_the_configuration_says_is_part_of_the_identity(folder, changes):
-    assert freeze(tiny_model("llama", **changes)).weights_id != freeze(tiny_model("llama")).weights_id
+    assert freeze_model(tiny_model("llama", **changes)).weights_id != freeze_model(tiny_model("llama")).weights_id
     first = load_model(str(folder))
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, **changes}))
@@ -128,12 +128,12 @@ def test_impossible_configurations_are_refused(folder, changes):
 
 def test_weights_saved_over_a_converted_model_are_another_model(folder):
     digest = "0" * 64
-    from macro_routing.models.digests import file_digest
+    from macro_routing.files import digest_file
 
     note = {
         "sha256": digest,
         "stored": "float32",
-        "weights": {"model.safetensors": file_digest(folder / "model.safetensors")},
+        "weights": {"model.safetensors": digest_file(folder / "model.safetensors")},
     }
     (folder / "macro_source.json").write_text(json.dumps(note))
     converted = load_model(str(folder))
@@ -151,7 +151,7 @@ def test_weights_saved_over_a_converted_model_are_another_model(folder):
 def test_quantised_weights_are_routed(folder, kind):
     frozen = load_model(str(folder), LoadOptions(quantization=kind))
     assert frozen.model.is_quantized
-    findings = list(examine(frozen))
+    findings = list(run_checks(frozen))
     assert [finding for finding in findings if not finding.passed] == []
     assert frozen.numerics_id != load_model(str(folder)).numerics_id
     assert frozen.weights_id == load_model(str(folder)).weights_id
@@ -159,7 +159,7 @@ def test_quantised_weights_are_routed(folder, kind):
 
 def test_device_map(folder):
     frozen = load_model(str(folder), LoadOptions(device_map="auto"))
-    assert [finding for finding in examine(frozen) if not finding.passed] == []
+    assert [finding for finding in run_checks(frozen) if not finding.passed] == []
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ class TestSmolLM2:
     """The built-in default model, for real."""
 
     def test_doctor(self, smollm2):
-        assert [finding for finding in examine(smollm2) if not finding.passed] == []
+        assert [finding for finding in run_checks(smollm2) if not finding.passed] == []
 
     def test_the_turn_ends_where_the_template_ends_it(self, smollm2):
         end = smollm2.tokenizer.convert_tokens_to_ids("<|im_end|>")
@@ -226,7 +226,7 @@ class TestSmolLM2:
         assert smollm2.layers == 30
 
     def test_it_answers_and_stops(self, smollm2):
-        text = render(smollm2.tokenizer, [{"role": "user", "content": "What is the capital of France?"}])
+        text = render_chat_prompt(smollm2.tokenizer, [{"role": "user", "content": "What is the capital of France?"}])
         ids = torch.tensor([smollm2.tokenizer.encode(text, add_special_tokens=False)])
         for route in ("L0 RJ", "L0-L17 L17 RJ"):
             model = apply_route(smollm2.model, parse_route(route, 30))
@@ -243,7 +243,7 @@ class TestSmolLM2:
 
     def test_a_published_kind_of_route_changes_the_model(self, smollm2):
         ids = tokens() % 1000
-        routed = smollm2.routed(parse_route("L0-L15 L13(+h-2) RJ", 30))
+        routed = apply_route(smollm2, parse_route("L0-L15 L13(+h-2) RJ", 30))
         with torch.no_grad():
             assert not torch.equal(routed(ids).logits, smollm2.model(ids).logits)
 
@@ -253,25 +253,25 @@ class TestChatFormat:
         tokenizer = _with_template(
             smollm2.tokenizer, "{% for m in messages %}{{ m.content }}<think></think>{% endfor %}"
         )
-        assert chat_format(tokenizer).think == ThinkBlock("<think>", "</think>")
+        assert read_chat_format(tokenizer).think == ThinkBlock("<think>", "</think>")
 
     def test_an_end_of_turn_that_is_not_the_eos_token_is_found(self, smollm2):
         tokenizer = _with_template(
             smollm2.tokenizer, "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>\n{% endfor %}"
         )
         tokenizer.eos_token = "<|endoftext|>"
-        ids = chat_format(tokenizer).end_token_ids
+        ids = read_chat_format(tokenizer).end_token_ids
         assert ids == tuple(tokenizer.convert_tokens_to_ids(["<|endoftext|>", "<|im_end|>"]))
 
     def test_a_broken_template_leaves_the_eos_token(self, smollm2):
         tokenizer = _with_template(smollm2.tokenizer, "{{ raise_exception('no') }}")
-        assert chat_format(tokenizer).end_token_ids == (tokenizer.eos_token_id,)
+        assert read_chat_format(tokenizer).end_token_ids == (tokenizer.eos_token_id,)
 
     def test_without_a_template_rendering_is_refused(self, smollm2):
         tokenizer = _with_template(smollm2.tokenizer, None)
-        assert chat_format(tokenizer).template is None
+        assert read_chat_format(tokenizer).template is None
         with pytest.raises(ModelError, match="no chat template"):
-            render(tokenizer, [{"role": "user", "content": "Hello"}])
+            render_chat_prompt(tokenizer, [{"role": "user", "content": "Hello"}])
 
 
 def _with_template(tokenizer, template):
@@ -288,12 +288,12 @@ def test_doctor_on_larger_models(name):
     frozen = load_model(name)
     if name == "gemma3-270m":
         assert frozen.tokenizer.encode("Hello")[0] == frozen.tokenizer.bos_token_id
-    assert [finding for finding in examine(frozen) if not finding.passed] == []
+    assert [finding for finding in run_checks(frozen) if not finding.passed] == []
 
 
 @pytest.mark.parametrize("special", [True, False])
 def test_many_texts_are_read_as_one_by_one(smollm2, special):
     texts = ["", "In  1987 it's 12,345!", "<|im_start|>user\nnaïve 東京 €5<|im_end|>\n", " x" * 300, "a"]
-    assert smollm2.tokens_of(texts, add_special_tokens=special) == [
+    assert smollm2.tokenize_texts(texts, add_special_tokens=special) == [
         smollm2.tokenizer(text, add_special_tokens=special)["input_ids"] for text in texts
     ]

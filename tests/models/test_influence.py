@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from macro_routing.engine.batching import pad_left
-from macro_routing.models.influence import block_influence
-from macro_routing.models.lens import hidden_states
+from macro_routing.models.block_influence import block_influence
+from macro_routing.models.lens import collect_hidden_states
 from tests.models.tiny import tiny_model
 
 
@@ -17,7 +17,7 @@ def test_influence_is_one_less_the_mean_cosine():
     for prompt in prompts:
         ids = torch.tensor([prompt])
         with torch.no_grad():
-            states = [model.get_input_embeddings()(ids), *hidden_states(model, ids)]
+            states = [model.get_input_embeddings()(ids), *collect_hidden_states(model, ids)]
         count += len(prompt)
         for layer in range(len(totals)):
             cosine = torch.cosine_similarity(states[layer][0], states[layer + 1][0])

@@ -6,10 +6,10 @@ import torch
 from transformers import AutoModelForCausalLM, DynamicCache, StaticCache
 
 from macro_routing.errors import ModelError, RouteError
-from macro_routing.models import apply_route, freeze, hidden_states
-from macro_routing.models.by_hand import deeper_model, logits_by_hand
-from macro_routing.models.doctor import examine, share_slots
-from macro_routing.models.routing import decoder_of
+from macro_routing.models import apply_route, collect_hidden_states, freeze_model
+from macro_routing.models.decoder import get_decoder
+from macro_routing.models.doctor import break_cache_slots, run_checks
+from macro_routing.models.reference import build_unrolled_model, reference_logits
 from macro_routing.routes import Route, parse_route
 from tests.models.tiny import LAYERS, VARIANTS, tiny_model, tokens
 
@@ -35,7 +35,7 @@ def test_identity_is_bit_identical(model):
 
 def test_plain_route_is_the_deeper_model_bit_for_bit(model):
     ids = tokens(length=20)
-    routed, deeper = apply_route(model, PLAIN), deeper_model(model, PLAIN)
+    routed, deeper = apply_route(model, PLAIN), build_unrolled_model(model, PLAIN)
     assert torch.equal(logits(routed, ids), logits(deeper, ids))
     assert not torch.equal(logits(routed, ids), logits(model, ids))
 
@@ -43,7 +43,7 @@ def test_plain_route_is_the_deeper_model_bit_for_bit(model):
 @pytest.mark.parametrize("route", [PLAIN, ADDING, GENERAL], ids=["plain", "adding", "general"])
 def test_routes_equal_a_pass_by_hand(model, route):
     ids = tokens(length=20)
-    torch.testing.assert_close(logits(apply_route(model, route), ids), logits_by_hand(model, route, ids))
+    torch.testing.assert_close(logits(apply_route(model, route), ids), reference_logits(model, route, ids))
 
 
 @pytest.mark.parametrize("route", [PLAIN, ADDING], ids=["plain", "adding"])
@@ -69,7 +69,7 @@ def test_every_step_has_its_own_slot(model):
 
 
 def test_doctor_finds_every_architecture_sound(model):
-    findings = list(examine(freeze(model)))
+    findings = list(run_checks(freeze_model(model)))
     assert [finding for finding in findings if not finding.passed] == []
     assert {finding.name for finding in findings if finding.skipped} <= {"CUDA graph equals eager decoding"}
 
@@ -92,7 +92,7 @@ def test_left_padding_in_generate(model):
 def test_both_attention_kernels(name, attention):
     model = tiny_model(name, attention=attention)
     ids = tokens(length=20)
-    torch.testing.assert_close(logits(apply_route(model, ADDING), ids), logits_by_hand(model, ADDING, ids))
+    torch.testing.assert_close(logits(apply_route(model, ADDING), ids), reference_logits(model, ADDING, ids))
 
 
 @pytest.mark.parametrize("name", ["llama", "gemma3_text"])
@@ -135,7 +135,7 @@ def test_routed_models_do_not_disturb_each_other():
 def test_a_hook_on_a_routed_model_stays_there():
     model = tiny_model("llama")
     routed = apply_route(model, PLAIN)
-    decoder_of(routed).layers[0].register_forward_hook(lambda *_: pytest.fail("called on the base model"))
+    get_decoder(routed).layers[0].register_forward_hook(lambda *_: pytest.fail("called on the base model"))
     logits(model, tokens())
 
 
@@ -199,21 +199,21 @@ def test_a_routed_model_is_not_saved_as_if_it_were_another(tmp_path):
 
 
 def test_likely_mistakes_are_explained():
-    frozen = freeze(tiny_model("llama"))
+    frozen = freeze_model(tiny_model("llama"))
     with pytest.raises(RouteError, match="parse_route"):
         apply_route(frozen.model, "L0-L3 L1 RJ")
     with pytest.raises(ModelError, match=r"pass its \.model"):
         apply_route(frozen, PLAIN)
     with pytest.raises(ModelError, match=r"pass its \.model"):
-        hidden_states(frozen, tokens())
+        collect_hidden_states(frozen, tokens())
     with pytest.raises(ModelError, match="tensor of token ids"):
-        hidden_states(frozen.model, [[1, 2, 3]])
+        collect_hidden_states(frozen.model, [[1, 2, 3]])
     assert "6 layers" in repr(frozen)
 
 
 def test_a_replaced_forward_is_refused():
     model = copy.copy(tiny_model("llama"))
-    layer = decoder_of(model).layers[2]
+    layer = get_decoder(model).layers[2]
     layer.forward = lambda *_args, **_kwargs: None
     with pytest.raises(ModelError, match=r"LlamaDecoderLayer.forward was replaced"):
         apply_route(model, PLAIN)
@@ -266,41 +266,41 @@ class TestNegativeControl:
     """With one slot per layer instead of one per step, the checks must fail."""
 
     def test_a_shared_slot_is_wrong_and_noticed(self):
-        from macro_routing.models.doctor import Patient, _cached_against_recomputed
+        from macro_routing.models.doctor import ModelUnderTest, _compare_cached_with_recomputed
 
-        frozen = freeze(tiny_model("llama"))
-        patient = Patient(frozen, PLAIN, ADDING)
+        frozen = freeze_model(tiny_model("llama"))
+        patient = ModelUnderTest(frozen, PLAIN, ADDING)
         sound = apply_route(frozen.model, PLAIN)
-        assert _cached_against_recomputed(patient, "sound", sound).passed
-        share_slots(sound, PLAIN)
-        assert not _cached_against_recomputed(patient, "shared", sound).passed
+        assert _compare_cached_with_recomputed(patient, "sound", sound).passed
+        break_cache_slots(sound, PLAIN)
+        assert not _compare_cached_with_recomputed(patient, "shared", sound).passed
 
     def test_doctor_fails_when_routing_shares_slots(self, monkeypatch):
         from macro_routing.models import doctor
 
         def shared(model, route, **options):
             routed = apply_route(model, route, **options)
-            share_slots(routed, route)
+            break_cache_slots(routed, route)
             return routed
 
         monkeypatch.setattr(doctor, "apply_route", shared)
-        failed = {finding.name for finding in examine(freeze(tiny_model("llama"))) if not finding.passed}
+        failed = {finding.name for finding in run_checks(freeze_model(tiny_model("llama"))) if not finding.passed}
         assert "cached decoding equals recomputing" in failed
         assert "static cache equals recomputing" in failed
 
     def test_doctor_fails_when_the_control_notices_nothing(self, monkeypatch):
         from macro_routing.models import doctor
 
-        monkeypatch.setattr(doctor, "share_slots", lambda *_: None)
-        failed = [finding for finding in examine(freeze(tiny_model("llama"))) if not finding.passed]
+        monkeypatch.setattr(doctor, "break_cache_slots", lambda *_: None)
+        failed = [finding for finding in run_checks(freeze_model(tiny_model("llama"))) if not finding.passed]
         assert [finding.name for finding in failed] == ["negative control: a shared cache slot is noticed"]
         assert "NOT noticed" in failed[0].detail
 
     def test_doctor_notices_wrong_adds(self, monkeypatch):
         from macro_routing.models import routing
 
-        monkeypatch.setattr(routing, "add_state", lambda hidden, earlier, _: hidden + 2 * earlier)
-        failed = {finding.name for finding in examine(freeze(tiny_model("llama"))) if not finding.passed}
+        monkeypatch.setattr(routing, "add_hidden_state", lambda hidden, earlier, _: hidden + 2 * earlier)
+        failed = {finding.name for finding in run_checks(freeze_model(tiny_model("llama"))) if not finding.passed}
         assert failed == {"adds equal a pass by hand"}
 
     def test_doctor_notices_that_routing_changed_the_model_itself(self, monkeypatch):
@@ -314,7 +314,7 @@ class TestNegativeControl:
             return routed
 
         monkeypatch.setattr(doctor, "apply_route", meddling)
-        failed = {finding.name for finding in examine(freeze(tiny_model("llama"))) if not finding.passed}
+        failed = {finding.name for finding in run_checks(freeze_model(tiny_model("llama"))) if not finding.passed}
         assert "the model itself answers as before" in failed
 
     def test_doctor_notices_masks_that_are_lost_with_a_cache(self, monkeypatch):
@@ -332,12 +332,13 @@ class TestNegativeControl:
             return routed
 
         monkeypatch.setattr(doctor, "apply_route", forgetful)
-        failed = {finding.name for finding in examine(freeze(tiny_model("llama"))) if not finding.passed}
+        failed = {finding.name for finding in run_checks(freeze_model(tiny_model("llama"))) if not finding.passed}
         assert "generate on a padded batch equals each row alone" in failed
 
     def test_a_route_without_adds_skips_that_check(self):
         findings = {
-            finding.name: finding for finding in examine(freeze(tiny_model("llama")), parse_route("L0 L1", LAYERS))
+            finding.name: finding
+            for finding in run_checks(freeze_model(tiny_model("llama")), parse_route("L0 L1", LAYERS))
         }
         assert findings["adds equal a pass by hand"].skipped
 
@@ -346,10 +347,10 @@ class TestNegativeControl:
 
         def meddle(patient, name):
             patient.model.lm_head.weight.data.mul_(1.001)
-            return doctor.Finding(name, passed=True, difference=None, allowed=None)
+            return doctor.CheckResult(name, passed=True, difference=None, allowed=None)
 
         monkeypatch.setattr(doctor, "CHECKS", [("meddling", meddle)])
-        (*_, last) = examine(freeze(tiny_model("llama")))
+        (*_, last) = run_checks(freeze_model(tiny_model("llama")))
         assert not last.passed
 
     def test_doctor_notices_copied_weights(self, monkeypatch):
@@ -359,12 +360,12 @@ class TestNegativeControl:
             return copy.deepcopy(apply_route(model, route, **options))
 
         monkeypatch.setattr(doctor, "apply_route", copying)
-        findings = {finding.name: finding for finding in examine(freeze(tiny_model("llama")))}
+        findings = {finding.name: finding for finding in run_checks(freeze_model(tiny_model("llama")))}
         assert not findings["extra weight memory is zero"].passed
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_doctor_on_a_gpu(model):
-    findings = list(examine(freeze(copy.deepcopy(model).to("cuda", torch.bfloat16))))
+    findings = list(run_checks(freeze_model(copy.deepcopy(model).to("cuda", torch.bfloat16))))
     assert [finding for finding in findings if not finding.passed] == []

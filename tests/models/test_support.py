@@ -4,12 +4,12 @@ import pytest
 from transformers import AutoConfig
 
 from macro_routing.errors import ModelError
-from macro_routing.models.support import SUPPORTED, check_supported, refusal
+from macro_routing.models.support import SUPPORTED_ARCHITECTURES, check_supported, unsupported_reason
 from tests.models.tiny import VARIANTS, config_of
 
 
 def test_every_supported_architecture_is_in_the_matrix():
-    assert {name.split(" ")[0] for name in VARIANTS} == set(SUPPORTED)
+    assert {name.split(" ")[0] for name in VARIANTS} == set(SUPPORTED_ARCHITECTURES)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -39,8 +39,8 @@ def test_refused_by_name_and_reason(name, changes, reason):
 
 
 def test_untested_architectures_can_be_allowed_but_impossible_ones_cannot():
-    assert refusal(AutoConfig.for_model("granite"), allow_untested=True) is None
-    assert refusal(AutoConfig.for_model("qwen3_next"), allow_untested=True) is not None
+    assert unsupported_reason(AutoConfig.for_model("granite"), allow_untested=True) is None
+    assert unsupported_reason(AutoConfig.for_model("qwen3_next"), allow_untested=True) is not None
 
 
 def test_layers_described_one_by_one_are_refused():

@@ -10,7 +10,7 @@ from torch import nn
 
 from macro_routing.errors import ModelError, RouteError, SettingsError, SpaceError
 from macro_routing.models import apply_route, freeze, hidden_states, read_out
-from macro_routing.models.routing import decoder_of
+from macro_routing.models.decoder import get_decoder
 from macro_routing.peers.layer_router import (
     LayerRouters,
     PaddedPrompts,
@@ -191,7 +191,7 @@ def test_a_router_sees_the_state_of_the_route_decided_so_far(name):
     assert len(set(counts)) > 1  # or the rows of a batch were never apart
     for place, prompt in enumerate(prompts):
         ids = torch.tensor([prompt])
-        embedded = decoder_of(frozen.model)(ids, output_hidden_states=True).hidden_states[0]
+        embedded = get_decoder(frozen.model)(ids, output_hidden_states=True).hidden_states[0]
         states = [embedded, *hidden_states(apply_route(frozen.model, route_from_counts(counts[place])), ids)]
         for layer in range(LAYERS):
             expected = states[sum(counts[place][:layer])][0]

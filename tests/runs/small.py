@@ -5,7 +5,7 @@ import json
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from macro_routing.models.frozen import freeze
+from macro_routing.models.frozen import freeze_model
 from macro_routing.tasks import GRADERS, Example, PromptTexts, Task
 from tests.models.tiny import VOCABULARY, tiny_model
 
@@ -23,7 +23,7 @@ def small_tokenizer():
 
 
 def small_frozen(name="llama"):
-    return freeze(tiny_model(name), small_tokenizer(), name="small")
+    return freeze_model(tiny_model(name), small_tokenizer(), name="small")
 
 
 def small_folder(folder):

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from macro_routing.models.frozen import freeze
+from macro_routing.models.frozen import freeze_model
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
 from macro_routing.runs import RunConfig, RunFolder, cost, resume_run, run_search
@@ -73,7 +73,7 @@ def test_what_hinders_measuring_is_said_and_does_not_end_the_run(frozen, tmp_pat
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_memory_is_measured_where_the_device_counts_it(tmp_path):
-    frozen = freeze(tiny_model("llama").to("cuda"), small_tokenizer(), name="small")
+    frozen = freeze_model(tiny_model("llama").to("cuda"), small_tokenizer(), name="small")
     routes = [Route.standard(6), LONGER]
     found = cost.measure_cost(evaluator(frozen, tmp_path), routes, small_task().pools["train"])
     assert all(found["routes"][str(route)]["peak_bytes"] > 0 for route in routes)

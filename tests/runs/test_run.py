@@ -14,7 +14,7 @@ import pytest
 from macro_routing.errors import MacroError, ModelError, RunError, SettingsError
 from macro_routing.evaluation.evaluation_results import RouteEvaluation
 from macro_routing.evaluation.outcome import ExampleOutcome
-from macro_routing.models import freeze
+from macro_routing.models import freeze_model
 from macro_routing.routes import parse_route
 from macro_routing.runs import Listener, RunConfig, RunFolder, RunResult, resume_run, run_search
 from macro_routing.runs import folder as files
@@ -418,7 +418,7 @@ def test_a_search_starts_from_a_route_file_of_its_model_alone(frozen, tmp_path):
 def test_a_search_starts_from_a_run_of_its_model_alone(frozen, tmp_path):
     _run(frozen, tmp_path / "first")
     again = dataclasses.replace(CONFIG, init_from=str(tmp_path / "first"), seed=4)
-    twin = freeze(tiny_model("llama", seed=1), frozen.tokenizer, name="twin")  # the same shape, other weights
+    twin = freeze_model(tiny_model("llama", seed=1), frozen.tokenizer, name="twin")  # the same shape, other weights
     with pytest.raises(ModelError, match=r"first searched on small .* not on twin .* give its route as text"):
         _run(twin, tmp_path / "no", again)
     assert not (tmp_path / "no").exists()

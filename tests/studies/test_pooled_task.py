@@ -35,5 +35,5 @@ def test_splits_stay_what_they_were(tmp_path):
     config = context.config(TaskName("pool", "direct"), 1)
     run = prepare_run(config, task=pooled_task(members), frozen=context.frozen, store=context.store)
     for split in ("train", "validation", "test"):
-        allowed = {f"{name}::{one.id}" for name, member in members.items() for one in member.splits.named(split)}
-        assert {one.id for one in run.splits.named(split)} <= allowed
+        allowed = {f"{name}::{one.id}" for name, member in members.items() for one in member.splits.get_split(split)}
+        assert {one.id for one in run.splits.get_split(split)} <= allowed

@@ -10,6 +10,7 @@ import torch
 
 from macro_routing.errors import RunError, SettingsError, TaskError
 from macro_routing.evaluation.statistics import compare_paired
+from macro_routing.models.routing import apply_route
 from macro_routing.report.formatting import format_points
 from macro_routing.routes import Route, parse_route
 from macro_routing.runs import RunFolder
@@ -353,7 +354,7 @@ def test_the_lens_ends_with_what_the_model_says(tmp_path, frozen, subject):
             read = readings(frozen, route, items)
             assert {len(one) for one in read} == {route.length}
             for item, values in zip(items, read, strict=True):
-                logits = frozen.routed(route)(torch.tensor([item.context])).logits[0, -1]
+                logits = apply_route(frozen, route)(torch.tensor([item.context])).logits[0, -1]
                 assert values[-1] == pytest.approx(torch.log_softmax(logits, -1)[item.gold].item(), abs=1e-4)
 
 
@@ -362,7 +363,7 @@ def test_the_lens_reads_the_right_token(tmp_path, frozen):
     prepared = context.prepared(SMALL, 1)
     examples = prepared.splits.test[:5]
     for item, example in zip(lens_items(prepared.evaluator, examples), examples, strict=True):
-        assert frozen.tokenizer.decode([item.gold]).strip() == example.choices[example.right_choice]
+        assert frozen.tokenizer.decode([item.gold]).strip() == example.choices[example.correct_choice]
         assert frozen.tokenizer.decode(item.context).endswith("Answer:")
     reasoned = context.prepared(TaskName("written", "reasoning"), 1)
     item = lens_items(reasoned.evaluator, reasoned.splits.test[:1])[0]
@@ -542,7 +543,7 @@ def test_perplexity_is_that_of_plain_passes(frozen, subject):
     rows = windows(frozen, ["w1 w2 w3 w4", "w9", "w5 w6 w7 w8 w9 w10 w11"], 10)
     for route in (Route.standard(frozen.layers), subject.route):
         for row, value in zip(rows, surprise(frozen, route, rows), strict=True):
-            logits = frozen.routed(route)(torch.tensor([row])).logits[0, :-1]
+            logits = apply_route(frozen, route)(torch.tensor([row])).logits[0, :-1]
             expected = torch.nn.functional.cross_entropy(logits, torch.tensor(row[1:]), reduction="sum")
             assert value == pytest.approx(expected.item(), rel=1e-4)
     assert all(len(row) > 1 for row in rows)

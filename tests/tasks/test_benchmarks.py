@@ -6,8 +6,8 @@ import json
 import pytest
 
 from macro_routing.errors import TaskError
-from macro_routing.tasks import BENCHMARKS, contamination, load_task, make_splits
-from macro_routing.tasks.benchmarks import contaminators
+from macro_routing.tasks import BENCHMARKS, list_contamination_warnings, load_task, make_splits
+from macro_routing.tasks.benchmarks import list_contaminating_tasks
 from tests.datasets import FOLDER, needs_datasets
 
 ROWS = {
@@ -44,7 +44,7 @@ def test_a_row_becomes_an_example(name, tmp_path):
     (example,) = load_task(name, data_dir=tmp_path).pools["test"]
     assert example.question.strip() == example.question
     if answer is None:
-        assert example.choices[example.right_choice] == "x"
+        assert example.choices[example.correct_choice] == "x"
     else:
         assert example.answer == answer
     with gzip.open(folder / "train.jsonl.gz", "wt") as file:
@@ -66,15 +66,15 @@ def test_the_place_of_sciqs_right_answer_tells_nothing(tmp_path):
     (tmp_path / "sciq").mkdir()
     rows = [{**ROWS["sciq"][0], "question": f"What is {number}?"} for number in range(400)]
     (tmp_path / "sciq" / "test.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    places = [example.right_choice for example in load_task("sciq", data_dir=tmp_path).pools["test"]]
+    places = [example.correct_choice for example in load_task("sciq", data_dir=tmp_path).pools["test"]]
     assert all(70 <= places.count(place) <= 130 for place in range(4))
 
 
 def test_contamination_is_named():
-    assert contamination(["gsm8k", "svamp"]) == []
-    assert contaminators("gsm8k") == ["gsm8k_hard", "gsm8k_plus"]
-    assert contaminators("svamp") == []
-    assert "GSM8K-Hard" in contamination(["gsm8k_hard", "gsm8k"])[0]
+    assert list_contamination_warnings(["gsm8k", "svamp"]) == []
+    assert list_contaminating_tasks("gsm8k") == ["gsm8k_hard", "gsm8k_plus"]
+    assert list_contaminating_tasks("svamp") == []
+    assert "GSM8K-Hard" in list_contamination_warnings(["gsm8k_hard", "gsm8k"])[0]
 
 
 def test_unknown_tasks_and_missing_files(tmp_path):

@@ -36,11 +36,11 @@ def test_csv_with_choices_in_columns_and_in_a_list(tmp_path):
 
 
 def test_prompts_are_the_users(tmp_path):
-    from macro_routing.tasks.prompts import messages
+    from macro_routing.tasks.prompts import build_messages
 
     toml = BASIC + '[prompts]\nsystem = "Be brief."\ndirect = "Q: {question}"\nfew_shot = [["1+1", "2"]]\n'
     task = load_task(_write(tmp_path, toml))
-    asked = messages(task.prompts, "direct", "2+2", ())
+    asked = build_messages(task.prompts, "direct", "2+2", ())
     assert [(m["role"], m["content"]) for m in asked] == [
         ("system", "Be brief."),
         ("user", "Q: 1+1"),
@@ -157,7 +157,7 @@ def test_an_answer_that_always_stands_first_is_mixed_and_stays_right(tmp_path):
     task = find_task(str(tmp_path / "mine.csv"), choices="answer,b,c")
     examples = task.pools["all"]
     assert {example.answer for example in examples} == {"A", "B", "C"}
-    assert all(example.choices[example.right_choice].startswith("right") for example in examples)
+    assert all(example.choices[example.correct_choice].startswith("right") for example in examples)
     assert find_task(str(tmp_path / "mine.csv"), choices="answer,b,c").pools == task.pools
 
 

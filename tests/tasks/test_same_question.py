@@ -2,7 +2,7 @@
 
 import pytest
 
-from macro_routing.tasks.same_question import normalised
+from macro_routing.tasks.question_identity import normalize_question
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from macro_routing.tasks.same_question import normalised
     ],
 )
 def test_the_same(one, other):
-    assert normalised(one) == normalised(other)
+    assert normalize_question(one) == normalize_question(other)
 
 
 @pytest.mark.parametrize(
@@ -40,4 +40,4 @@ def test_the_same(one, other):
     ],
 )
 def test_another(one, other):
-    assert normalised(one) != normalised(other)
+    assert normalize_question(one) != normalize_question(other)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from macro_routing.errors import TaskError
 from macro_routing.tasks import GRADERS, Example, PromptTexts, Task, make_splits
-from macro_routing.tasks.splits import repeated_questions
+from macro_routing.tasks.splits import count_repeated_questions
 
 
 def _task(test_size=None, **pools):
@@ -25,9 +25,9 @@ def sizes(splits):
 
 
 def test_questions_that_are_asked_again_are_counted():
-    assert repeated_questions(_task(all=_examples(5))) == 0
+    assert count_repeated_questions(_task(all=_examples(5))) == 0
     again = tuple(dataclasses.replace(one, id=f"again {one.id}") for one in _examples(3))
-    assert repeated_questions(_task(train=_examples(5), test=again)) == 3
+    assert count_repeated_questions(_task(train=_examples(5), test=again)) == 3
 
 
 def test_a_large_train_split_is_used_alone():

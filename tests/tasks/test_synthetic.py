@@ -1,9 +1,9 @@
 import pytest
 
-from macro_routing.tasks import SYNTHETIC, load_task, make_splits
+from macro_routing.tasks import SYNTHETIC_TASKS, load_task, make_splits
 
 
-@pytest.mark.parametrize("name", SYNTHETIC)
+@pytest.mark.parametrize("name", SYNTHETIC_TASKS)
 def test_made_by_the_seed_and_disjoint(name):
     task = load_task(name, seed=5)
     assert task.pools == load_task(name, seed=5).pools
@@ -23,7 +23,7 @@ def test_answers_are_right():
         assert example.answer == str(value)
     for example in load_task("sequence").pools["test"][:200]:
         first, second, third = (int(word) for word in example.question.strip(",").split(", "))
-        assert example.choices[example.right_choice] == str(third + third - second)
+        assert example.choices[example.correct_choice] == str(third + third - second)
         assert second - first == third - second
     for example in load_task("counting").pools["test"][:200]:
         assert 2 <= int(example.answer) <= 30
@@ -39,5 +39,5 @@ def _value(text):
 def test_right_choices_are_everywhere_and_choices_differ(name):
     examples = load_task(name).pools["test"]
     assert all(len(set(example.choices)) == 4 for example in examples)
-    places = [example.right_choice for example in examples]
+    places = [example.correct_choice for example in examples]
     assert all(200 <= places.count(place) <= 300 for place in range(4))

@@ -35,12 +35,12 @@ def chat(
     """
     options.need_models_extra()
     options.quiet_libraries()
-    from macro_routing.models.frozen import LoadOptions, load_model
+    from macro_routing.models import LoadOptions, apply_route, load_model
 
     loading = LoadOptions(dtype, device, quantization=quantization, revision=revision)
     frozen = load_model(model, loading, options.report_progress)
     chosen = options.read_route(route, frozen)
-    running = frozen.model if chosen.is_standard else frozen.routed(chosen)
+    running = frozen.model if chosen.is_standard else apply_route(frozen, chosen)
     if sys.stdin.isatty():
         options.report_progress(f"{frozen.name} on {chosen}. {HELP}")
     beginning = [{"role": "system", "content": system}] if system else []

@@ -14,7 +14,7 @@ from macro_routing.errors import MacroError
 from macro_routing.models.catalog import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from macro_routing.models.doctor import Finding
+    from macro_routing.models.doctor import CheckResult
     from macro_routing.models.frozen import FrozenModel
 
 
@@ -54,7 +54,7 @@ def doctor(
         return
     options.need_models_extra()
     options.quiet_libraries()
-    from macro_routing.models.doctor import examine
+    from macro_routing.models.doctor import run_checks
     from macro_routing.models.frozen import LoadOptions, load_model
 
     if model == "":
@@ -65,7 +65,7 @@ def doctor(
     options.report_progress(f"loading {model or DEFAULT_MODEL}")
     frozen = load_model(model or DEFAULT_MODEL, chosen, options.report_progress)
     parsed = None if route is None else options.read_route(route, frozen)
-    findings = list(_shown(frozen, examine(frozen, parsed), as_json))
+    findings = list(_shown(frozen, run_checks(frozen, parsed), as_json))
     if as_json:
         print_json({**_about(frozen), "findings": [dataclasses.asdict(finding) for finding in findings]})
     if not all(finding.passed for finding in findings):
@@ -96,7 +96,7 @@ def _about(frozen: FrozenModel) -> dict[str, object]:
     }
 
 
-def _shown(frozen: FrozenModel, findings: Iterator[Finding], as_json: bool) -> Iterator[Finding]:
+def _shown(frozen: FrozenModel, findings: Iterator[CheckResult], as_json: bool) -> Iterator[CheckResult]:
     """Findings as they come, printed on the way unless JSON is wanted in the end."""
     if as_json:
         yield from findings
@@ -116,7 +116,7 @@ def _print_row(status: str, name: str, difference: str, allowed: str, detail: st
     print(f"{status:<4}  {name:<54}  {difference:>14}  {allowed:>8}  {detail}".rstrip(), flush=True)
 
 
-def _row(finding: Finding) -> tuple[str, str, str, str, str]:
+def _row(finding: CheckResult) -> tuple[str, str, str, str, str]:
     status = "skip" if finding.skipped else "ok" if finding.passed else "FAIL"
     difference = "" if finding.difference is None else f"{finding.difference:.3g}"
     allowed = "" if finding.allowed is None else f"{finding.allowed:.3g}"

@@ -96,7 +96,7 @@ def evaluate(
     from macro_routing.evaluation.statistics import compare_paired
     from macro_routing.models.frozen import LoadOptions, load_model
     from macro_routing.routes.route import Route
-    from macro_routing.tasks.benchmarks import contaminators
+    from macro_routing.tasks.benchmarks import list_contaminating_tasks
     from macro_routing.tasks.catalog import find_task
     from macro_routing.tasks.splits import make_splits
     from macro_routing.workers.messages import TaskSource, WorkerSetup
@@ -111,7 +111,7 @@ def evaluate(
     chosen = find_task(task, data_dir, seed, **columns)
     given = {"reasoning_budget": reasoning_budget, "answer_budget": answer_budget, "by_letter": by_letter or None}
     decoding = _decoding(known_of, mode, chosen, given)
-    examples = make_splits(chosen, seed=seed).named(split.value)[:limit]
+    examples = make_splits(chosen, seed=seed).get_split(split.value)[:limit]
     if known_of and known_of.task == chosen.name and searched_with not in {None, seed}:
         _warn_of_overlap(examples, find_task(task, data_dir, searched_with, **columns), searched_with)
     loading = LoadOptions(
@@ -130,7 +130,7 @@ def evaluate(
         known = None if no_store else ScoreStore(store or default_store_path())
         standard = Route.standard(frozen.layers)
         evaluator = Evaluator(frozen, chosen, decoding, known, decoder=decoder.value, executor=pool)
-        if shared := contaminators(chosen.name):
+        if shared := list_contaminating_tasks(chosen.name):
             options.report_progress(
                 f"warning: {chosen.name} shares questions with {', '.join(shared)};"
                 " a route that was searched on those cannot be judged here"

@@ -14,7 +14,7 @@ from macro_routing.errors import ExportError, NotationError
 from macro_routing.routes.route_file import RouteFile
 
 if TYPE_CHECKING:
-    from macro_routing.models.unloaded import UnloadedModel
+    from macro_routing.models.metadata import ModelMetadata
     from macro_routing.routes.route import Route
 
 
@@ -65,7 +65,7 @@ def export(
     """
     options.need_models_extra()
     options.quiet_libraries()
-    from macro_routing.deploy.base_model import open_base
+    from macro_routing.deploy.base_model import open_base_model
 
     if copy_weights and to is not Target.routed:
         raise ExportError(f"--copy-weights belongs to --to routed; --to {to} copies what it needs anyway, leave it out")
@@ -73,7 +73,7 @@ def export(
     name = model or (evidence.model if evidence else options.model_of_route(route))
     revision = revision or (evidence.revision if evidence and model in {None, evidence.model} else None)
     with stopping_with("nothing was written"):
-        base = open_base(name, revision=revision, report=options.report_progress)
+        base = open_base_model(name, revision=revision, report=options.report_progress)
         chosen = options.read_route(route, base)
         _write(to, base, chosen, evidence, out, copy_weights=copy_weights)
     print(out)
@@ -87,21 +87,21 @@ def _evidence(argument: str) -> RouteFile | None:
 
 
 def _write(
-    to: Target, base: UnloadedModel, route: Route, evidence: RouteFile | None, out: Path, *, copy_weights: bool
+    to: Target, base: ModelMetadata, route: Route, evidence: RouteFile | None, out: Path, *, copy_weights: bool
 ) -> None:
     if to is Target.routed:
-        from macro_routing.deploy.checkpoint import write_checkpoint
+        from macro_routing.deploy.routed_checkpoint import write_routed_checkpoint
 
-        write_checkpoint(base, route, evidence, out, copy_weights=copy_weights)
+        write_routed_checkpoint(base, route, evidence, out, copy_weights=copy_weights)
     elif to is Target.hf:
-        from macro_routing.deploy.materialised import write_materialised
+        from macro_routing.deploy.hf_export import write_hf_checkpoint
 
-        write_materialised(base, route, evidence, out)
+        write_hf_checkpoint(base, route, evidence, out)
     elif to is Target.gguf:
         from macro_routing.deploy.gguf_export import write_gguf
 
         write_gguf(base, route, evidence, out)
     else:
-        from macro_routing.deploy.mergekit_export import write_mergekit
+        from macro_routing.deploy.mergekit_export import write_mergekit_config
 
-        write_mergekit(base, route, out)
+        write_mergekit_config(base, route, out)

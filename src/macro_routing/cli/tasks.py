@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from macro_routing.cli.console import print_json
-from macro_routing.tasks.benchmarks import BENCHMARKS, CONTAMINATED
-from macro_routing.tasks.synthetic import SYNTHETIC
+from macro_routing.tasks.benchmarks import BENCHMARKS, CONTAMINATED_PAIRS
+from macro_routing.tasks.synthetic import SYNTHETIC_TASKS
 
 
 def tasks(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
@@ -30,8 +30,8 @@ def tasks(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] =
             }
             for name, entry in BENCHMARKS.items()
         }
-        synthetic = {name: {"kind": task.kind, "note": task.note} for name, task in SYNTHETIC.items()}
-        contaminated = [[*pair, reason] for pair, reason in CONTAMINATED.items()]
+        synthetic = {name: {"kind": task.kind, "note": task.note} for name, task in SYNTHETIC_TASKS.items()}
+        contaminated = [[*pair, reason] for pair, reason in CONTAMINATED_PAIRS.items()]
         print_json({"benchmarks": benchmarks, "synthetic": synthetic, "contaminated": contaminated})
         return
     print("Benchmarks (from --data-dir, MACRO_DATA_DIR or the hub):")
@@ -39,8 +39,8 @@ def tasks(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] =
         size = "all" if entry.test_size is None else str(entry.test_size)
         print(f"  {name:<16} {entry.kind:<7} {size:>5} test  {entry.licence:<13} {entry.hub_id}")
     print("\nSynthetic, made by --seed:")
-    for name, task in SYNTHETIC.items():
+    for name, task in SYNTHETIC_TASKS.items():
         print(f"  {name:<16} {task.kind:<7} {task.test:>5} test  {'':<13} {task.note}")
     print("\nThese share questions and must not be judged against each other:")
-    for (first, second), reason in CONTAMINATED.items():
+    for (first, second), reason in CONTAMINATED_PAIRS.items():
         print(f"  {first}, {second}: {reason}")

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from macro_routing.deploy.base_model import refuse_quantised
+from macro_routing.deploy.base_model import reject_quantized
+from macro_routing.deploy.checkpoint_tensors import StoredTensor, list_copyable_tensors, unroll_tensors
 from macro_routing.deploy.export_output import export_output
-from macro_routing.deploy.gguf_tokenizer import add_tokenizer
-from macro_routing.deploy.plain_routes import refuse_adds
-from macro_routing.deploy.stored_tensors import StoredTensor, materialise, stored_tensors
+from macro_routing.deploy.gguf_tokenizer import write_tokenizer
+from macro_routing.deploy.plain_routes import reject_adds
 from macro_routing.errors import ExportError
 from macro_routing.models.frozen import LoadOptions, load_tokenizer
-from macro_routing.models.unloaded import UnloadedModel
+from macro_routing.models.metadata import ModelMetadata
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile
 
@@ -26,24 +26,24 @@ _ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3
 """``model_type`` in transformers → architecture in llama.cpp."""
 
 
-def write_gguf(base: UnloadedModel, route: Route, evidence: RouteFile | None, out: Path) -> None:
+def write_gguf(base: ModelMetadata, route: Route, evidence: RouteFile | None, out: Path) -> None:
     """Write the model with its blocks in the route's order, in the precision its weights are stored in."""
-    refuse_adds(route, "gguf")
-    refuse_quantised(base, "gguf")
-    _refuse_other_models(base)
+    reject_adds(route, "gguf")
+    reject_quantized(base, "gguf")
+    _reject_unsupported_models(base)
     if importlib.util.find_spec("gguf") is None:
         raise ExportError("gguf is not installed; --to gguf needs it: pip install 'macro-routing[models]'")
-    blocks = list(_blocks(base, route))
+    blocks = list(_list_gguf_tensors(base, route))
     tokenizer = load_tokenizer(base.folder, base.name, LoadOptions())
     with export_output(out, sum(block.size for block in blocks)) as path:
-        writer = _header(base, route, evidence, path)
-        add_tokenizer(writer, tokenizer, base.config.vocab_size)
-        _write_blocks(writer, blocks, base.config)
+        writer = _write_metadata(base, route, evidence, path)
+        write_tokenizer(writer, tokenizer, base.config.vocab_size)
+        _write_tensors(writer, blocks, base.config)
 
 
-def _refuse_other_models(base: UnloadedModel) -> None:
+def _reject_unsupported_models(base: ModelMetadata) -> None:
     config = base.config
-    rope = _rope(config)["rope_type"]
+    rope = _rope_parameters(config)["rope_type"]
     reasons = {
         f"{config.model_type} is not among {', '.join(_ARCHITECTURES)}": config.model_type not in _ARCHITECTURES,
         "some of its layers see a sliding window only": "sliding_attention"
@@ -63,7 +63,7 @@ def _refuse_other_models(base: UnloadedModel) -> None:
 # --- what the file says about the model ---------------------------------------------------------------------------
 
 
-def _header(base: UnloadedModel, route: Route, evidence: RouteFile | None, path: Path) -> Any:
+def _write_metadata(base: ModelMetadata, route: Route, evidence: RouteFile | None, path: Path) -> Any:
     import gguf
 
     config = base.config
@@ -78,7 +78,7 @@ def _header(base: UnloadedModel, route: Route, evidence: RouteFile | None, path:
     writer.add_key_length(_head_size(config))
     writer.add_value_length(_head_size(config))
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(_rope(config)["rope_theta"])
+    writer.add_rope_freq_base(_rope_parameters(config)["rope_theta"])
     writer.add_rope_dimension_count(_head_size(config))
     writer.add_vocab_size(config.vocab_size)
     writer.add_string("macro.route", str(route))
@@ -92,7 +92,7 @@ def _head_size(config: Any) -> int:
     return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
 
 
-def _rope(config: Any) -> dict[str, Any]:
+def _rope_parameters(config: Any) -> dict[str, Any]:
     return {"rope_type": "default", **(getattr(config, "rope_parameters", None) or {})}
 
 
@@ -100,7 +100,7 @@ def _rope(config: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class _Block:
+class _GgufTensor:
     """A tensor under llama.cpp's name."""
 
     name: str
@@ -119,23 +119,23 @@ class _Block:
         return count
 
 
-def _blocks(base: UnloadedModel, route: Route) -> Iterator[_Block]:
+def _list_gguf_tensors(base: ModelMetadata, route: Route) -> Iterator[_GgufTensor]:
     import gguf
 
     architecture = next(
         key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == _ARCHITECTURES[base.config.model_type]
     )
     names = gguf.get_tensor_name_map(architecture, route.length)
-    for tensor in materialise(stored_tensors(base.folder), route):
+    for tensor in unroll_tensors(list_copyable_tensors(base.folder), route):
         if tensor.name == "lm_head.weight" and base.config.tie_word_embeddings:
             continue
         name = names.get_name(tensor.name, try_suffixes=(".weight", ".bias"))
         if name is None:
             raise ExportError(f"{base.name} has a tensor {tensor.name}, for which llama.cpp has no place; use --to hf")
-        yield _Block(name, tensor)
+        yield _GgufTensor(name, tensor)
 
 
-def _write_blocks(writer: Any, blocks: list[_Block], config: Any) -> None:
+def _write_tensors(writer: Any, blocks: list[_GgufTensor], config: Any) -> None:
     """Announce every tensor, then write one after the other: no more than one is in memory."""
     import gguf
     import numpy as np
@@ -144,7 +144,7 @@ def _write_blocks(writer: Any, blocks: list[_Block], config: Any) -> None:
     most = {"F32": "ALL_F32", "F16": "MOSTLY_F16", "BF16": "MOSTLY_BF16"}
     widest = max(blocks, key=lambda block: block.size)
     writer.add_file_type(int(gguf.LlamaFileType[most[widest.precision]]))
-    scales = _position_scales(config)
+    scales = _llama3_rope_factors(config)
     if scales is not None:
         writer.add_tensor_info("rope_freqs.weight", scales.shape, scales.dtype, scales.nbytes, kinds.F32)
     for block in blocks:
@@ -155,40 +155,40 @@ def _write_blocks(writer: Any, blocks: list[_Block], config: Any) -> None:
     if scales is not None:
         writer.write_tensor_data(scales)
     for block in blocks:
-        writer.write_tensor_data(_numbers(block, config))
+        writer.write_tensor_data(_load_tensor_data(block, config))
     writer.close()
 
 
-def _numbers(block: _Block, config: Any) -> Any:
+def _load_tensor_data(block: _GgufTensor, config: Any) -> Any:
     import torch
 
     values = block.tensor.load()
     heads = {".attn_q.": config.num_attention_heads, ".attn_k.": config.num_key_value_heads}
     for part, count in heads.items():
         if part in block.name and _ARCHITECTURES[config.model_type] == "llama":
-            values = _interleaved(values, count)
+            values = _permute_to_llama_cpp(values, count)
     if block.precision == "F32":
         return values.float().contiguous().numpy()
     # numpy has no bfloat16; the bits are what is written.
     return values.contiguous().view(torch.int16).numpy()
 
 
-def _interleaved(values: Any, heads: int) -> Any:
+def _permute_to_llama_cpp(values: Any, heads: int) -> Any:
     """Rows of each head in llama.cpp's order: it rotates neighbours, transformers rotates the two halves."""
     return (
         values.reshape(heads, 2, values.shape[0] // heads // 2, *values.shape[1:]).transpose(1, 2).reshape(values.shape)
     )
 
 
-def _position_scales(config: Any) -> Any:
+def _llama3_rope_factors(config: Any) -> Any:
     """By how much Llama 3 slows each rotation down; None where positions are as they are."""
     import numpy as np
 
-    if _rope(config)["rope_type"] != "llama3":
+    if _rope_parameters(config)["rope_type"] != "llama3":
         return None
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
     slowed, _ = ROPE_INIT_FUNCTIONS["llama3"](config, "cpu")
     size = _head_size(config)
-    plain = _rope(config)["rope_theta"] ** -(np.arange(0, size, 2, dtype=np.float64) / size)
+    plain = _rope_parameters(config)["rope_theta"] ** -(np.arange(0, size, 2, dtype=np.float64) / size)
     return (plain / slowed.double().numpy()).astype(np.float32)

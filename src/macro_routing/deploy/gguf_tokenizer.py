@@ -6,15 +6,15 @@ import json
 from typing import Any
 
 from macro_routing.errors import ExportError
-from macro_routing.models.text_cuts import cut_name
+from macro_routing.models.pretokenizers import identify_pretokenizer
 
 
-def add_tokenizer(writer: Any, tokenizer: Any, size: int) -> None:
+def write_tokenizer(writer: Any, tokenizer: Any, size: int) -> None:
     """Write the tokenizer's part of a GGUF file for an embedding with ``size`` rows."""
     stored = json.loads(tokenizer.backend_tokenizer.to_str())
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(known_cut(stored))
-    tokens, kinds = _tokens(tokenizer, size)
+    writer.add_tokenizer_pre(require_known_pretokenizer(stored))
+    tokens, kinds = _list_tokens(tokenizer, size)
     writer.add_token_list(tokens)
     writer.add_token_types(kinds)
     merges = stored["model"]["merges"]
@@ -32,9 +32,9 @@ def add_tokenizer(writer: Any, tokenizer: Any, size: int) -> None:
         writer.add_chat_template(tokenizer.chat_template)
 
 
-def known_cut(stored: dict[str, Any]) -> str:
+def require_known_pretokenizer(stored: dict[str, Any]) -> str:
     """llama.cpp's name for the way a tokenizer cuts text; others are refused, since they would change the tokens."""
-    model, name = stored.get("model", {}), cut_name(stored)
+    model, name = stored.get("model", {}), identify_pretokenizer(stored)
     if model.get("type") != "BPE" or model.get("byte_fallback") or name is None:
         raise ExportError(
             "--to gguf writes byte-level BPE tokenizers cut as by GPT-2, SmolLM, Qwen2 or Llama 3, and this is another;"
@@ -43,7 +43,7 @@ def known_cut(stored: dict[str, Any]) -> str:
     return name
 
 
-def _tokens(tokenizer: Any, size: int) -> tuple[list[str], list[int]]:
+def _list_tokens(tokenizer: Any, size: int) -> tuple[list[str], list[int]]:
     """Every token with its kind; rows of the embedding that no token uses get a name of their own."""
     from gguf import TokenType
 

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from macro_routing.deploy.base_model import hub_commit, refuse_quantised
+from macro_routing.deploy.base_model import get_hub_commit, reject_quantized
 from macro_routing.deploy.export_output import export_output
-from macro_routing.deploy.plain_routes import refuse_adds
+from macro_routing.deploy.plain_routes import reject_adds
 from macro_routing.errors import ExportError
-from macro_routing.models.support import text_config
-from macro_routing.models.unloaded import UnloadedModel
+from macro_routing.models.metadata import ModelMetadata
+from macro_routing.models.support import get_text_config
 from macro_routing.routes.formats import print_mergekit
 from macro_routing.routes.route import Route
 
 
-def write_mergekit(base: UnloadedModel, route: Route, out: Path) -> None:
+def write_mergekit_config(base: ModelMetadata, route: Route, out: Path) -> None:
     """Write the YAML; a hub model is named by its id, any other by its folder on this machine."""
-    refuse_adds(route, "mergekit")
-    refuse_quantised(base, "mergekit")
-    _refuse_layer_types(base, route)
-    name = base.name if hub_commit(base) else str(base.folder.resolve())
+    reject_adds(route, "mergekit")
+    reject_quantized(base, "mergekit")
+    _reject_mixed_layer_types(base, route)
+    name = base.name if get_hub_commit(base) else str(base.folder.resolve())
     dtype = str(getattr(base.config, "dtype", None) or "bfloat16").removeprefix("torch.")
     with export_output(out, 0) as file:
         file.write_text(print_mergekit(route, name, dtype) + "\n", encoding="utf-8")
 
 
-def _refuse_layer_types(base: UnloadedModel, route: Route) -> None:
+def _reject_mixed_layer_types(base: ModelMetadata, route: Route) -> None:
     """Mergekit copies the configuration's list of layer kinds as it is, which is then too long, too short or wrong."""
-    kinds = getattr(text_config(base.config), "layer_types", None)
+    kinds = getattr(get_text_config(base.config), "layer_types", None)
     if kinds is not None and (len(set(kinds)) > 1 or route.length != base.layers):
         raise ExportError(
             f"mergekit cannot write {base.name} with {route.length} layers: its configuration lists the kind of each"

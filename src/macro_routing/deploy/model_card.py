@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from macro_routing.deploy.base_model import hub_commit
-from macro_routing.models.unloaded import UnloadedModel
+from macro_routing.deploy.base_model import get_hub_commit
+from macro_routing.models.metadata import ModelMetadata
 from macro_routing.routes.composition import describe_deviations
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile
@@ -25,51 +25,56 @@ model = AutoModelForCausalLM.from_pretrained("PATH")
 tokenizer = AutoTokenizer.from_pretrained("PATH")"""
 
 
-def model_card(base: UnloadedModel, route: Route, evidence: RouteFile | None, *, needs_macro: bool) -> str:
+def make_model_card(base: ModelMetadata, route: Route, evidence: RouteFile | None, *, needs_macro: bool) -> str:
     """The card's text."""
     # Where a model lay on somebody's machine is nobody's business.
-    name = base.name if hub_commit(base) else Path(base.name).name
+    name = base.name if get_hub_commit(base) else Path(base.name).name
     parts = [
-        _front_matter(base, needs_macro=needs_macro),
-        f"# {_plain(name)} on another route",
-        f"This model runs the layers of {_plain(name)} in another order; its weights were not changed.",
-        _fields(base, route),
+        _make_front_matter(base, needs_macro=needs_macro),
+        f"# {_escape_markdown(name)} on another route",
+        f"This model runs the layers of {_escape_markdown(name)} in another order; its weights were not changed.",
+        _format_fields(base, route),
         "## How it differs from the standard pass",
-        "\n".join(f"- {_plain(line)}" for line in describe_deviations(route)) or "It does not.",
+        "\n".join(f"- {_escape_markdown(line)}" for line in describe_deviations(route)) or "It does not.",
         "## Evidence",
-        _evidence(evidence),
+        _format_evidence(evidence),
         "## Use",
         f"```python\n{_LOAD_ROUTED if needs_macro else _LOAD_STANDARD}\n```",
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _front_matter(base: UnloadedModel, *, needs_macro: bool) -> str:
+def _make_front_matter(base: ModelMetadata, *, needs_macro: bool) -> str:
     values: dict[str, Any] = {"library_name": "macro-routing" if needs_macro else "transformers"}
-    if hub_commit(base) is not None:
+    if get_hub_commit(base) is not None:
         values["base_model"] = base.name
     values["tags"] = ["layer-routing", "macro-routing"]
     return f"---\n{yaml.safe_dump(values, sort_keys=False)}---"
 
 
-def _fields(base: UnloadedModel, route: Route) -> str:
+def _format_fields(base: ModelMetadata, route: Route) -> str:
     fields = {"route": str(route), "layers applied": f"{route.length} of a model with {route.layers}"}
     return "\n".join(f"- {name}: `{value}`" for name, value in {**fields, "weights_id": base.weights_id}.items())
 
 
-def _evidence(evidence: RouteFile | None) -> str:
+def _format_evidence(evidence: RouteFile | None) -> str:
     if evidence is None:
         return "None: the route was given by hand, not found by a search."
     test = evidence.scores.get("test")
-    lines = [f"Task: {_plain(evidence.task)}. {_plain(evidence.scores.get('verdict', 'No verdict was recorded.'))}"]
+    verdict = evidence.scores.get("verdict", "No verdict was recorded.")
+    lines = [f"Task: {_escape_markdown(evidence.task)}. {_escape_markdown(verdict)}"]
     if isinstance(test, dict):
-        lines.append("| on the test set | |\n|---|---|\n" + "\n".join(_rows(test)))
+        lines.append("| on the test set | |\n|---|---|\n" + "\n".join(_format_test_rows(test)))
     found_by = {key: value for key, value in evidence.found_by.items() if not isinstance(value, dict)}
-    lines.append("Found by: " + ", ".join(f"{_plain(key)} {_plain(value)}" for key, value in found_by.items()) + ".")
+    lines.append(
+        "Found by: "
+        + ", ".join(f"{_escape_markdown(key)} {_escape_markdown(value)}" for key, value in found_by.items())
+        + "."
+    )
     return "\n\n".join(lines)
 
 
-_WORDS = {
+_FIELD_TITLES = {
     "n": "examples",
     "baseline": "right by the standard pass, share",
     "routed": "right on this route, share",
@@ -82,16 +87,18 @@ _WORDS = {
 }
 
 
-def _rows(test: dict[str, Any]) -> list[str]:
-    ordered = sorted(test.items(), key=lambda item: [*_WORDS, item[0]].index(item[0]))
-    return [f"| {_WORDS.get(name, _plain(name))} | {_number(value)} |" for name, value in ordered]
+def _format_test_rows(test: dict[str, Any]) -> list[str]:
+    ordered = sorted(test.items(), key=lambda item: [*_FIELD_TITLES, item[0]].index(item[0]))
+    return [
+        f"| {_FIELD_TITLES.get(name, _escape_markdown(name))} | {_format_value(value)} |" for name, value in ordered
+    ]
 
 
-def _number(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else _plain(value)
+def _format_value(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else _escape_markdown(value)
 
 
-def _plain(value: Any) -> str:
+def _escape_markdown(value: Any) -> str:
     """A value as one line of text that cannot become markup: route files are data, whoever wrote them."""
     text = " ".join(str(value).split())[:500]
     return "".join(f"\\{sign}" if sign in "\\`*_[]<>|#!" else sign for sign in text)

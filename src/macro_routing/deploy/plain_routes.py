@@ -6,7 +6,7 @@ from macro_routing.errors import ExportError
 from macro_routing.routes.route import Route
 
 
-def refuse_adds(route: Route, target: str) -> None:
+def reject_adds(route: Route, target: str) -> None:
     """Refuse a route with adds by its steps, and say where it can run."""
     adds = [f"step {number} ({step})" for number, step in enumerate(route.steps, 1) if step.add is not None]
     if adds:

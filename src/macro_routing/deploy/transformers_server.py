@@ -13,7 +13,7 @@ from typing import Any
 from macro_routing.errors import ModelError
 
 
-def check_installed() -> None:
+def check_server_installed() -> None:
     """Refuse politely where the packages of transformers' server are missing."""
     from transformers.utils.import_utils import is_serve_available
 
@@ -25,16 +25,16 @@ def check_installed() -> None:
         )
 
 
-def serve(model: Any, tokenizer: Any, name: str, host: str, port: int) -> None:
+def serve_model(model: Any, tokenizer: Any, name: str, host: str, port: int) -> None:
     """Serve ``model`` under ``name`` until interrupted."""
     from transformers.cli.serve import Serve
 
-    with _manager_of(model, tokenizer, name):
+    with _replace_model_manager(model, tokenizer, name):
         Serve(force_model=name, host=host, port=port, log_level="error")
 
 
 @contextlib.contextmanager
-def _manager_of(model: Any, tokenizer: Any, name: str) -> Iterator[None]:
+def _replace_model_manager(model: Any, tokenizer: Any, name: str) -> Iterator[None]:
     """Let the server find, where it looks for its manager, one that knows this model and no other."""
     from transformers.cli.serving import model_manager
 

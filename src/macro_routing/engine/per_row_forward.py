@@ -22,8 +22,9 @@ from macro_routing.engine.shared_forward import (
     make_step_cache,
     select_cache_rows,
 )
+from macro_routing.models.decoder import get_decoder
 from macro_routing.models.layer_inputs import LayerInputs
-from macro_routing.models.routing import add_state, decoder_of
+from macro_routing.models.routing import add_hidden_state
 from macro_routing.routes.route import Route
 
 _Indices = NDArray[np.int64]
@@ -34,7 +35,7 @@ class PerRowForward:
 
     def __init__(self, model: Any, segments: Sequence[Segment]) -> None:
         """Compute the arguments of every layer for each segment."""
-        self._layers = decoder_of(model).layers
+        self._layers = get_decoder(model).layers
         self._empty_layers, self._cache = make_step_cache(model)
         self._segments = segments
         self._inputs = [compute_segment_inputs(model, segment) for segment in segments]
@@ -100,7 +101,7 @@ def _add_kept_states(
         matching = np.array([index for index, add in enumerate(adds) if add == (slot, coefficient)])
         earlier = kept[slot, _to_device(rows[matching], kept.device)]
         adding = _to_device(matching, hidden.device)
-        hidden[adding] = add_state(hidden[adding], earlier, coefficient)
+        hidden[adding] = add_hidden_state(hidden[adding], earlier, coefficient)
     return hidden
 
 

@@ -16,8 +16,9 @@ import torch
 
 from macro_routing.engine.batching import compute_position_ids
 from macro_routing.engine.prefix_tree import EMBEDDINGS, LayerApplication, PrefixTreePlan
-from macro_routing.models.layer_inputs import LayerInputs, layer_inputs
-from macro_routing.models.routing import add_state, decoder_of
+from macro_routing.models.decoder import get_decoder
+from macro_routing.models.layer_inputs import LayerInputs, compute_layer_inputs
+from macro_routing.models.routing import add_hidden_state
 
 HiddenStates = list[torch.Tensor]
 """A hidden state per segment, ``[rows, tokens, width]``."""
@@ -52,7 +53,7 @@ class SharedForward:
     def __init__(self, model: Any, segments: Sequence[Segment]) -> None:
         """Compute the arguments of every layer for each segment."""
         self._empty_layers, self._cache = make_step_cache(model)
-        self._layers = decoder_of(model).layers
+        self._layers = get_decoder(model).layers
         self._segments = segments
         self._inputs = [compute_segment_inputs(model, segment) for segment in segments]
 
@@ -91,7 +92,7 @@ class SharedForward:
             if application.add is not None:
                 assert application.added_state is not None
                 earlier = states[application.added_state][index]
-                hidden = add_state(hidden, earlier.to(hidden.device), application.add.coefficient)
+                hidden = add_hidden_state(hidden, earlier.to(hidden.device), application.add.coefficient)
             if segment.parents is not None:
                 select_cache_rows(cache_layer, segment.parents)
             arguments = {**inputs.arguments[application.layer], inputs.cache_name: self._cache}
@@ -151,7 +152,7 @@ def compute_segment_inputs(model: Any, segment: Segment) -> LayerInputs:
     """The arguments of all layers for a segment."""
     tokens = segment.ids.shape[1]
     positions = compute_position_ids(segment.mask)[:, -tokens:]
-    return layer_inputs(model, segment.ids, segment.mask, positions, cached=segment.mask.shape[1] - tokens)
+    return compute_layer_inputs(model, segment.ids, segment.mask, positions, cached=segment.mask.shape[1] - tokens)
 
 
 def _collect_cache_layers(number: int, sources: dict[int, int], cache_layers: dict[int, Any]) -> list[Any]:

@@ -18,7 +18,7 @@ from macro_routing.engine.prefix_tree import plan_prefix_tree
 from macro_routing.engine.prompt_segments import make_prompt_segments
 from macro_routing.engine.shared_forward import SharedForward
 from macro_routing.engine.staged_decoding import StagedDecoder
-from macro_routing.models.lens import read_out
+from macro_routing.models.lens import apply_lm_head
 from macro_routing.models.routing import apply_route
 from macro_routing.routes.route import Route
 
@@ -63,7 +63,7 @@ def _generate_batch(
     plan = plan_prefix_tree(routes)
     for finished in SharedForward(model, segments).run(plan, keep_caches=True):
         route = plan.routes[finished.route_index]
-        logits = read_out(model, finished.states[-1][:, -1:])[:, -1]
+        logits = apply_lm_head(model, finished.states[-1][:, -1:])[:, -1]
         # Other routes need these cache layers unchanged: growing or selecting makes new tensors.
         cache_layers = [copy.copy(layer) for layer in finished.cache_layers]
         routed = model if route.is_standard else apply_route(model, route, allow_untested=True)

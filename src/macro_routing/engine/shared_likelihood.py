@@ -17,8 +17,8 @@ from macro_routing.engine.per_row_forward import PerRowForward
 from macro_routing.engine.prefix_tree import plan_prefix_trees
 from macro_routing.engine.prompt_segments import make_prompt_segments
 from macro_routing.engine.shared_forward import HiddenStates, Segment, SharedForward
-from macro_routing.models.lens import read_out
-from macro_routing.models.support import text_config
+from macro_routing.models.lens import apply_lm_head
+from macro_routing.models.support import get_text_config
 from macro_routing.routes.route import Route
 
 STATE_BYTES = 2 << 30
@@ -71,7 +71,7 @@ def _add_choice_segment(segments: list[Segment], batch: ChoiceBatch) -> list[Seg
 
 def _score_states(model: Any, batch: ChoiceBatch, states: HiddenStates) -> list[list[float]]:
     prompt_state, choice_state = (states[-2], states[-1]) if batch.long_choices else (states[-1], None)
-    prompt_logits = read_out(model, prompt_state[:, -1:])[:, -1]
+    prompt_logits = apply_lm_head(model, prompt_state[:, -1:])[:, -1]
     target_log_probs = None if choice_state is None else _compute_target_log_probs(model, batch, choice_state)
     return batch.sum_log_probs(prompt_logits, target_log_probs)
 
@@ -80,10 +80,10 @@ def _compute_target_log_probs(model: Any, batch: ChoiceBatch, state: torch.Tenso
     """Log-probabilities of the long choices' targets, in chunks, without padding."""
     log_probs = torch.zeros(batch.target_ids.shape, device=batch.target_ids.device)
     rows, columns = batch.target_positions
-    chunk_size = max(1, LOGIT_BYTES // (text_config(model.config).vocab_size * log_probs.element_size()))
+    chunk_size = max(1, LOGIT_BYTES // (get_text_config(model.config).vocab_size * log_probs.element_size()))
     for chunk in zip(torch.split(rows, chunk_size), torch.split(columns, chunk_size), strict=True):
         hidden = state[tuple(indices.to(state.device) for indices in chunk)]
-        logits = read_out(model, hidden[None])[0].to(log_probs.device)
+        logits = apply_lm_head(model, hidden[None])[0].to(log_probs.device)
         log_probs[chunk] = compute_log_probs(logits, batch.target_ids[chunk])
     return log_probs
 

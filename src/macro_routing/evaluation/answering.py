@@ -28,7 +28,7 @@ from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.models.chat import encode_messages
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.routes.route import Route
-from macro_routing.tasks.prompts import DIRECT, LIKELIHOOD, REASONING, completion, messages
+from macro_routing.tasks.prompts import DIRECT, LIKELIHOOD, REASONING, build_completion_prompt, build_messages
 from macro_routing.tasks.task import LETTERS, Example, Task
 
 
@@ -107,7 +107,7 @@ def judged(
         # Per byte of text, so that long choices are not at a disadvantage and tokenizers compare alike.
         sizes = [1 if decoding.by_letter else len(choice.encode()) for choice in example.choices]
         best = max(range(len(values)), key=lambda place: values[place] / sizes[place])
-        found.append(ExampleOutcome(best == example.right_choice, LETTERS[best]))
+        found.append(ExampleOutcome(best == example.correct_choice, LETTERS[best]))
     return found
 
 
@@ -120,11 +120,13 @@ def choice_items(frozen: FrozenModel, task: Task, examples: Sequence[Example], *
         raise TaskError(
             f"{task.name} has no choices ({lacking[0]}), so mode = likelihood cannot be used; use direct or reasoning"
         )
-    prompts = [completion(task.prompts, one.question, one.choices, by_letter=by_letter) for one in examples]
+    prompts = [
+        build_completion_prompt(task.prompts, one.question, one.choices, by_letter=by_letter) for one in examples
+    ]
     texts = [LETTERS[: len(one.choices)] if by_letter else one.choices for one in examples]
-    asked = frozen.tokens_of(prompts)
+    asked = frozen.tokenize_texts(prompts)
     different = list(dict.fromkeys(text for row in texts for text in row))
-    read = frozen.tokens_of([f" {text}" for text in different], add_special_tokens=False)
+    read = frozen.tokenize_texts([f" {text}" for text in different], add_special_tokens=False)
     told = {text: tuple(tokens) for text, tokens in zip(different, read, strict=True)}
     return [
         ChoiceItem(tuple(prompt), tuple(told[text] for text in row)) for prompt, row in zip(asked, texts, strict=True)
@@ -199,7 +201,7 @@ def _graded(frozen: FrozenModel, task: Task, example: Example, texts: StageTexts
 
 
 def _prompt(frozen: FrozenModel, task: Task, mode: str, example: Example, *, thinking: bool) -> tuple[int, ...]:
-    asked = messages(task.prompts, mode, example.question, example.choices)
+    asked = build_messages(task.prompts, mode, example.question, example.choices)
     return encode_messages(frozen.tokenizer, asked, thinking=thinking if frozen.chat.think else None)
 
 

@@ -95,7 +95,7 @@ def time_shared_engine(
         chunk = examples[start : start + size]
         plain_seconds, expected = measure_seconds(
             lambda chunk=chunk: {  # type: ignore[misc]
-                route: answer(frozen, frozen.routed(route), task, chunk, decoding) for route in routes
+                route: answer(frozen, apply_route(frozen, route), task, chunk, decoding) for route in routes
             }
         )
         shared_seconds, outcomes = measure_seconds(

@@ -14,7 +14,7 @@ from macro_routing.evaluation.racing import Standing
 from macro_routing.evaluation.units import Unit
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Failure
-from macro_routing.tasks.task import Example, fingerprint
+from macro_routing.tasks.task import Example, fingerprint_examples
 
 if TYPE_CHECKING:
     from macro_routing.evaluation.evaluator import Evaluator
@@ -38,7 +38,7 @@ class OutcomeCache:
         self._store = evaluator.store
         self._scope = evaluator.scope
         # The key holds the example's contents: data that changed under the same name is another example.
-        self._keys = {example: f"{example.id}/{fingerprint([example])}" for example in examples}
+        self._keys = {example: f"{example.id}/{fingerprint_examples([example])}" for example in examples}
         everything = list(self._keys.values())
         self.routes = list(dict.fromkeys(routes))
         self._failed: dict[Route, str] = {}

@@ -6,19 +6,27 @@ Names are imported when they are used, since torch takes seconds to load and ``m
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from macro_routing.models.frozen import FrozenModel, LoadOptions, freeze, load_model
-    from macro_routing.models.lens import hidden_states, read_out
+    from macro_routing.models.frozen import FrozenModel, LoadOptions, freeze_model, load_model
+    from macro_routing.models.lens import apply_lm_head, collect_hidden_states
     from macro_routing.models.routing import apply_route
 
-__all__ = ["FrozenModel", "LoadOptions", "apply_route", "freeze", "hidden_states", "load_model", "read_out"]
+__all__ = [
+    "FrozenModel",
+    "LoadOptions",
+    "apply_lm_head",
+    "apply_route",
+    "collect_hidden_states",
+    "freeze_model",
+    "load_model",
+]
 
 _HOMES = {
     "FrozenModel": "frozen",
     "LoadOptions": "frozen",
-    "freeze": "frozen",
+    "freeze_model": "frozen",
     "load_model": "frozen",
-    "hidden_states": "lens",
-    "read_out": "lens",
+    "collect_hidden_states": "lens",
+    "apply_lm_head": "lens",
     "apply_route": "routing",
 }
 

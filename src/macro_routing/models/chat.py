@@ -9,7 +9,7 @@ from typing import Any
 
 from macro_routing.errors import ModelError
 
-_MARK = "MACROMARK"
+_PLACEHOLDER = "MACROMARK"
 
 
 @dataclass(frozen=True)
@@ -35,37 +35,37 @@ class ChatFormat:
         return hashlib.sha256((self.template or "").encode()).hexdigest()[:16]
 
 
-def chat_format(tokenizer: Any, generation_config: Any = None) -> ChatFormat:
+def read_chat_format(tokenizer: Any, generation_config: Any = None) -> ChatFormat:
     """Read the chat format of a tokenizer; models without a template get one that is empty."""
     template = getattr(tokenizer, "chat_template", None)
     if isinstance(template, dict):  # several named templates; transformers uses this one
         template = template.get("default")
     has_think = template is not None and "<think>" in template
     ends = [
-        *_listed(getattr(tokenizer, "eos_token_id", None)),
-        *_listed(getattr(generation_config, "eos_token_id", None)),
+        *_as_list(getattr(tokenizer, "eos_token_id", None)),
+        *_as_list(getattr(generation_config, "eos_token_id", None)),
     ]
     if template is not None:
-        ends += _end_of_turn(tokenizer)
+        ends += _find_end_of_turn_token(tokenizer)
     return ChatFormat(template, ThinkBlock() if has_think else None, tuple(dict.fromkeys(ends)))
 
 
-def _listed(value: int | Sequence[int] | None) -> list[int]:
+def _as_list(value: int | Sequence[int] | None) -> list[int]:
     return [] if value is None else [value] if isinstance(value, int) else list(value)
 
 
-def _end_of_turn(tokenizer: Any) -> list[int]:
+def _find_end_of_turn_token(tokenizer: Any) -> list[int]:
     """The special token that the template puts right after an assistant's answer.
 
     A tokenizer's ``eos_token`` may be another one (SmolLM2's GGUF says so), and a model that is not stopped at its
     end of turn goes on to play the user.
     """
-    messages = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": _MARK}]
+    messages = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": _PLACEHOLDER}]
     try:
         text = tokenizer.apply_chat_template(messages, tokenize=False)
     except Exception:  # noqa: BLE001 a template is a program of its own and may raise anything
         return []
-    _, found, tail = text.rpartition(_MARK)
+    _, found, tail = text.rpartition(_PLACEHOLDER)
     if not found:
         return []
     added = set(tokenizer.added_tokens_decoder)
@@ -73,7 +73,7 @@ def _end_of_turn(tokenizer: Any) -> list[int]:
     return [*following][:1]
 
 
-def render(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, thinking: bool | None = None) -> str:
+def render_chat_prompt(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, thinking: bool | None = None) -> str:
     """The prompt text for ``messages``, ready for the assistant's answer.
 
     ``thinking`` is passed to templates that can switch reasoning on and off; others ignore it.
@@ -93,7 +93,9 @@ def encode_messages(
 ) -> tuple[int, ...]:
     """The prompt's tokens: by the chat template, or as plain text for models that have none."""
     if getattr(tokenizer, "chat_template", None) is not None:
-        return tuple(tokenizer.encode(render(tokenizer, messages, thinking=thinking), add_special_tokens=False))
+        return tuple(
+            tokenizer.encode(render_chat_prompt(tokenizer, messages, thinking=thinking), add_special_tokens=False)
+        )
     turns = [
         f"{message['content']}\nAnswer:" if message["role"] == "user" else message["content"] for message in messages
     ]

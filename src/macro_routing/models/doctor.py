@@ -11,25 +11,26 @@ from typing import Any
 
 import torch
 
-from macro_routing.models.by_hand import deeper_model, logits_by_hand
+from macro_routing.models.decoder import get_decoder
 from macro_routing.models.frozen import FrozenModel
-from macro_routing.models.routing import apply_route, decoder_of
+from macro_routing.models.reference import build_unrolled_model, reference_logits
+from macro_routing.models.routing import apply_route
 from macro_routing.routes.route import Add, Route, Step
 
 TOLERANCES = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 """Largest difference of logits allowed, as a share of the largest logit, where another order of sums is unavoidable."""
 QUANTIZED_TOLERANCE = 1e-1
-_NEW_TOKENS = 12
-_LONGEST_WINDOW = 1024
+_N_NEW_TOKENS = 12
+_MAX_SLIDING_WINDOW = 1024
 """Sliding windows up to this length are filled by the prompt; longer ones would take minutes on a CPU."""
-_TEXT = (
+_PROMPT = (
     "Layers of a language model can be run in another order. A route says which layer comes next, with repeats,"
     " skips and jumps back; the cache must keep one slot for every step."
 )
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """The result of one check."""
 
     name: str
@@ -43,7 +44,7 @@ class Finding:
 
 
 @dataclass(frozen=True, eq=False)
-class Patient:
+class ModelUnderTest:
     """A model with the routes and inputs it is examined with."""
 
     frozen: FrozenModel
@@ -64,9 +65,9 @@ class Patient:
             size = self.model.config.get_text_config(decoder=True).vocab_size
             ids = torch.randint(size, (1, 24), generator=torch.Generator().manual_seed(0))
         else:
-            ids = torch.tensor([self.frozen.tokenizer.encode(_TEXT)])
+            ids = torch.tensor([self.frozen.tokenizer.encode(_PROMPT)])
         window = getattr(self.model.config.get_text_config(decoder=True), "sliding_window", None) or 0
-        if window <= _LONGEST_WINDOW:
+        if window <= _MAX_SLIDING_WINDOW:
             ids = ids.repeat(1, -(-(window + 8) // ids.shape[1]))
         return ids.to(self.model.device)
 
@@ -88,26 +89,28 @@ class Patient:
         return found
 
 
-def examine(frozen: FrozenModel, route: Route | None = None) -> Iterator[Finding]:
+def run_checks(frozen: FrozenModel, route: Route | None = None) -> Iterator[CheckResult]:
     """All checks, one after the other, on a given route or on ones that hold repeats, skips, jumps and adds."""
-    patient = Patient(frozen, *_routes(frozen.layers, route))
+    patient = ModelUnderTest(frozen, *_choose_test_routes(frozen.layers, route))
     patient.logits(frozen.model)  # some quantised weights are repacked when they are used for the first time
-    before, answers = weights_digest(frozen.model), _greedy(frozen.model, patient.tokens)[1]
+    before, answers = digest_weights(frozen.model), _decode_greedily(frozen.model, patient.tokens)[1]
     for name, check in CHECKS:
-        yield _attempt(name, check, patient)
-    yield _compared("the model itself answers as before", _greedy(frozen.model, patient.tokens)[1], answers, 0.0)
-    after = weights_digest(frozen.model)
-    yield Finding("weights unchanged before and after", before == after, None, None, f"SHA-256 {after[:12]}…")
+        yield _run_check(name, check, patient)
+    yield _compare_logits(
+        "the model itself answers as before", _decode_greedily(frozen.model, patient.tokens)[1], answers, 0.0
+    )
+    after = digest_weights(frozen.model)
+    yield CheckResult("weights unchanged before and after", before == after, None, None, f"SHA-256 {after[:12]}…")
 
 
-def _attempt(name: str, check: Callable[[Patient, str], Finding], patient: Patient) -> Finding:
+def _run_check(name: str, check: Callable[[ModelUnderTest, str], CheckResult], patient: ModelUnderTest) -> CheckResult:
     try:
         return check(patient, name)
     except Exception as error:  # noqa: BLE001 a check that cannot run is a finding, and the others still run
-        return Finding(name, passed=False, difference=None, allowed=None, detail=f"{type(error).__name__}: {error}")
+        return CheckResult(name, passed=False, difference=None, allowed=None, detail=f"{type(error).__name__}: {error}")
 
 
-def _routes(layers: int, route: Route | None) -> tuple[Route, Route]:
+def _choose_test_routes(layers: int, route: Route | None) -> tuple[Route, Route]:
     if route is not None:
         plain = Route(tuple(Step(step.layer) for step in route.steps), layers)
         return plain, route
@@ -117,10 +120,10 @@ def _routes(layers: int, route: Route | None) -> tuple[Route, Route]:
     if layers > 5:
         order.remove(layers - 2)  # a skip near the end, where the second visit of an early layer cannot hide it
     plain = Route(tuple(Step(layer) for layer in order), layers)
-    return plain, _with_adds(plain)
+    return plain, _insert_adds(plain)
 
 
-def _with_adds(route: Route) -> Route:
+def _insert_adds(route: Route) -> Route:
     """The route with an addition in the middle and, where it is long enough, a subtraction at the end."""
     steps = list(route.steps)
     places = {len(steps) // 2: 1.0, len(steps) - 1: -0.25}
@@ -133,61 +136,65 @@ def _with_adds(route: Route) -> Route:
 # --- the checks ---------------------------------------------------------------------------------------------------
 
 
-def _identity(patient: Patient, name: str) -> Finding:
+def _check_identity_route(patient: ModelUnderTest, name: str) -> CheckResult:
     untouched = patient.logits(patient.model)
     routed = patient.logits(patient.routed(Route.standard(patient.frozen.layers)))
-    return _compared(name, routed, untouched, 0.0)
+    return _compare_logits(name, routed, untouched, 0.0)
 
 
-def _plain(patient: Patient, name: str) -> Finding:
+def _check_plain_route(patient: ModelUnderTest, name: str) -> CheckResult:
     if getattr(patient.model, "is_quantized", False) or getattr(patient.model, "hf_device_map", None):
-        by_hand = logits_by_hand(patient.model, patient.plain, patient.tokens)
+        by_hand = reference_logits(patient.model, patient.plain, patient.tokens)
         routed = patient.logits(patient.routed(patient.plain))
-        return _compared(
+        return _compare_logits(
             name, routed, by_hand, patient.tolerance, "quantised or spread out: held against a pass by hand"
         )
-    deeper = patient.logits(deeper_model(patient.model, patient.plain))
-    return _compared(name, patient.logits(patient.routed(patient.plain)), deeper, 0.0, f"{patient.plain.length} layers")
+    deeper = patient.logits(build_unrolled_model(patient.model, patient.plain))
+    return _compare_logits(
+        name, patient.logits(patient.routed(patient.plain)), deeper, 0.0, f"{patient.plain.length} layers"
+    )
 
 
-def _adds(patient: Patient, name: str) -> Finding:
+def _check_adds(patient: ModelUnderTest, name: str) -> CheckResult:
     if not patient.adding.has_adds:
-        return Finding(name, passed=True, difference=None, allowed=None, detail="the route adds nothing", skipped=True)
-    by_hand = logits_by_hand(patient.model, patient.adding, patient.tokens)
-    return _compared(
+        return CheckResult(
+            name, passed=True, difference=None, allowed=None, detail="the route adds nothing", skipped=True
+        )
+    by_hand = reference_logits(patient.model, patient.adding, patient.tokens)
+    return _compare_logits(
         name, patient.logits(patient.routed(patient.adding)), by_hand, patient.tolerance, str(patient.adding)
     )
 
 
-def _cached(patient: Patient, name: str) -> Finding:
-    return _cached_against_recomputed(patient, name, patient.routed(patient.adding))
+def _check_dynamic_cache(patient: ModelUnderTest, name: str) -> CheckResult:
+    return _compare_cached_with_recomputed(patient, name, patient.routed(patient.adding))
 
 
-def _static(patient: Patient, name: str) -> Finding:
+def _check_static_cache(patient: ModelUnderTest, name: str) -> CheckResult:
     model = patient.routed(patient.adding)
-    cache = _static_cache(model, patient)
-    return _cached_against_recomputed(patient, name, model, cache)
+    cache = _make_static_cache(model, patient)
+    return _compare_cached_with_recomputed(patient, name, model, cache)
 
 
-def _static_cache(model: Any, patient: Patient) -> Any:
+def _make_static_cache(model: Any, patient: ModelUnderTest) -> Any:
     from transformers import StaticCache
 
-    return StaticCache(config=model.config, max_cache_len=patient.tokens.shape[1] + _NEW_TOKENS + 1)
+    return StaticCache(config=model.config, max_cache_len=patient.tokens.shape[1] + _N_NEW_TOKENS + 1)
 
 
-def _cached_against_recomputed(patient: Patient, name: str, model: Any, cache: Any = None) -> Finding:
-    ids, stepwise = _greedy(model, patient.tokens, cache)
+def _compare_cached_with_recomputed(patient: ModelUnderTest, name: str, model: Any, cache: Any = None) -> CheckResult:
+    ids, stepwise = _decode_greedily(model, patient.tokens, cache)
     start = patient.tokens.shape[1] - 1
     recomputed = patient.logits(model, ids)[:, start : start + stepwise.shape[1]]
     same = (stepwise.argmax(-1) == recomputed.argmax(-1)).float().mean().item()
-    return _compared(name, stepwise, recomputed, patient.tolerance, f"{same:.0%} of {_NEW_TOKENS} tokens agree")
+    return _compare_logits(name, stepwise, recomputed, patient.tolerance, f"{same:.0%} of {_N_NEW_TOKENS} tokens agree")
 
 
-def _greedy(model: Any, tokens: torch.Tensor, cache: Any = None) -> tuple[torch.Tensor, torch.Tensor]:
+def _decode_greedily(model: Any, tokens: torch.Tensor, cache: Any = None) -> tuple[torch.Tensor, torch.Tensor]:
     """Tokens after cached greedy decoding, and the logits each new one was chosen by."""
     ids, seen, feed = tokens, [], tokens
     with torch.no_grad():
-        for _ in range(_NEW_TOKENS):
+        for _ in range(_N_NEW_TOKENS):
             output = model(feed, past_key_values=cache, use_cache=True)
             cache = output.past_key_values
             seen.append(output.logits[:, -1])
@@ -196,22 +203,22 @@ def _greedy(model: Any, tokens: torch.Tensor, cache: Any = None) -> tuple[torch.
     return ids[:, :-1], torch.stack(seen, dim=1)
 
 
-def _padded(patient: Patient, name: str) -> Finding:
+def _check_padding(patient: ModelUnderTest, name: str) -> CheckResult:
     """Two prompts of different length in one batch, padded on either side, against each on its own."""
     model = patient.routed(patient.adding)
     whole, short = patient.tokens, patient.tokens[:, : patient.tokens.shape[1] * 2 // 3]
     alone = torch.cat([patient.logits(model, ids)[:, -1] for ids in (whole, short)])
     pieces = []
     for side in ("left", "right"):
-        ids, mask = _pad(whole, short, side)
+        ids, mask = _pad_batch(whole, short, side)
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
         logits = patient.logits(model, ids, attention_mask=mask, position_ids=positions)
         last = ids.shape[1] - 1 if side == "left" else mask.sum(-1) - 1
         pieces.append(logits[torch.arange(2, device=logits.device), last])
-    return _compared(name, torch.cat(pieces), torch.cat([alone, alone]), patient.tolerance)
+    return _compare_logits(name, torch.cat(pieces), torch.cat([alone, alone]), patient.tolerance)
 
 
-def _pad(whole: torch.Tensor, short: torch.Tensor, side: str) -> tuple[torch.Tensor, torch.Tensor]:
+def _pad_batch(whole: torch.Tensor, short: torch.Tensor, side: str) -> tuple[torch.Tensor, torch.Tensor]:
     missing = whole.shape[1] - short.shape[1]
     filler = whole[:, :1].expand(1, missing)
     nothing, something = torch.zeros_like(filler), torch.ones_like(short)
@@ -221,16 +228,16 @@ def _pad(whole: torch.Tensor, short: torch.Tensor, side: str) -> tuple[torch.Ten
     return torch.cat([whole, row]), torch.cat([torch.ones_like(whole), mask])
 
 
-def _generated(patient: Patient, name: str) -> Finding:
+def _check_generate(patient: ModelUnderTest, name: str) -> CheckResult:
     """``generate`` on a left-padded batch: each row must be chosen by the logits it has alone."""
     model = patient.routed(patient.adding)
     whole, short = patient.tokens, patient.tokens[:, : patient.tokens.shape[1] * 2 // 3]
-    ids, mask = _pad(whole, short, "left")
+    ids, mask = _pad_batch(whole, short, "left")
     output = model.generate(
         ids,
         attention_mask=mask,
-        max_new_tokens=_NEW_TOKENS,
-        min_new_tokens=_NEW_TOKENS,
+        max_new_tokens=_N_NEW_TOKENS,
+        min_new_tokens=_N_NEW_TOKENS,
         do_sample=False,
         output_logits=True,
         return_dict_in_generate=True,
@@ -239,107 +246,111 @@ def _generated(patient: Patient, name: str) -> Finding:
     stepwise = torch.stack(output.logits, dim=1)  # [rows, new tokens, vocabulary]
     alone = []
     for row, prompt in enumerate((whole, short)):
-        ids = torch.cat([prompt, output.sequences[row : row + 1, -_NEW_TOKENS:-1]], dim=1)
+        ids = torch.cat([prompt, output.sequences[row : row + 1, -_N_NEW_TOKENS:-1]], dim=1)
         alone.append(patient.logits(model, ids)[:, prompt.shape[1] - 1 :])
-    return _compared(name, stepwise, torch.cat(alone), patient.tolerance, f"2 rows, {_NEW_TOKENS} tokens")
+    return _compare_logits(name, stepwise, torch.cat(alone), patient.tolerance, f"2 rows, {_N_NEW_TOKENS} tokens")
 
 
-def _memory(patient: Patient, name: str) -> Finding:
+def _check_extra_memory(patient: ModelUnderTest, name: str) -> CheckResult:
     """Bytes of weight storage that a routed model has and the untouched one has not."""
-    own = {storage for storage, _ in _storages(patient.model)}
-    routed = dict(_storages(patient.routed(patient.adding)))
+    own = {storage for storage, _ in _list_storages(patient.model)}
+    routed = dict(_list_storages(patient.routed(patient.adding)))
     extra = sum(size for storage, size in routed.items() if storage not in own)
-    return Finding(
+    return CheckResult(
         name, extra == 0, float(extra), 0.0, f"{sum(routed.values()):,} bytes, all shared" if not extra else "bytes"
     )
 
 
-def _storages(model: Any) -> Iterator[tuple[int, int]]:
+def _list_storages(model: Any) -> Iterator[tuple[int, int]]:
     for tensor in (*model.parameters(), *model.buffers()):
         storage = tensor.untyped_storage()
         yield storage.data_ptr(), storage.nbytes()
 
 
-def _control(patient: Patient, name: str) -> Finding:
+def _check_negative_control(patient: ModelUnderTest, name: str) -> CheckResult:
     """With one cache slot per *layer*, as other systems have it, decoding a repeated layer must be found wrong."""
     model = patient.routed(patient.plain)
     if len({step.layer for step in patient.plain.steps}) == patient.plain.length:
-        return Finding(name, passed=True, difference=None, allowed=None, detail="no layer is repeated", skipped=True)
-    share_slots(model, patient.plain)
+        return CheckResult(
+            name, passed=True, difference=None, allowed=None, detail="no layer is repeated", skipped=True
+        )
+    break_cache_slots(model, patient.plain)
     try:
-        found = _cached_against_recomputed(patient, name, model)
+        found = _compare_cached_with_recomputed(patient, name, model)
     except Exception as error:  # noqa: BLE001 crashing is one of the ways in which a shared slot shows
-        return Finding(name, passed=True, difference=None, allowed=None, detail=f"noticed: {type(error).__name__}")
+        return CheckResult(name, passed=True, difference=None, allowed=None, detail=f"noticed: {type(error).__name__}")
     noticed = found.difference is not None and math.isfinite(found.difference) and not found.passed
     detail = "noticed: logits are off by more than allowed" if noticed else "NOT noticed"
-    return Finding(name, noticed, found.difference, found.allowed, detail)
+    return CheckResult(name, noticed, found.difference, found.allowed, detail)
 
 
-def share_slots(model: Any, route: Route) -> None:
+def break_cache_slots(model: Any, route: Route) -> None:
     """Break a routed model the way others are broken: every step of a layer uses that layer's one cache slot."""
-    for layer, step in zip(decoder_of(model).layers, route.steps, strict=True):
+    for layer, step in zip(get_decoder(model).layers, route.steps, strict=True):
         for part in layer.modules():
             if "layer_idx" in part.__dict__:
                 part.layer_idx = step.layer
 
 
-def _cuda_graph(patient: Patient, name: str) -> Finding:
+def _check_cuda_graph(patient: ModelUnderTest, name: str) -> CheckResult:
     """Decoding with a static cache, each step replayed from one captured CUDA graph."""
     if patient.model.device.type != "cuda":
-        return Finding(name, passed=True, difference=None, allowed=None, detail="no CUDA device", skipped=True)
-    from macro_routing.models.capture import CapturedStep
+        return CheckResult(name, passed=True, difference=None, allowed=None, detail="no CUDA device", skipped=True)
+    from macro_routing.models.cuda_graph import CudaGraphStep
 
     model = patient.routed(patient.adding)
-    expected_ids, expected = _greedy(model, patient.tokens)
+    expected_ids, expected = _decode_greedily(model, patient.tokens)
     try:
-        step = CapturedStep(model, patient.tokens, _static_cache(model, patient))
+        step = CudaGraphStep(model, patient.tokens, _make_static_cache(model, patient))
     except RuntimeError as error:
         # Sliding-window caches and some experts copy from the host in every step, routed or not.
-        if _can_be_captured(patient):
+        if _supports_cuda_graph(patient):
             raise
         detail = f"the untouched model cannot be captured either: {error}"
-        return Finding(name, passed=True, difference=None, allowed=None, detail=detail, skipped=True)
+        return CheckResult(name, passed=True, difference=None, allowed=None, detail=detail, skipped=True)
     fed = range(patient.tokens.shape[1], expected_ids.shape[1])
     seen = [step.first_logits, *(step(expected_ids[:, place, None]) for place in fed)]
-    return _compared(
+    return _compare_logits(
         name, torch.stack(seen, dim=1), expected, patient.tolerance, f"{len(seen) - 1} replays of one graph"
     )
 
 
-def _can_be_captured(patient: Patient) -> bool:
-    from macro_routing.models.capture import CapturedStep
+def _supports_cuda_graph(patient: ModelUnderTest) -> bool:
+    from macro_routing.models.cuda_graph import CudaGraphStep
 
     try:
-        CapturedStep(patient.model, patient.tokens, _static_cache(patient.model, patient))
+        CudaGraphStep(patient.model, patient.tokens, _make_static_cache(patient.model, patient))
     except RuntimeError:
         return False
     return True
 
 
-CHECKS: Sequence[tuple[str, Callable[[Patient, str], Finding]]] = (
-    ("identity route equals the untouched model, bit for bit", _identity),
-    ("plain route equals an independently built deeper model", _plain),
-    ("adds equal a pass by hand", _adds),
-    ("cached decoding equals recomputing", _cached),
-    ("static cache equals recomputing", _static),
-    ("CUDA graph equals eager decoding", _cuda_graph),
-    ("padded equals unpadded, left and right", _padded),
-    ("generate on a padded batch equals each row alone", _generated),
-    ("extra weight memory is zero", _memory),
-    ("negative control: a shared cache slot is noticed", _control),
+CHECKS: Sequence[tuple[str, Callable[[ModelUnderTest, str], CheckResult]]] = (
+    ("identity route equals the untouched model, bit for bit", _check_identity_route),
+    ("plain route equals an independently built deeper model", _check_plain_route),
+    ("adds equal a pass by hand", _check_adds),
+    ("cached decoding equals recomputing", _check_dynamic_cache),
+    ("static cache equals recomputing", _check_static_cache),
+    ("CUDA graph equals eager decoding", _check_cuda_graph),
+    ("padded equals unpadded, left and right", _check_padding),
+    ("generate on a padded batch equals each row alone", _check_generate),
+    ("extra weight memory is zero", _check_extra_memory),
+    ("negative control: a shared cache slot is noticed", _check_negative_control),
 )
 
 
-def _compared(name: str, found: torch.Tensor, expected: torch.Tensor, tolerance: float, detail: str = "") -> Finding:
+def _compare_logits(
+    name: str, found: torch.Tensor, expected: torch.Tensor, tolerance: float, detail: str = ""
+) -> CheckResult:
     """Compare logits; ``tolerance`` is relative to the largest expected logit, 0 demands equal bits."""
     found, expected = found.float().cpu(), expected.float().cpu()
     difference = (found - expected).abs().max().item()
     allowed = tolerance * expected.abs().max().item()
     passed = torch.equal(found, expected) if tolerance == 0 else difference <= allowed  # NaN is never within
-    return Finding(name, passed, difference, allowed, detail)
+    return CheckResult(name, passed, difference, allowed, detail)
 
 
-def weights_digest(model: Any) -> str:
+def digest_weights(model: Any) -> str:
     """SHA-256 over all parameters and buffers, bytes as they are."""
     digest = hashlib.sha256()
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):

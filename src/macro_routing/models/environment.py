@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from macro_routing import __version__
-from macro_routing.models.catalog import BUILT_IN, cache_folder, converted_folder
+from macro_routing.models.catalog import BUILT_IN_MODELS, cache_folder, get_converted_folder
 
-EXTRAS = {
+EXTRA_PACKAGES = {
     "models": ("torch", "transformers", "safetensors", "gguf", "accelerate"),
     "quant": ("bitsandbytes",),
     "eval": ("datasets", "math-verify"),
@@ -25,7 +25,7 @@ EXTRAS = {
 
 
 @dataclass(frozen=True)
-class Fact:
+class EnvironmentFact:
     """One line of the report."""
 
     topic: str
@@ -34,68 +34,76 @@ class Fact:
     """What to do where something is missing."""
 
 
-def describe_environment() -> list[Fact]:
+def describe_environment() -> list[EnvironmentFact]:
     """Versions, devices, extras, memory and disk; works with nothing but the base installed."""
     return [
-        Fact("macro", __version__),
-        Fact("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
-        Fact("processor", f"{os.cpu_count()} cores, {_memory()}"),
-        *_extras(),
-        *_devices(),
-        *_storage(),
+        EnvironmentFact("macro", __version__),
+        EnvironmentFact("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
+        EnvironmentFact("processor", f"{os.cpu_count()} cores, {_describe_memory()}"),
+        *_describe_extras(),
+        *_describe_devices(),
+        *_describe_storage(),
     ]
 
 
-def _version(package: str) -> str | None:
+def _installed_version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
 
 
-def _extras() -> list[Fact]:
-    facts = [Fact("base", ", ".join(f"{name} {_version(name)}" for name in ("numpy", "typer", "rich", "PyYAML")))]
-    for extra, packages in EXTRAS.items():
-        versions = {name: _version(name) for name in packages}
+def _describe_extras() -> list[EnvironmentFact]:
+    facts = [
+        EnvironmentFact(
+            "base", ", ".join(f"{name} {_installed_version(name)}" for name in ("numpy", "typer", "rich", "PyYAML"))
+        )
+    ]
+    for extra, packages in EXTRA_PACKAGES.items():
+        versions = {name: _installed_version(name) for name in packages}
         missing = [name for name, version in versions.items() if version is None]
         found = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
         remedy = f"pip install 'macro-routing[{extra}]'" if missing else ""
         lacking = f"missing: {', '.join(missing)}" if missing else ""
-        facts.append(Fact(f"extra [{extra}]", "; ".join(part for part in (found, lacking) if part), remedy))
+        facts.append(EnvironmentFact(f"extra [{extra}]", "; ".join(part for part in (found, lacking) if part), remedy))
     return facts
 
 
-def _devices() -> list[Fact]:
-    if _version("torch") is None:
-        return [Fact("devices", "unknown without torch", "pip install 'macro-routing[models]'")]
+def _describe_devices() -> list[EnvironmentFact]:
+    if _installed_version("torch") is None:
+        return [EnvironmentFact("devices", "unknown without torch", "pip install 'macro-routing[models]'")]
     import torch
 
-    facts = [Fact("cpu", f"works, float32, {torch.get_num_threads()} threads")]
+    facts = [EnvironmentFact("cpu", f"works, float32, {torch.get_num_threads()} threads")]
     if not torch.cuda.is_available():
         built = (
             f"torch {torch.__version__} was built for CUDA {torch.version.cuda}"
             if torch.version.cuda
             else "CPU build of torch"
         )
-        facts.append(Fact("cuda", f"none ({built})", "needs an NVIDIA GPU, its driver and a CUDA build of torch"))
+        facts.append(
+            EnvironmentFact("cuda", f"none ({built})", "needs an NVIDIA GPU, its driver and a CUDA build of torch")
+        )
     for number in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(number)
         bf16 = "bfloat16" if torch.cuda.is_bf16_supported() else "no bfloat16"
         memory = properties.total_memory / 2**30
-        facts.append(Fact(f"cuda:{number}", f"{properties.name}, {memory:.0f} GiB, CUDA {torch.version.cuda}, {bf16}"))
+        facts.append(
+            EnvironmentFact(f"cuda:{number}", f"{properties.name}, {memory:.0f} GiB, CUDA {torch.version.cuda}, {bf16}")
+        )
     if torch.backends.mps.is_available():
-        facts.append(Fact("mps", "an Apple GPU, which is not supported", "use --device cpu"))
+        facts.append(EnvironmentFact("mps", "an Apple GPU, which is not supported", "use --device cpu"))
     return facts
 
 
-def _storage() -> list[Fact]:
+def _describe_storage() -> list[EnvironmentFact]:
     folder = cache_folder()
-    free = shutil.disk_usage(_existing(folder)).free / 2**30
-    cached = [name for name, model in BUILT_IN.items() if converted_folder(model.digest).is_dir()]
+    free = shutil.disk_usage(_nearest_existing_folder(folder)).free / 2**30
+    cached = [name for name, model in BUILT_IN_MODELS.items() if get_converted_folder(model.digest).is_dir()]
     remedy = "" if free > 5 else "set MACRO_CACHE_DIR to a disk with more room"
     return [
-        Fact("cache folder", f"{folder}, {free:.0f} GiB free", remedy),
-        Fact(
+        EnvironmentFact("cache folder", f"{folder}, {free:.0f} GiB free", remedy),
+        EnvironmentFact(
             "built-in models",
             f"cached: {', '.join(cached) or 'none'}",
             "" if cached else "macro models --fetch smollm2-135m",
@@ -103,12 +111,12 @@ def _storage() -> list[Fact]:
     ]
 
 
-def _existing(path: Path) -> Path:
+def _nearest_existing_folder(path: Path) -> Path:
     """The nearest folder above ``path`` that exists."""
     return next(parent for parent in (path, *path.parents) if parent.exists())
 
 
-def _memory() -> str:
+def _describe_memory() -> str:
     if sys.platform == "win32" or "SC_PHYS_PAGES" not in os.sysconf_names:
         return "memory unknown"
     page = os.sysconf("SC_PAGE_SIZE")

@@ -14,11 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import ModelError
-from macro_routing.models.catalog import DEFAULT_MODEL, Report, locate, say_nothing
-from macro_routing.models.chat import ChatFormat, chat_format
-from macro_routing.models.identity import memory_digests, numerics_id, source_digests, weights_id
-from macro_routing.models.support import check_complete, check_supported
-from macro_routing.routes.route import Route
+from macro_routing.models.catalog import DEFAULT_MODEL, MessageCallback, ignore_message, locate_model
+from macro_routing.models.chat import ChatFormat, read_chat_format
+from macro_routing.models.identity import (
+    compute_numerics_id,
+    compute_weights_id,
+    digest_loaded_weights,
+    digest_source_files,
+)
+from macro_routing.models.support import check_supported, check_weights_complete
 from macro_routing.settings import check_boolean, check_choice
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -77,21 +81,21 @@ class FrozenModel:
     @property
     def layers(self) -> int:
         """Number of layers, which routes for this model must be written for."""
-        from macro_routing.models.routing import layer_count
+        from macro_routing.models.decoder import count_layers
 
-        return layer_count(self.model)
+        return count_layers(self.model)
 
     @cached_property
     def chat(self) -> ChatFormat:
         """Chat template, think block and end-of-turn tokens."""
-        return chat_format(self.tokenizer, self.model.generation_config)
+        return read_chat_format(self.tokenizer, self.model.generation_config)
 
     def __repr__(self) -> str:
         """One line; the model itself prints a page."""
         kind = self.model.config.get_text_config(decoder=True).model_type
         return f"FrozenModel({self.name!r}, {kind}, {self.layers} layers, {self.model.dtype}, {self.model.device})"
 
-    def tokens_of(self, texts: Sequence[str], *, add_special_tokens: bool = True) -> list[list[int]]:
+    def tokenize_texts(self, texts: Sequence[str], *, add_special_tokens: bool = True) -> list[list[int]]:
         """The tokens of many texts, without the offsets and masks that the tokenizer's own call works out for each."""
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         if backend is None or backend.truncation or backend.padding:
@@ -99,56 +103,52 @@ class FrozenModel:
             return found
         return [one.ids for one in backend.encode_batch_fast(list(texts), add_special_tokens=add_special_tokens)]
 
-    def routed(self, route: Route) -> Any:
-        """The model executing ``route``: a new object, the same weights."""
-        from macro_routing.models.routing import apply_route
-
-        return apply_route(self.model, route, allow_untested=True)
-
 
 def load_model(
-    name: str = DEFAULT_MODEL, options: LoadOptions | None = None, report: Report = say_nothing
+    name: str = DEFAULT_MODEL, options: LoadOptions | None = None, report: MessageCallback = ignore_message
 ) -> FrozenModel:
     """Find, load and freeze a model named by built-in name, folder, GGUF file or hub id."""
     options = options or LoadOptions()
-    folder = locate(name, revision=options.revision, report=report)
+    folder = locate_model(name, revision=options.revision, report=report)
     config = read_config(folder, name, options)
     check_supported(config, allow_untested=options.allow_untested)
-    model = _load(folder, name, config, options)
+    model = _load_weights(folder, name, config, options)
     tokenizer = load_tokenizer(folder, name, options)
-    return _frozen(name, model, tokenizer, source_digests(folder), options.quantization)
+    return _make_frozen_model(name, model, tokenizer, digest_source_files(folder), options.quantization)
 
 
-def freeze(
+def freeze_model(
     model: Any, tokenizer: Any = None, *, name: str = "a model in memory", allow_untested: bool = False
 ) -> FrozenModel:
     """Freeze a model that is loaded already; its weights are hashed where they lie."""
-    from macro_routing.models.routing import refuse_adapters
+    from macro_routing.models.decoder import reject_adapters
 
     check_supported(model.config, allow_untested=allow_untested)
-    refuse_adapters(model)
-    return _frozen(name, model, tokenizer, memory_digests(model), None)
+    reject_adapters(model)
+    return _make_frozen_model(name, model, tokenizer, digest_loaded_weights(model), None)
 
 
-def _frozen(name: str, model: Any, tokenizer: Any, sources: dict[str, Any], quantization: str | None) -> FrozenModel:
+def _make_frozen_model(
+    name: str, model: Any, tokenizer: Any, sources: dict[str, Any], quantization: str | None
+) -> FrozenModel:
     model.eval()
     model.requires_grad_(requires_grad=False)
-    weights = weights_id(model.config, tokenizer, sources)
-    return FrozenModel(name, model, tokenizer, weights, numerics_id(weights, model, tokenizer, quantization))
+    weights = compute_weights_id(model.config, tokenizer, sources)
+    return FrozenModel(name, model, tokenizer, weights, compute_numerics_id(weights, model, tokenizer, quantization))
 
 
 def read_config(folder: Path, name: str, options: LoadOptions) -> Any:
     """The configuration in a model's folder."""
     from transformers import AutoConfig
 
-    _refuse_routed(folder, name)
+    _reject_routed_checkpoint(folder, name)
     try:
         return AutoConfig.from_pretrained(folder, trust_remote_code=options.trust_remote_code)
     except Exception as error:  # noqa: BLE001 a damaged file can fail anywhere in the libraries that read it
-        raise ModelError(f"the configuration of {name} cannot be read: {_first_line(error)}") from None
+        raise ModelError(f"the configuration of {name} cannot be read: {_first_error_line(error)}") from None
 
 
-def _refuse_routed(folder: Path, name: str) -> None:
+def _reject_routed_checkpoint(folder: Path, name: str) -> None:
     """Refuse a checkpoint that applies a route already (`macro export --to routed`), and name its base model."""
     try:
         base = json.loads((folder / "config.json").read_text(encoding="utf-8"))["macro_base"]
@@ -158,28 +158,28 @@ def _refuse_routed(folder: Path, name: str) -> None:
     raise ModelError(f"{name} is a routed checkpoint already; name the model inside it instead, {inside}")
 
 
-def _load(folder: Path, name: str, config: Any, options: LoadOptions) -> Any:
+def _load_weights(folder: Path, name: str, config: Any, options: LoadOptions) -> Any:
     from transformers import AutoModelForCausalLM
 
-    device = _device(options)
+    device = _resolve_device(options)
     arguments: dict[str, Any] = {
         "config": config,
-        "dtype": _dtype(options, device),
+        "dtype": _resolve_dtype(options, device),
         "trust_remote_code": options.trust_remote_code,
         "use_safetensors": True,  # pickled weights run code
     }
     if options.attention is not None:
         arguments["attn_implementation"] = options.attention
     if options.quantization is not None:
-        arguments["quantization_config"] = _quantization(options.quantization)
+        arguments["quantization_config"] = _make_quantization_config(options.quantization)
     if options.device_map is not None or options.quantization is not None:
         arguments["device_map"] = options.device_map or device
     try:
         loader: Any = AutoModelForCausalLM
         model, loaded = loader.from_pretrained(folder, output_loading_info=True, **arguments)
     except Exception as error:  # noqa: BLE001 a damaged file can fail anywhere in the libraries that read it
-        raise ModelError(f"{name} cannot be loaded: {_first_line(error)}") from None
-    check_complete(name, loaded)
+        raise ModelError(f"{name} cannot be loaded: {_first_error_line(error)}") from None
+    check_weights_complete(name, loaded)
     return model if "device_map" in arguments else model.to(device)
 
 
@@ -190,7 +190,7 @@ def load_tokenizer(folder: Path, name: str, options: LoadOptions) -> Any:
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=options.trust_remote_code)
     except Exception as error:  # noqa: BLE001 a damaged file can fail anywhere in the libraries that read it
-        reason = _first_line(error).rstrip()
+        reason = _first_error_line(error).rstrip()
         if reason.endswith(":"):  # a list of what was tried follows
             reason = "its files (tokenizer.json and others) are not beside the weights, or damaged"
         raise ModelError(f"the tokenizer of {name} cannot be loaded: {reason}") from None
@@ -199,7 +199,7 @@ def load_tokenizer(folder: Path, name: str, options: LoadOptions) -> Any:
     return tokenizer
 
 
-def _device(options: LoadOptions) -> str:
+def _resolve_device(options: LoadOptions) -> str:
     import torch
 
     if options.device == "auto":
@@ -211,7 +211,7 @@ def _device(options: LoadOptions) -> str:
     return options.device
 
 
-def _dtype(options: LoadOptions, device: str) -> Any:
+def _resolve_dtype(options: LoadOptions, device: str) -> Any:
     import torch
 
     if options.dtype == "auto":
@@ -219,12 +219,12 @@ def _dtype(options: LoadOptions, device: str) -> Any:
     return getattr(torch, options.dtype)
 
 
-def chosen_dtype(options: LoadOptions) -> str:
+def resolve_dtype_name(options: LoadOptions) -> str:
     """The name of the precision that ``options`` lead to on this machine."""
-    return str(_dtype(options, _device(options))).removeprefix("torch.")
+    return str(_resolve_dtype(options, _resolve_device(options))).removeprefix("torch.")
 
 
-def _quantization(kind: str) -> Any:
+def _make_quantization_config(kind: str) -> Any:
     import importlib.util
 
     import torch
@@ -238,6 +238,6 @@ def _quantization(kind: str) -> Any:
     return configuration(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.bfloat16)
 
 
-def _first_line(error: Exception) -> str:
+def _first_error_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

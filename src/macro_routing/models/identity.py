@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import ModelError, shorten
-from macro_routing.files import write_atomically
+from macro_routing.files import digest_file, write_atomically
 from macro_routing.models.catalog import cache_folder
-from macro_routing.models.digests import file_digest
-from macro_routing.models.gguf_file import SOURCE_FILE
-from macro_routing.models.support import text_config
+from macro_routing.models.gguf_import import CONVERSION_RECORD
+from macro_routing.models.support import get_text_config
 
-_INCIDENTAL = (
+_INCIDENTAL_FIELDS = (
     "_name_or_path",
     "architectures",
     "auto_map",
@@ -34,32 +33,34 @@ _INCIDENTAL = (
 )
 """What a configuration says about files, versions and loading, not about the model."""
 
-_PROBE = "In  1987, it's 12,345.60 kg + 7×3 = 21;\n\n\tSHE'LL  pay €5.f(x); \n   3 – naïve 東京 x_1 <|im_end|>"
+_TOKENIZER_PROBE = (
+    "In  1987, it's 12,345.60 kg + 7×3 = 21;\n\n\tSHE'LL  pay €5.f(x); \n   3 – naïve 東京 x_1 <|im_end|>"
+)
 """A text whose tokens tell tokenizers with one vocabulary apart: by digits, spaces, capitals, bytes, special tokens."""
 
 
-def weights_id(config: Any, tokenizer: Any, sources: Mapping[str, Any]) -> str:
+def compute_weights_id(config: Any, tokenizer: Any, sources: Mapping[str, Any]) -> str:
     """Identity of architecture, vocabulary and sources: digests of the weights, the configuration with its shape."""
-    text = text_config(config)
-    return _digest(
+    text = get_text_config(config)
+    return _digest_json(
         {
             "architecture": text.model_type,
             "layers": text.num_hidden_layers,
-            "vocabulary": vocabulary_digest(tokenizer),
+            "vocabulary": digest_vocabulary(tokenizer),
             "sources": dict(sources),
         }
     )
 
 
-def numerics_id(weights: str, model: Any, tokenizer: Any, quantization: str | None) -> str:
+def compute_numerics_id(weights: str, model: Any, tokenizer: Any, quantization: str | None) -> str:
     """Identity of everything that decides the exact numbers that come out."""
     import torch
     import transformers
 
-    return _digest(
+    return _digest_json(
         {
             "weights": weights,
-            "reading": None if tokenizer is None else tokenizer(_PROBE)["input_ids"],
+            "reading": None if tokenizer is None else tokenizer(_TOKENIZER_PROBE)["input_ids"],
             "dtype": str(model.dtype),
             "quantization": quantization,
             "attention": model.config._attn_implementation,  # noqa: SLF001 transformers has no public name for it
@@ -70,18 +71,18 @@ def numerics_id(weights: str, model: Any, tokenizer: Any, quantization: str | No
     )
 
 
-def source_digests(folder: Path) -> dict[str, Any]:
+def digest_source_files(folder: Path) -> dict[str, Any]:
     """What a model was made from: weight files and configuration; a converted model is known by its GGUF file."""
-    weights = {path.name: _known_digest(path) for path in sorted(folder.glob("*.safetensors"))}
-    _check_index(folder, weights)
-    source = _conversion(folder / SOURCE_FILE)
+    weights = {path.name: _digest_file_cached(path) for path in sorted(folder.glob("*.safetensors"))}
+    _check_weight_index(folder, weights)
+    source = _read_conversion_record(folder / CONVERSION_RECORD)
     if source is not None and source["weights"] == weights:
         return {"gguf": source["sha256"], "stored": source["stored"]}
     configuration = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    return {"weights": weights, "configuration": _essential(configuration)}
+    return {"weights": weights, "configuration": _drop_incidental_fields(configuration)}
 
 
-def _check_index(folder: Path, weights: Mapping[str, str]) -> None:
+def _check_weight_index(folder: Path, weights: Mapping[str, str]) -> None:
     """Refuse an index that names files beyond those the identity covers: they would be loaded unseen."""
     for path in sorted(folder.glob("*.safetensors.index.json")):
         try:
@@ -92,7 +93,7 @@ def _check_index(folder: Path, weights: Mapping[str, str]) -> None:
             raise ModelError(f"{path} names {shorten(beyond[0])}, which is no file beside it; fetch the model again")
 
 
-def _conversion(path: Path) -> dict[str, Any] | None:
+def _read_conversion_record(path: Path) -> dict[str, Any] | None:
     """The note a conversion left; None where there is none or it is not sound."""
     try:
         note = json.loads(path.read_text(encoding="utf-8"))
@@ -101,7 +102,7 @@ def _conversion(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def memory_digests(model: Any) -> dict[str, Any]:
+def digest_loaded_weights(model: Any) -> dict[str, Any]:
     """What a model that came from no file is made of; the weights in float32, whatever dtype they are in."""
     import torch
 
@@ -110,23 +111,23 @@ def memory_digests(model: Any) -> dict[str, Any]:
         for name, value in sorted(model.state_dict().items())
         if isinstance(value, torch.Tensor)
     }
-    return {"weights": weights, "configuration": _essential(model.config.to_dict())}
+    return {"weights": weights, "configuration": _drop_incidental_fields(model.config.to_dict())}
 
 
-def _essential(configuration: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_incidental_fields(configuration: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        name: _essential(value) if isinstance(value, Mapping) else value
+        name: _drop_incidental_fields(value) if isinstance(value, Mapping) else value
         for name, value in configuration.items()
-        if name not in _INCIDENTAL
+        if name not in _INCIDENTAL_FIELDS
     }
 
 
-def vocabulary_digest(tokenizer: Any) -> str | None:
+def digest_vocabulary(tokenizer: Any) -> str | None:
     """Digest of the vocabulary itself, whatever file format and library version it was read with."""
-    return None if tokenizer is None else _digest(sorted(tokenizer.get_vocab().items()))
+    return None if tokenizer is None else _digest_json(sorted(tokenizer.get_vocab().items()))
 
 
-def _known_digest(path: Path) -> str:
+def _digest_file_cached(path: Path) -> str:
     """A file's digest, remembered by place, size and time of change, since weights are large and seldom change."""
     real = path.resolve()
     if re.fullmatch(r"[0-9a-f]{64}", real.name):  # the hub's cache names a file by its own digest
@@ -135,16 +136,16 @@ def _known_digest(path: Path) -> str:
     memory = (
         cache_folder()
         / "digests"
-        / _digest([str(real), facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino])
+        / _digest_json([str(real), facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino])
     )
     if memory.is_file() and re.fullmatch(r"[0-9a-f]{64}", known := memory.read_text(encoding="utf-8")):
         return known
-    digest = file_digest(real)
+    digest = digest_file(real)
     with contextlib.suppress(OSError):  # a read-only cache only costs the time to hash again
         memory.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(memory, digest, concurrent=True)
     return digest
 
 
-def _digest(value: Any) -> str:
+def _digest_json(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:32]

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from macro_routing.models.routing import decoder_of, shallow_copy
+from macro_routing.models.decoder import get_decoder
+from macro_routing.models.routing import shallow_copy
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,16 +30,16 @@ class LayerInputs:
 
 
 @torch.no_grad()
-def layer_inputs(
+def compute_layer_inputs(
     model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, position_ids: torch.Tensor, *, cached: int
 ) -> LayerInputs:
     """The arguments for tokens that follow ``cached`` others; ``attention_mask`` covers both."""
     from transformers import DynamicCache
 
-    decoder = decoder_of(model)
+    decoder = get_decoder(model)
     noted: list[tuple[torch.Tensor, dict[str, Any]]] = []
     copied = shallow_copy(decoder)
-    copied._modules["layers"] = nn.ModuleList(_noting(layer, noted) for layer in decoder.layers)  # noqa: SLF001
+    copied._modules["layers"] = nn.ModuleList(_make_recording_layer(layer, noted) for layer in decoder.layers)  # noqa: SLF001
     cache = DynamicCache(config=model.config)
     if cached:
         stand_in = torch.zeros(len(input_ids), 1, cached, 1, device=input_ids.device)
@@ -56,8 +57,8 @@ def layer_inputs(
     return LayerInputs(noted[0][0], arguments, name)
 
 
-def _noting(layer: Any, noted: list[Any]) -> Any:
-    copied = shallow_copy(layer, _noting_class(layer.__class__))
+def _make_recording_layer(layer: Any, noted: list[Any]) -> Any:
+    copied = shallow_copy(layer, _make_recording_class(layer.__class__))
     # Accelerate's hook would move a whole layer's weights to run nothing.
     copied.__dict__.pop("forward", None)
     # Nor do hooks that others have set see a layer run.
@@ -67,7 +68,7 @@ def _noting(layer: Any, noted: list[Any]) -> Any:
 
 
 @functools.cache
-def _noting_class(kind: Any) -> type[nn.Module]:
+def _make_recording_class(kind: Any) -> type[nn.Module]:
     def forward(self: Any, hidden_states: torch.Tensor, *_args: Any, **kwargs: Any) -> torch.Tensor:
         self.macro_noted.append((hidden_states, kwargs))
         return hidden_states

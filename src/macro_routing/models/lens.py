@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from macro_routing.errors import ModelError
-from macro_routing.models.routing import decoder_of, shallow_copy
+from macro_routing.models.decoder import get_decoder
+from macro_routing.models.routing import shallow_copy
 
 
-def hidden_states(model: Any, input_ids: torch.Tensor, **inputs: Any) -> list[torch.Tensor]:
+def collect_hidden_states(model: Any, input_ids: torch.Tensor, **inputs: Any) -> list[torch.Tensor]:
     """The hidden state after each executed step, before the final norm; the model may be routed or not.
 
     There are as many as the route has steps: the embeddings are not among them.
@@ -24,13 +25,13 @@ def hidden_states(model: Any, input_ids: torch.Tensor, **inputs: Any) -> list[to
     def keep(_module: Any, _args: Any, output: Any) -> None:
         states.append(output[0] if isinstance(output, tuple) else output)
 
-    with _hooks(decoder_of(model).layers, keep), torch.no_grad():
+    with _forward_hooks(get_decoder(model).layers, keep), torch.no_grad():
         model(input_ids, use_cache=False, **inputs)
     return states
 
 
 @contextmanager
-def _hooks(layers: Any, hook: Any) -> Iterator[None]:
+def _forward_hooks(layers: Any, hook: Any) -> Iterator[None]:
     handles = [layer.register_forward_hook(hook) for layer in layers]
     try:
         yield
@@ -39,14 +40,16 @@ def _hooks(layers: Any, hook: Any) -> Iterator[None]:
             handle.remove()
 
 
-def read_out(model: Any, hidden: torch.Tensor) -> torch.Tensor:
+def apply_lm_head(model: Any, hidden: torch.Tensor) -> torch.Tensor:
     """Logits of a hidden state through the model's own final norm and head.
 
     The language model's own ``forward`` runs, with a decoder that returns the given state, so scaling and
     soft-capping of logits are the model's, whatever its architecture.
     """
-    decoder = decoder_of(model)
-    reader = _with_decoder(model, decoder, _Given(decoder, decoder.norm(hidden.to(decoder.norm.weight.device))))
+    decoder = get_decoder(model)
+    reader = _replace_decoder(
+        model, decoder, _FixedDecoder(decoder, decoder.norm(hidden.to(decoder.norm.weight.device)))
+    )
     with torch.no_grad():
         logits: torch.Tensor = reader(
             input_ids=torch.zeros(hidden.shape[:2], dtype=torch.long, device=model.device)
@@ -54,7 +57,7 @@ def read_out(model: Any, hidden: torch.Tensor) -> torch.Tensor:
     return logits
 
 
-class _Given(torch.nn.Module):
+class _FixedDecoder(torch.nn.Module):
     """A decoder that has its answer already."""
 
     def __init__(self, decoder: Any, state: torch.Tensor) -> None:
@@ -68,12 +71,12 @@ class _Given(torch.nn.Module):
         return MoeModelOutputWithPast(last_hidden_state=self._state)  # what mixtures of experts look for is None
 
 
-def _with_decoder(module: Any, decoder: Any, replacement: torch.nn.Module) -> Any:
+def _replace_decoder(module: Any, decoder: Any, replacement: torch.nn.Module) -> Any:
     """A copy of the modules above the decoder that leads to another one."""
     copied = shallow_copy(module)
     for name, child in module._modules.items():  # noqa: SLF001
         if child is decoder:
             copied._modules[name] = replacement  # noqa: SLF001
         elif child is not None and any(part is decoder for part in child.modules()):
-            copied._modules[name] = _with_decoder(child, decoder, replacement)  # noqa: SLF001
+            copied._modules[name] = _replace_decoder(child, decoder, replacement)  # noqa: SLF001
     return copied

@@ -18,10 +18,12 @@ import torch
 from torch import nn
 
 from macro_routing.errors import ModelError, RouteError
-from macro_routing.models.support import check_supported, text_config
+from macro_routing.models.decoder import NoAdapters, count_layers, get_decoder, reject_adapter, reject_adapters
+from macro_routing.models.frozen import FrozenModel
+from macro_routing.models.support import check_supported, get_text_config
 from macro_routing.routes.route import Add, Route
 
-_OWN_DICTIONARIES = (
+_COPIED_DICTIONARIES = (
     "_parameters",
     "_buffers",
     "_modules",
@@ -37,99 +39,49 @@ _OWN_DICTIONARIES = (
 
 
 def apply_route(model: Any, route: Route, *, allow_untested: bool = False) -> Any:
-    """A new model that executes ``route`` with the weights of ``model``, which stays as it is.
+    """Make a model that executes ``route`` with the weights of ``model``, which does not change.
 
+    ``model`` is what ``load_model`` returns, or a transformers model.
     The result works wherever the model did: ``forward``, ``generate``, dynamic and static caches, padding,
     ``torch.compile``, ``device_map`` and quantised weights.
     """
-    _check(model, route, allow_untested)
-    recorded = _recorded_classes(model)
-    config = routed_config(model.config, route)
-    decoder = decoder_of(model)
-    steps = nn.ModuleList(_routed_steps(decoder.layers, route, text_config(config), recorded))
-    routed = _copy_towards(model, decoder, config, steps)
+    if isinstance(model, FrozenModel):
+        model, allow_untested = model.model, True  # it was checked when it was loaded
+    _check_arguments(model, route, allow_untested)
+    recorded = _list_recorded_classes(model)
+    config = make_routed_config(model.config, route)
+    decoder = get_decoder(model)
+    steps = nn.ModuleList(_make_steps(decoder.layers, route, get_text_config(config), recorded))
+    routed = _copy_with_steps(model, decoder, config, steps)
     routed.macro_route = route
-    routed.save_pretrained = functools.partial(_refuse_saving, route)
-    routed.add_adapter = routed.load_adapter = _refuse_adapter
+    routed.save_pretrained = functools.partial(_reject_saving, route)
+    routed.add_adapter = routed.load_adapter = reject_adapter
     routed.peft_config = NoAdapters()
     if getattr(model, "generation_config", None) is not None:
         routed.generation_config = copy.deepcopy(model.generation_config)
     if route.has_adds:
-        decoder_of(routed).register_forward_pre_hook(_give_tape, with_kwargs=True)
+        get_decoder(routed).register_forward_pre_hook(_pass_saved_states, with_kwargs=True)
     return routed
 
 
-def decoder_of(model: Any) -> Any:
-    """The module that owns the stack of layers."""
-    decoder: Any = model.get_decoder() if hasattr(model, "get_decoder") else model
-    if not isinstance(getattr(decoder, "layers", None), nn.ModuleList):
-        raise ModelError(
-            f"{type(model).__name__} has no list of decoder layers where transformers models keep it;"
-            " of a loaded model pass its .model"
-        )
-    return decoder
-
-
-def layer_count(model: Any) -> int:
-    """How many layers the model has, which is what a route's ``layers`` must say."""
-    return len(decoder_of(model).layers)
-
-
-def _check(model: Any, route: Route, allow_untested: bool) -> None:
+def _check_arguments(model: Any, route: Route, allow_untested: bool) -> None:
     if not isinstance(route, Route):
-        raise RouteError(f"{route!r} is no Route; read it with parse_route(text, layers) first")
-    if not isinstance(model, nn.Module) or not hasattr(model, "config"):
-        raise ModelError(f"a {type(model).__name__} is no transformers model; of a loaded model pass its .model")
+        raise RouteError(f"{route!r} is not a Route; parse it with parse_route(text, layers) first")
+    if not hasattr(model, "modules") or not hasattr(model, "config"):
+        raise ModelError(f"a {type(model).__name__} is not a transformers model")
     check_supported(model.config, allow_untested=allow_untested)
-    refuse_adapters(model)
+    reject_adapters(model)
     if getattr(model, "macro_route", None) is not None:
         raise ModelError("this model is routed already; apply the route to the model it was made from")
-    layers = layer_count(model)
+    layers = count_layers(model)
     if route.layers != layers:
         raise RouteError(f"the route is for {route.layers} layers, but the model has {layers}")
 
 
-def refuse_adapters(model: Any) -> None:
-    """Refuse a model with a LoRA or other adapter: what it adds to a layer was trained for that layer's one place."""
-    configured = not isinstance(getattr(model, "peft_config", NoAdapters()), NoAdapters)
-    if (
-        configured
-        or getattr(model, "_hf_peft_config_loaded", False)
-        or any(type(part).__module__.startswith("peft.") for part in model.modules())
-    ):
-        raise ModelError(
-            "models with a LoRA or other PEFT adapter are not supported;"
-            " merge it first (model.merge_and_unload()), save the result and load that"
-        )
-
-
-class NoAdapters(dict[str, Any]):
-    """Where PEFT notes an adapter before it changes a model's modules: on a routed model it may not.
-
-    Most of those modules belong to the original as well, so an adapter would change it unnoticed; the others are there
-    once per step, where an adapter has one entry per layer.
-    """
-
-    def __setitem__(self, name: str, adapter: Any) -> None:
-        """Refuse."""
-        _refuse_adapter()
-
-    def update(self, *_args: Any, **_kwargs: Any) -> None:
-        """Refuse."""
-        _refuse_adapter()
-
-
-def _refuse_adapter(*_args: Any, **_kwargs: Any) -> None:
-    raise ModelError(
-        "a routed model takes no LoRA or other PEFT adapter; merge the adapter into the model"
-        " (merge_and_unload), save the result, and apply a route to that"
-    )
-
-
-def routed_config(config: Any, route: Route) -> Any:
+def make_routed_config(config: Any, route: Route) -> Any:
     """The configuration with one entry per step wherever the original has one per layer."""
     routed = copy.deepcopy(config)
-    text = text_config(routed)
+    text = get_text_config(routed)
     kinds = getattr(text, "layer_types", None)
     text.num_hidden_layers = route.length
     if kinds is not None:
@@ -140,27 +92,27 @@ def routed_config(config: Any, route: Route) -> Any:
 # --- steps --------------------------------------------------------------------------------------------------------
 
 
-def _routed_steps(layers: Any, route: Route, config: Any, recorded: tuple[type, ...]) -> Iterator[Any]:
-    kept = frozenset(_source(number, step.add) for number, step in enumerate(route.steps) if step.add)
+def _make_steps(layers: Any, route: Route, config: Any, recorded: tuple[type, ...]) -> Iterator[Any]:
+    kept = frozenset(_source_step(number, step.add) for number, step in enumerate(route.steps) if step.add)
     for slot, step in enumerate(route.steps):
         layer = layers[step.layer]
-        routed = _copy_with_slot(
-            layer, slot, config, recorded, adding_class(layer.__class__) if route.has_adds else None
+        routed = _copy_with_cache_slot(
+            layer, slot, config, recorded, make_adding_class(layer.__class__) if route.has_adds else None
         )
         if route.has_adds:
             routed.macro_add = step.add
-            routed.macro_source = None if step.add is None else _source(slot, step.add)
+            routed.macro_source = None if step.add is None else _source_step(slot, step.add)
             routed.macro_keep = slot if slot in kept else None
         yield routed
 
 
-def _source(slot: int, add: Add | None) -> int:
+def _source_step(slot: int, add: Add | None) -> int:
     """The step whose *input* is ``h_{t-back}``: the input of step ``t`` is ``h_t``, the output of the one before."""
     assert add is not None
     return slot - add.back
 
 
-def _copy_with_slot(
+def _copy_with_cache_slot(
     module: nn.Module, slot: int, config: Any, recorded: tuple[type, ...], kind: type[nn.Module] | None = None
 ) -> Any:
     """Copy the modules on the way to an owner of ``layer_idx`` or a recorded output; all else stays the same object."""
@@ -170,23 +122,23 @@ def _copy_with_slot(
     if "config" in copied.__dict__:
         copied.__dict__["config"] = config
     for name, child in module._modules.items():  # noqa: SLF001
-        if child is not None and _is_own(child, recorded):
-            copied._modules[name] = _copy_with_slot(child, slot, config, recorded)  # noqa: SLF001
+        if child is not None and _needs_own_copy(child, recorded):
+            copied._modules[name] = _copy_with_cache_slot(child, slot, config, recorded)  # noqa: SLF001
     return copied
 
 
-def _is_own(module: nn.Module, recorded: tuple[type, ...]) -> bool:
+def _needs_own_copy(module: nn.Module, recorded: tuple[type, ...]) -> bool:
     """Whether a step needs this module for itself: it holds a slot, or something that transformers hooks."""
     return any("layer_idx" in part.__dict__ or isinstance(part, recorded) for part in module.modules())
 
 
-def _recorded_classes(model: Any) -> tuple[type, ...]:
+def _list_recorded_classes(model: Any) -> tuple[type, ...]:
     """Module classes whose outputs transformers records with hooks, such as the routers of mixtures of experts.
 
     A hook on a module that several steps (and the untouched model) share would record all of them.
     """
     found: list[type] = []
-    for part in (model, decoder_of(model)):
+    for part in (model, get_decoder(model)):
         for entry in (getattr(part, "_can_record_outputs", None) or {}).values():
             for recorder in entry if isinstance(entry, list | tuple) else [entry]:
                 kind = getattr(recorder, "target_class", recorder)
@@ -194,7 +146,7 @@ def _recorded_classes(model: Any) -> tuple[type, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _refuse_saving(route: Route, *_args: Any, **_kwargs: Any) -> None:
+def _reject_saving(route: Route, *_args: Any, **_kwargs: Any) -> None:
     """``save_pretrained`` would drop adds in silence and choke on shared weights."""
     raise ModelError(
         f"a routed model ({route}) cannot be saved as a checkpoint;"
@@ -202,7 +154,7 @@ def _refuse_saving(route: Route, *_args: Any, **_kwargs: Any) -> None:
     )
 
 
-class Tape:
+class SavedStates:
     """Hidden states of one forward pass that later steps add.
 
     A class of its own because accelerate rebuilds dictionaries and lists on their way to a device, which would
@@ -216,27 +168,27 @@ class Tape:
         self.states: dict[int, torch.Tensor] = {}
 
 
-def _give_tape(_: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _pass_saved_states(_: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Every forward pass gets a new tape, so passes can be nested and nothing old is ever read."""
-    return args, {**kwargs, "macro_tape": Tape()}
+    return args, {**kwargs, "macro_tape": SavedStates()}
 
 
 @functools.cache
-def adding_class(kind: Any) -> type[nn.Module]:
+def make_adding_class(kind: Any) -> type[nn.Module]:
     """The layer class with an add in front: reads and writes the tape, then runs the layer as it is."""
 
-    def forward(self: Any, hidden_states: torch.Tensor, *args: Any, macro_tape: Tape, **kwargs: Any) -> Any:
+    def forward(self: Any, hidden_states: torch.Tensor, *args: Any, macro_tape: SavedStates, **kwargs: Any) -> Any:
         if self.macro_keep is not None:
             macro_tape.states[self.macro_keep] = hidden_states
         if self.macro_add is not None:
             earlier = macro_tape.states[self.macro_source].to(hidden_states.device)
-            hidden_states = add_state(hidden_states, earlier, self.macro_add.coefficient)
+            hidden_states = add_hidden_state(hidden_states, earlier, self.macro_add.coefficient)
         return kind.forward(self, hidden_states, *args, **kwargs)
 
     return type(f"Adding{kind.__name__}", (kind,), {"forward": forward, "__module__": __name__})
 
 
-def add_state(hidden: torch.Tensor, earlier: torch.Tensor, coefficient: float) -> torch.Tensor:
+def add_hidden_state(hidden: torch.Tensor, earlier: torch.Tensor, coefficient: float) -> torch.Tensor:
     """``h_t + coefficient · h_{t-b}``, in the states' own precision."""
     return hidden + earlier if coefficient == 1.0 else hidden + coefficient * earlier
 
@@ -244,17 +196,17 @@ def add_state(hidden: torch.Tensor, earlier: torch.Tensor, coefficient: float) -
 # --- copies -------------------------------------------------------------------------------------------------------
 
 
-def _copy_towards(module: Any, decoder: Any, config: Any, steps: nn.ModuleList) -> Any:
+def _copy_with_steps(module: Any, decoder: Any, config: Any, steps: nn.ModuleList) -> Any:
     """Copy the modules from the model down to its decoder, which gets the routed steps."""
     copied = shallow_copy(module)
     if module is decoder:
-        copied.config = text_config(config)
+        copied.config = get_text_config(config)
         copied._modules["layers"] = steps  # noqa: SLF001
         return copied
     copied.config = config
     for name, child in module._modules.items():  # noqa: SLF001
         if child is not None and any(part is decoder for part in child.modules()):
-            copied._modules[name] = _copy_towards(child, decoder, config, steps)  # noqa: SLF001
+            copied._modules[name] = _copy_with_steps(child, decoder, config, steps)  # noqa: SLF001
     return copied
 
 
@@ -263,7 +215,7 @@ def shallow_copy(module: nn.Module, kind: type[nn.Module] | None = None) -> Any:
     chosen = kind or type(module)
     copied = chosen.__new__(chosen)
     copied.__dict__.update(module.__dict__)
-    for name in _OWN_DICTIONARIES:
+    for name in _COPIED_DICTIONARIES:
         if copied.__dict__.get(name) is not None:
             copied.__dict__[name] = copy.copy(copied.__dict__[name])
     if "_hf_hook" in copied.__dict__:

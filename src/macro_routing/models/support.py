@@ -8,7 +8,7 @@ from typing import Any
 
 from macro_routing.errors import ModelError
 
-SUPPORTED = {
+SUPPORTED_ARCHITECTURES = {
     "llama": "Llama 2/3, SmolLM2, DeepSeek-R1-Distill-Llama",
     "qwen2": "Qwen2, Qwen2.5, DeepSeek-R1-Distill-Qwen",
     "qwen3": "Qwen3",
@@ -25,21 +25,21 @@ SUPPORTED = {
 """``model_type`` of every architecture the tests run, with the models people know it by."""
 
 
-def text_config(config: Any) -> Any:
+def get_text_config(config: Any) -> Any:
     """The decoder's own configuration, which multimodal models keep inside another."""
     return config.get_text_config(decoder=True)
 
 
-def refusal(config: Any, *, allow_untested: bool = False) -> str | None:
+def unsupported_reason(config: Any, *, allow_untested: bool = False) -> str | None:
     """Why a model with this configuration cannot be routed; None when it can."""
-    text = text_config(config)
+    text = get_text_config(config)
     name = getattr(config, "model_type", "unknown")
-    reason = _structural_refusal(config, text)
+    reason = _structural_reason(config, text)
     if reason is not None:
         return f"{name} models cannot be routed: {reason}"
-    if getattr(text, "model_type", None) not in SUPPORTED and not allow_untested:
+    if getattr(text, "model_type", None) not in SUPPORTED_ARCHITECTURES and not allow_untested:
         return (
-            f"{name} is not among the tested architectures ({', '.join(sorted(SUPPORTED))});"
+            f"{name} is not among the tested architectures ({', '.join(sorted(SUPPORTED_ARCHITECTURES))});"
             " to try it, allow untested architectures and let `macro doctor` check the model"
         )
     return None
@@ -47,11 +47,11 @@ def refusal(config: Any, *, allow_untested: bool = False) -> str | None:
 
 def check_supported(config: Any, *, allow_untested: bool = False) -> None:
     """Refuse a model by name and reason before anything of it runs."""
-    if reason := refusal(config, allow_untested=allow_untested):
+    if reason := unsupported_reason(config, allow_untested=allow_untested):
         raise ModelError(reason)
 
 
-def check_complete(name: str, loaded: Mapping[str, Any]) -> None:
+def check_weights_complete(name: str, loaded: Mapping[str, Any]) -> None:
     """Refuse a model whose files do not hold exactly its weights: what is missing would be random numbers."""
     missing = sorted(str(key) for key in loaded.get("missing_keys", ()))
     mismatched = sorted(str(key) for key in loaded.get("mismatched_keys", ()))
@@ -66,9 +66,9 @@ def check_complete(name: str, loaded: Mapping[str, Any]) -> None:
             raise ModelError(f"{name} cannot be loaded: its files {what} {keys[0]}{more}; fetch or convert it again")
 
 
-def _structural_refusal(config: Any, text: Any) -> str | None:
+def _structural_reason(config: Any, text: Any) -> str | None:
     """Structures in which a layer's place in the stack means more than its order."""
-    recurrent = _recurrent_layers(text)
+    recurrent = _find_recurrent_layers(text)
     reasons = {
         "it is an encoder-decoder, and routes are defined for decoders only": getattr(
             config, "is_encoder_decoder", False
@@ -87,7 +87,7 @@ def _structural_refusal(config: Any, text: Any) -> str | None:
     return next((reason for reason, applies in reasons.items() if applies), None)
 
 
-def _recurrent_layers(text: Any) -> str | None:
+def _find_recurrent_layers(text: Any) -> str | None:
     """The name of a layer type without keys and values, where the configuration has one."""
     known = {"full_attention", "sliding_attention", "chunked_attention"}
     for kind in getattr(text, "layer_types", None) or ():

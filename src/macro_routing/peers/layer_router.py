@@ -23,10 +23,10 @@ from torch import nn
 from macro_routing.engine.batching import Tokens, batch_by_length, compute_position_ids, pad_left
 from macro_routing.errors import MacroError, ModelError
 from macro_routing.files import write_atomically
+from macro_routing.models.decoder import get_decoder
 from macro_routing.models.frozen import FrozenModel
-from macro_routing.models.layer_inputs import layer_inputs
-from macro_routing.models.routing import decoder_of
-from macro_routing.models.support import text_config
+from macro_routing.models.layer_inputs import compute_layer_inputs
+from macro_routing.models.support import get_text_config
 from macro_routing.peers.router_settings import RouterSettings
 from macro_routing.routes.route import Route
 from macro_routing.search.tree_actions import route_from_counts
@@ -122,7 +122,7 @@ class PaddedPrompts:
         self._model = model
         self._lengths = [len(prompt) for prompt in prompts]
         self._ids, self._mask = pad_left(prompts, model.device)
-        given = layer_inputs(model, self._ids, self._mask, compute_position_ids(self._mask), cached=0)
+        given = compute_layer_inputs(model, self._ids, self._mask, compute_position_ids(self._mask), cached=0)
         self.embedded = given.embedded
         """``[prompts, longest, width]``, padding first."""
         self._arguments = {tuple(range(len(prompts))): given.arguments}
@@ -134,7 +134,7 @@ class PaddedPrompts:
             return state
         everyone = len(rows) == len(state)
         hidden = state if everyone else state[list(rows)]
-        output = decoder_of(self._model).layers[layer](hidden, **self._arguments_of(tuple(rows))[layer])
+        output = get_decoder(self._model).layers[layer](hidden, **self._arguments_of(tuple(rows))[layer])
         output = output[0] if isinstance(output, tuple) else output
         return output if everyone else with_rows(state, rows, output)
 
@@ -148,7 +148,9 @@ class PaddedPrompts:
             if len(self._arguments) == _KNOWN_ROWS:
                 self._arguments.pop(next(iter(self._arguments)))
             ids, mask = self._ids[list(rows)], self._mask[list(rows)]
-            self._arguments[rows] = layer_inputs(self._model, ids, mask, compute_position_ids(mask), cached=0).arguments
+            self._arguments[rows] = compute_layer_inputs(
+                self._model, ids, mask, compute_position_ids(mask), cached=0
+            ).arguments
         return self._arguments[rows]
 
 
@@ -242,7 +244,7 @@ def look(routers: WindowRouters, number: int, states: Sequence[torch.Tensor], wi
 
 def state_width(frozen: FrozenModel) -> int:
     """Width of a hidden state."""
-    return int(text_config(frozen.model.config).hidden_size)
+    return int(get_text_config(frozen.model.config).hidden_size)
 
 
 def check_same_model(weights_id: str, frozen: FrozenModel) -> None:

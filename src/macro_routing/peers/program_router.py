@@ -17,7 +17,7 @@ import torch
 from macro_routing.engine.batching import Tokens, batch_by_length
 from macro_routing.errors import MacroError, ModelError, SettingsError
 from macro_routing.models.frozen import FrozenModel
-from macro_routing.models.routing import add_state
+from macro_routing.models.routing import add_hidden_state
 from macro_routing.peers.layer_router import (
     PaddedPrompts,
     WindowRouters,
@@ -84,7 +84,7 @@ def _next_state(
     for add in set(adds.values()):
         rows = [row for row, own in adds.items() if own == add]
         earlier = history[-1 - add.back][rows]
-        state = with_rows(state, rows, add_state(history[-1][rows], earlier.to(state.device), add.coefficient))
+        state = with_rows(state, rows, add_hidden_state(history[-1][rows], earlier.to(state.device), add.coefficient))
     # Rows have one layer each, so a row still holds its input when its layer's turn comes.
     for layer in sorted(set(layers.values())):
         state = batch.apply(layer, [row for row, own in layers.items() if own == layer], state)

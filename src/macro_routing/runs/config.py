@@ -17,15 +17,15 @@ from macro_routing.errors import SettingsError, suggestion
 from macro_routing.evaluation.decoding import Decoding, automatic_mode
 from macro_routing.evaluation.racing import EXACT, RACING
 from macro_routing.evaluation.units import UnitSizes
-from macro_routing.models.catalog import BUILT_IN, DEFAULT_MODEL
+from macro_routing.models.catalog import BUILT_IN_MODELS, DEFAULT_MODEL
 from macro_routing.models.frozen import FrozenModel, LoadOptions
-from macro_routing.models.support import text_config
+from macro_routing.models.support import get_text_config
 from macro_routing.routes.space import RouteSpace
 from macro_routing.runs.methods import GUIDED, MACRO, MAX_EVALUATIONS, METHODS, Search, make_search_settings
 from macro_routing.search.example_schedule import check_seed
 from macro_routing.search.searcher import SearchPlan
 from macro_routing.settings import build_settings, check_choice, check_integer, check_number
-from macro_routing.tasks.catalog import task_names
+from macro_routing.tasks.catalog import list_task_names
 from macro_routing.tasks.prompts import DIRECT, LIKELIHOOD
 from macro_routing.tasks.task import CHOICE, Task
 
@@ -162,7 +162,7 @@ class RunConfig:
 
     def _make_absolute(self) -> None:
         """Files are named from the root, so that a run can be resumed from another folder."""
-        known = {*task_names(), *BUILT_IN}
+        known = {*list_task_names(), *BUILT_IN_MODELS}
         for name in ("task", "model", "init_from"):
             object.__setattr__(self, name, _absolute(getattr(self, name), known))
         if self.data.get("data_dir"):
@@ -268,7 +268,7 @@ def _absolute(value: str | None, known: set[str]) -> str | None:
 
 def _paper_for(frozen: FrozenModel) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """What the paper sets by model: route length, final set, validation size (specification §5)."""
-    kind = text_config(frozen.model.config).model_type
+    kind = get_text_config(frozen.model.config).model_type
     is_deepseek = "deepseek" in frozen.name.lower()
     # Qwen3-4B and -8B are the only ones whose longest route is not twelve above their depth.
     space = {"max_length": 40} if kind == "qwen3" and frozen.layers == 36 else {}

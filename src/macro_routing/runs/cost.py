@@ -18,8 +18,9 @@ from macro_routing.engine.memory import cache_bytes_per_token, is_out_of_memory
 from macro_routing.evaluation.answering import choice_items
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.models.chat import encode_messages
+from macro_routing.models.routing import apply_route
 from macro_routing.routes.route import Route
-from macro_routing.tasks.prompts import LIKELIHOOD, REASONING, messages
+from macro_routing.tasks.prompts import LIKELIHOOD, REASONING, build_messages
 from macro_routing.tasks.task import Example
 
 FORMAT = "macro-cost/1"
@@ -59,12 +60,12 @@ def _prompts(evaluator: Evaluator, examples: Sequence[Example]) -> list[Tokens]:
         items = choice_items(frozen, task, examples, by_letter=evaluator.decoding.by_letter)
         return [item.prompt for item in items]
     thinking = mode == REASONING if frozen.chat.think else None
-    asked = [messages(task.prompts, mode, one.question, one.choices) for one in examples]
+    asked = [build_messages(task.prompts, mode, one.question, one.choices) for one in examples]
     return [encode_messages(frozen.tokenizer, one, thinking=thinking) for one in asked]
 
 
 def _measure(evaluator: Evaluator, routes: Sequence[Route], prompts: list[Tokens]) -> dict[Route, dict[str, Any]]:
-    models = {route: evaluator.frozen.routed(route) for route in routes}
+    models = {route: apply_route(evaluator.frozen, route) for route in routes}
     for model in models.values():
         generate_greedy(model, prompts, _NO_END, 2)  # what is done once is not timed
     turns: dict[Route, list[tuple[float, float, int | None]]] = {route: [] for route in routes}

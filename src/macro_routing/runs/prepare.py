@@ -14,8 +14,8 @@ from macro_routing.errors import RunError, SettingsError
 from macro_routing.evaluation.answering import prompts_of
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.score_store import ScoreStore, default_store_path
+from macro_routing.models.block_influence import block_influence
 from macro_routing.models.frozen import FrozenModel, load_model
-from macro_routing.models.influence import block_influence
 from macro_routing.runs import folder as files
 from macro_routing.runs.config import DataSettings, RunConfig
 from macro_routing.runs.folder import RunFolder
@@ -31,7 +31,7 @@ from macro_routing.runs.run_log import RunLog
 from macro_routing.runs.warm_start import initial_state
 from macro_routing.search.searcher import SearchState
 from macro_routing.tasks.catalog import find_task
-from macro_routing.tasks.splits import Splits, make_splits, repeated_questions
+from macro_routing.tasks.splits import Splits, count_repeated_questions, make_splits
 from macro_routing.tasks.task import Example, Task
 from macro_routing.workers.messages import TaskSource, WorkerSetup
 from macro_routing.workers.pool import WorkerPool, create_worker_pool
@@ -133,11 +133,11 @@ def prepare_run(  # noqa: PLR0913
     task = task or load_configured_task(config)
     frozen = frozen or load_configured_model(config, executor, listener)
     splits = split_examples(config, task, config.data_for(frozen))
-    if Path(config.task).suffix and (repeated := repeated_questions(task)):  # a file of the user's own
+    if Path(config.task).suffix and (repeated := count_repeated_questions(task)):  # a file of the user's own
         said = f"rows that ask what another row asks: {repeated}"
         listener.on_message(f"{said}; no two splits share a question, so some are left out")
     for name in ("training", "validation", "test"):
-        has = len(splits.named("train" if name == "training" else name))
+        has = len(splits.get_split("train" if name == "training" else name))
         if config.data.get(name, 0) > has:
             listener.on_message(f"{config.data[name]} {name} examples were asked for, the data gives {has}")
     guards = {name: find_task(name, _data_dir(config), config.seed) for name in config.guard_settings.tasks}
@@ -189,7 +189,7 @@ def check_same_examples(header: Mapping[str, Any], config: RunConfig, task: Task
     """Refuse a run whose questions are other ones by now; needs no model, the sizes are the run's."""
     sizes = DataSettings(**header["config"]["resolved"]["data"])
     splits = split_examples(config, task, sizes)
-    now = {name: [len(splits.named(name)), mark] for name, mark in splits.fingerprints.items()}
+    now = {name: [len(splits.get_split(name)), mark] for name, mark in splits.fingerprints.items()}
     if now != header["splits"]:
         raise RunError(f"{path} was run on other examples than {config.task} has now; name another folder with --out")
 

@@ -112,7 +112,9 @@ class PreparedRun:
             "config": {"given": self.config.given(), "resolved": resolved},
             "model": {"name": frozen.name, "layers": frozen.layers, "weights_id": frozen.weights_id},
             "scope": self.evaluator.scope,
-            "splits": {name: [len(self.splits.named(name)), mark] for name, mark in self.splits.fingerprints.items()},
+            "splits": {
+                name: [len(self.splits.get_split(name)), mark] for name, mark in self.splits.fingerprints.items()
+            },
             "guards": {
                 name: make_splits(task, seed=self.config.seed).fingerprints for name, task in self.guards.items()
             },

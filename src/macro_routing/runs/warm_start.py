@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from macro_routing.errors import ModelError, RunError
-from macro_routing.models.belonging import Identified, check_belongs
-from macro_routing.models.catalog import Report
+from macro_routing.models.catalog import MessageCallback
+from macro_routing.models.compatibility import IdentifiedModel, check_route_file
 from macro_routing.routes.notation import parse_route
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import is_route_file, parse_route_file
@@ -21,7 +21,9 @@ _TRUST = 0.5
 """How much of the first policy is earlier knowledge; the rest is the prior, so that a search goes on exploring."""
 
 
-def initial_state(searcher: Searcher, init_from: str | None, model: Identified, report: Report) -> SearchState:
+def initial_state(
+    searcher: Searcher, init_from: str | None, model: IdentifiedModel, report: MessageCallback
+) -> SearchState:
     """The state before the first round; an earlier run and a route file must belong to ``model``."""
     state = searcher.start()
     if init_from is None:
@@ -47,13 +49,15 @@ def initial_state(searcher: Searcher, init_from: str | None, model: Identified, 
     return searcher.start_from_prior(taught)
 
 
-def _read(text: str, source: str, model: Identified, report: Report) -> Route:
+def _read(text: str, source: str, model: IdentifiedModel, report: MessageCallback) -> Route:
     if not is_route_file(text):
         return parse_route(text, model.layers)
-    return check_belongs(parse_route_file(text), model, source, report=report)
+    return check_route_file(parse_route_file(text), model, source, report=report)
 
 
-def _from_run(searcher: MacroSearch | GuidedSearch, state: SearchState, path: Path, model: Identified) -> SearchState:
+def _from_run(
+    searcher: MacroSearch | GuidedSearch, state: SearchState, path: Path, model: IdentifiedModel
+) -> SearchState:
     folder = RunFolder.open(path)
     _check_model(folder, model)
     earlier = folder.last_state()
@@ -66,7 +70,7 @@ def _from_run(searcher: MacroSearch | GuidedSearch, state: SearchState, path: Pa
     return searcher.start_from_prior(MarkovPolicy(searcher.space, mixed))
 
 
-def _check_model(folder: RunFolder, model: Identified) -> None:
+def _check_model(folder: RunFolder, model: IdentifiedModel) -> None:
     """Refuse a run on other weights: what it learned about its layers says nothing about these."""
     with folder.explain_damage(RUN):
         name, weights = (folder.read_json(RUN)["model"][key] for key in ("name", "weights_id"))

@@ -8,8 +8,8 @@ from macro_routing.errors import SettingsError
 from macro_routing.studies.columns import text_column
 from macro_routing.studies.tables import Column
 from macro_routing.studies.task_names import TaskName
-from macro_routing.tasks.benchmarks import contamination as list_contaminations
-from macro_routing.tasks.benchmarks import contaminators
+from macro_routing.tasks.benchmarks import list_contaminating_tasks
+from macro_routing.tasks.benchmarks import list_contamination_warnings as list_contaminations
 
 KEY = "shares_questions"
 NOTE = "*Shared questions* names tasks whose questions are also in the tested one: their lines count in no sum or mean."
@@ -18,7 +18,7 @@ NOTE = "*Shared questions* names tasks whose questions are also in the tested on
 def find_contaminating_tasks(tested: TaskName, searched: Sequence[TaskName]) -> str:
     """Those of the tasks a route was searched on that share questions with the one it is tested on."""
     names = dict.fromkeys(task.task for task in searched)
-    return ", ".join(name for name in names if name in contaminators(tested.task))
+    return ", ".join(name for name in names if name in list_contaminating_tasks(tested.task))
 
 
 def contamination_column() -> Column:

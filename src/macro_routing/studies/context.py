@@ -16,7 +16,7 @@ from macro_routing.errors import PAUSED, ModelError, RunError, SettingsError
 from macro_routing.evaluation.evaluation_results import RouteEvaluation
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.models.frozen import FrozenModel, load_model
-from macro_routing.models.unloaded import find_model
+from macro_routing.models.metadata import read_model_metadata
 from macro_routing.report.formatting import shorten_model_name
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as run_files
@@ -37,7 +37,7 @@ from macro_routing.runs.progress import Listener
 from macro_routing.runs.run import PreparedRun
 from macro_routing.studies.folder import RUNS, StudyFolder
 from macro_routing.studies.task_names import TaskName
-from macro_routing.tasks.task import Example, Task, fingerprint
+from macro_routing.tasks.task import Example, Task, fingerprint_examples
 
 _LONGEST = 36
 """Signs that the names of a title's tasks may have."""
@@ -185,7 +185,7 @@ class StudyContext:
         if self.given_model is not None or "frozen" in vars(self):
             return self.frozen.weights_id
         try:
-            return find_model(self.base.model, self.base.load_options).weights_id
+            return read_model_metadata(self.base.model, self.base.load_options).weights_id
         except ModelError as error:
             self.listener.on_message(f"finished parts are not compared with the model: {error}")
             return None
@@ -227,7 +227,7 @@ class StudyContext:
 
 def mark_of(evaluator: Evaluator, examples: Sequence[Example]) -> dict[str, Any]:
     """What a measurement depends on beside the routes."""
-    return {"scope": evaluator.scope, "examples": fingerprint(examples)}
+    return {"scope": evaluator.scope, "examples": fingerprint_examples(examples)}
 
 
 def _score(run: PreparedRun, examples: Sequence[Example], routes: Mapping[str, Route]) -> dict[str, Any]:

@@ -21,7 +21,8 @@ from macro_routing.evaluation.answering import choice_items, prompts_and_stages
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.statistics import paired_bootstrap_interval
 from macro_routing.models.frozen import FrozenModel
-from macro_routing.models.lens import hidden_states, read_out
+from macro_routing.models.lens import apply_lm_head, collect_hidden_states
+from macro_routing.models.routing import apply_route
 from macro_routing.report.formatting import format_signed
 from macro_routing.report.line_chart import Axis, Line, Point, lines_figure
 from macro_routing.routes.route import Route
@@ -75,10 +76,10 @@ def lens_items(evaluator: Evaluator, examples: Sequence[Example]) -> list[LensIt
     frozen, decoding = evaluator.frozen, evaluator.decoding
     if decoding.mode == LIKELIHOOD:
         asked = choice_items(frozen, evaluator.task, examples, by_letter=decoding.by_letter)
-        pairs = [(item.prompt, item.choices[one.right_choice]) for item, one in zip(asked, examples, strict=True)]
+        pairs = [(item.prompt, item.choices[one.correct_choice]) for item, one in zip(asked, examples, strict=True)]
     else:
         contexts = _contexts(evaluator, examples)
-        answers = frozen.tokens_of([f" {one.answer}" for one in examples], add_special_tokens=False)
+        answers = frozen.tokenize_texts([f" {one.answer}" for one in examples], add_special_tokens=False)
         pairs = [(context, tuple(answer)) for context, answer in zip(contexts, answers, strict=True)]
     return [_item(frozen, context, answer) for context, answer in pairs]
 
@@ -92,7 +93,7 @@ def _contexts(evaluator: Evaluator, examples: Sequence[Example]) -> list[Tokens]
         return [(*prompt, *cue) for prompt in prompts]
     standard = Route.standard(frozen.layers)
     outcomes = evaluator.evaluate([standard], examples)[standard].outcomes
-    reasonings = frozen.tokens_of([one.reasoning for one in outcomes], add_special_tokens=False)
+    reasonings = frozen.tokenize_texts([one.reasoning for one in outcomes], add_special_tokens=False)
     # Without a think block the bridge between the stages ends with the cue already.
     after = (*stages[0].forced_tokens, *(cue if frozen.chat.think else ()))
     return [(*prompt, *thought, *after) for prompt, thought in zip(prompts, reasonings, strict=True)]
@@ -109,18 +110,18 @@ def _item(frozen: FrozenModel, context: Tokens, answer: Tokens) -> LensItem:
 @torch.no_grad()
 def readings(frozen: FrozenModel, route: Route, items: Sequence[LensItem]) -> list[list[float]]:
     """By item: the log-probability of its gold token after every step of the route."""
-    model = frozen.routed(route)
+    model = apply_route(frozen, route)
     found: list[list[float]] = []
     for start in range(0, len(items), _BATCH):
         part = items[start : start + _BATCH]
         ids, mask = pad_left([item.context for item in part], frozen.model.device)
-        states = hidden_states(
+        states = collect_hidden_states(
             model, ids, attention_mask=mask, position_ids=compute_position_ids(mask), logits_to_keep=1
         )
         gold = torch.tensor([[item.gold] for item in part], device=ids.device)
         steps = []
         for state in states:
-            logits = read_out(model, state[:, -1:])[:, -1].float()
+            logits = apply_lm_head(model, state[:, -1:])[:, -1].float()
             steps.append(torch.log_softmax(logits, -1).gather(-1, gold.to(logits.device))[:, 0].cpu())
         found += torch.stack(steps, dim=1).tolist()
     return found

@@ -13,6 +13,7 @@ from macro_routing.engine.batching import Tokens, compute_position_ids, pad_left
 from macro_routing.errors import TaskError
 from macro_routing.evaluation.statistics import paired_bootstrap_interval
 from macro_routing.models.frozen import FrozenModel
+from macro_routing.models.routing import apply_route
 from macro_routing.routes.route import Route
 
 WINDOW = 256
@@ -36,7 +37,7 @@ def text_of(path: Path) -> str:
 def windows(frozen: FrozenModel, texts: Sequence[str], most: int) -> list[Tokens]:
     """The texts as rows of at most ``WINDOW`` tokens; rows of one token predict nothing and are left out."""
     found: list[Tokens] = []
-    for tokens in frozen.tokens_of(texts):
+    for tokens in frozen.tokenize_texts(texts):
         found += [tuple(tokens[start : start + WINDOW]) for start in range(0, len(tokens), WINDOW)]
     rows = [row for row in found if len(row) > 1][:most]
     if not rows:
@@ -47,7 +48,7 @@ def windows(frozen: FrozenModel, texts: Sequence[str], most: int) -> list[Tokens
 @torch.no_grad()
 def surprise(frozen: FrozenModel, route: Route, rows: Sequence[Tokens]) -> list[float]:
     """By row: the sum of −log p over its tokens but the first."""
-    model = frozen.routed(route)
+    model = apply_route(frozen, route)
     found: list[float] = []
     for start in range(0, len(rows), _BATCH):
         part = rows[start : start + _BATCH]

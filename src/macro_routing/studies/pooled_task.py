@@ -61,7 +61,7 @@ def pooled_task(runs: Mapping[str, PreparedRun]) -> Task:
 
 def _mixed(runs: Mapping[str, PreparedRun], split: str) -> Iterator[Example]:
     """One example of each task after the other, so that the first so many are of all tasks."""
-    for row in itertools.zip_longest(*(run.splits.named(split) for run in runs.values())):
+    for row in itertools.zip_longest(*(run.splits.get_split(split) for run in runs.values())):
         for name, one in zip(runs, row, strict=True):
             if one is not None:
                 yield dataclasses.replace(one, id=f"{name}{_MARK}{one.id}")

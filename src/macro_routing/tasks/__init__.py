@@ -1,27 +1,27 @@
 """What is asked, and when an answer is right."""
 
-from macro_routing.tasks.benchmarks import BENCHMARKS, contamination
-from macro_routing.tasks.catalog import load_task, task_names
+from macro_routing.tasks.benchmarks import BENCHMARKS, list_contamination_warnings
+from macro_routing.tasks.catalog import list_task_names, load_task
 from macro_routing.tasks.grading import GRADERS, Grader, Verdict
 from macro_routing.tasks.prompts import MODES, PromptTexts
 from macro_routing.tasks.splits import Splits, make_splits
-from macro_routing.tasks.synthetic import SYNTHETIC
-from macro_routing.tasks.task import Example, Task, fingerprint
+from macro_routing.tasks.synthetic import SYNTHETIC_TASKS
+from macro_routing.tasks.task import Example, Task, fingerprint_examples
 
 __all__ = [
     "BENCHMARKS",
     "GRADERS",
     "MODES",
-    "SYNTHETIC",
+    "SYNTHETIC_TASKS",
     "Example",
     "Grader",
     "PromptTexts",
     "Splits",
     "Task",
     "Verdict",
-    "contamination",
-    "fingerprint",
+    "fingerprint_examples",
+    "list_contamination_warnings",
+    "list_task_names",
     "load_task",
     "make_splits",
-    "task_names",
 ]

@@ -11,8 +11,8 @@ from typing import Any
 from macro_routing.errors import TaskError
 from macro_routing.tasks.task import CHOICE, LETTERS, MATH, NUMBER, Example
 
-Columns = Mapping[str, Any]
-Reader = Callable[[Columns, str], Example]
+RowColumns = Mapping[str, Any]
+RowReader = Callable[[RowColumns, str], Example]
 
 
 @dataclass(frozen=True)
@@ -27,20 +27,20 @@ class Benchmark:
     """Its folder under a data folder; the hub's column names are expected there."""
     hub_id: str
     hub_config: str | None
-    read: Reader
+    read: RowReader
     test_size: int | None
     """Test items the paper uses; None where it does not say."""
     licence: str
 
 
-def _text(row: Columns, column: str) -> str:
+def _text_cell(row: RowColumns, column: str) -> str:
     value = row.get(column)
     if not isinstance(value, str) or not value.strip():
         raise TaskError(f"the column {column!r} is missing or empty")
     return value.strip()
 
 
-def _number(row: Columns, column: str) -> str:
+def _number_cell(row: RowColumns, column: str) -> str:
     value = row.get(column)
     if isinstance(value, bool) or not isinstance(value, int | float | str) or not str(value).strip():
         raise TaskError(f"the column {column!r} is missing or empty")
@@ -49,51 +49,55 @@ def _number(row: Columns, column: str) -> str:
     return str(value).strip()
 
 
-def _gsm8k(row: Columns, key: str) -> Example:
-    _, found, answer = _text(row, "answer").rpartition("####")
+def _read_gsm8k(row: RowColumns, key: str) -> Example:
+    _, found, answer = _text_cell(row, "answer").rpartition("####")
     if not found:
         raise TaskError("the answer has no '####' before its number")
-    return Example(key, _text(row, "question"), answer.strip())
+    return Example(key, _text_cell(row, "question"), answer.strip())
 
 
-def _gsm_hard(row: Columns, key: str) -> Example:
-    return Example(key, _text(row, "input"), _number(row, "target"))
+def _read_gsm_hard(row: RowColumns, key: str) -> Example:
+    return Example(key, _text_cell(row, "input"), _number_cell(row, "target"))
 
 
-def _gsm_plus(row: Columns, key: str) -> Example:
-    return Example(key, _text(row, "question"), _number(row, "answer"), group=_text(row, "seed_question"))
+def _read_gsm_plus(row: RowColumns, key: str) -> Example:
+    return Example(
+        key, _text_cell(row, "question"), _number_cell(row, "answer"), group=_text_cell(row, "seed_question")
+    )
 
 
-def _math500(row: Columns, key: str) -> Example:
-    return Example(key, _text(row, "problem"), _text(row, "answer"))
+def _read_math500(row: RowColumns, key: str) -> Example:
+    return Example(key, _text_cell(row, "problem"), _text_cell(row, "answer"))
 
 
-def _svamp(row: Columns, key: str) -> Example:
-    return Example(key, f"{_text(row, 'Body').rstrip('.')}. {_text(row, 'Question')}", _number(row, "Answer"))
+def _read_svamp(row: RowColumns, key: str) -> Example:
+    return Example(
+        key, f"{_text_cell(row, 'Body').rstrip('.')}. {_text_cell(row, 'Question')}", _number_cell(row, "Answer")
+    )
 
 
-def _asdiv(row: Columns, key: str) -> Example:
-    return Example(key, f"{_text(row, 'body')} {_text(row, 'question')}", _text(row, "answer"))
+def _read_asdiv(row: RowColumns, key: str) -> Example:
+    return Example(key, f"{_text_cell(row, 'body')} {_text_cell(row, 'question')}", _text_cell(row, "answer"))
 
 
-def _mawps(row: Columns, key: str) -> Example:
-    return Example(key, _untokenised(_text(row, "question")), _number(row, "result"))
+def _read_mawps(row: RowColumns, key: str) -> Example:
+    return Example(key, _remove_space_before_punctuation(_text_cell(row, "question")), _number_cell(row, "result"))
 
 
-def _untokenised(text: str) -> str:
+def _remove_space_before_punctuation(text: str) -> str:
     """The release has spaces before punctuation, which no model was trained on."""
     return re.sub(r"\s+([.,?!;:%])", r"\1", text)
 
 
-def _multiarith(row: Columns, key: str) -> Example:
-    return Example(key, _text(row, "question"), _number(row, "final_ans"))
+def _read_multiarith(row: RowColumns, key: str) -> Example:
+    return Example(key, _text_cell(row, "question"), _number_cell(row, "final_ans"))
 
 
-def _bbh(row: Columns, key: str) -> Example:
-    return Example(key, _text(row, "input"), _number(row, "target"))
+def _read_bbh(row: RowColumns, key: str) -> Example:
+    return Example(key, _text_cell(row, "input"), _number_cell(row, "target"))
 
 
-def _labelled_choices(row: Columns, key: str, question: str) -> Example:
+def _read_labelled_choices(row: RowColumns, key: str, question: str) -> Example:
     """``choices`` with parallel lists ``text`` and ``label``, and an ``answerKey`` among the labels."""
     choices = row.get("choices")
     if (
@@ -106,56 +110,76 @@ def _labelled_choices(row: Columns, key: str, question: str) -> Example:
     if row.get("answerKey") not in labels:
         raise TaskError(f"answerKey {row.get('answerKey')!r} is not among the labels {labels}")
     right = LETTERS[labels.index(str(row["answerKey"]))]
-    return Example(key, _text(row, question), right, tuple(str(choice) for choice in choices["text"]))
+    return Example(key, _text_cell(row, question), right, tuple(str(choice) for choice in choices["text"]))
 
 
-def _openbookqa(row: Columns, key: str) -> Example:
-    return _labelled_choices(row, key, "question_stem")
+def _read_openbookqa(row: RowColumns, key: str) -> Example:
+    return _read_labelled_choices(row, key, "question_stem")
 
 
-def _arc(row: Columns, key: str) -> Example:
-    return _labelled_choices(row, key, "question")
+def _read_arc(row: RowColumns, key: str) -> Example:
+    return _read_labelled_choices(row, key, "question")
 
 
-def _sciq(row: Columns, key: str) -> Example:
+def _read_sciq(row: RowColumns, key: str) -> Example:
     """The right answer has a column of its own; choices are ordered by a digest, so that its place tells nothing."""
-    question, right = _text(row, "question"), _text(row, "correct_answer")
-    choices = [right, *(_text(row, f"distractor{number}") for number in (1, 2, 3))]
+    question, right = _text_cell(row, "question"), _text_cell(row, "correct_answer")
+    choices = [right, *(_text_cell(row, f"distractor{number}") for number in (1, 2, 3))]
     order = sorted(choices, key=lambda choice: hashlib.sha256(f"{question}\n{choice}".encode()).digest())
     return Example(key, question, LETTERS[order.index(right)], tuple(order))
 
 
-def _medqa(row: Columns, key: str) -> Example:
+def _read_medqa(row: RowColumns, key: str) -> Example:
     options, right = row.get("options"), row.get("answer_idx")
     if not isinstance(options, Mapping) or right not in options:
         raise TaskError(f"answer_idx {right!r} is not among the options")
     labels = sorted(options)
     return Example(
-        key, _text(row, "question"), LETTERS[labels.index(right)], tuple(str(options[name]) for name in labels)
+        key, _text_cell(row, "question"), LETTERS[labels.index(right)], tuple(str(options[name]) for name in labels)
     )
 
 
-def _mmlu_pro(row: Columns, key: str) -> Example:
+def _read_mmlu_pro(row: RowColumns, key: str) -> Example:
     options, right = row.get("options"), row.get("answer")
     if not isinstance(options, list) or not isinstance(right, str) or right not in LETTERS[: len(options)]:
         raise TaskError(f"answer {right!r} is not the letter of an option")
-    return Example(key, _text(row, "question"), right, tuple(str(option) for option in options))
+    return Example(key, _text_cell(row, "question"), right, tuple(str(option) for option in options))
 
 
-_ROWS: tuple[tuple[str, str, str, str, str, str | None, Reader, int | None, str], ...] = (
+_ROWS: tuple[tuple[str, str, str, str, str, str | None, RowReader, int | None, str], ...] = (
     # name, the paper's name, kind, folder, hub id, hub config, reader, test items, licence
-    ("gsm8k", "GSM8K", NUMBER, "gsm8k", "openai/gsm8k", "main", _gsm8k, 1319, "MIT"),
-    ("math500", "MATH500", MATH, "math500", "HuggingFaceH4/MATH-500", None, _math500, 100, "MIT"),
-    ("medqa", "MedQA", CHOICE, "medqa", "GBaker/MedQA-USMLE-4-options", None, _medqa, 1273, "MIT"),
-    ("openbookqa", "OpenBookQA", CHOICE, "openbookqa", "allenai/openbookqa", "main", _openbookqa, 500, "Apache-2.0"),
-    ("sciq", "SciQ", CHOICE, "sciq", "allenai/sciq", None, _sciq, 1000, "CC BY-NC 3.0"),
-    ("mmlu_pro", "MMLU-Pro", CHOICE, "mmlu_pro", "TIGER-Lab/MMLU-Pro", None, _mmlu_pro, 800, "Apache-2.0"),
-    ("svamp", "SVAMP", NUMBER, "svamp", "ChilleD/SVAMP", None, _svamp, 300, "MIT"),
-    ("asdiv", "ASDiv", NUMBER, "asdiv", "EleutherAI/asdiv", None, _asdiv, 318, "CC BY-NC 4.0"),
-    ("mawps", "MAWPS", NUMBER, "mawps", "MU-NLPC/Calc-mawps", None, _mawps, 520, "ODC-By 1.0"),
-    ("gsm8k_hard", "GSM8K-Hard", NUMBER, "gsm_hard", "reasoning-machines/gsm-hard", None, _gsm_hard, 319, "Apache-2.0"),
-    ("gsm8k_plus", "GSM8K-Plus", NUMBER, "gsm_plus", "qintongli/GSM-Plus", None, _gsm_plus, 1000, "not stated"),
-    ("multiarith", "MS-Arith", NUMBER, "multiarith", "ChilleD/MultiArith", None, _multiarith, 180, "not stated"),
+    ("gsm8k", "GSM8K", NUMBER, "gsm8k", "openai/gsm8k", "main", _read_gsm8k, 1319, "MIT"),
+    ("math500", "MATH500", MATH, "math500", "HuggingFaceH4/MATH-500", None, _read_math500, 100, "MIT"),
+    ("medqa", "MedQA", CHOICE, "medqa", "GBaker/MedQA-USMLE-4-options", None, _read_medqa, 1273, "MIT"),
+    (
+        "openbookqa",
+        "OpenBookQA",
+        CHOICE,
+        "openbookqa",
+        "allenai/openbookqa",
+        "main",
+        _read_openbookqa,
+        500,
+        "Apache-2.0",
+    ),
+    ("sciq", "SciQ", CHOICE, "sciq", "allenai/sciq", None, _read_sciq, 1000, "CC BY-NC 3.0"),
+    ("mmlu_pro", "MMLU-Pro", CHOICE, "mmlu_pro", "TIGER-Lab/MMLU-Pro", None, _read_mmlu_pro, 800, "Apache-2.0"),
+    ("svamp", "SVAMP", NUMBER, "svamp", "ChilleD/SVAMP", None, _read_svamp, 300, "MIT"),
+    ("asdiv", "ASDiv", NUMBER, "asdiv", "EleutherAI/asdiv", None, _read_asdiv, 318, "CC BY-NC 4.0"),
+    ("mawps", "MAWPS", NUMBER, "mawps", "MU-NLPC/Calc-mawps", None, _read_mawps, 520, "ODC-By 1.0"),
+    (
+        "gsm8k_hard",
+        "GSM8K-Hard",
+        NUMBER,
+        "gsm_hard",
+        "reasoning-machines/gsm-hard",
+        None,
+        _read_gsm_hard,
+        319,
+        "Apache-2.0",
+    ),
+    ("gsm8k_plus", "GSM8K-Plus", NUMBER, "gsm_plus", "qintongli/GSM-Plus", None, _read_gsm_plus, 1000, "not stated"),
+    ("multiarith", "MS-Arith", NUMBER, "multiarith", "ChilleD/MultiArith", None, _read_multiarith, 180, "not stated"),
     (
         "object_counting",
         "Obj-Count",
@@ -163,19 +187,19 @@ _ROWS: tuple[tuple[str, str, str, str, str, str | None, Reader, int | None, str]
         "bbh_object_counting",
         "lukaemon/bbh",
         "object_counting",
-        _bbh,
+        _read_bbh,
         100,
         "MIT",
     ),
     (
         *("bbh_arithmetic", "BBH multistep arithmetic", NUMBER, "bbh_multistep_arithmetic_two"),
-        *("lukaemon/bbh", "multistep_arithmetic_two", _bbh, None, "MIT"),
+        *("lukaemon/bbh", "multistep_arithmetic_two", _read_bbh, None, "MIT"),
     ),
-    ("arc_easy", "ARC-Easy", CHOICE, "arc_easy", "allenai/ai2_arc", "ARC-Easy", _arc, None, "CC BY-SA 4.0"),
+    ("arc_easy", "ARC-Easy", CHOICE, "arc_easy", "allenai/ai2_arc", "ARC-Easy", _read_arc, None, "CC BY-SA 4.0"),
 )
 BENCHMARKS = {row[0]: Benchmark(*row) for row in _ROWS}
 
-CONTAMINATED = {
+CONTAMINATED_PAIRS = {
     ("gsm8k", "gsm8k_hard"): "GSM8K-Hard is made from GSM8K's test questions",
     ("gsm8k", "gsm8k_plus"): "GSM8K-Plus is made from GSM8K's test questions",
     ("gsm8k_hard", "gsm8k_plus"): "both are made from GSM8K's test questions",
@@ -185,15 +209,15 @@ CONTAMINATED = {
 """Pairs of tasks that share questions: a route searched on one must not be judged on the other as if it were new."""
 
 
-def contaminators(name: str) -> list[str]:
+def list_contaminating_tasks(name: str) -> list[str]:
     """Tasks that share questions with this one."""
-    return [other for pair in CONTAMINATED if name in pair for other in pair if other != name]
+    return [other for pair in CONTAMINATED_PAIRS if name in pair for other in pair if other != name]
 
 
-def contamination(names: list[str]) -> list[str]:
+def list_contamination_warnings(names: list[str]) -> list[str]:
     """Warnings, by name, for tasks that are used together but share questions."""
     return [
         f"{first} and {second} contaminate each other: {reason}"
-        for (first, second), reason in CONTAMINATED.items()
+        for (first, second), reason in CONTAMINATED_PAIRS.items()
         if first in names and second in names
     ]

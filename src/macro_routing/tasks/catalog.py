@@ -10,16 +10,16 @@ from pathlib import Path
 from macro_routing.errors import TaskError, suggestion
 from macro_routing.tasks.benchmarks import BENCHMARKS, Benchmark
 from macro_routing.tasks.custom import DEFAULT_GRADER, TaskFile, build_task, read_task_file
+from macro_routing.tasks.data_files import Row, read_rows
 from macro_routing.tasks.grading import GRADERS
 from macro_routing.tasks.prompts import DEFAULT_TEXTS, PromptTexts
-from macro_routing.tasks.rows import Row, read_rows
-from macro_routing.tasks.synthetic import SYNTHETIC, Synthetic, generate
+from macro_routing.tasks.synthetic import SYNTHETIC_TASKS, SyntheticTask, generate_pools
 from macro_routing.tasks.task import CHOICE, NUMBER, Example, Task
 
 
-def task_names() -> list[str]:
+def list_task_names() -> list[str]:
     """All names that need no file."""
-    return [*BENCHMARKS, *SYNTHETIC]
+    return [*BENCHMARKS, *SYNTHETIC_TASKS]
 
 
 def load_task(name: str, *, data_dir: Path | None = None, seed: int = 0) -> Task:
@@ -27,32 +27,33 @@ def load_task(name: str, *, data_dir: Path | None = None, seed: int = 0) -> Task
 
     Benchmarks are read from ``data_dir`` (else ``MACRO_DATA_DIR``), else from the hub.
     """
-    if name in SYNTHETIC:
-        return _synthetic(SYNTHETIC[name], seed)
+    if name in SYNTHETIC_TASKS:
+        return _make_synthetic_task(SYNTHETIC_TASKS[name], seed)
     if name in BENCHMARKS:
-        return _benchmark(BENCHMARKS[name], data_dir)
+        return _load_benchmark(BENCHMARKS[name], data_dir)
     if name.endswith(".toml"):
         return read_task_file(Path(name))
-    hint = suggestion(name, task_names())
+    hint = suggestion(name, list_task_names())
     raise TaskError(
-        f"{name!r} is no task: give a name ({', '.join(task_names())}) or your own .toml, .jsonl or .csv file{hint}"
+        f"{name!r} is not a task: give a name ({', '.join(list_task_names())})"
+        f" or your own .toml, .jsonl or .csv file{hint}"
     )
 
 
-def _synthetic(task: Synthetic, seed: int) -> Task:
+def _make_synthetic_task(task: SyntheticTask, seed: int) -> Task:
     texts = PromptTexts(**{**DEFAULT_TEXTS[task.kind], **task.prompts})
-    return Task(task.name, task.kind, GRADERS[DEFAULT_GRADER[task.kind]], texts, pools=generate(task, seed))
+    return Task(task.name, task.kind, GRADERS[DEFAULT_GRADER[task.kind]], texts, pools=generate_pools(task, seed))
 
 
-def _benchmark(entry: Benchmark, data_dir: Path | None) -> Task:
+def _load_benchmark(entry: Benchmark, data_dir: Path | None) -> Task:
     folder = data_dir or (Path(os.environ["MACRO_DATA_DIR"]) if os.environ.get("MACRO_DATA_DIR") else None)
-    rows = _hub_rows(entry) if folder is None else _folder_rows(entry, folder)
-    pools = {split: _examples(entry, split, found) for split, found in rows.items()}
+    rows = _load_hub_rows(entry) if folder is None else _read_folder_rows(entry, folder)
+    pools = {split: _make_examples(entry, split, found) for split, found in rows.items()}
     grader = GRADERS[DEFAULT_GRADER[entry.kind]]
     return Task(entry.name, entry.kind, grader, PromptTexts(**DEFAULT_TEXTS[entry.kind]), entry.test_size, pools)
 
 
-def _examples(entry: Benchmark, split: str, rows: Iterable[Row]) -> tuple[Example, ...]:
+def _make_examples(entry: Benchmark, split: str, rows: Iterable[Row]) -> tuple[Example, ...]:
     made = []
     for number, (where, row) in enumerate(rows):
         try:
@@ -62,7 +63,7 @@ def _examples(entry: Benchmark, split: str, rows: Iterable[Row]) -> tuple[Exampl
     return tuple(made)
 
 
-def _folder_rows(entry: Benchmark, folder: Path) -> dict[str, Iterable[Row]]:
+def _read_folder_rows(entry: Benchmark, folder: Path) -> dict[str, Iterable[Row]]:
     """Files named by split under the benchmark's folder."""
     home = folder / entry.folder
     files = {path.name.split(".")[0]: path for path in sorted(home.glob("*.jsonl*"))}
@@ -74,7 +75,7 @@ def _folder_rows(entry: Benchmark, folder: Path) -> dict[str, Iterable[Row]]:
     return {split: read_rows(path) for split, path in files.items()}
 
 
-def _hub_rows(entry: Benchmark) -> dict[str, Iterable[Row]]:
+def _load_hub_rows(entry: Benchmark) -> dict[str, Iterable[Row]]:
     try:
         from datasets import load_dataset
     except ImportError:
@@ -109,7 +110,7 @@ def find_task(  # noqa: PLR0913
     if not name.endswith((".jsonl", ".jsonl.gz", ".csv", ".csv.gz")):
         return load_task(name, data_dir=data_dir, seed=seed)
     columns = tuple(column.strip() for column in choices.split(",") if column.strip())
-    if not columns and kind in {None, CHOICE} and _has_choices(Path(name)):
+    if not columns and kind in {None, CHOICE} and _has_choices_column(Path(name)):
         columns = ("choices",)
     described = TaskFile(
         file=name,
@@ -121,6 +122,6 @@ def find_task(  # noqa: PLR0913
     return build_task(described, Path(), Path(name).name.split(".")[0])
 
 
-def _has_choices(path: Path) -> bool:
+def _has_choices_column(path: Path) -> bool:
     """Whether a data file has a column of choices under its plain name."""
     return any("choices" in row for _, row in itertools.islice(read_rows(path), 1))

@@ -15,14 +15,14 @@ from typing import Any
 
 from macro_routing.errors import TaskError, shorten
 from macro_routing.settings import build_settings, check_choice, check_integer
+from macro_routing.tasks.data_files import read_rows
 from macro_routing.tasks.grading import GRADERS, Grader, Verdict
 from macro_routing.tasks.prompts import DEFAULT_TEXTS, PromptTexts
-from macro_routing.tasks.rows import read_rows
 from macro_routing.tasks.task import CHOICE, LETTERS, MATH, NUMBER, TEXT, Example, Task
 
-KINDS = (NUMBER, CHOICE, MATH, TEXT)
+TASK_KINDS = (NUMBER, CHOICE, MATH, TEXT)
 DEFAULT_GRADER = {NUMBER: "number", CHOICE: "letter", MATH: "math", TEXT: "text"}
-_TELLING = 10
+_MIN_ROWS_TO_SHUFFLE = 10
 """Rows from which on a right answer that always has the same letter is no accident."""
 
 
@@ -61,7 +61,7 @@ class TaskFile:
                 raise TaskError(f"{name} = {shorten(getattr(self, name))} is not allowed: it must be a text")
         if not isinstance(self.choices, str | tuple) or not isinstance(self.prompts, Mapping | None):
             raise TaskError("choices must be a column or a list of columns, and prompts a table")
-        check_choice("kind", self.kind, KINDS)
+        check_choice("kind", self.kind, TASK_KINDS)
         parts = [part for part in (self.train, self.validation, self.test) if part]
         if bool(self.file) == bool(parts):
             raise TaskError(
@@ -94,48 +94,48 @@ def build_task(described: TaskFile, folder: Path, default_name: str) -> Task:
         "test": described.test,
         "all": described.file,
     }
-    pools = {name: _examples(folder / file, described) for name, file in files.items() if file}
+    pools = {name: _read_examples(folder / file, described) for name, file in files.items() if file}
     texts = build_settings(PromptTexts, {**DEFAULT_TEXTS[described.kind], **(described.prompts or {})}, "[prompts]")
-    grader = _grader(described, folder)
+    grader = _make_grader(described, folder)
     name, keeps = described.name or default_name, bool(described.train and described.validation)
     return Task(name, described.kind, grader, texts, described.test_size, pools, keeps)
 
 
-def _examples(path: Path, described: TaskFile) -> tuple[Example, ...]:
+def _read_examples(path: Path, described: TaskFile) -> tuple[Example, ...]:
     made = []
     for number, (where, row) in enumerate(read_rows(path), 1):
         try:
-            made.append(_example(row, f"{path.name}/{number}", described))
+            made.append(_make_example(row, f"{path.name}/{number}", described))
         except TaskError as error:
             raise TaskError(f"{where}: {error}") from None
     if not made:
         raise TaskError(f"{path} holds no rows")
-    if len(made) >= _TELLING and described.kind == CHOICE and len({one.answer for one in made}) == 1:
-        made = [_mixed(one) for one in made]
+    if len(made) >= _MIN_ROWS_TO_SHUFFLE and described.kind == CHOICE and len({one.answer for one in made}) == 1:
+        made = [_shuffle_choices(one) for one in made]
     return tuple(made)
 
 
-def _mixed(example: Example) -> Example:
+def _shuffle_choices(example: Example) -> Example:
     """The choices in an order of the question's own: a right answer that always stands first is a right letter."""
     order = sorted(
         range(len(example.choices)),
         key=lambda place: hashlib.sha256(f"{example.question}/{example.choices[place]}".encode()).digest(),
     )
     choices = tuple(example.choices[place] for place in order)
-    answer = LETTERS[order.index(example.right_choice)]
+    answer = LETTERS[order.index(example.correct_choice)]
     return dataclasses.replace(example, choices=choices, answer=answer)
 
 
-def _example(row: Mapping[str, Any], key: str, described: TaskFile) -> Example:
-    question, answer = (_cell(row, column) for column in (described.question, described.answer))
-    group = _cell(row, described.group) if described.group else ""
+def _make_example(row: Mapping[str, Any], key: str, described: TaskFile) -> Example:
+    question, answer = (_read_cell(row, column) for column in (described.question, described.answer))
+    group = _read_cell(row, described.group) if described.group else ""
     if described.kind != CHOICE:
         return Example(key, question, answer, group=group)
-    choices = _choices(row, described.choices)
-    return Example(key, question, _right_letter(answer, choices), choices, group)
+    choices = _read_choices(row, described.choices)
+    return Example(key, question, _find_correct_letter(answer, choices), choices, group)
 
 
-def _cell(row: Mapping[str, Any], column: str) -> str:
+def _read_cell(row: Mapping[str, Any], column: str) -> str:
     if column not in row:
         raise TaskError(f"there is no column {column!r}; the columns are {', '.join(map(str, row))}")
     value = row[column]
@@ -144,8 +144,8 @@ def _cell(row: Mapping[str, Any], column: str) -> str:
     return str(value).strip()
 
 
-def _choices(row: Mapping[str, Any], columns: str | Sequence[str]) -> tuple[str, ...]:
-    value = row.get(columns) if isinstance(columns, str) else [_cell(row, column) for column in columns]
+def _read_choices(row: Mapping[str, Any], columns: str | Sequence[str]) -> tuple[str, ...]:
+    value = row.get(columns) if isinstance(columns, str) else [_read_cell(row, column) for column in columns]
     if isinstance(value, str):  # a CSV cell
         try:
             value = json.loads(value)
@@ -159,7 +159,7 @@ def _choices(row: Mapping[str, Any], columns: str | Sequence[str]) -> tuple[str,
     return found
 
 
-def _right_letter(answer: str, choices: tuple[str, ...]) -> str:
+def _find_correct_letter(answer: str, choices: tuple[str, ...]) -> str:
     if answer in choices:
         return LETTERS[choices.index(answer)]
     letter = answer.strip("(). ").upper()
@@ -174,7 +174,7 @@ def _right_letter(answer: str, choices: tuple[str, ...]) -> str:
 # --- a grader of the user's own -----------------------------------------------------------------------------------
 
 
-def _grader(described: TaskFile, folder: Path) -> Grader:
+def _make_grader(described: TaskFile, folder: Path) -> Grader:
     name = described.grader or DEFAULT_GRADER[described.kind]
     if ":" not in name:
         check_choice("grader", name, tuple(GRADERS))
@@ -183,14 +183,14 @@ def _grader(described: TaskFile, folder: Path) -> Grader:
     path = folder / file
     if not path.is_file():
         raise TaskError(f"grader = {name!r}: there is no file {path}")
-    judge = getattr(_module(path), function, None)
+    judge = getattr(_import_file(path), function, None)
     if not callable(judge):
         raise TaskError(f"grader = {name!r}: {path} has no function {function!r}")
     # The version is the code itself: a changed grader never meets old scores.
-    return Grader(name, hashlib.sha256(path.read_bytes()).hexdigest()[:16], _checked(judge, name))
+    return Grader(name, hashlib.sha256(path.read_bytes()).hexdigest()[:16], _wrap_grader(judge, name))
 
 
-def _module(path: Path) -> Any:
+def _import_file(path: Path) -> Any:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise TaskError(f"{path} is not a Python file")
@@ -203,7 +203,7 @@ def _module(path: Path) -> Any:
     return module
 
 
-def _checked(
+def _wrap_grader(
     judge: Callable[[str, str, tuple[str, ...]], object], name: str
 ) -> Callable[[str, str, tuple[str, ...]], Verdict]:
     def checked(text: str, answer: str, choices: tuple[str, ...]) -> Verdict:

@@ -26,10 +26,10 @@ _PHRASE = re.compile(
 
 def words_to_digits(text: str) -> str:
     """The text with its number words as digits; phrases that are no number ("five six") stay."""
-    return _PHRASE.sub(lambda match: _digits(match[0]), text)
+    return _PHRASE.sub(lambda match: _phrase_to_digits(match[0]), text)
 
 
-def _digits(phrase: str) -> str:
+def _phrase_to_digits(phrase: str) -> str:
     total, current, room = 0, 0, 100  # room: what may still be added, ones after tens, both after hundred
     for word in re.findall(_WORD, phrase.lower()):
         if word in _FACTORS:

@@ -23,7 +23,7 @@ _NUMBER = re.compile(
     """,
     re.VERBOSE,
 )
-_LONGEST = 60
+_MAX_NUMBER_LENGTH = 60
 """Characters of a number that is still one."""
 
 
@@ -39,16 +39,16 @@ class Number:
 
 def find_numbers(text: str) -> list[Fraction]:
     """All numbers of a text, in order, as exact fractions."""
-    return [number.value for number in locate_numbers(plain_digits(text))]
+    return [number.value for number in locate_numbers(normalize_numbers(text))]
 
 
 def locate_numbers(text: str) -> list[Number]:
     """The numbers of a text in plain digits, and where they stand."""
     found = []
     for match in _NUMBER.finditer(text):
-        if len(match[0]) > _LONGEST:  # a model in a loop; no answer is that long
+        if len(match[0]) > _MAX_NUMBER_LENGTH:  # a model in a loop; no answer is that long
             continue
-        value = _value(match)
+        value = _parse_value(match)
         if value is not None:
             signed = -value if _is_negative(text, match) else value
             found.append(Number(signed, match.start(), match.end(), match["percent"] is not None))
@@ -59,12 +59,12 @@ _FRACTIONS = {"½": "1/2", "⅓": "1/3", "⅔": "2/3", "¼": "1/4", "¾": "3/4",
 _SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 
 
-def _power(match: re.Match[str]) -> str:
+def _evaluate_power(match: re.Match[str]) -> str:
     value = int(match[1]) ** int(match[2])
     return str(value) if value < 10**40 else match[0]
 
 
-def _scaled(match: re.Match[str]) -> str:
+def _apply_scale(match: re.Match[str]) -> str:
     return f"{match[1]}e{_SCALES[match[2].lower()]}"
 
 
@@ -78,14 +78,14 @@ _REWRITES: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = 
     (re.compile(r"(\d)\s*\\[dt]?frac\{(\d{1,9})\}\{(\d{1,9})\}"), r"\1 \2/\3"),
     (re.compile(r"\\[dt]?frac\s*(\d)\s*(\d)"), r"\1/\2"),
     (re.compile(r"(\d)\s*(?:×|x|\*|\\times)\s*10\^\{?(-?\d{1,2})\}?(?!\d)"), r"\1e\2"),
-    (re.compile(r"(?<![\w.^])(\d{1,6})\^\{?(\d{1,2})\}?(?!\d)"), _power),
-    (re.compile(r"(\d)\s+(thousand|million|billion|trillion)\b", re.IGNORECASE), _scaled),
+    (re.compile(r"(?<![\w.^])(\d{1,6})\^\{?(\d{1,2})\}?(?!\d)"), _evaluate_power),
+    (re.compile(r"(\d)\s+(thousand|million|billion|trillion)\b", re.IGNORECASE), _apply_scale),
     (re.compile(r"(\d)\s*(?:percent|per cent|pct)\b", re.IGNORECASE), r"\1%"),
 ]
 """Ways to write a number that the pattern above does not know, and how it does."""
 
 
-def plain_digits(text: str) -> str:
+def normalize_numbers(text: str) -> str:
     """The text with its numbers written in the plainest way."""
     for sign, fraction in _FRACTIONS.items():
         text = re.sub(rf"(?<=\d)\s?{sign}", f" {fraction}", text).replace(sign, fraction)
@@ -106,7 +106,7 @@ def _is_negative(text: str, match: re.Match[str]) -> bool:
     return not (before and (before[-1].isdigit() or before[-1] in ")%"))
 
 
-def _value(match: re.Match[str]) -> Fraction | None:
+def _parse_value(match: re.Match[str]) -> Fraction | None:
     def whole(name: str) -> int:
         return int(match[name].replace(",", ""))
 
@@ -120,7 +120,7 @@ def _value(match: re.Match[str]) -> Fraction | None:
     return Fraction(match["plain"].replace(",", "")) * Fraction(10) ** exponent
 
 
-def same_number(found: Fraction, answer: str, *, percent: bool = False) -> bool:
+def is_same_number(found: Fraction, answer: str, *, percent: bool = False) -> bool:
     """Whether ``found`` is the number that ``answer`` writes.
 
     Whole numbers must be met exactly. An answer written with decimals was rounded there, so a more precise value that
@@ -128,10 +128,10 @@ def same_number(found: Fraction, answer: str, *, percent: bool = False) -> bool:
     """
     gold = find_numbers(answer)[0]
     candidates = [found, found / 100] if percent and "%" not in answer else [found]
-    return any(_equal(value, gold, answer) for value in candidates)
+    return any(_is_equal_or_rounds_to(value, gold, answer) for value in candidates)
 
 
-def _equal(value: Fraction, gold: Fraction, answer: str) -> bool:
+def _is_equal_or_rounds_to(value: Fraction, gold: Fraction, answer: str) -> bool:
     if value == gold or gold.denominator == 1:
         return value == gold
     if abs(value - gold) <= abs(gold) / 10**6:

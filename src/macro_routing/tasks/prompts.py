@@ -53,7 +53,7 @@ class PromptTexts:
                 raise SettingsError(
                     f"the prompt {name!r} must hold {{question}}, may hold {{choices}}, and nothing else"
                 )
-        shots = tuple((str(question), str(answer)) for question, answer in _pairs(self.few_shot))
+        shots = tuple((str(question), str(answer)) for question, answer in _check_few_shot(self.few_shot))
         object.__setattr__(self, "few_shot", shots)
 
     @property
@@ -83,7 +83,7 @@ DEFAULT_TEXTS: dict[str, dict[str, Any]] = {
 """What differs from the texts above by kind of task."""
 
 
-def _pairs(few_shot: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
+def _check_few_shot(few_shot: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
     if not isinstance(few_shot, list | tuple) or any(
         not isinstance(pair, list | tuple) or len(pair) != 2 for pair in few_shot
     ):
@@ -91,29 +91,32 @@ def _pairs(few_shot: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
     return few_shot
 
 
-def lettered(choices: Sequence[str]) -> str:
+def format_choices(choices: Sequence[str]) -> str:
     """Choices one per line, with their letters."""
     return "\n".join(f"{chr(ord('A') + place)}. {choice}" for place, choice in enumerate(choices))
 
 
-def messages(texts: PromptTexts, mode: str, question: str, choices: Sequence[str]) -> Messages:
+def build_messages(texts: PromptTexts, mode: str, question: str, choices: Sequence[str]) -> Messages:
     """The conversation up to the model's turn, for the generating modes."""
     check_choice("mode", mode, (REASONING, DIRECT))
     wording = texts.reasoning if mode == REASONING else texts.direct
-    asked = f"{question}\n\n{lettered(choices)}" if choices and "{choices}" not in wording else question
+    asked = f"{question}\n\n{format_choices(choices)}" if choices and "{choices}" not in wording else question
     turns = [{"role": "system", "content": texts.system}] if texts.system else []
     for shown, answer in texts.few_shot:
-        turns += [{"role": "user", "content": _fill(wording, shown, ())}, {"role": "assistant", "content": answer}]
-    return (*turns, {"role": "user", "content": _fill(wording, asked, choices)})
+        turns += [
+            {"role": "user", "content": _fill_template(wording, shown, ())},
+            {"role": "assistant", "content": answer},
+        ]
+    return (*turns, {"role": "user", "content": _fill_template(wording, asked, choices)})
 
 
-def completion(texts: PromptTexts, question: str, choices: Sequence[str], *, by_letter: bool) -> str:
+def build_completion_prompt(texts: PromptTexts, question: str, choices: Sequence[str], *, by_letter: bool) -> str:
     """The plain text that choices (or their letters) continue, for the likelihood mode."""
     wording = texts.letters if by_letter else texts.likelihood
-    shots = [f"{_fill(wording, shown, ())} {answer}\n\n" for shown, answer in texts.few_shot]
+    shots = [f"{_fill_template(wording, shown, ())} {answer}\n\n" for shown, answer in texts.few_shot]
     system = f"{texts.system}\n\n" if texts.system else ""
-    return system + "".join(shots) + _fill(wording, question, choices)
+    return system + "".join(shots) + _fill_template(wording, question, choices)
 
 
-def _fill(wording: str, question: str, choices: Sequence[str]) -> str:
-    return wording.format(question=question, choices=lettered(choices))
+def _fill_template(wording: str, question: str, choices: Sequence[str]) -> str:
+    return wording.format(question=question, choices=format_choices(choices))

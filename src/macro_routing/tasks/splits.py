@@ -9,10 +9,10 @@ import numpy as np
 
 from macro_routing.errors import TaskError
 from macro_routing.settings import check_integer
-from macro_routing.tasks.task import Example, Task, fingerprint
+from macro_routing.tasks.task import Example, Task, fingerprint_examples
 
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
-ENOUGH_TRAINING = 200
+MIN_TRAINING_POOL = 200
 """A train split smaller than this is pooled with the others."""
 TEST_SHARE = 0.4
 """What a single pool gives to the test split when nobody says how much."""
@@ -26,7 +26,7 @@ class Splits:
     validation: tuple[Example, ...]
     test: tuple[Example, ...]
 
-    def named(self, name: str) -> tuple[Example, ...]:
+    def get_split(self, name: str) -> tuple[Example, ...]:
         """One of the three."""
         found: tuple[Example, ...] = {TRAIN: self.train, VALIDATION: self.validation, TEST: self.test}[name]
         return found
@@ -34,7 +34,7 @@ class Splits:
     @property
     def fingerprints(self) -> dict[str, str]:
         """Digests of the three, contents and order."""
-        return {name: fingerprint(self.named(name)) for name in (TRAIN, VALIDATION, TEST)}
+        return {name: fingerprint_examples(self.get_split(name)) for name in (TRAIN, VALIDATION, TEST)}
 
 
 def make_splits(task: Task, *, seed: int, training: int = 1000, validation: int = 100) -> Splits:
@@ -43,45 +43,49 @@ def make_splits(task: Task, *, seed: int, training: int = 1000, validation: int 
     check_integer("training", training, minimum=1)
     check_integer("validation", validation, minimum=1)
     rng = np.random.default_rng([seed, *task.name.encode()])
-    test_pool, other_pool = _pools(task)
-    test, left = _take_test(task, test_pool, rng)
+    test_pool, other_pool = _choose_pools(task)
+    test, left = _split_off_test(task, test_pool, rng)
     if task.keeps_validation:
-        return _as_named(task, test, rng, training, validation)
-    order = _shuffled(other_pool or left, test, rng)
+        return _split_named_pools(task, test, rng, training, validation)
+    order = _shuffle_units(other_pool or left, test, rng)
     size = sum(len(unit) for unit in order)
     if size < 2:
         raise TaskError(f"{task.name}: after {len(test)} test items only {size} examples are left for training")
     share = min(1.0, size / (training + validation))
     train_size = training if share == 1 else min(round(training * share), size - 1)
     validation_size = validation if share == 1 else max(1, size - train_size)
-    train, rest = _fill(order, train_size)
-    chosen, _ = _fill(rest, validation_size)
-    return Splits(_flat(train), _flat(chosen), tuple(test))
+    train, rest = _take_units(order, train_size)
+    chosen, _ = _take_units(rest, validation_size)
+    return Splits(_flatten_units(train), _flatten_units(chosen), tuple(test))
 
 
-def repeated_questions(task: Task) -> int:
+def count_repeated_questions(task: Task) -> int:
     """How many examples ask what another one asks; splits hold a question once, or all of its askers in one of them."""
     examples = [example for pool in task.pools.values() for example in pool]
     return len(examples) - len({example.key for example in examples})
 
 
-def _as_named(task: Task, test: list[Example], rng: np.random.Generator, training: int, validation: int) -> Splits:
+def _split_named_pools(
+    task: Task, test: list[Example], rng: np.random.Generator, training: int, validation: int
+) -> Splits:
     """Training and validation items each from its own pool."""
-    chosen, _ = _fill(_shuffled(task.pools[VALIDATION], test, rng), validation)
-    train, _ = _fill(_shuffled(task.pools[TRAIN], [*test, *_flat(chosen)], rng), training)
+    chosen, _ = _take_units(_shuffle_units(task.pools[VALIDATION], test, rng), validation)
+    train, _ = _take_units(_shuffle_units(task.pools[TRAIN], [*test, *_flatten_units(chosen)], rng), training)
     if not train or not chosen:
         raise TaskError(f"{task.name}: every {'validation' if train else 'training'} item is also in another split")
-    return Splits(_flat(train), _flat(chosen), tuple(test))
+    return Splits(_flatten_units(train), _flatten_units(chosen), tuple(test))
 
 
-def _shuffled(pool: Sequence[Example], taken: Sequence[Example], rng: np.random.Generator) -> list[list[Example]]:
+def _shuffle_units(pool: Sequence[Example], taken: Sequence[Example], rng: np.random.Generator) -> list[list[Example]]:
     """Units of different questions in random order, without those whose question or group is taken."""
     gone = {example.key for example in taken} | {example.group for example in taken if example.group}
-    units = _units(_distinct([example for example in pool if not {example.key, example.group} & gone]))
+    units = _group_examples(
+        _drop_repeated_questions([example for example in pool if not {example.key, example.group} & gone])
+    )
     return [units[place] for place in rng.permutation(len(units))]
 
 
-def _pools(task: Task) -> tuple[list[Example], list[Example]]:
+def _choose_pools(task: Task) -> tuple[list[Example], list[Example]]:
     """Where test items come from, and where training and validation items come from ([] means: what the test left)."""
     pools = {name: list(examples) for name, examples in task.pools.items() if examples}
     if not pools:
@@ -92,26 +96,26 @@ def _pools(task: Task) -> tuple[list[Example], list[Example]]:
     if test is None:
         return [example for pool in pools.values() for example in pool], []
     train = pools.get(TRAIN, [])
-    if len(train) >= ENOUGH_TRAINING:
+    if len(train) >= MIN_TRAINING_POOL:
         return test, train
     return test, [example for pool in pools.values() for example in pool]
 
 
-def _take_test(task: Task, pool: list[Example], rng: np.random.Generator) -> tuple[list[Example], list[Example]]:
+def _split_off_test(task: Task, pool: list[Example], rng: np.random.Generator) -> tuple[list[Example], list[Example]]:
     """Test items in the published number, whole groups; the rest of the pool."""
     has_test_split = TEST in task.pools and len(task.pools) > 1
     wanted = task.test_size or (len(pool) if has_test_split else round(TEST_SHARE * len(pool)))
     if wanted >= len(pool) and has_test_split:
         return pool, []
-    units = _units(pool)
+    units = _group_examples(pool)
     order = [units[place] for place in rng.permutation(len(units))]
-    taken, rest = _fill(order, wanted)
+    taken, rest = _take_units(order, wanted)
     # Questions that are in the pool twice belong to one side.
     keys = {example.key for unit in taken for example in unit}
-    return list(_flat(taken)), [example for unit in rest for example in unit if example.key not in keys]
+    return list(_flatten_units(taken)), [example for unit in rest for example in unit if example.key not in keys]
 
 
-def _units(examples: Sequence[Example]) -> list[list[Example]]:
+def _group_examples(examples: Sequence[Example]) -> list[list[Example]]:
     """Examples that must stay together: those of one group, else each alone."""
     units: dict[str, list[Example]] = {}
     for example in examples:
@@ -119,7 +123,7 @@ def _units(examples: Sequence[Example]) -> list[list[Example]]:
     return list(units.values())
 
 
-def _fill(units: list[list[Example]], size: int) -> tuple[list[list[Example]], list[list[Example]]]:
+def _take_units(units: list[list[Example]], size: int) -> tuple[list[list[Example]], list[list[Example]]]:
     """Whole units up to ``size`` examples, at least one unit; and the units left over."""
     taken: list[list[Example]] = []
     count = 0
@@ -133,9 +137,9 @@ def _fill(units: list[list[Example]], size: int) -> tuple[list[list[Example]], l
     return taken, []
 
 
-def _distinct(examples: Sequence[Example]) -> list[Example]:
+def _drop_repeated_questions(examples: Sequence[Example]) -> list[Example]:
     return list({example.key: example for example in reversed(examples)}.values())[::-1]
 
 
-def _flat(units: list[list[Example]]) -> tuple[Example, ...]:
+def _flatten_units(units: list[list[Example]]) -> tuple[Example, ...]:
     return tuple(example for unit in units for example in unit)

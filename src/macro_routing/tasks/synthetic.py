@@ -14,7 +14,7 @@ Rng = np.random.Generator
 
 
 @dataclass(frozen=True)
-class Synthetic:
+class SyntheticTask:
     """A generator of questions."""
 
     name: str
@@ -29,7 +29,7 @@ class Synthetic:
     test: int = 1000
 
 
-def generate(task: Synthetic, seed: int) -> dict[str, tuple[Example, ...]]:
+def generate_pools(task: SyntheticTask, seed: int) -> dict[str, tuple[Example, ...]]:
     """Pools of distinct questions; another seed gives other questions."""
     check_integer("seed", seed, minimum=0, maximum=2**32 - 1)
     rng = np.random.default_rng([seed, *task.name.encode()])
@@ -38,7 +38,7 @@ def generate(task: Synthetic, seed: int) -> dict[str, tuple[Example, ...]]:
     for name, size in (("train", task.training), ("test", task.test)):
         made: list[Example] = []
         while len(made) < size:
-            example = _example(task, rng, f"{task.name}/{seed}/{name}/{len(made)}")
+            example = _make_example(task, rng, f"{task.name}/{seed}/{name}/{len(made)}")
             if example.question not in seen:
                 seen.add(example.question)
                 made.append(example)
@@ -46,7 +46,7 @@ def generate(task: Synthetic, seed: int) -> dict[str, tuple[Example, ...]]:
     return pools
 
 
-def _example(task: Synthetic, rng: Rng, key: str) -> Example:
+def _make_example(task: SyntheticTask, rng: Rng, key: str) -> Example:
     question, right, choices = task.make(rng)
     if not choices:
         return Example(key, question, right)
@@ -54,7 +54,7 @@ def _example(task: Synthetic, rng: Rng, key: str) -> Example:
     return Example(key, question, LETTERS[order.index(right)], order)
 
 
-def _pick(rng: Rng, words: tuple[str, ...], size: int) -> list[str]:
+def _pick_words(rng: Rng, words: tuple[str, ...], size: int) -> list[str]:
     return [words[place] for place in rng.choice(len(words), size=size, replace=False)]
 
 
@@ -80,34 +80,34 @@ _THINGS = {
 _COUNTS = ("a", "two", "three", "four", "five")
 
 
-def _object_counting(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
-    asked, other = _pick(rng, tuple(_THINGS), 2)
+def _make_counting_question(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
+    asked, other = _pick_words(rng, tuple(_THINGS), 2)
     listed, total = [], 0
     for kind, most in ((asked, 7), (other, 4)):
-        for thing in _pick(rng, _THINGS[kind], int(rng.integers(2, most))):
+        for thing in _pick_words(rng, _THINGS[kind], int(rng.integers(2, most))):
             count = int(rng.integers(1, len(_COUNTS) + 1)) if rng.random() < 0.4 else 1
-            listed.append(_counted(thing, count))
+            listed.append(_format_count(thing, count))
             total += count if kind == asked else 0
     order = [listed[place] for place in rng.permutation(len(listed))]
     return f"I have {', '.join(order[:-1])}, and {order[-1]}. How many {asked} do I have?", str(total), ()
 
 
-def _counted(thing: str, count: int) -> str:
+def _format_count(thing: str, count: int) -> str:
     plural = {"mouse": "mice", "couch": "couches", "bench": "benches", "peach": "peaches", "shelf": "shelves"}
     if count == 1:
         return f"{'an' if thing[0] in 'aeiou' else 'a'} {thing}"
     return f"{_COUNTS[count - 1]} {plural.get(thing, thing + 's')}"
 
 
-def _arithmetic(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
+def _make_arithmetic_question(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
     """Two brackets of three small numbers each, as in multi-step arithmetic benchmarks."""
-    left, right = _bracket(rng), _bracket(rng)
+    left, right = _make_bracket(rng), _make_bracket(rng)
     joined = str(rng.choice(["+", "-"]))
     value = left[1] + right[1] if joined == "+" else left[1] - right[1]
     return f"({left[0]}) {joined} ({right[0]}) =", str(value), ()
 
 
-def _bracket(rng: Rng) -> tuple[str, int]:
+def _make_bracket(rng: Rng) -> tuple[str, int]:
     first, second, third = (int(number) for number in rng.integers(1, 10, size=3))
     sign = str(rng.choice(["+", "-"]))
     product = second * third
@@ -117,7 +117,7 @@ def _bracket(rng: Rng) -> tuple[str, int]:
 # --- short likelihood tasks ---------------------------------------------------------------------------------------
 
 
-def _sequence(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
+def _make_sequence_question(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
     """Three terms of an even sequence within 1 to 99, up or down; which is the fourth?"""
     while True:
         start, step = int(rng.integers(1, 100)), int(rng.choice([-1, 1]) * rng.integers(2, 21))
@@ -129,22 +129,29 @@ def _sequence(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
     return f"{start}, {start + step}, {start + 2 * step},", str(following), tuple(map(str, choices))
 
 
-def _category(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
+def _make_category_question(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
     """Four things of four kinds; which one is of the kind asked for?"""
-    kinds = _pick(rng, tuple(_THINGS), 4)
-    things = [_pick(rng, _THINGS[kind], 1)[0] for kind in kinds]
+    kinds = _pick_words(rng, tuple(_THINGS), 4)
+    things = [_pick_words(rng, _THINGS[kind], 1)[0] for kind in kinds]
     asked = int(rng.integers(4))
     kind = {"pieces of furniture": "piece of furniture"}.get(kinds[asked], kinds[asked].removesuffix("s"))
     return f"{', '.join(things)}. The {kind} is the", things[asked], tuple(things)
 
 
 _PLAIN = {"likelihood": "{question}", "letters": "{question}\n{choices}\nAnswer:"}
-SYNTHETIC = {
+SYNTHETIC_TASKS = {
     task.name: task
     for task in (
-        Synthetic("counting", NUMBER, _object_counting, "how many of one kind in a list of things"),
-        Synthetic("arithmetic", NUMBER, _arithmetic, "two brackets with a product each"),
-        Synthetic("sequence", CHOICE, _sequence, "the next number of an even sequence, four choices", _PLAIN, 1200),
-        Synthetic("category", CHOICE, _category, "which of four things is of a kind", _PLAIN),
+        SyntheticTask("counting", NUMBER, _make_counting_question, "how many of one kind in a list of things"),
+        SyntheticTask("arithmetic", NUMBER, _make_arithmetic_question, "two brackets with a product each"),
+        SyntheticTask(
+            "sequence",
+            CHOICE,
+            _make_sequence_question,
+            "the next number of an even sequence, four choices",
+            _PLAIN,
+            1200,
+        ),
+        SyntheticTask("category", CHOICE, _make_category_question, "which of four things is of a kind", _PLAIN),
     )
 }

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from macro_routing.tasks.grading import Grader
 from macro_routing.tasks.prompts import PromptTexts
-from macro_routing.tasks.same_question import normalised
+from macro_routing.tasks.question_identity import normalize_question
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 NUMBER, CHOICE, MATH, TEXT = "number", "choice", "math", "text"
@@ -30,10 +30,10 @@ class Example:
     @cached_property
     def key(self) -> str:
         """The question as it is compared across splits; other choices do not make it another question."""
-        return normalised(self.question)
+        return normalize_question(self.question)
 
     @property
-    def right_choice(self) -> int:
+    def correct_choice(self) -> int:
         """Place of the right choice."""
         return LETTERS.index(self.answer)
 
@@ -55,7 +55,7 @@ class Task:
     """Whether validation items come from the pool of that name and nowhere else, as a user who names one expects."""
 
 
-def fingerprint(examples: Iterable[Example]) -> str:
+def fingerprint_examples(examples: Iterable[Example]) -> str:
     """A digest of examples in order, contents included."""
     digest = hashlib.sha256()
     for example in examples:

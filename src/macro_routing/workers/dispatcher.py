@@ -18,7 +18,7 @@ from dataclasses import replace
 from macro_routing import errors
 from macro_routing.errors import MacroError, without_secrets
 from macro_routing.evaluation.executor import Results, WorkItem
-from macro_routing.models.elsewhere import ModelFacts
+from macro_routing.models.remote import RemoteModelInfo
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Failure
 from macro_routing.workers.adaptive_timeout import AdaptiveTimeout, estimate_work
@@ -57,7 +57,7 @@ class Dispatcher:
         self._has_started = False
         self._fatal_reason = ""
         """Why there is no worker any more, and will be none."""
-        self._facts: ModelFacts | None = None
+        self._facts: RemoteModelInfo | None = None
         self.counts = DispatchCounts()
 
     @property
@@ -82,7 +82,7 @@ class Dispatcher:
             for slot in self._slots:
                 slot.work = None
 
-    def facts(self) -> ModelFacts:
+    def facts(self) -> RemoteModelInfo:
         """What the first worker that is ready says of its model."""
         self._start_all()
         while self._facts is None:
@@ -168,7 +168,7 @@ class Dispatcher:
             raise _as_user_error(message)
         slot.process = message.get("ready", slot.process)
         if "facts" in message:
-            self._facts = ModelFacts(**message["facts"])
+            self._facts = RemoteModelInfo(**message["facts"])
         slot.is_ready, slot.is_busy, slot.failed_starts = True, False, 0
         self._idle.append(event.slot)
         for note in message.get("notes", ()):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Self
 
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.executor import Results, WorkItem
-from macro_routing.models.elsewhere import distant_model
 from macro_routing.models.frozen import FrozenModel, LoadOptions, load_model
+from macro_routing.models.remote import make_remote_model
 from macro_routing.search.searcher import Failure
 from macro_routing.workers.backend import WorkerBackend
 from macro_routing.workers.dispatch_state import DispatchCounts, DispatchLimits
@@ -57,7 +57,7 @@ class WorkerPool:
             return load_model(name, options, report)
         facts = self._dispatcher.facts()
         if self._is_light or facts.device != "cpu":
-            return distant_model(name, options, facts, report)
+            return make_remote_model(name, options, facts, report)
         return load_model(name, options, report)
 
     def run(self, evaluator: Evaluator, asks: Sequence[WorkItem]) -> Iterator[tuple[WorkItem, Results | Failure]]:

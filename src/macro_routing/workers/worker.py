@@ -21,8 +21,8 @@ from typing import Any
 from macro_routing.engine.decoders import fused_unsupported_reason
 from macro_routing.errors import MacroError
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.models.elsewhere import ModelFacts
 from macro_routing.models.frozen import load_model
+from macro_routing.models.remote import RemoteModelInfo
 from macro_routing.tasks.task import Task
 from macro_routing.workers.messages import (
     Assignment,
@@ -48,12 +48,12 @@ class Worker:
         self._evaluators: dict[str, Evaluator] = {}
 
     @property
-    def facts(self) -> ModelFacts:
+    def facts(self) -> RemoteModelInfo:
         """What a driver without weights has to know."""
         model = self._frozen.model
         dtype = str(model.dtype).removeprefix("torch.")
         ids = self._frozen.weights_id, self._frozen.numerics_id
-        return ModelFacts(*ids, model.device.type, dtype, fused_unsupported_reason(model))
+        return RemoteModelInfo(*ids, model.device.type, dtype, fused_unsupported_reason(model))
 
     def answer(self, text: str) -> str:
         """A job's text → its answer's text; mistakes of a user come back as such, anything else is raised."""

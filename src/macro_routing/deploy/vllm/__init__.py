@@ -6,7 +6,7 @@ there; what needs torch or vLLM is imported when a routed model is built.
 
 from __future__ import annotations
 
-from macro_routing.deploy.vllm.overrides import ARCHITECTURES
+from macro_routing.deploy.vllm.hf_overrides import ARCHITECTURES
 
 __all__ = ["register"]
 

@@ -15,28 +15,28 @@ from vllm.config import VllmConfig
 from vllm.model_executor.models import llama, mistral, mixtral, qwen2, qwen3, qwen3_moe
 from vllm.sequence import IntermediateTensors
 
-from macro_routing.deploy.vllm.overrides import read_overrides
-from macro_routing.deploy.vllm.steps import build_steps, check_engine
+from macro_routing.deploy.vllm.hf_overrides import read_route_overrides
+from macro_routing.deploy.vllm.steps import build_steps, check_engine_config
 from macro_routing.routes.route import Route
 
-_BATCH = {"input_ids": 0, "positions": -1, "intermediate_tensors": 0, "inputs_embeds": 0}
+_BATCH_DIMENSIONS = {"input_ids": 0, "positions": -1, "intermediate_tensors": 0, "inputs_embeds": 0}
 """Which dimension of each argument grows with the batch."""
 
 
-def _routed_decoder(stock: Any) -> Any:
+def _make_routed_decoder(stock: Any) -> Any:
     """A decoder class that walks the route in its configuration."""
 
     class Routed(stock):  # type: ignore[misc]
         def __init__(self, *, vllm_config: VllmConfig, prefix: str = "", **further: Any) -> None:
-            route = read_overrides(vllm_config.model_config.hf_config)
-            check_engine(vllm_config)
+            route = read_route_overrides(vllm_config.model_config.hf_config)
+            check_engine_config(vllm_config)
             # With it compiled code counts mixture-of-experts layers in the order of the stack.
             vllm_config.compilation_config.fast_moe_cold_start = False
             super().__init__(vllm_config=vllm_config, prefix=prefix, **further)
             steps, self.macro_attentions = build_steps(self, route, vllm_config.compilation_config, prefix)
             # As a module list the repeats would be weights a second time, under names no checkpoint has.
             object.__setattr__(self, "macro_steps", steps)
-            self.macro_adds = _adds(route)
+            self.macro_adds = _list_adds(route)
 
         def forward(
             self,
@@ -46,17 +46,17 @@ def _routed_decoder(stock: Any) -> Any:
             inputs_embeds: torch.Tensor | None = None,
         ) -> torch.Tensor:
             hidden = self.embed_input_ids(input_ids) if inputs_embeds is None else inputs_embeds
-            return _walk(self, positions, hidden)
+            return _run_steps(self, positions, hidden)
 
-    return support_torch_compile(dynamic_arg_dims=_BATCH)(Routed)
+    return support_torch_compile(dynamic_arg_dims=_BATCH_DIMENSIONS)(Routed)
 
 
-def _adds(route: Route) -> dict[int, tuple[int, float]]:
+def _list_adds(route: Route) -> dict[int, tuple[int, float]]:
     """By step: the step whose input is added to its input, and the coefficient."""
     return {place: (place - step.add.back, step.add.coefficient) for place, step in enumerate(route.steps) if step.add}
 
 
-def _walk(decoder: Any, positions: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+def _run_steps(decoder: Any, positions: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
     """Apply the steps; layers pass the residual stream on in two parts, which are summed where an add needs it."""
     residual = None
     kept: dict[int, torch.Tensor] = {}
@@ -74,10 +74,10 @@ def _walk(decoder: Any, positions: torch.Tensor, hidden: torch.Tensor) -> torch.
     return normed
 
 
-def _routed_model(module: ModuleType, family: str) -> Any:
+def _make_routed_model(module: ModuleType, family: str) -> Any:
     """The language model around a routed decoder."""
     stock: Any = getattr(module, f"{family}ForCausalLM")
-    decoder = _routed_decoder(getattr(module, f"{family}Model"))
+    decoder = _make_routed_decoder(getattr(module, f"{family}Model"))
 
     class Routed(stock):  # type: ignore[misc]
         supports_lora = False
@@ -96,9 +96,9 @@ def _routed_model(module: ModuleType, family: str) -> Any:
     return Routed
 
 
-MacroLlamaForCausalLM = _routed_model(llama, "Llama")
-MacroMistralForCausalLM = _routed_model(mistral, "Mistral")
-MacroMixtralForCausalLM = _routed_model(mixtral, "Mixtral")
-MacroQwen2ForCausalLM = _routed_model(qwen2, "Qwen2")
-MacroQwen3ForCausalLM = _routed_model(qwen3, "Qwen3")
-MacroQwen3MoeForCausalLM = _routed_model(qwen3_moe, "Qwen3Moe")
+MacroLlamaForCausalLM = _make_routed_model(llama, "Llama")
+MacroMistralForCausalLM = _make_routed_model(mistral, "Mistral")
+MacroMixtralForCausalLM = _make_routed_model(mixtral, "Mixtral")
+MacroQwen2ForCausalLM = _make_routed_model(qwen2, "Qwen2")
+MacroQwen3ForCausalLM = _make_routed_model(qwen3, "Qwen3")
+MacroQwen3MoeForCausalLM = _make_routed_model(qwen3_moe, "Qwen3Moe")

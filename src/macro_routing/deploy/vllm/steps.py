@@ -17,7 +17,7 @@ from macro_routing.models.routing import shallow_copy
 from macro_routing.routes.route import Route
 
 
-def check_engine(config: Any) -> None:
+def check_engine_config(config: Any) -> None:
     """Refuse, by name, what a routed model was never run with and would get wrong."""
     if config.lora_config is not None:
         raise ModelError(
@@ -40,7 +40,7 @@ def build_steps(decoder: nn.Module, route: Route, compilation: Any, prefix: str)
         layer = layers[step.layer]
         if step.layer in visited:
             # vLLM reads a slot's place from the one number in its name; numbers from `layers` on are free.
-            layer = _repeated(layer, f"{prefix}.layers.{len(layers) + len(added)}.self_attn.attn")
+            layer = _copy_with_own_cache(layer, f"{prefix}.layers.{len(layers) + len(added)}.self_attn.attn")
             added.append(layer.self_attn.attn)
             slots[layer.self_attn.attn.layer_name] = layer.self_attn.attn
         visited.add(step.layer)
@@ -50,7 +50,7 @@ def build_steps(decoder: nn.Module, route: Route, compilation: Any, prefix: str)
     return steps, added
 
 
-def _repeated(layer: Any, name: str) -> Any:
+def _copy_with_own_cache(layer: Any, name: str) -> Any:
     """The layer once more, with a KV slot of its own."""
     repeated = shallow_copy(layer)
     repeated.self_attn = shallow_copy(layer.self_attn)

@@ -24,7 +24,7 @@ from macro_routing.engine.layer_schedule import LayerSchedule, schedule_layer_ca
 from macro_routing.engine.memory import CACHE_SHARE, cache_bytes_per_token, free_bytes
 from macro_routing.engine.staged_decoding import StagedDecoder
 from macro_routing.errors import ModelError
-from macro_routing.models.routing import decoder_of
+from macro_routing.models.decoder import get_decoder
 
 _TOKENS_AHEAD = 8
 """Tokens that are launched before the host reads the predictions."""
@@ -95,7 +95,7 @@ class FusedDecoder:
 
     def _compute_rotary(self, sizes: BufferSizes) -> tuple[torch.Tensor, torch.Tensor]:
         positions = torch.arange(sizes.text_tokens, device=self.weights.embeddings.device)
-        cosines, sines = decoder_of(self._model).rotary_emb(self.weights.embeddings[:1, None], positions[None])
+        cosines, sines = get_decoder(self._model).rotary_emb(self.weights.embeddings[:1, None], positions[None])
         return cosines[0].contiguous(), sines[0].contiguous()
 
 

@@ -17,7 +17,7 @@ from macro_routing.engine.per_row_forward import PerRowForward
 from macro_routing.engine.prefix_tree import plan_prefix_tree
 from macro_routing.engine.prompt_segments import make_prompt_segments
 from macro_routing.engine.shared_forward import Segment, SharedForward
-from macro_routing.models.lens import read_out
+from macro_routing.models.lens import apply_lm_head
 
 
 def prefill_prompts(model: Any, runner: ModelRunner, plan: BatchPlan) -> torch.Tensor:
@@ -71,7 +71,7 @@ def _prefill_rows(model: Any, runner: ModelRunner, plan: BatchPlan, tokens: torc
 
 
 def _predict_tokens(model: Any, states: torch.Tensor) -> torch.Tensor:
-    return read_out(model, states[:, -1:])[:, -1].argmax(-1).to(torch.int32)
+    return apply_lm_head(model, states[:, -1:])[:, -1].argmax(-1).to(torch.int32)
 
 
 def _view_route_regions(runner: ModelRunner, batch: PromptBatch, index: int) -> list[torch.Tensor]:

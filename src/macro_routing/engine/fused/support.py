@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from macro_routing.engine.shared_forward import empty_cache_layers
-from macro_routing.models.routing import decoder_of
-from macro_routing.models.support import text_config
+from macro_routing.models.decoder import get_decoder
+from macro_routing.models.support import get_text_config
 
 SUPPORTED_MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3")
 """``model_type`` of the architectures that the kernels implement."""
@@ -24,7 +24,7 @@ def find_unsupported_reason(model: Any, *, interpreted: bool = False) -> str | N
 
     ``interpreted`` kernels run without a GPU, for tests.
     """
-    config = text_config(model.config)
+    config = get_text_config(model.config)
     types = ", ".join(SUPPORTED_MODEL_TYPES)
     problems = {
         "it is not on a CUDA device": model.device.type != "cuda" and not interpreted,
@@ -39,7 +39,7 @@ def find_unsupported_reason(model: Any, *, interpreted: bool = False) -> str | N
 
 
 def _find_layer_reason(model: Any, config: Any) -> str | None:
-    layer = decoder_of(model).layers[0]
+    layer = get_decoder(model).layers[0]
     linears = [module for module in layer.modules() if isinstance(module, nn.Linear)]
     head_size = layer.self_attn.head_dim
     rotary_type = _get_rotary_type(config)

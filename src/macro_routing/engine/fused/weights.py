@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from macro_routing.models.routing import decoder_of
+from macro_routing.models.decoder import get_decoder
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ class ModelWeights:
 @torch.no_grad()
 def fuse_weights(model: Any) -> ModelWeights:
     """The weights of a supported model; its projections become views of the concatenated ones."""
-    decoder = decoder_of(model)
+    decoder = get_decoder(model)
     layers = tuple(_fuse_layer(layer) for layer in decoder.layers)
     attention, mlp = decoder.layers[0].self_attn, decoder.layers[0].mlp
     shape = ModelShape(

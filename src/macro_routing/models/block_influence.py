@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
-from macro_routing.models.routing import decoder_of
+from macro_routing.models.decoder import get_decoder
 
 
 @torch.no_grad()
 def block_influence(model: Any, batches: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> list[float]:
     """The mean over all real tokens of batches of (ids, mask), layer by layer, in the standard pass."""
-    layers = decoder_of(model).layers
+    layers = get_decoder(model).layers
     totals, tokens = [0.0] * len(layers), 0
     for ids, mask in batches:
         real = mask.bool()

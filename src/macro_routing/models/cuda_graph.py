@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 
-class CapturedStep:
+class CudaGraphStep:
     """Replays a model's decoding step; every call appends one token to the static cache."""
 
     def __init__(self, model: Any, prompt: torch.Tensor, cache: Any) -> None:
@@ -22,7 +22,7 @@ class CapturedStep:
             with torch.cuda.stream(stream):  # libraries allocate their workspaces on first use, outside the graph
                 for _ in range(2):
                     model(self._token, past_key_values=cache, use_cache=True)
-                    _restore(state)
+                    _restore_tensors(state)
             torch.cuda.current_stream().wait_stream(stream)
             self._graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self._graph):
@@ -41,6 +41,6 @@ class CapturedStep:
         return torch.clone(self._logits)
 
 
-def _restore(state: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+def _restore_tensors(state: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
     for tensor, saved in state:
         tensor.copy_(saved)

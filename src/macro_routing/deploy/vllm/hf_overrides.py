@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from macro_routing.errors import ModelError, RouteError, shorten
-from macro_routing.models.support import refusal
+from macro_routing.models.support import unsupported_reason
 from macro_routing.routes.route import Add, Route, Step
 
 ARCHITECTURES = {
@@ -23,9 +23,9 @@ ARCHITECTURES = {
 """``model_type`` → the routed class's name in vLLM's registry."""
 
 
-def route_overrides(route: Route, config: Any) -> dict[str, Any]:
+def make_route_overrides(route: Route, config: Any) -> dict[str, Any]:
     """What ``hf_overrides`` must say for a model with this configuration to run ``route``."""
-    check_fits(route, config)
+    check_route_supported(route, config)
     adds = [[place, step.add.back, step.add.coefficient] for place, step in enumerate(route.steps) if step.add]
     return {
         "architectures": [ARCHITECTURES[config.model_type]],
@@ -35,36 +35,36 @@ def route_overrides(route: Route, config: Any) -> dict[str, Any]:
     }
 
 
-def check_fits(route: Route, config: Any) -> None:
+def check_route_supported(route: Route, config: Any) -> None:
     """Refuse, by name, an architecture the plugin does not know and a route for another number of layers."""
     if config.model_type not in ARCHITECTURES:
         raise ModelError(
             f"{config.model_type} models cannot be routed in vLLM, only {', '.join(ARCHITECTURES)};"
             " serve it with --engine transformers"
         )
-    if reason := refusal(config):
+    if reason := unsupported_reason(config):
         raise ModelError(reason)
     if route.layers != config.num_hidden_layers:
         raise RouteError(f"the route is for {route.layers} layers, but the model has {config.num_hidden_layers}")
 
 
-def read_overrides(config: Any) -> Route:
+def read_route_overrides(config: Any) -> Route:
     """The route in a configuration; anything but plain numbers of the right kind is refused."""
-    layers = _whole("macro_model_layers", getattr(config, "macro_model_layers", None))
-    steps = [_whole("macro_layers", layer) for layer in _listed("macro_layers", config)]
-    listed = _listed("macro_adds", config)
-    adds = dict(_read_add(entry, len(steps)) for entry in listed)
+    layers = _check_integer("macro_model_layers", getattr(config, "macro_model_layers", None))
+    steps = [_check_integer("macro_layers", layer) for layer in _get_list("macro_layers", config)]
+    listed = _get_list("macro_adds", config)
+    adds = dict(_parse_add(entry, len(steps)) for entry in listed)
     if len(adds) != len(listed):
         raise RouteError("macro_adds names a step twice; a step adds one earlier state at most")
     route = Route(tuple(Step(layer, adds.get(place)) for place, layer in enumerate(steps)), layers)
-    check_fits(route, config)
+    check_route_supported(route, config)
     return route
 
 
-def _read_add(entry: Any, steps: int) -> tuple[int, Add]:
+def _parse_add(entry: Any, steps: int) -> tuple[int, Add]:
     if not isinstance(entry, list | tuple) or len(entry) != 3:
         raise RouteError(f"macro_adds holds {shorten(entry)}; every entry is [step, back, coefficient]")
-    place, back = (_whole("macro_adds", value) for value in entry[:2])
+    place, back = (_check_integer("macro_adds", value) for value in entry[:2])
     if not 0 <= place < steps:
         raise RouteError(f"macro_adds names step {place}, but the route has the steps 0 to {steps - 1}")
     if isinstance(entry[2], bool) or not isinstance(entry[2], int | float):
@@ -72,14 +72,14 @@ def _read_add(entry: Any, steps: int) -> tuple[int, Add]:
     return place, Add(back, float(entry[2]))
 
 
-def _listed(name: str, config: Any) -> list[Any]:
+def _get_list(name: str, config: Any) -> list[Any]:
     value = getattr(config, name, None)
     if not isinstance(value, list | tuple):
         raise RouteError(f"{name} must be a list, not {shorten(value)}; `macro serve` writes it")
     return list(value)
 
 
-def _whole(name: str, value: Any) -> int:
+def _check_integer(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise RouteError(f"{name} holds {shorten(value)}, which is no whole number")
     return value

@@ -12,20 +12,21 @@ from lm_eval.api.registry import register_model
 from lm_eval.models.huggingface import HFLM
 
 from macro_routing import __version__
-from macro_routing.deploy.load import load_route
+from macro_routing.deploy.route_loading import load_route
 from macro_routing.errors import ModelError
-from macro_routing.models.catalog import locate
-from macro_routing.models.routing import apply_route, layer_count
+from macro_routing.models.catalog import locate_model
+from macro_routing.models.decoder import count_layers
+from macro_routing.models.routing import apply_route
 from macro_routing.routes.notation import parse_route
 from macro_routing.routes.route import Route
 
-NAME = "macro"
-_RUN_ROUTE = "route.json"
+HARNESS_MODEL_NAME = "macro"
+_ROUTE_FILE = "route.json"
 
 
 def register_harness() -> None:
     """Make ``--model macro`` known to the harness."""
-    register_model(NAME)(RoutedHFLM)
+    register_model(HARNESS_MODEL_NAME)(RoutedHFLM)
 
 
 class RoutedHFLM(HFLM):  # type: ignore[misc]  # the harness has no types
@@ -47,13 +48,13 @@ class RoutedHFLM(HFLM):  # type: ignore[misc]  # the harness has no types
             raise ModelError("delta changes the weights a route was found on; merge it, save the result and name that")
         self._wanted = (str(route), any_model, allow_untested)
         self._asked_for = pretrained
-        folder = locate(pretrained, revision=arguments.get("revision"))
+        folder = locate_model(pretrained, revision=arguments.get("revision"))
         super().__init__(pretrained=str(folder), **arguments)
 
     def _create_model(self, *args: Any, **kwargs: Any) -> None:
         super()._create_model(*args, **kwargs)
         text, any_model, allow_untested = self._wanted
-        route = _read(text, self._model, any_model=any_model)
+        route = _read_route(text, self._model, any_model=any_model)
         self._model = apply_route(self._model, route, allow_untested=allow_untested)
 
     def get_model_info(self) -> dict[str, Any]:
@@ -69,9 +70,9 @@ class RoutedHFLM(HFLM):  # type: ignore[misc]  # the harness has no types
         }
 
 
-def _read(text: str, model: Any, *, any_model: bool) -> Route:
+def _read_route(text: str, model: Any, *, any_model: bool) -> Route:
     path = Path(text)
-    path = path / _RUN_ROUTE if (path / _RUN_ROUTE).is_file() else path
+    path = path / _ROUTE_FILE if (path / _ROUTE_FILE).is_file() else path
     if path.is_file() or path.suffix == ".json":  # a mistyped file should be told as such
         return load_route(path, model, any_model=any_model)
-    return parse_route(text, layer_count(model))
+    return parse_route(text, count_layers(model))

@@ -12,7 +12,7 @@ _SPLIT = (
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 _QWEN2, _LLAMA3 = _SPLIT.replace("DIGITS", r"\p{N}"), _SPLIT.replace("DIGITS", r"\p{N}{1,3}")
-_CUTS: dict[str, tuple[tuple[str, Any], ...]] = {
+_PRETOKENIZERS: dict[str, tuple[tuple[str, Any], ...]] = {
     "gpt-2": (("ByteLevel", True),),
     "smollm": (("Digits", True), ("ByteLevel", True)),
     "qwen2": (("Split", _QWEN2), ("ByteLevel", False)),
@@ -20,22 +20,22 @@ _CUTS: dict[str, tuple[tuple[str, Any], ...]] = {
 }
 
 
-def cut_name(stored: dict[str, Any]) -> str | None:
+def identify_pretokenizer(stored: dict[str, Any]) -> str | None:
     """The name of the way a tokenizer cuts text, from its tokenizer.json; None for a way that is not known here."""
     first = stored.get("pre_tokenizer") or {}
-    parts = tuple(_read(part) for part in first.get("pretokenizers", [first]))
-    return next((name for name, known in _CUTS.items() if known == parts), None)
+    parts = tuple(_parse_part(part) for part in first.get("pretokenizers", [first]))
+    return next((name for name, known in _PRETOKENIZERS.items() if known == parts), None)
 
 
-def named_cut(name: str) -> Any:
+def build_pretokenizer(name: str) -> Any:
     """The pre-tokenizer of that name; None for a name that is not known here."""
     from tokenizers import pre_tokenizers
 
-    known = _CUTS.get(name)
-    return None if known is None else pre_tokenizers.Sequence([_made(kind, detail) for kind, detail in known])
+    known = _PRETOKENIZERS.get(name)
+    return None if known is None else pre_tokenizers.Sequence([_build_part(kind, detail) for kind, detail in known])
 
 
-def _made(kind: str, detail: Any) -> Any:
+def _build_part(kind: str, detail: Any) -> Any:
     from tokenizers import Regex, pre_tokenizers
 
     if kind == "ByteLevel":
@@ -45,7 +45,7 @@ def _made(kind: str, detail: Any) -> Any:
     return pre_tokenizers.Digits(individual_digits=detail)
 
 
-def _read(part: dict[str, Any]) -> tuple[Any, Any]:
+def _parse_part(part: dict[str, Any]) -> tuple[Any, Any]:
     kind = part.get("type")
     if kind == "ByteLevel":
         return kind, None if part.get("add_prefix_space") else part.get("use_regex", True)

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from macro_routing.errors import ModelError, RouteError
-from macro_routing.models.catalog import Report
+from macro_routing.models.catalog import MessageCallback
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile
 
-_CHANCE = 0.05
+_SIGNIFICANCE_LEVEL = 0.05
 """From this p-value on a gain may well be chance."""
 
 
-class Identified(Protocol):
+class IdentifiedModel(Protocol):
     """A model that is known by its identities, whether its weights are loaded or not."""
 
     @property
@@ -34,8 +34,8 @@ class Identified(Protocol):
         """How it computes; None where that is not settled yet."""
 
 
-def check_belongs(
-    found: RouteFile, model: Identified, source: str, *, report: Report, any_model: bool = False
+def check_route_file(
+    found: RouteFile, model: IdentifiedModel, source: str, *, report: MessageCallback, any_model: bool = False
 ) -> Route:
     """The route in ``found``, if it was made for this model; other numerics are only reported.
 
@@ -55,13 +55,13 @@ def check_belongs(
     return found.route
 
 
-def doubt(found: RouteFile) -> str | None:
+def describe_weak_evidence(found: RouteFile) -> str | None:
     """What the file itself says against its route: no gain that chance would not explain."""
     test = found.scores.get("test")
     if not isinstance(test, Mapping):
         return None
     chance, gain = test.get("p_value"), test.get("difference")
-    by_chance = isinstance(chance, int | float) and chance >= _CHANCE
+    by_chance = isinstance(chance, int | float) and chance >= _SIGNIFICANCE_LEVEL
     no_gain = isinstance(gain, int | float) and gain <= 0
     if not (by_chance or no_gain):
         return None

@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any
 
 from macro_routing.errors import ModelError, RouteError, suggestion
+from macro_routing.models.decoder import count_layers
 from macro_routing.models.frozen import FrozenModel
-from macro_routing.models.routing import apply_route, layer_count
+from macro_routing.models.routing import apply_route
 from macro_routing.routes.route import Route
 
 STANDARD = "standard"
@@ -18,13 +19,13 @@ STANDARD = "standard"
 
 # One variable for all routed models, as the standard library advises: who chose what, innermost last. A thread or an
 # asynchronous task sees only its own choices, so two can use one model with different routes.
-_choices: ContextVar[tuple[tuple[RoutedModel, str], ...]] = ContextVar("macro_routes", default=())
+_active_routes: ContextVar[tuple[tuple[RoutedModel, str], ...]] = ContextVar("macro_routes", default=())
 
 
 class RoutedModel:
     """A transformers model with several routes by name; every weight is there once.
 
-    ``routed["math"]`` is the model on that route, with all its methods. Inside ``with routed.using("math"):`` the
+    ``routed["math"]`` is the model on that route, with all its methods. Inside ``with routed.use_route("math"):`` the
     object itself acts as that model; outside it acts as the standard pass.
     """
 
@@ -34,11 +35,11 @@ class RoutedModel:
         if STANDARD in routes:
             raise RouteError(f"{STANDARD!r} names the standard pass; call the route something else")
         # The standard pass is a copy too, since the guard below must not be left on the caller's model.
-        named = {STANDARD: Route.standard(layer_count(model)), **routes}
+        named = {STANDARD: Route.standard(count_layers(model)), **routes}
         self._models = {name: apply_route(model, route, allow_untested=allow_untested) for name, route in named.items()}
         for name, one in self._models.items():
-            one.register_forward_pre_hook(partial(_claim_cache, name), with_kwargs=True)
-            one.register_forward_hook(partial(_mark_cache, name))
+            one.register_forward_pre_hook(partial(_check_cache_route, name), with_kwargs=True)
+            one.register_forward_hook(partial(_mark_cache_route, name))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -48,7 +49,7 @@ class RoutedModel:
     @property
     def active(self) -> str:
         """The route that a plain call takes now."""
-        return next((name for owner, name in reversed(_choices.get()) if owner is self), STANDARD)
+        return next((name for owner, name in reversed(_active_routes.get()) if owner is self), STANDARD)
 
     def __getitem__(self, name: str) -> Any:
         """The model on the route ``name``."""
@@ -60,14 +61,14 @@ class RoutedModel:
         return suggestion(str(name), self.names)
 
     @contextmanager
-    def using(self, name: str) -> Iterator[Any]:
+    def use_route(self, name: str) -> Iterator[Any]:
         """Take the route ``name`` inside the block; blocks may be nested, and the innermost one counts."""
         model = self[name]
-        token = _choices.set((*_choices.get(), (self, name)))
+        token = _active_routes.set((*_active_routes.get(), (self, name)))
         try:
             yield model
         finally:
-            _choices.reset(token)
+            _active_routes.reset(token)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """A forward pass on the active route."""
@@ -85,7 +86,7 @@ class RoutedModel:
 # numbers that look like any other. So a cache carries the name of the route that filled it.
 
 
-def _claim_cache(name: str, _: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _check_cache_route(name: str, _: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     cache = kwargs.get("past_key_values")
     owner = getattr(cache, "macro_route_name", name)
     if owner != name:
@@ -95,7 +96,7 @@ def _claim_cache(name: str, _: Any, args: Any, kwargs: dict[str, Any]) -> tuple[
     return args, kwargs
 
 
-def _mark_cache(name: str, _model: Any, _args: Any, output: Any) -> None:
+def _mark_cache_route(name: str, _model: Any, _args: Any, output: Any) -> None:
     cache = getattr(output, "past_key_values", None)
     if cache is not None:
         cache.macro_route_name = name

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from macro_routing.errors import ModelError
-from macro_routing.models.catalog import Report, locate, say_nothing
+from macro_routing.models.catalog import MessageCallback, ignore_message, locate_model
 from macro_routing.models.frozen import FrozenModel, LoadOptions, load_tokenizer, read_config
-from macro_routing.models.support import text_config
-from macro_routing.routes.route import Route
+from macro_routing.models.support import get_text_config
 
 
 @dataclass(frozen=True)
-class ModelFacts:
+class RemoteModelInfo:
     """What a worker says of the model it has loaded."""
 
     weights_id: str
@@ -30,7 +29,7 @@ class ModelFacts:
 
 
 @dataclass(frozen=True, eq=False)
-class ModelElsewhere:
+class RemoteModelStub:
     """Stands where a loaded model would; whoever wants to run it is told why that is not possible here."""
 
     config: Any
@@ -43,42 +42,40 @@ class ModelElsewhere:
         """Everything else belongs to a model with weights."""
         if name.startswith("__"):
             raise AttributeError(name)
-        raise _not_here()
+        raise _not_loaded_error()
 
 
 @dataclass(frozen=True, eq=False)
-class DistantModel(FrozenModel):
+class RemoteModel(FrozenModel):
     """A frozen model whose weights are elsewhere."""
 
     @property
     def layers(self) -> int:
         """Number of layers, by the configuration."""
-        return int(text_config(self.model.config).num_hidden_layers)
-
-    def routed(self, route: Route) -> Any:  # noqa: ARG002
-        """There is nothing to route here."""
-        raise _not_here()
+        return int(get_text_config(self.model.config).num_hidden_layers)
 
 
-def _not_here() -> ModelError:
+def _not_loaded_error() -> ModelError:
     return ModelError(
         "the model is loaded by the workers alone, but this needs it in the search's own process;"
         " run it without workers (--workers 0)"
     )
 
 
-def distant_model(name: str, options: LoadOptions, facts: ModelFacts, report: Report = say_nothing) -> DistantModel:
+def make_remote_model(
+    name: str, options: LoadOptions, facts: RemoteModelInfo, report: MessageCallback = ignore_message
+) -> RemoteModel:
     """The model ``name`` as workers have loaded it."""
     import torch
     from transformers import GenerationConfig
 
-    folder = locate(name, revision=options.revision, report=report)
+    folder = locate_model(name, revision=options.revision, report=report)
     config = read_config(folder, name, options)
     try:
         generation = GenerationConfig.from_pretrained(folder)
     except OSError:  # without a file of its own the configuration has what there is
         generation = GenerationConfig.from_model_config(config)
-    model = ModelElsewhere(
+    model = RemoteModelStub(
         config, generation, torch.device(facts.device), getattr(torch, facts.dtype), facts.fused_unsupported_reason
     )
-    return DistantModel(name, model, load_tokenizer(folder, name, options), facts.weights_id, facts.numerics_id)
+    return RemoteModel(name, model, load_tokenizer(folder, name, options), facts.weights_id, facts.numerics_id)

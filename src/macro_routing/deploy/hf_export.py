@@ -6,39 +6,39 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from macro_routing.deploy.base_model import copy_companions, refuse_quantised
+from macro_routing.deploy.base_model import copy_companion_files, reject_quantized
+from macro_routing.deploy.checkpoint_tensors import StoredTensor, list_copyable_tensors, unroll_tensors
 from macro_routing.deploy.export_output import export_output
-from macro_routing.deploy.model_card import model_card
-from macro_routing.deploy.plain_routes import refuse_adds
-from macro_routing.deploy.stored_tensors import StoredTensor, materialise, stored_tensors
+from macro_routing.deploy.model_card import make_model_card
+from macro_routing.deploy.plain_routes import reject_adds
 from macro_routing.errors import ExportError
-from macro_routing.models.routing import routed_config
-from macro_routing.models.support import text_config
-from macro_routing.models.unloaded import UnloadedModel
+from macro_routing.models.metadata import ModelMetadata
+from macro_routing.models.routing import make_routed_config
+from macro_routing.models.support import get_text_config
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile
 
-SHARD_BYTES = 2_000_000_000
+MAX_SHARD_BYTES = 2_000_000_000
 """Largest file, and so the memory that writing needs."""
 
 
-def write_materialised(
-    base: UnloadedModel, route: Route, evidence: RouteFile | None, out: Path, *, shard_bytes: int = SHARD_BYTES
+def write_hf_checkpoint(
+    base: ModelMetadata, route: Route, evidence: RouteFile | None, out: Path, *, shard_bytes: int = MAX_SHARD_BYTES
 ) -> None:
     """Write the model with its layers in the route's order; layers applied twice are stored twice."""
-    refuse_adds(route, "hf")
-    refuse_quantised(base, "hf")
-    if text_config(base.config) is not base.config:
+    reject_adds(route, "hf")
+    reject_quantized(base, "hf")
+    if get_text_config(base.config) is not base.config:
         raise ExportError(f"{base.name} is more than a text model, which --to hf does not write; use --to routed")
-    tensors = list(materialise(stored_tensors(base.folder), route))
+    tensors = list(unroll_tensors(list_copyable_tensors(base.folder), route))
     with export_output(out, sum(tensor.size for tensor in tensors)) as folder:
         folder.mkdir()
-        copy_companions(base, folder)
-        config = routed_config(base.config, route)
+        copy_companion_files(base, folder)
+        config = make_routed_config(base.config, route)
         config.name_or_path = ""  # where the base model lay on this machine is nobody's business
         config.save_pretrained(folder)
         _write_shards(tensors, folder, shard_bytes)
-        (folder / "README.md").write_text(model_card(base, route, evidence, needs_macro=False), encoding="utf-8")
+        (folder / "README.md").write_text(make_model_card(base, route, evidence, needs_macro=False), encoding="utf-8")
         if evidence is not None:
             (folder / "route.json").write_text(evidence.to_json() + "\n", encoding="utf-8")
 
@@ -46,7 +46,7 @@ def write_materialised(
 def _write_shards(tensors: Sequence[StoredTensor], folder: Path, shard_bytes: int) -> None:
     from safetensors.torch import save_file
 
-    shards = _shards(tensors, shard_bytes)
+    shards = _group_into_shards(tensors, shard_bytes)
     places: dict[str, str] = {}
     for number, shard in enumerate(shards, 1):
         name = "model.safetensors" if len(shards) == 1 else f"model-{number:05}-of-{len(shards):05}.safetensors"
@@ -58,7 +58,7 @@ def _write_shards(tensors: Sequence[StoredTensor], folder: Path, shard_bytes: in
         (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
 
 
-def _shards(tensors: Sequence[StoredTensor], most: int) -> list[list[StoredTensor]]:
+def _group_into_shards(tensors: Sequence[StoredTensor], most: int) -> list[list[StoredTensor]]:
     """Tensors in order, a new file wherever one would grow beyond ``most``."""
     shards: list[list[StoredTensor]] = [[]]
     filled = 0

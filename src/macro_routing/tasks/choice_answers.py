@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import re
 
-from macro_routing.tasks.statements import complements, conclusion, sentences, spoken, statements
+from macro_routing.tasks.answer_extraction import (
+    extract_complements,
+    find_answer_statements,
+    list_concluding_sentences,
+    split_sentences,
+    strip_reasoning,
+)
 
 _ADVERBS = re.compile(
     r"(?:(?:clearly|definitely|most likely|probably|obviously|likely|simply|surely|indeed|certainly|actually|therefore"
@@ -12,38 +18,40 @@ _ADVERBS = re.compile(
     re.IGNORECASE,
 )
 _WRAPPERS = re.compile(r"\\[()\[\]]|[$`]|\\(?:text|textbf|mathrm|mathbf)\b")
-_REFUSED = re.compile(r"(?:\bis|\bare|\bwould be|['’]s)\s+(?:not|wrong|incorrect|false)\b|\bcan(?:no|['’])t be\b")
+_REJECTED = re.compile(r"(?:\bis|\bare|\bwould be|['’]s)\s+(?:not|wrong|incorrect|false)\b|\bcan(?:no|['’])t be\b")
 _OPENING, _CLOSING = "([{*\"'_ \n\t:", ")]}.*\"'_ \n\t"
 
 
-def read_letter(text: str, choices: tuple[str, ...]) -> str | None:
+def extract_choice_letter(text: str, choices: tuple[str, ...]) -> str | None:
     """The letter an answer names; None when it names none, or several without deciding."""
     if not choices:
         return None
     letters = "".join(chr(ord("A") + place) for place in range(len(choices)))
-    said = _WRAPPERS.sub("", spoken(text)).strip()
-    for part in statements(spoken(text)):
+    said = _WRAPPERS.sub("", strip_reasoning(text)).strip()
+    for part in find_answer_statements(strip_reasoning(text)):
         stated = _ADVERBS.sub("", _WRAPPERS.sub("", part).lstrip(_OPENING), count=1)
-        if _names_several(stated, letters):
+        if _names_several_letters(stated, letters):
             return None
-        if letter := _read_part(stated, letters, choices, is_stated=True):
+        if letter := _extract_letter_from_part(stated, letters, choices, is_stated=True):
             return letter
-    if _names_several(said, letters):
+    if _names_several_letters(said, letters):
         return None
-    return _read_part(said, letters, choices, is_stated=False) or _read_context(said, letters, choices)
+    return _extract_letter_from_part(said, letters, choices, is_stated=False) or _extract_letter_from_context(
+        said, letters, choices
+    )
 
 
-def _read_part(given: str, letters: str, choices: tuple[str, ...], *, is_stated: bool) -> str | None:
+def _extract_letter_from_part(given: str, letters: str, choices: tuple[str, ...], *, is_stated: bool) -> str | None:
     bare = given.lstrip(_OPENING).rstrip(_CLOSING)
     if len(bare) == 1 and bare.upper() in letters:
         return bare.upper()
-    if letter := _leading_letter(given, letters, choices, is_stated=is_stated):
+    if letter := _extract_leading_letter(given, letters, choices, is_stated=is_stated):
         return letter
-    first = next(iter(sentences(given)), "") if is_stated else given
-    return _whole_choice(first, letters, choices) or _whole_choice(given, letters, choices)
+    first = next(iter(split_sentences(given)), "") if is_stated else given
+    return _match_choice_text(first, letters, choices) or _match_choice_text(given, letters, choices)
 
 
-def _names_several(given: str, letters: str) -> bool:
+def _names_several_letters(given: str, letters: str) -> bool:
     """Whether it begins with letters among which it does not decide: "A or B", "B, C", "both A and B"."""
     letter = rf"\(?[{letters}]\)?(?![\w'’])"
     start = rf"[\s(*]*(?:(?:either|both|options?|choices?)\s+)*{letter}"
@@ -52,14 +60,14 @@ def _names_several(given: str, letters: str) -> bool:
     return re.match(rf"{start}(?:\s*{other}|{with_texts})", given) is not None
 
 
-def _leading_letter(given: str, letters: str, choices: tuple[str, ...], *, is_stated: bool) -> str | None:
+def _extract_leading_letter(given: str, letters: str, choices: tuple[str, ...], *, is_stated: bool) -> str | None:
     """A letter at the beginning that names a choice: "B) blue", "B because …"; not "A dog …", "E. coli …" or "B12"."""
     begun = _ADVERBS.sub("", given.lstrip(_OPENING), count=1).lstrip(_OPENING)
     match = re.match(rf"([{letters}{letters.lower()}])(?![\w'’-])(.*)", begun, re.DOTALL)
     if match is None:
         return None
     letter, line = match[1], match[2].split("\n")[0]
-    if _REFUSED.match(line.lstrip(_CLOSING)):
+    if _REJECTED.match(line.lstrip(_CLOSING)):
         return None
     rest = line.lstrip(")].:,*\"'_}- ")
     punctuated = bool(line) and line[0] in ")].:,}"
@@ -73,25 +81,33 @@ def _leading_letter(given: str, letters: str, choices: tuple[str, ...], *, is_st
     return None
 
 
-def _read_context(said: str, letters: str, choices: tuple[str, ...]) -> str | None:
+def _extract_letter_from_context(said: str, letters: str, choices: tuple[str, ...]) -> str | None:
     """A letter within a text, if all places that name one agree; else what the first or last sentence says it is."""
-    found = sentences(said)
-    if not conclusion(said):  # it broke off while weighing the choices; only what it began with is an answer
+    found = split_sentences(said)
+    if not list_concluding_sentences(
+        said
+    ):  # it broke off while weighing the choices; only what it began with is an answer
         found = found[:2]
-    for named in (_declared(found, letters), _labelled(found, letters, choices), _marked(found, letters)):
+    for named in (
+        _letters_called_correct(found, letters),
+        _letters_with_choice_text(found, letters, choices),
+        _letters_in_parentheses(found, letters),
+    ):
         if named:
             return named.pop() if len(named) == 1 else None
-    said_to_be = [one for sentence in found[:1] + found[-1:] for one in complements(sentence)]
-    named = {_bare_letter(one, letters) or _whole_choice(one, letters, choices) or "" for one in said_to_be} - {""}
+    said_to_be = [one for sentence in found[:1] + found[-1:] for one in extract_complements(sentence)]
+    named = {
+        _extract_bare_letter(one, letters) or _match_choice_text(one, letters, choices) or "" for one in said_to_be
+    } - {""}
     return named.pop() if len(named) == 1 else None
 
 
-def _bare_letter(text: str, letters: str) -> str | None:
+def _extract_bare_letter(text: str, letters: str) -> str | None:
     bare = text.strip(_OPENING + _CLOSING)
     return bare if len(bare) == 1 and bare in letters else None
 
 
-def _declared(found: list[str], letters: str) -> set[str]:
+def _letters_called_correct(found: list[str], letters: str) -> set[str]:
     """Letters called right: "so C is the correct one"."""
     pattern = rf"(?<![\w'’])\(?([{letters}])\)?,?\s+is\s+(?:clearly |therefore |the |most |likely ){{0,4}}"
     return {
@@ -99,7 +115,7 @@ def _declared(found: list[str], letters: str) -> set[str]:
     }
 
 
-def _labelled(found: list[str], letters: str, choices: tuple[str, ...]) -> set[str]:
+def _letters_with_choice_text(found: list[str], letters: str, choices: tuple[str, ...]) -> set[str]:
     """Letters with their choice's text behind, "it is B. blue", where the sentence does not turn them down."""
     labels = (
         (sentence, match)
@@ -114,25 +130,25 @@ def _labelled(found: list[str], letters: str, choices: tuple[str, ...]) -> set[s
     }
 
 
-def _marked(found: list[str], letters: str) -> set[str]:
+def _letters_in_parentheses(found: list[str], letters: str) -> set[str]:
     return {letter for sentence in found for letter in re.findall(rf"\(([{letters}])\)", sentence)}
 
 
 def _begins_with_choice(text: str, choice: str) -> bool:
-    wanted = plain(choice)
-    given = plain(text[: 2 * len(choice) + 20])
+    wanted = normalize_text(choice)
+    given = normalize_text(text[: 2 * len(choice) + 20])
     return bool(wanted) and (given == wanted or given.startswith(f"{wanted} "))
 
 
-def _whole_choice(text: str, letters: str, choices: tuple[str, ...]) -> str | None:
+def _match_choice_text(text: str, letters: str, choices: tuple[str, ...]) -> str | None:
     if len(text) > 2 * max(map(len, choices)) + 100:
         return None
-    given = plain(text)
-    places = [place for place, choice in enumerate(choices) if plain(choice) == given]
+    given = normalize_text(text)
+    places = [place for place, choice in enumerate(choices) if normalize_text(choice) == given]
     return letters[places[0]] if len(places) == 1 and given else None
 
 
-def plain(text: str) -> str:
+def normalize_text(text: str) -> str:
     """A text without case, articles and punctuation that bears no meaning."""
     words = re.sub(r"[^\w:/.%<>=+-]+", " ", text.casefold()).replace(". ", " ").strip(" .").split()
     return " ".join(word.strip(".") or word for word in words if word not in {"a", "an", "the"})

@@ -16,10 +16,10 @@ def check_address(host: str, port: int) -> None:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a server that has just ended is no hindrance
             tried.bind(address)
     except (OSError, UnicodeError) as error:
-        raise MacroError(_reason(host, port, error)) from None
+        raise MacroError(_explain_error(host, port, error)) from None
 
 
-def _reason(host: str, port: int, error: Exception) -> str:
+def _explain_error(host: str, port: int, error: Exception) -> str:
     kind = getattr(error, "errno", None)
     if kind == errno.EADDRINUSE:
         return f"port {port} on {host} is in use; end what uses it, or name another with --port"

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 _TOKENS = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+|[-+*/^=<>%×÷−·√]")
 
 
-def normalised(text: str) -> str:
+def normalize_question(text: str) -> str:
     """The text as it is compared; without any letter all its signs stay."""
     folded = text.casefold()
     if not re.search(r"[a-z]", folded):
@@ -24,12 +24,12 @@ def normalised(text: str) -> str:
         before = found[place - 1].group() if place else ""
         if _is_number(token.group()):
             parts.append(("_" if _is_number(before) else "") + token.group().replace(",", ""))
-        elif token.group().isalpha() or _calculates(token, before, found[place + 1 : place + 2]):
+        elif token.group().isalpha() or _is_arithmetic_sign(token, before, found[place + 1 : place + 2]):
             parts.append(token.group())
     return "".join(parts)
 
 
-def _calculates(sign: re.Match[str], before: str, after: Sequence[re.Match[str]]) -> bool:
+def _is_arithmetic_sign(sign: re.Match[str], before: str, after: Sequence[re.Match[str]]) -> bool:
     """Whether a sign changes a number, rather than joins words."""
     if sign.group() == "%":
         return _is_number(before)

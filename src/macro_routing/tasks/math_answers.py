@@ -12,8 +12,14 @@ import re
 from typing import Any
 
 from macro_routing.errors import SettingsError
+from macro_routing.tasks.answer_extraction import (
+    extract_complements,
+    extract_first_sentence,
+    find_answer_statements,
+    list_concluding_sentences,
+    strip_reasoning,
+)
 from macro_routing.tasks.numbers import find_numbers
-from macro_routing.tasks.statements import complements, conclusion, first_sentence, spoken, statements
 
 _LONGEST, _DEEPEST, _MOST_FUNCTIONS, _MOST_TERMS, _MOST_SYMBOLS, _MOST_FRACTIONS = 250, 6, 6, 400, 6, 8
 _HIGHEST_POWER, _HIGHEST_POWER_OF_A_SYMBOL = 10_000, 100
@@ -29,31 +35,31 @@ _HUGE = re.compile(
 _EXPONENT = re.compile(r"(?P<base>[)}\]]?)\s*(?:\^|\*\*)\s*[{(]*\s*-?(?P<power>\d+)")
 
 
-def read_mathematics(text: str) -> str:
+def extract_math_answer(text: str) -> str:
     """The expression that an answer states: boxed, after "the answer is", or in the last words."""
-    said = spoken(text)
-    for part in statements(said):
-        line = first_sentence(part)
+    said = strip_reasoning(text)
+    for part in find_answer_statements(said):
+        line = extract_first_sentence(part)
         if line.strip(" ."):
-            inline = _inline(line)
-            return _stripped(inline[0] if inline else _REMARK.sub("", line))
-    line = next(iter(conclusion(said)), "")
-    last = (_inline(line) or complements(line) or [line])[-1]
-    return _stripped(last)
+            inline = _find_inline_math(line)
+            return _strip_expression(inline[0] if inline else _REMARK.sub("", line))
+    line = next(iter(list_concluding_sentences(said)), "")
+    last = (_find_inline_math(line) or extract_complements(line) or [line])[-1]
+    return _strip_expression(last)
 
 
-def _inline(line: str) -> list[str]:
+def _find_inline_math(line: str) -> list[str]:
     return [next(filter(None, match.groups())) for match in _INLINE.finditer(line)]
 
 
-def _stripped(expression: str) -> str:
+def _strip_expression(expression: str) -> str:
     bare = expression.strip().rstrip(".").strip()
     return re.sub(r"^\\boxed\{(.*)\}$", r"\1", bare)
 
 
-def chained(text: str, stated: str) -> str:
+def extract_chained_value(text: str, stated: str) -> str:
     r"""What a box is said to equal further, ``\boxed{10/2} = 5``: the last side, or the box itself."""
-    after = spoken(text).rpartition(f"\\boxed{{{stated}}}")[2].splitlines()[:1]
+    after = strip_reasoning(text).rpartition(f"\\boxed{{{stated}}}")[2].splitlines()[:1]
     match = re.match(r"\s*=(.*)", after[0]) if after else None
     sides = [side.strip(" .$\\)]") for side in match[1].split("=")] if match else []
     last = sides[-1] if sides else ""
@@ -61,7 +67,7 @@ def chained(text: str, stated: str) -> str:
     return last[:-surplus] if surplus > 0 and last.endswith("}" * surplus) else last
 
 
-def same_mathematics(stated: str, answer: str) -> bool:
+def is_same_math(stated: str, answer: str) -> bool:
     """Whether ``stated`` has the value of ``answer``; False also for what would take long to decide."""
     if not stated:
         return False
@@ -69,17 +75,17 @@ def same_mathematics(stated: str, answer: str) -> bool:
         return True
     if _NUMBER.fullmatch(stated) and _NUMBER.fullmatch(answer):
         return find_numbers(stated) == find_numbers(answer)
-    if not (is_quick(stated) and is_quick(answer)):
+    if not (is_cheap_to_verify(stated) and is_cheap_to_verify(answer)):
         return False
-    parse, verify = _math_verify()
+    parse, verify = _import_math_verify()
     gold = parse(f"\\boxed{{{answer}}}", parsing_timeout=None)
     found: list[Any] = parse(f"\\boxed{{{stated}}}", parsing_timeout=None)
     return bool(found) and bool(verify(gold, found, timeout_seconds=None))
 
 
-def is_quick(expression: str) -> bool:
+def is_cheap_to_verify(expression: str) -> bool:
     """Whether an expression is short, flat and of low enough powers to be decided in about a second."""
-    if len(expression) > _LONGEST or _depth(expression) > _DEEPEST:
+    if len(expression) > _LONGEST or _nesting_depth(expression) > _DEEPEST:
         return False
     functions = len(_FUNCTION.findall(expression)) + expression.count("|") // 2
     return functions <= _MOST_FUNCTIONS and _HUGE.search(expression) is None and _has_low_powers(expression)
@@ -100,7 +106,7 @@ def _has_low_powers(expression: str) -> bool:
     return highest <= _HIGHEST_POWER_OF_A_SYMBOL and (of_sums == 1 or terms <= _MOST_TERMS)
 
 
-def _depth(expression: str) -> int:
+def _nesting_depth(expression: str) -> int:
     depth = deepest = 0
     for sign in expression:
         depth += (sign in "({[") - (sign in ")}]")
@@ -108,7 +114,7 @@ def _depth(expression: str) -> int:
     return deepest
 
 
-def _math_verify() -> tuple[Any, Any]:
+def _import_math_verify() -> tuple[Any, Any]:
     try:
         from math_verify import parse, verify
     except ImportError:

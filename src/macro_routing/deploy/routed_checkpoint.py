@@ -15,43 +15,43 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from macro_routing.deploy.base_model import copy_companions, hub_commit
+from macro_routing.deploy.base_model import copy_companion_files, get_hub_commit
 from macro_routing.deploy.export_output import export_output
-from macro_routing.deploy.model_card import model_card
+from macro_routing.deploy.model_card import make_model_card
 from macro_routing.errors import ModelError, shorten
 from macro_routing.models.frozen import LoadOptions
-from macro_routing.models.unloaded import UnloadedModel, find_model
+from macro_routing.models.metadata import ModelMetadata, read_model_metadata
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile
 
 MODEL_TYPE = "macro-routed"
-_BASE = "base"
-_WEIGHTS = ("config.json", "*.safetensors", "*.safetensors.index.json", "macro_source.json")
+_BASE_FOLDER = "base"
+_WEIGHT_FILES = ("config.json", "*.safetensors", "*.safetensors.index.json", "macro_source.json")
 
 
-def write_checkpoint(
-    base: UnloadedModel, route: Route, evidence: RouteFile | None, out: Path, *, copy_weights: bool = False
+def write_routed_checkpoint(
+    base: ModelMetadata, route: Route, evidence: RouteFile | None, out: Path, *, copy_weights: bool = False
 ) -> None:
     """Write the checkpoint; a hub model is referenced unless its weights are asked for, any other model is copied."""
-    commit = None if copy_weights else hub_commit(base)
-    files = [] if commit else [path for pattern in _WEIGHTS for path in sorted(base.folder.glob(pattern))]
+    commit = None if copy_weights else get_hub_commit(base)
+    files = [] if commit else [path for pattern in _WEIGHT_FILES for path in sorted(base.folder.glob(pattern))]
     with export_output(out, sum(path.stat().st_size for path in files)) as folder:
         folder.mkdir()
-        copy_companions(base, folder)
+        copy_companion_files(base, folder)
         if commit is None:
-            (folder / _BASE).mkdir()
-            copy_companions(base, folder / _BASE)
+            (folder / _BASE_FOLDER).mkdir()
+            copy_companion_files(base, folder / _BASE_FOLDER)
             for path in files:
-                shutil.copyfile(path, folder / _BASE / path.name)
-        source = {"folder": _BASE} if commit is None else {"hub": base.name, "revision": commit}
-        (folder / "config.json").write_text(_config_text(base, route, source), encoding="utf-8")
-        (folder / "README.md").write_text(model_card(base, route, evidence, needs_macro=True), encoding="utf-8")
+                shutil.copyfile(path, folder / _BASE_FOLDER / path.name)
+        source = {"folder": _BASE_FOLDER} if commit is None else {"hub": base.name, "revision": commit}
+        (folder / "config.json").write_text(_make_config_json(base, route, source), encoding="utf-8")
+        (folder / "README.md").write_text(make_model_card(base, route, evidence, needs_macro=True), encoding="utf-8")
         if evidence is not None:
             (folder / "route.json").write_text(evidence.to_json() + "\n", encoding="utf-8")
 
 
-def _config_text(base: UnloadedModel, route: Route, source: dict[str, str]) -> str:
+def _make_config_json(base: ModelMetadata, route: Route, source: dict[str, str]) -> str:
     values = {
         "model_type": MODEL_TYPE,
         "architectures": ["RoutedForCausalLM"],
@@ -73,13 +73,13 @@ def register() -> None:
             raise ModelError(f"{name} is not installed; models need it: pip install 'macro-routing[models]'")
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    config, model = _classes()
+    config, model = _make_transformers_classes()
     AutoConfig.register(MODEL_TYPE, config, exist_ok=True)
     AutoModelForCausalLM.register(config, model, exist_ok=True)
 
 
 @cache
-def _classes() -> tuple[Any, Any]:
+def _make_transformers_classes() -> tuple[Any, Any]:
     """The two classes transformers asks for, made only where it is installed."""
     from transformers import PreTrainedConfig
 
@@ -93,52 +93,59 @@ def _classes() -> tuple[Any, Any]:
 
         @classmethod
         def from_pretrained(cls, name: str, *_: Any, config: Any, **arguments: Any) -> Any:
-            return _load(name, config, arguments)
+            return _load_routed_model(name, config, arguments)
 
     return RoutedConfig, RoutedForCausalLM
 
 
-_NOT_FOR_BASE = ("_from_auto", "adapter_kwargs", "revision", "subfolder", "trust_remote_code", "use_safetensors")
+_CHECKPOINT_ONLY_ARGUMENTS = (
+    "_from_auto",
+    "adapter_kwargs",
+    "revision",
+    "subfolder",
+    "trust_remote_code",
+    "use_safetensors",
+)
 """What was said about the routed checkpoint; code that comes with a model is never run from here."""
 
 
-def _load(name: str, config: Any, arguments: dict[str, Any]) -> Any:
+def _load_routed_model(name: str, config: Any, arguments: dict[str, Any]) -> Any:
     from transformers import AutoModelForCausalLM
 
     from macro_routing.models.routing import apply_route
-    from macro_routing.models.support import check_complete
+    from macro_routing.models.support import check_weights_complete
 
-    route = _route(config)
-    base = _base_folder(name, arguments.get("revision"), config)
-    _check_identity(base, config)
-    passed = {key: value for key, value in arguments.items() if key not in _NOT_FOR_BASE}
+    route = _read_config_route(config)
+    base = _find_base_folder(name, arguments.get("revision"), config)
+    _check_base_identity(base, config)
+    passed = {key: value for key, value in arguments.items() if key not in _CHECKPOINT_ONLY_ARGUMENTS}
     if (attention := getattr(config, "_attn_implementation", None)) is not None:
         passed.setdefault("attn_implementation", attention)
     loader: Any = AutoModelForCausalLM
     wants_info = passed.pop("output_loading_info", False)
     loaded, info = loader.from_pretrained(base, use_safetensors=True, output_loading_info=True, **passed)
-    check_complete(name, info)
+    check_weights_complete(name, info)
     routed = apply_route(loaded.eval(), route)
     return (routed, info) if wants_info else routed
 
 
-def _route(config: Any) -> Route:
+def _read_config_route(config: Any) -> Route:
     text, layers = getattr(config, "macro_route", None), getattr(config, "macro_layers", None)
     if not isinstance(text, str) or not isinstance(layers, int):
         raise ModelError("the checkpoint is damaged: its config.json names no macro_route and macro_layers")
     return parse_program(text).expand(layers)
 
 
-def _base_folder(name: str, revision: str | None, config: Any) -> Path:
+def _find_base_folder(name: str, revision: str | None, config: Any) -> Path:
     """Where the base model is: a folder inside the checkpoint's own, or a commit on the hub."""
-    from macro_routing.models.catalog import locate
+    from macro_routing.models.catalog import locate_model
 
     base = getattr(config, "macro_base", None)
     base = base if isinstance(base, dict) else {}
     inside, hub, commit = (str(base.get(key, "")) for key in ("folder", "hub", "revision"))
     if re.fullmatch(r"[\w-]+/[\w.-]+", hub) and re.fullmatch(r"[0-9a-f]{40}", commit) and not Path(hub).exists():
-        return locate(hub, revision=commit)
-    folder = Path(name) if Path(name).is_dir() else locate(name, revision=revision)
+        return locate_model(hub, revision=commit)
+    folder = Path(name) if Path(name).is_dir() else locate_model(name, revision=revision)
     found = folder / inside
     if not re.fullmatch(r"\w[\w-]*", inside) or not found.resolve().is_relative_to(folder.resolve()):
         raise ModelError(
@@ -150,6 +157,6 @@ def _base_folder(name: str, revision: str | None, config: Any) -> Path:
     return found
 
 
-def _check_identity(base: Path, config: Any) -> None:
-    if find_model(str(base), LoadOptions()).weights_id != getattr(config, "macro_weights_id", None):
+def _check_base_identity(base: Path, config: Any) -> None:
+    if read_model_metadata(str(base), LoadOptions()).weights_id != getattr(config, "macro_weights_id", None):
         raise ModelError(f"the base model in {base} is not the one this route was found on; export the route again")

@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import NotationError
-from macro_routing.models.belonging import Identified, check_belongs
+from macro_routing.models.compatibility import IdentifiedModel, check_route_file
+from macro_routing.models.decoder import count_layers
 from macro_routing.models.frozen import FrozenModel
-from macro_routing.models.identity import memory_digests, numerics_id, source_digests, weights_id
-from macro_routing.models.routing import layer_count
+from macro_routing.models.identity import (
+    compute_numerics_id,
+    compute_weights_id,
+    digest_loaded_weights,
+    digest_source_files,
+)
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile, is_route_file, parse_route_file
 
@@ -22,7 +27,7 @@ def load_route(path: str | Path, model: Any, *, any_model: bool = False) -> Rout
     A file of other weights is refused, unless ``any_model`` says that this is meant; other numerics give a warning.
     """
     found = read_route_file(path)
-    return check_belongs(found, _identified(model), str(path), report=_warn, any_model=any_model)
+    return check_route_file(found, _identify_model(model), str(path), report=_emit_warning, any_model=any_model)
 
 
 def read_route_file(path: str | Path) -> RouteFile:
@@ -42,7 +47,7 @@ def read_route_file(path: str | Path) -> RouteFile:
         raise NotationError(f"{path}: {error}") from None
 
 
-def _warn(message: str) -> None:
+def _emit_warning(message: str) -> None:
     warnings.warn(message.removeprefix("warning: "), stacklevel=4)  # the line that called load_route
 
 
@@ -59,21 +64,21 @@ class _PlainModel:
     numerics_id: str
 
 
-def _identified(model: Any) -> Identified:
+def _identify_model(model: Any) -> IdentifiedModel:
     if isinstance(model, FrozenModel):
         return model
-    layers = layer_count(model)
-    folder = _source_folder(model)
+    layers = count_layers(model)
+    folder = _find_source_folder(model)
     if folder is None:
-        name, tokenizer, sources = "the model in memory", None, memory_digests(model)
+        name, tokenizer, sources = "the model in memory", None, digest_loaded_weights(model)
     else:
         name = str(model.config._name_or_path)  # noqa: SLF001 transformers has no public name for it
-        tokenizer, sources = _tokenizer(folder), source_digests(folder)
-    weights = weights_id(model.config, tokenizer, sources)
-    return _PlainModel(name, layers, weights, numerics_id(weights, model, tokenizer, _quantization(model)))
+        tokenizer, sources = _load_tokenizer_or_none(folder), digest_source_files(folder)
+    weights = compute_weights_id(model.config, tokenizer, sources)
+    return _PlainModel(name, layers, weights, compute_numerics_id(weights, model, tokenizer, _get_quantization(model)))
 
 
-def _source_folder(model: Any) -> Path | None:
+def _find_source_folder(model: Any) -> Path | None:
     """The folder a model was loaded from, in the hub's cache for a hub id; None for one that came from no files."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
@@ -90,7 +95,7 @@ def _source_folder(model: Any) -> Path | None:
     return Path(cached).parent if isinstance(cached, str) else None
 
 
-def _tokenizer(folder: Path) -> Any:
+def _load_tokenizer_or_none(folder: Path) -> Any:
     """The tokenizer beside the weights, as part of the identity; None where there is none."""
     from transformers import AutoTokenizer
 
@@ -100,7 +105,7 @@ def _tokenizer(folder: Path) -> Any:
         return None
 
 
-def _quantization(model: Any) -> str | None:
+def _get_quantization(model: Any) -> str | None:
     """As ``LoadOptions.quantization`` names it."""
     for kind in ("4bit", "8bit"):
         if getattr(model, f"is_loaded_in_{kind}", False):

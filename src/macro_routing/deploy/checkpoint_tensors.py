@@ -14,8 +14,8 @@ from typing import Any
 from macro_routing.errors import ExportError
 from macro_routing.routes.route import Route
 
-_IN_LAYER = re.compile(r"(?P<before>(?:model\.)?layers\.)(?P<layer>[0-9]+)(?P<after>\..+)")
-_BYTES = {"F32": 4, "F16": 2, "BF16": 2}
+_LAYER_TENSOR = re.compile(r"(?P<before>(?:model\.)?layers\.)(?P<layer>[0-9]+)(?P<after>\..+)")
+_BYTES_PER_VALUE = {"F32": 4, "F16": 2, "BF16": 2}
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class StoredTensor:
     @property
     def size(self) -> int:
         """Bytes."""
-        count = _BYTES[self.dtype]
+        count = _BYTES_PER_VALUE[self.dtype]
         for length in self.shape:
             count *= length
         return count
@@ -44,17 +44,18 @@ class StoredTensor:
             return file.get_tensor(self.stored_name).clone()
 
 
-def stored_tensors(folder: Path) -> list[StoredTensor]:
+def list_copyable_tensors(folder: Path) -> list[StoredTensor]:
     """All tensors in a folder's safetensors files, which must be of a kind that can be copied one by one."""
-    found = tensors_in(folder)
-    if odd := [tensor for tensor in found if tensor.dtype not in _BYTES]:
+    found = list_tensors(folder)
+    if odd := [tensor for tensor in found if tensor.dtype not in _BYTES_PER_VALUE]:
         raise ExportError(
-            f"{odd[0].name} is stored as {odd[0].dtype}; only {', '.join(_BYTES)} can be written, use --to routed"
+            f"{odd[0].name} is stored as {odd[0].dtype}, but only {', '.join(_BYTES_PER_VALUE)} can be written;"
+            " use --to routed"
         )
     return found
 
 
-def tensors_in(folder: Path) -> list[StoredTensor]:
+def list_tensors(folder: Path) -> list[StoredTensor]:
     """All tensors in a folder's safetensors files, of whatever kind; files that are damaged or missing are refused."""
     from safetensors import SafetensorError, safe_open
 
@@ -75,11 +76,11 @@ def tensors_in(folder: Path) -> list[StoredTensor]:
     return found
 
 
-def materialise(tensors: list[StoredTensor], route: Route) -> Iterator[StoredTensor]:
+def unroll_tensors(tensors: list[StoredTensor], route: Route) -> Iterator[StoredTensor]:
     """The tensors of a model with one layer per step; a layer that is applied twice is there twice."""
     layers: dict[int, list[tuple[str, str, StoredTensor]]] = {}
     for tensor in tensors:
-        match = _IN_LAYER.fullmatch(tensor.name)
+        match = _LAYER_TENSOR.fullmatch(tensor.name)
         if match is None:
             yield tensor
         else:

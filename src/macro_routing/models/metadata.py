@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from macro_routing.models.catalog import Report, locate, say_nothing
+from macro_routing.models.catalog import MessageCallback, ignore_message, locate_model
 from macro_routing.models.frozen import LoadOptions, load_tokenizer, read_config
-from macro_routing.models.identity import source_digests, weights_id
-from macro_routing.models.support import text_config
+from macro_routing.models.identity import compute_weights_id, digest_source_files
+from macro_routing.models.support import get_text_config
 
 
 @dataclass(frozen=True, eq=False)
-class UnloadedModel:
+class ModelMetadata:
     """What can be said about a model without loading its weights."""
 
     name: str
@@ -26,12 +26,12 @@ class UnloadedModel:
     @property
     def layers(self) -> int:
         """Number of layers, which routes for this model must be written for."""
-        return int(text_config(self.config).num_hidden_layers)
+        return int(get_text_config(self.config).num_hidden_layers)
 
 
-def find_model(name: str, options: LoadOptions, report: Report = say_nothing) -> UnloadedModel:
+def read_model_metadata(name: str, options: LoadOptions, report: MessageCallback = ignore_message) -> ModelMetadata:
     """Find a model named by built-in name, folder, GGUF file or hub id; its identity is that of the loaded model."""
-    folder = locate(name, revision=options.revision, report=report)
+    folder = locate_model(name, revision=options.revision, report=report)
     config = read_config(folder, name, options)
     tokenizer = load_tokenizer(folder, name, options)
-    return UnloadedModel(name, folder, config, weights_id(config, tokenizer, source_digests(folder)))
+    return ModelMetadata(name, folder, config, compute_weights_id(config, tokenizer, digest_source_files(folder)))

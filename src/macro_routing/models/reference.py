@@ -12,16 +12,16 @@ from typing import Any
 import torch
 from torch import nn
 
-from macro_routing.models.lens import read_out
-from macro_routing.models.routing import decoder_of
-from macro_routing.models.support import text_config
+from macro_routing.models.decoder import get_decoder
+from macro_routing.models.lens import apply_lm_head
+from macro_routing.models.support import get_text_config
 from macro_routing.routes.route import Route
 
 
-def logits_by_hand(model: Any, route: Route, input_ids: torch.Tensor, **inputs: Any) -> torch.Tensor:
+def reference_logits(model: Any, route: Route, input_ids: torch.Tensor, **inputs: Any) -> torch.Tensor:
     """Logits of the route on the untouched ``model``, layer by layer."""
-    decoder = decoder_of(model)
-    embedded, given = _what_layers_get(model, decoder, input_ids, **inputs)
+    decoder = get_decoder(model)
+    embedded, given = _capture_layer_arguments(model, decoder, input_ids, **inputs)
     states = [embedded]
     with torch.no_grad():
         for step in route.steps:
@@ -31,10 +31,10 @@ def logits_by_hand(model: Any, route: Route, input_ids: torch.Tensor, **inputs: 
                 hidden = hidden + step.add.coefficient * earlier.to(hidden.device)
             output = decoder.layers[step.layer](hidden, **given[step.layer])
             states.append(output[0] if isinstance(output, tuple) else output)
-    return read_out(model, states[-1])
+    return apply_lm_head(model, states[-1])
 
 
-def _what_layers_get(
+def _capture_layer_arguments(
     model: Any, decoder: Any, input_ids: torch.Tensor, **inputs: Any
 ) -> tuple[torch.Tensor, list[dict[str, Any]]]:
     """The first layer's input and every layer's other arguments in one ordinary pass without a cache."""
@@ -55,28 +55,28 @@ def _what_layers_get(
     return first[0], given
 
 
-def deeper_model(model: Any, route: Route) -> Any:
+def build_unrolled_model(model: Any, route: Route) -> Any:
     """A plain route as an ordinary model with one layer per step, built by the architecture's own constructor.
 
     Its weights are the model's own tensors, assigned name by name, so it takes no memory; it knows nothing of routes.
     """
     config = copy.deepcopy(model.config)
-    text = text_config(config)
+    text = get_text_config(config)
     kinds = getattr(text, "layer_types", None)
     text.num_hidden_layers = route.length
     if kinds is not None:
         text.layer_types = [kinds[step.layer] for step in route.steps]
     with torch.device("meta"):
         built = type(model)(config)
-    weights = _weights_by_step(model, route)
+    weights = _unroll_state_dict(model, route)
     built.load_state_dict(weights, assign=True, strict=True)
-    _share_buffers(model, built)
+    _share_computed_buffers(model, built)
     return built.eval().requires_grad_(requires_grad=False)
 
 
-def _weights_by_step(model: Any, route: Route) -> dict[str, torch.Tensor]:
+def _unroll_state_dict(model: Any, route: Route) -> dict[str, torch.Tensor]:
     """The state dict of the deeper model: layer entries once per step, all others as they are."""
-    layers = decoder_of(model).layers
+    layers = get_decoder(model).layers
     prefix = next(name for name, module in model.named_modules() if module is layers) + "."
     state = model.state_dict()
     weights = {name: value for name, value in state.items() if not name.startswith(prefix)}
@@ -88,7 +88,7 @@ def _weights_by_step(model: Any, route: Route) -> dict[str, torch.Tensor]:
     return weights
 
 
-def _share_buffers(model: Any, built: Any) -> None:
+def _share_computed_buffers(model: Any, built: Any) -> None:
     """Tables that are computed, not loaded (rotary frequencies, embedding scales), come from the original."""
     originals = dict(model.named_modules())
     for name, module in built.named_modules():

@@ -15,14 +15,14 @@ from macro_routing.errors import TaskError
 
 Row = tuple[str, dict[str, Any]]
 """Where a row stands (file and line, for messages), and its columns."""
-SUFFIXES = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz")
+DATA_FILE_SUFFIXES = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz")
 
 
 def read_rows(path: Path) -> Iterator[Row]:
     """The rows of a file, by its suffix."""
     name = path.name.removesuffix(".gz")
     if not name.endswith((".jsonl", ".csv")):
-        raise TaskError(f"{path}: data files are {', '.join(SUFFIXES)}")
+        raise TaskError(f"{path}: data files are {', '.join(DATA_FILE_SUFFIXES)}")
     try:
         raw = path.read_bytes()
         text = (gzip.decompress(raw) if path.name.endswith(".gz") else raw).decode("utf-8-sig")
@@ -30,10 +30,10 @@ def read_rows(path: Path) -> Iterator[Row]:
         raise TaskError(f"there is no file {path}") from None
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise TaskError(f"{path} cannot be read: {error}") from None
-    yield from _csv_rows(path, text) if name.endswith(".csv") else _json_rows(path, text)
+    yield from _read_csv_rows(path, text) if name.endswith(".csv") else _read_json_rows(path, text)
 
 
-def _json_rows(path: Path, text: str) -> Iterator[Row]:
+def _read_json_rows(path: Path, text: str) -> Iterator[Row]:
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
@@ -48,7 +48,7 @@ def _json_rows(path: Path, text: str) -> Iterator[Row]:
         yield where, value
 
 
-def _csv_rows(path: Path, text: str) -> Iterator[Row]:
+def _read_csv_rows(path: Path, text: str) -> Iterator[Row]:
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
         for row in reader:

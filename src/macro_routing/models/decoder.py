@@ -1,0 +1,63 @@
+"""The decoder inside a transformers model: its stack of layers, and adapters that would change it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from macro_routing.errors import ModelError
+
+
+def get_decoder(model: Any) -> Any:
+    """The module that owns the stack of layers."""
+    decoder: Any = model.get_decoder() if hasattr(model, "get_decoder") else model
+    if not isinstance(getattr(decoder, "layers", None), nn.ModuleList):
+        raise ModelError(
+            f"{type(model).__name__} has no list of decoder layers where transformers models keep it;"
+            " pass a causal language model of transformers"
+        )
+    return decoder
+
+
+def count_layers(model: Any) -> int:
+    """How many layers the model has, which is what a route's ``layers`` must say."""
+    return len(get_decoder(model).layers)
+
+
+def reject_adapters(model: Any) -> None:
+    """Refuse a model with a LoRA or other adapter: what it adds to a layer was trained for that layer's one place."""
+    configured = not isinstance(getattr(model, "peft_config", NoAdapters()), NoAdapters)
+    if (
+        configured
+        or getattr(model, "_hf_peft_config_loaded", False)
+        or any(type(part).__module__.startswith("peft.") for part in model.modules())
+    ):
+        raise ModelError(
+            "models with a LoRA or other PEFT adapter are not supported;"
+            " merge it first (model.merge_and_unload()), save the result and load that"
+        )
+
+
+class NoAdapters(dict[str, Any]):
+    """Where PEFT notes an adapter before it changes a model's modules: on a routed model it may not.
+
+    Most of those modules belong to the original as well, so an adapter would change it unnoticed; the others are there
+    once per step, where an adapter has one entry per layer.
+    """
+
+    def __setitem__(self, name: str, adapter: Any) -> None:
+        """Refuse."""
+        reject_adapter()
+
+    def update(self, *_args: Any, **_kwargs: Any) -> None:
+        """Refuse."""
+        reject_adapter()
+
+
+def reject_adapter(*_args: Any, **_kwargs: Any) -> None:
+    """Raise the error of a routed model that gets an adapter."""
+    raise ModelError(
+        "a routed model takes no LoRA or other PEFT adapter; merge the adapter into the model"
+        " (merge_and_unload), save the result, and apply a route to that"
+    )
