@@ -198,12 +198,18 @@ def test_a_routed_model_is_not_saved_as_if_it_were_another(tmp_path):
             apply_route(tiny_model("llama"), route).save_pretrained(tmp_path)
 
 
+def test_a_loaded_model_is_routed_as_its_transformers_model():
+    frozen = freeze_model(tiny_model("llama"))
+    ids = tokens()
+    assert torch.equal(apply_route(frozen, PLAIN)(ids).logits, apply_route(frozen.model, PLAIN)(ids).logits)
+
+
 def test_likely_mistakes_are_explained():
     frozen = freeze_model(tiny_model("llama"))
     with pytest.raises(RouteError, match="parse_route"):
         apply_route(frozen.model, "L0-L3 L1 RJ")
-    with pytest.raises(ModelError, match=r"pass its \.model"):
-        apply_route(frozen, PLAIN)
+    with pytest.raises(ModelError, match="is not a transformers model"):
+        apply_route(object(), PLAIN)
     with pytest.raises(ModelError, match=r"pass its \.model"):
         collect_hidden_states(frozen, tokens())
     with pytest.raises(ModelError, match="tensor of token ids"):

@@ -15,7 +15,7 @@ def get_decoder(model: Any) -> Any:
     if not isinstance(getattr(decoder, "layers", None), nn.ModuleList):
         raise ModelError(
             f"{type(model).__name__} has no list of decoder layers where transformers models keep it;"
-            " pass a causal language model of transformers"
+            " of a loaded model pass its .model"
         )
     return decoder
 
