@@ -55,7 +55,9 @@ def test_logits_are_read_in_parts_and_for_no_padding(name, monkeypatch):
     model, items, at_once = tiny_model(name), _items(), 3
     expected = _route_by_route(model, items)
     read, shapes = shared_likelihood.apply_lm_head, []
-    monkeypatch.setattr(shared_likelihood, "apply_lm_head", lambda *given: shapes.append(given[1].shape[:2]) or read(*given))
+    monkeypatch.setattr(
+        shared_likelihood, "apply_lm_head", lambda *given: shapes.append(given[1].shape[:2]) or read(*given)
+    )
     monkeypatch.setattr(shared_likelihood, "LOGIT_BYTES", at_once * 4 * model.config.vocab_size)
     _assert_equal(score_choices_for_routes(model, ROUTES, items), expected)
     parts = [tokens for rows, tokens in shapes if tokens > 1 or rows == 1]

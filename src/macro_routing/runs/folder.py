@@ -15,7 +15,6 @@ manifest.json     digests of all of these; written last, so a run that has one i
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import MacroError, NotationError, RouteError, RunError, without_secrets
-from macro_routing.files import acquire_lock, describe_os_error, open_regular_file, write_atomically
+from macro_routing.files import acquire_lock, describe_os_error, digest_file, open_regular_file, write_atomically
 from macro_routing.search.searcher import SearchState
 from macro_routing.search.state_file import load_state, save_state
 
@@ -204,18 +203,14 @@ class RunFolder:
             *self.path.glob(f"{ROUTERS}/*"),
         ]
         files = sorted(p for p in kept if p.is_file() and p.name not in apart)
-        digests = {str(p.relative_to(self.path)): self._digest(p) for p in files}
+        digests = {str(p.relative_to(self.path)): digest_file(p) for p in files}
         self.write_json(MANIFEST, {"format": FORMAT, "files": digests})
 
     def changed_files(self) -> list[str]:
         """Files that are not what they were when the run was finished."""
         with self.explain_damage(MANIFEST):
             known = self.read_json(MANIFEST).get("files", {}).items() if self.has_file(MANIFEST) else ()
-            return [name for name, digest in known if self.has_file(name) and self._digest(self.path / name) != digest]
-
-    @staticmethod
-    def _digest(path: Path) -> str:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+            return [name for name, digest in known if self.has_file(name) and digest_file(self.path / name) != digest]
 
     @property
     def is_finished(self) -> bool:
