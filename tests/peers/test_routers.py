@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from macro_routing.errors import ModelError, RouteError, SettingsError, SpaceError
-from macro_routing.models import apply_route, freeze, hidden_states, read_out
+from macro_routing.models import apply_lm_head, apply_route, collect_hidden_states, freeze_model
 from macro_routing.models.decoder import get_decoder
 from macro_routing.peers.layer_router import (
     LayerRouters,
@@ -47,7 +47,7 @@ def _one_thread():
 
 @pytest.fixture(scope="module")
 def frozen():
-    return freeze(tiny_model("llama"))
+    return freeze_model(tiny_model("llama"))
 
 
 def _prompts(count=24, seed=0):
@@ -172,12 +172,12 @@ def test_layers_run_on_some_rows_give_what_the_routed_models_give(name):
     for own, prompt, label in zip(batch.without_padding(state, range(4)), prompts, labels, strict=True):
         with torch.no_grad():
             expected = apply_route(model, route_from_counts(label))(torch.tensor([prompt])).logits
-        assert torch.allclose(read_out(model, own[None]), expected, atol=1e-4)
+        assert torch.allclose(apply_lm_head(model, own[None]), expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["llama", "qwen2", "gemma3_text"])
 def test_a_router_sees_the_state_of_the_route_decided_so_far(name):
-    frozen = freeze(tiny_model(name))
+    frozen = freeze_model(tiny_model(name))
     prompts = _prompts(6)
     routers = _untrained(frozen, seed=5)
     seen = {}
@@ -192,7 +192,7 @@ def test_a_router_sees_the_state_of_the_route_decided_so_far(name):
     for place, prompt in enumerate(prompts):
         ids = torch.tensor([prompt])
         embedded = get_decoder(frozen.model)(ids, output_hidden_states=True).hidden_states[0]
-        states = [embedded, *hidden_states(apply_route(frozen.model, route_from_counts(counts[place])), ids)]
+        states = [embedded, *collect_hidden_states(apply_route(frozen.model, route_from_counts(counts[place])), ids)]
         for layer in range(LAYERS):
             expected = states[sum(counts[place][:layer])][0]
             assert torch.allclose(seen[place, layer], expected, atol=1e-4), (place, layer)
@@ -203,7 +203,7 @@ def test_a_router_sees_the_state_of_the_route_decided_so_far(name):
 
 @pytest.mark.parametrize("name", ["llama", "qwen3 with sliding layers", "mixtral"])
 def test_neighbours_change_nothing(name):
-    frozen = freeze(tiny_model(name))
+    frozen = freeze_model(tiny_model(name))
     prompts = _prompts(12)
     routers = _untrained(frozen, seed=2)
 
@@ -236,7 +236,7 @@ def test_when_all_layers_would_be_skipped_the_last_is_executed(frozen):
 
 
 def test_a_model_in_half_precision_is_decided_in_single(frozen):
-    half = freeze(tiny_model("llama").bfloat16())
+    half = freeze_model(tiny_model("llama").bfloat16())
     routers = LayerRouters(_untrained(frozen).routers, RouterSettings(hidden=16), half.weights_id)
     assert len(routers.decide(half, _prompts(3))) == 3
     assert routers.logits(0, [torch.ones(2, WIDTH, dtype=torch.bfloat16)]).dtype == torch.float32
@@ -247,7 +247,7 @@ def test_what_cannot_be_decided_is_refused(frozen):
     with pytest.raises(ModelError, match="prompt 2 has no tokens"):
         routers.decide(frozen, [(5,), ()])
     with pytest.raises(ModelError, match="another model"):
-        routers.decide(freeze(tiny_model("llama", seed=9)), [(5,)])
+        routers.decide(freeze_model(tiny_model("llama", seed=9)), [(5,)])
 
 
 # --- training -----------------------------------------------------------------------------------------------------
@@ -357,7 +357,7 @@ def test_routers_learn_what_the_first_token_says(frozen, trained):
 def test_the_model_stays_as_it_is():
     model = tiny_model("qwen2")
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    frozen = freeze(model)
+    frozen = freeze_model(model)
     prompts = _prompts(6)
     quick = RouterSettings(hidden=4, epochs=2)
     train_routers(frozen, prompts, _counts(prompts), quick, 0)
@@ -469,7 +469,7 @@ def test_program_routers_of_another_space_are_refused(frozen, trained_programs, 
 def test_routers_of_another_model_are_refused(trained, tmp_path):
     trained[0].save(tmp_path / "routers")
     with pytest.raises(ModelError, match="another model"):
-        LayerRouters.load(tmp_path / "routers", freeze(tiny_model("llama", seed=9)))
+        LayerRouters.load(tmp_path / "routers", freeze_model(tiny_model("llama", seed=9)))
     with pytest.raises(ModelError, match="there is no folder"):
         trained[0].save(tmp_path / "nowhere" / "routers")
 
@@ -479,7 +479,7 @@ def test_routers_of_another_model_are_refused(trained, tmp_path):
 
 @pytest.mark.parametrize("name", ["llama", "qwen2", "gemma3_text"])
 def test_a_program_router_sees_the_state_of_its_own_program(name):
-    frozen = freeze(tiny_model(name))
+    frozen = freeze_model(tiny_model(name))
     space = RouteSpace(LAYERS, max_length=12, radius=3, window=2, coefficients=(1.0, -0.25))
     prompts = _prompts(8)
     texts = ["L0-L3 L1(+h-2) L2 L3(-0.25h-1) RJ", "L0 L2 L2 RJ", "L0 L1 L1(+h-1) L2 L4 RJ", "L0 RJ"]
@@ -494,7 +494,7 @@ def test_a_program_router_sees_the_state_of_its_own_program(name):
 
     assert walk_programs(frozen, space, prompts, follow) == labels
     for place, (prompt, program) in enumerate(zip(prompts, programs, strict=True)):
-        states = hidden_states(apply_route(frozen.model, program.expand(LAYERS)), torch.tensor([prompt]))
+        states = collect_hidden_states(apply_route(frozen.model, program.expand(LAYERS)), torch.tensor([prompt]))
         for applied in range(1, len(program.steps) + 1):
             assert torch.allclose(seen[place, applied], states[applied - 1][0], atol=1e-4), (place, applied)
     assert len(seen) == sum(map(len, labels))
