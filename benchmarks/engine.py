@@ -18,12 +18,12 @@ import numpy as np
 
 from benchmarks.record import write_record
 from macro_routing.evaluation.bench import single_repeats_and_skips, time_shared_engine
-from macro_routing.evaluation.decoding import Decoding
+from macro_routing.evaluation.decoding import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.planted import TRAIN, PlantedProblem, race_planted_routes
 from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.evaluation.units import UnitSizes, race_parts, units_for_race
+from macro_routing.evaluation.work_units import UnitSizes, plan_race_indices, plan_race_units
 from macro_routing.models import FrozenModel, load_model
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MarkovPolicy, Proposal, Round, Score
@@ -46,7 +46,7 @@ def sharing(data_dir: Path | None, model: str) -> list[dict[str, Any]]:
     frozen = load_model(model)
     task = load_task("sciq", data_dir=data_dir)
     training = make_splits(task, seed=SEED).train
-    decoding = Decoding("likelihood")
+    decoding = DecodingSettings("likelihood")
     policy = MarkovPolicy.prior(RouteSpace(frozen.layers))
     rng = np.random.default_rng(SEED)
     draws = [policy.sample_program(rng).expand(frozen.layers) for _ in range(DRAWS)]
@@ -72,15 +72,15 @@ def sharing(data_dir: Path | None, model: str) -> list[dict[str, Any]]:
 
 
 def race_figure(
-    frozen: FrozenModel, task: Task, draws: list[Route], examples: Sequence[Example], decoding: Decoding
+    frozen: FrozenModel, task: Task, draws: list[Route], examples: Sequence[Example], decoding: DecodingSettings
 ) -> dict[str, Any]:
     """Evaluations that exact and statistical racing save on real prompts, against hindsight."""
     with tempfile.TemporaryDirectory() as folder:
         store = ScoreStore(Path(folder) / "scores.sqlite")
         evaluator = Evaluator(frozen, task, decoding, store)
-        races = {mode: evaluator.race(draws, examples, ELITE, mode) for mode in (EXACT, NEVER, STATISTICAL)}
+        races = {mode: evaluator.race_draws(draws, examples, ELITE, mode) for mode in (EXACT, NEVER, STATISTICAL)}
         # Hindsight knows the elite, but sees the examples in the same order.
-        in_order = [example for unit in units_for_race(examples, evaluator.unit_sizes) for example in unit]
+        in_order = [example for unit in plan_race_units(examples, evaluator.unit_sizes) for example in unit]
         scores = evaluator.evaluate(draws, in_order)
         store.close()
     table = np.array([scores[route].correct for route in draws], dtype=float)
@@ -88,7 +88,7 @@ def race_figure(
     same = {mode: select_elite(race.outcomes, ELITE) == elite for mode, race in races.items()}
     saved = {mode: race.stopped for mode, race in races.items()}
     saved["hindsight"] = saved_in_hindsight(table, [draws.index(route) for route in draws], ELITE)
-    total = races[EXACT].asked - races[EXACT].repeated
+    total = races[EXACT].requested - races[EXACT].duplicates
     factors = {mode: total / (total - count) for mode, count in saved.items()}
     return {
         "figure": "exact racing, SciQ",
@@ -130,7 +130,7 @@ def planted(name: str, peak: float, base: float) -> dict[str, Any]:
         rng = np.random.default_rng([SEED, seed])
         routes = [policy.sample_program(rng).expand(28) for _ in range(DRAWS)]
         asked = Round(0, tuple(Proposal(route) for route in routes), tuple(range(100)), keep=ELITE)
-        table = np.array([problem.flips(route, TRAIN, asked.examples) for route in routes], dtype=float)
+        table = np.array([problem.sample_correct(route, TRAIN, asked.examples) for route in routes], dtype=float)
         elite = select_elite([Score(row.sum(), 100) for row in table], ELITE)
         accuracies.append(table[elite[-1]].mean())
         exact, statistical = (race_planted_routes(problem, asked, mode) for mode in (EXACT, STATISTICAL))
@@ -139,7 +139,7 @@ def planted(name: str, peak: float, base: float) -> dict[str, Any]:
         sums["whole"] += 100 * len(set(routes))
         sums["exact"] += _saved(routes, exact)
         sums["statistical"] += _saved(routes, statistical)
-        in_order = [place for part in race_parts(100, UnitSizes()) for place in part]
+        in_order = [place for part in plan_race_indices(100, UnitSizes()) for place in part]
         sums["hindsight"] += saved_in_hindsight(table[:, in_order], [routes.index(route) for route in routes], ELITE)
     left = {key: sums["whole"] / (sums["whole"] - saved) for key, saved in sums.items() if key != "whole"}
     return {

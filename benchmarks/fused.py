@@ -78,20 +78,20 @@ def random_prompts(count: int) -> list[Tokens]:
 
 def real_prompts(frozen: Any, data_dir: Path | None) -> tuple[list[Tokens], tuple[DecodingStage, ...]]:
     """Prompts of GSM8K with reasoning, and their stages."""
-    from macro_routing.evaluation.answering import prompts_and_stages
-    from macro_routing.evaluation.decoding import Decoding
+    from macro_routing.evaluation.decoding import DecodingSettings
+    from macro_routing.evaluation.graded_answers import encode_prompts_and_stages
     from macro_routing.tasks import load_task, make_splits
 
     task = load_task("gsm8k", data_dir=data_dir, seed=SEED)
     examples = make_splits(task, seed=SEED).train[:PROMPTS]
-    return prompts_and_stages(frozen, task, examples, Decoding("reasoning", REASONING, ANSWER))
+    return encode_prompts_and_stages(frozen, task, examples, DecodingSettings("reasoning", REASONING, ANSWER))
 
 
 def with_savings(frozen: Any, data_dir: Path | None, generate_seconds: float) -> Figure:
     """A round of draws as a search scores it: repeated draws once, hopeless ones stopped, ends and loops heeded."""
     import tempfile
 
-    from macro_routing.evaluation.decoding import Decoding
+    from macro_routing.evaluation.decoding import DecodingSettings
     from macro_routing.evaluation.evaluator import Evaluator
     from macro_routing.evaluation.score_store import ScoreStore
     from macro_routing.tasks import load_task, make_splits
@@ -101,16 +101,16 @@ def with_savings(frozen: Any, data_dir: Path | None, generate_seconds: float) ->
     policy, rng = MarkovPolicy.prior(RouteSpace(frozen.layers)), np.random.default_rng(SEED)
     draws = [policy.sample_program(rng).expand(frozen.layers) for _ in range(ROUTES)]
     with tempfile.TemporaryDirectory() as folder:
-        decoding = Decoding("reasoning", REASONING, ANSWER, stop_loops=True)
+        decoding = DecodingSettings("reasoning", REASONING, ANSWER, stop_loops=True)
         evaluator = Evaluator(frozen, task, decoding, ScoreStore(Path(folder) / "scores.sqlite"))
-        seconds, raced = measure_seconds(lambda: evaluator.race(draws, examples, 5))
+        seconds, raced = measure_seconds(lambda: evaluator.race_draws(draws, examples, 5))
     return Figure(
         "times as fast as generate to the budgets, a round with all savings on",
         ROUTES * generate_seconds / seconds,
         None,
         met=True,
-        detail=f"{seconds:.1f} s for {raced.asked} outcomes asked; {raced.repeated} repeated, {raced.stopped} stopped;"
-        f" {100 * raced.cut_off:.0f} % cut off",
+        detail=f"{seconds:.1f} s for {raced.requested} evaluations; {raced.duplicates} repeated,"
+        f" {raced.stopped} stopped; {100 * raced.truncated_share:.0f} % truncated",
         raw={
             "seconds": seconds,
             "generate_seconds_per_route": generate_seconds,

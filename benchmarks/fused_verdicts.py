@@ -16,15 +16,18 @@ import numpy as np
 
 from benchmarks.record import write_record
 from macro_routing.engine.decoders import EAGER, FUSED
-from macro_routing.evaluation.answering import answer_routes
-from macro_routing.evaluation.decoding import Decoding
+from macro_routing.evaluation.decoding import DecodingSettings
+from macro_routing.evaluation.graded_answers import answer_with_routes
 from macro_routing.models import load_model
 from macro_routing.routes import Route, RouteSpace
 from macro_routing.search import MarkovPolicy
 from macro_routing.tasks import load_task, make_splits
 
 SEED = 0
-CASES = (("svamp", Decoding("direct", answer_budget=96), 5, 64), ("gsm8k", Decoding("reasoning", 160, 32), 3, 48))
+CASES = (
+    ("svamp", DecodingSettings("direct", answer_budget=96), 5, 64),
+    ("gsm8k", DecodingSettings("reasoning", 160, 32), 3, 48),
+)
 COLUMNS = {
     "case": "case",
     "n": "answers",
@@ -36,7 +39,7 @@ COLUMNS = {
 }
 
 
-def measure(frozen: Any, case: tuple[str, Decoding, int, int], data_dir: Path | None) -> dict[str, Any]:
+def measure(frozen: Any, case: tuple[str, DecodingSettings, int, int], data_dir: Path | None) -> dict[str, Any]:
     """One task."""
     name, decoding, draws, count = case
     task = load_task(name, data_dir=data_dir)
@@ -49,7 +52,7 @@ def measure(frozen: Any, case: tuple[str, Decoding, int, int], data_dir: Path | 
         found = []
         for part in np.array_split(np.arange(count), parts):
             chosen = [examples[place] for place in part]
-            answered = answer_routes(frozen, routes, task, chosen, decoding, decoder=decoder)
+            answered = answer_with_routes(frozen, routes, task, chosen, decoding, decoder=decoder)
             found.append([answered[route] for route in routes])
         return [outcome for place in range(len(routes)) for part in found for outcome in part[place]]
 

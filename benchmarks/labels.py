@@ -30,16 +30,16 @@ COLUMNS = {
 
 def measure(frozen: Any, data_dir: Path | None) -> dict[str, Any]:
     """Seconds per simulation on both sides."""
-    from macro_routing.evaluation.answering import prompts_and_stages
-    from macro_routing.evaluation.decoding import Decoding
+    from macro_routing.evaluation.decoding import DecodingSettings
     from macro_routing.evaluation.evaluator import Evaluator
+    from macro_routing.evaluation.graded_answers import encode_prompts_and_stages
     from macro_routing.peers.label_search import DrLLMSettings, LabelSearch
     from macro_routing.routes import Route, RouteSpace
     from macro_routing.search import Failure
     from macro_routing.tasks import load_task, make_splits
 
     task = load_task(TASK, data_dir=data_dir)
-    decoding = Decoding("direct", answer_budget=128)
+    decoding = DecodingSettings("direct", answer_budget=128)
     examples = make_splits(task, seed=SEED).train[:EXAMPLES]
     evaluator = Evaluator(frozen, task, decoding)
     labels = LabelSearch(RouteSpace(frozen.layers), len(examples), DrLLMSettings(), seed=SEED)
@@ -55,7 +55,7 @@ def measure(frozen: Any, data_dir: Path | None) -> dict[str, Any]:
     searches = labels.run(score)
     shared = (time.perf_counter() - start) / len(asked)
     chosen = np.random.default_rng(SEED).choice(len(asked), min(COMPARED, len(asked)), replace=False)
-    prompts, (stage,) = prompts_and_stages(frozen, task, examples, decoding)
+    prompts, (stage,) = encode_prompts_and_stages(frozen, task, examples, decoding)
     alone = _generate_each(frozen, [(asked[n][1], prompts[asked[n][0]]) for n in chosen], stage)
     return {
         "figure": "labelling, per simulation, times as fast as generate one prompt at a time",

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.record import write_record
-from macro_routing.evaluation.answering import answer_routes
-from macro_routing.evaluation.decoding import Decoding
+from macro_routing.evaluation.decoding import DecodingSettings
+from macro_routing.evaluation.graded_answers import answer_with_routes
 from macro_routing.models import load_model
 from macro_routing.routes import Route, RouteSpace
 from macro_routing.search import MarkovPolicy
@@ -25,8 +25,8 @@ from macro_routing.tasks import load_task, make_splits
 
 SEED = 0
 CASES = (
-    ("svamp", Decoding("direct", answer_budget=128), 32),
-    ("gsm8k", Decoding("reasoning", reasoning_budget=160, answer_budget=32), 32),
+    ("svamp", DecodingSettings("direct", answer_budget=128), 32),
+    ("gsm8k", DecodingSettings("reasoning", reasoning_budget=160, answer_budget=32), 32),
 )
 COLUMNS = {
     "case": "case",
@@ -39,7 +39,7 @@ COLUMNS = {
 }
 
 
-def measure(frozen: Any, case: tuple[str, Decoding, int], draws: int, data_dir: Path | None) -> dict[str, Any]:
+def measure(frozen: Any, case: tuple[str, DecodingSettings, int], draws: int, data_dir: Path | None) -> dict[str, Any]:
     """One task, with and without."""
     name, decoding, count = case
     task = load_task(name, data_dir=data_dir)
@@ -52,7 +52,7 @@ def measure(frozen: Any, case: tuple[str, Decoding, int], draws: int, data_dir: 
     for stop in (False, True):
         start = time.perf_counter()
         settings = dataclasses.replace(decoding, stop_loops=stop)
-        found.append(answer_routes(frozen, routes, task, examples, settings))
+        found.append(answer_with_routes(frozen, routes, task, examples, settings))
         seconds.append(time.perf_counter() - start)
     pairs = [(a, b) for route in routes for a, b in zip(found[0][route], found[1][route], strict=True)]
     looped = [(a, b) for a, b in pairs if _loops(frozen, b)]
@@ -79,7 +79,7 @@ def _spared(frozen: Any, outcome: Any) -> int:
     from macro_routing.engine.loop_detection import find_loop_period
 
     spared = 0
-    for text, is_cut in ((outcome.reasoning, outcome.reasoning_cut), (outcome.text, outcome.answer_cut)):
+    for text, is_cut in ((outcome.reasoning, outcome.reasoning_truncated), (outcome.text, outcome.answer_truncated)):
         tokens = frozen.tokenizer.encode(text, add_special_tokens=False) if is_cut else []
         for seen in range(8, len(tokens), 8):
             if find_loop_period(tokens[:seen]):

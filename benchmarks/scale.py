@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.record import write_record
-from macro_routing.evaluation.decoding import Decoding
+from macro_routing.evaluation.decoding import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.executor import WorkItem
 from macro_routing.evaluation.racing import EXACT, NEVER
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.evaluation.units import UnitSizes
+from macro_routing.evaluation.work_items import WorkItem
+from macro_routing.evaluation.work_units import UnitSizes
 from macro_routing.models import load_model
 from macro_routing.models.frozen import FrozenModel, LoadOptions
 from macro_routing.routes import Route, RouteSpace
@@ -40,7 +40,7 @@ from tests.faults.simulated_backend import SimulatedBackend
 SEED = 0
 LAYERS = 28
 """Of the played models."""
-LIKELIHOOD = Decoding("likelihood")
+LIKELIHOOD = DecodingSettings("likelihood")
 
 
 def some_routes(layers: int, count: int) -> list[Route]:
@@ -60,7 +60,7 @@ def on_cpu(model: str, counts: Sequence[int], examples: int, routes: int) -> lis
     """The same evaluation by 1, 2, 4 workers of one thread each, after all of them are loaded."""
     os.environ["OMP_NUM_THREADS"] = "1"
     frozen, task = load_model(model), load_task("category", seed=SEED)
-    asked, unit = some_routes(frozen.layers, routes), UnitSizes(whole=8)
+    asked, unit = some_routes(frozen.layers, routes), UnitSizes(full=8)
     setup = WorkerSetup(model, LoadOptions(), (TaskSource("category", seed=SEED),))
     rows: list[dict[str, Any]] = []
     answers = []
@@ -93,12 +93,12 @@ def on_cpu(model: str, counts: Sequence[int], examples: int, routes: int) -> lis
 def warm_up(evaluator: Evaluator, pool: WorkerPool, examples: Sequence[Example]) -> None:
     """Every worker has loaded its model and answered a unit: what is timed afterwards is work alone."""
     # One that is late would leave its share of these units to the others; all being idle, each is given one.
-    pool.wait_for_all()
-    needed = pool.workers * evaluator.unit_sizes.whole
+    pool.wait_until_ready()
+    needed = pool.workers * evaluator.unit_sizes.full
     if len(examples) < needed:
         raise ValueError(f"{needed} examples are needed to give each worker a unit, there are {len(examples)}")
     evaluator.evaluate([Route.standard(evaluator.frozen.layers)], examples[:needed])
-    if missing := pool.workers - len(pool.counts.by_slot):
+    if missing := pool.workers - len(pool.counts.finished_by_slot):
         raise RuntimeError(f"{missing} of {pool.workers} workers have answered nothing; repeat the measurement")
 
 
@@ -120,7 +120,7 @@ def driver(frozen: FrozenModel, task: Task, counts: Sequence[int], units: int) -
             store = ScoreStore(Path(folder) / "s.sqlite")
             crew = SimulatedBackend()
             with WorkerPool(crew, WorkerSettings(workers=workers)) as pool:
-                evaluator = Evaluator(frozen, task, LIKELIHOOD, store, UnitSizes(whole=8), executor=pool)
+                evaluator = Evaluator(frozen, task, LIKELIHOOD, store, UnitSizes(full=8), executor=pool)
                 done, start = 0, time.perf_counter()
                 for route in routes:  # a route at a time, so that an ask is a route on a unit
                     evaluator.evaluate([route], pool_of_examples[: 2 * units])
@@ -159,7 +159,7 @@ def gpus(frozen: FrozenModel, task: Task, counts: Sequence[int], sizes: UnitSize
             crew = SimulatedBackend(lambda ask: len(ask.unit) * _work(ask) / LAYERS)
             with WorkerPool(crew, WorkerSettings(workers=workers, worker_timeout=1e6)) as pool:
                 evaluator = Evaluator(frozen, task, LIKELIHOOD, None, sizes, executor=pool)
-                raced = evaluator.race(draws, examples, 5, mode)
+                raced = evaluator.race_draws(draws, examples, 5, mode)
             alone = crew.clock if workers == 1 else rows[-1]["alone"]
             rows.append(
                 {
@@ -169,9 +169,9 @@ def gpus(frozen: FrozenModel, task: Task, counts: Sequence[int], sizes: UnitSize
                     "alone": alone,
                     "times": alone / crew.clock,
                     "efficiency": 100 * alone / crew.clock / workers,
-                    "needed": raced.run,
+                    "needed": raced.computed,
                     "work": crew.busy,
-                    "unit": f"{sizes.race} and {sizes.fine}",
+                    "unit": f"{sizes.race} and {sizes.race_late}",
                 }
             )
             print(rows[-1], flush=True)
@@ -226,7 +226,7 @@ def main() -> None:
         "gpus": (
             lambda: [
                 row
-                for sizes in (UnitSizes(race=80, fine=80), UnitSizes(race=10, fine=10))
+                for sizes in (UnitSizes(race=80, race_late=80), UnitSizes(race=10, race_late=10))
                 for row in gpus(frozen, task, (1, 8, 64), sizes)
             ],
             GPU_COLUMNS,

@@ -21,7 +21,7 @@ from unittest import mock
 from benchmarks.record import write_record
 from macro_routing.engine import shared_forward, shared_likelihood
 from macro_routing.engine.shared_forward import select_cache_rows
-from macro_routing.evaluation.decoding import Decoding
+from macro_routing.evaluation.decoding import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.evaluation.score_store import ScoreStore
@@ -44,7 +44,9 @@ def overhead() -> dict[str, Any]:
     shares = []
     with _timed_model(frozen, inside), tempfile.TemporaryDirectory() as folder:
         for repeat in range(16):  # single evaluations scatter by half a point
-            evaluator = Evaluator(frozen, task, Decoding("likelihood"), ScoreStore(Path(folder) / f"{repeat}.sqlite"))
+            evaluator = Evaluator(
+                frozen, task, DecodingSettings("likelihood"), ScoreStore(Path(folder) / f"{repeat}.sqlite")
+            )
             inside[0] = 0.0
             start = time.perf_counter()
             evaluator.evaluate([Route.standard(frozen.layers)], task.pools["test"][:300])
@@ -101,13 +103,13 @@ def lookup() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         store = ScoreStore(Path(folder) / "scores.sqlite")
         for route in routes:
-            store.add(scope, route, outcomes)
+            store.add_outcomes(scope, {route: outcomes})
         samples = []
         for _ in range(10):
             chosen = [routes[place] for place in rng.choice(len(routes), 30, replace=False)]
             wanted = [examples[place] for place in rng.choice(len(examples), 150, replace=False)]
             start = time.perf_counter()
-            found = sum(len(store.find(scope, route, wanted)) for route in chosen)
+            found = sum(len(store.find_outcomes(scope, route, wanted)) for route in chosen)
             samples.append(1000 * (time.perf_counter() - start))
             assert found == 30 * 150
         store.close()

@@ -23,7 +23,7 @@ SEED = 0
 def record_one(frozen: Any, arguments: argparse.Namespace) -> tuple[Path, Any]:
     """One task's landscape, written."""
     from experiments.landscape import record, routes_to_record
-    from macro_routing.evaluation.decoding import Decoding
+    from macro_routing.evaluation.decoding import DecodingSettings
     from macro_routing.evaluation.evaluator import Evaluator
     from macro_routing.evaluation.score_store import ScoreStore, default_store_path
     from macro_routing.routes import Route, RouteSpace
@@ -31,7 +31,9 @@ def record_one(frozen: Any, arguments: argparse.Namespace) -> tuple[Path, Any]:
 
     task = load_task(arguments.task, data_dir=arguments.data_dir, seed=SEED)
     examples = make_splits(task, seed=SEED, training=1000, validation=100).train[: arguments.examples]
-    evaluator = Evaluator(frozen, task, Decoding(arguments.mode), ScoreStore(arguments.store or default_store_path()))
+    evaluator = Evaluator(
+        frozen, task, DecodingSettings(arguments.mode), ScoreStore(arguments.store or default_store_path())
+    )
     routes = routes_to_record(RouteSpace(frozen.layers), arguments.two_edits, SEED)
 
     def score(some: Sequence[Route]) -> Mapping[Route, Sequence[bool]]:

@@ -31,7 +31,7 @@ from experiments.planted_family import (
     FamilyMember,
     member,
 )
-from macro_routing.evaluation.confirming import confirmed
+from macro_routing.evaluation.confirmation import select_confirmed
 from macro_routing.evaluation.planted import TRAIN, solve_planted
 from macro_routing.evaluation.planted import VALIDATION as VALIDATION_SPLIT
 from macro_routing.routes.route import Route
@@ -121,10 +121,10 @@ def told(planted: FamilyMember) -> Route:
     """The target, if all training and validation examples show its lead as surely as the guided search wants it."""
 
     def verdicts(route: Route) -> Any:
-        flips = ((TRAIN, TRAINING), (VALIDATION_SPLIT, VALIDATION))
-        return np.concatenate([planted.problem.flips(route, split, range(count)) for split, count in flips])
+        splits = ((TRAIN, TRAINING), (VALIDATION_SPLIT, VALIDATION))
+        return np.concatenate([planted.problem.sample_correct(route, split, range(count)) for split, count in splits])
 
-    return confirmed([Candidate(planted.problem.target)], verdicts, GuidedSettings().max_error_probability).route
+    return select_confirmed([Candidate(planted.problem.target)], verdicts, GuidedSettings().max_error_probability).route
 
 
 def line(name: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:

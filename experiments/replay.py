@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.landscape import Landscape
-from macro_routing.evaluation.confirming import confirmed, ranked
+from macro_routing.evaluation.confirmation import rank_candidates, select_confirmed
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Failure, HoldoutSearcher, Outcome, Score, Searcher
 from macro_routing.search.selection import select_candidate
@@ -77,8 +77,8 @@ def replay(make: Make, landscape: Landscape, *, budget: int, seed: int, credit: 
             return found
 
         chosen, finalists = (
-            confirmed(candidates, verdicts, searcher.max_error_probability),
-            ranked(candidates, verdicts),
+            select_confirmed(candidates, verdicts, searcher.max_error_probability),
+            rank_candidates(candidates, verdicts),
         )
     else:
         finalists = []

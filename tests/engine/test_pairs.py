@@ -13,10 +13,10 @@ from macro_routing.engine.layer_schedule import merge_layer_orders_fast, schedul
 from macro_routing.engine.likelihood import ChoiceItem, score_choices
 from macro_routing.engine.route_generation import generate_for_pairs, generate_for_routes
 from macro_routing.engine.shared_likelihood import score_choices_for_pairs
-from macro_routing.evaluation.decoding import Decoding
+from macro_routing.evaluation.decoding import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.evaluation.units import UnitSizes
+from macro_routing.evaluation.work_units import UnitSizes
 from macro_routing.models import apply_route
 from macro_routing.routes import parse_route
 from tests.engine.test_generation import PROMPTS
@@ -68,7 +68,7 @@ def test_fused_pairs_of_one_route_do_not_depend_on_the_prefill_batch(monkeypatch
 
 
 @pytest.mark.parametrize(
-    "decoding", [Decoding("likelihood"), Decoding("direct", answer_budget=3)], ids=lambda d: d.mode
+    "decoding", [DecodingSettings("likelihood"), DecodingSettings("direct", answer_budget=3)], ids=lambda d: d.mode
 )
 def test_pairs_and_routes_are_scored_alike_and_known_to_each_other(decoding, tmp_path):
     frozen, task = small_frozen(), small_task()
@@ -93,9 +93,12 @@ class Dealt:
 
     workers = 4
 
-    def run(self, evaluator, asks):
-        for ask in reversed(asks):
-            yield ask, evaluator.run_work_item(ask)
+    def __init__(self, evaluator):
+        self.evaluator = evaluator
+
+    def run(self, _assignment, items):
+        for item in reversed(items):
+            yield item, self.evaluator.run_work_item(item)
 
 
 def test_pairs_are_cut_alike_with_and_without_workers(tmp_path, monkeypatch):
@@ -107,10 +110,17 @@ def test_pairs_are_cut_alike_with_and_without_workers(tmp_path, monkeypatch):
     run, batches = Evaluator.run_pairs, []
     monkeypatch.setattr(Evaluator, "run_pairs", lambda self, some: batches.append(tuple(some)) or run(self, some))
     found, seen = [], []
-    for number, executor in enumerate((None, Dealt())):
+    alone = Evaluator(frozen, task, DecodingSettings("likelihood"))
+    for number, executor in enumerate((None, Dealt(alone))):
         store = ScoreStore(tmp_path / f"{number}.sqlite")
         evaluator = Evaluator(
-            frozen, task, Decoding("likelihood"), store, UnitSizes(whole=6), executor=executor, on_outcomes=seen.append
+            frozen,
+            task,
+            DecodingSettings("likelihood"),
+            store,
+            UnitSizes(full=6),
+            executor=executor,
+            on_outcomes=seen.append,
         )
         evaluator.evaluate_pairs([pairs[2], pairs[9], pairs[10]])
         batches.clear()

@@ -7,13 +7,13 @@ import torch
 from macro_routing.engine.likelihood import score_choices
 from macro_routing.engine.shared_likelihood import score_choices_for_routes
 from macro_routing.errors import MacroError, TaskError
-from macro_routing.evaluation import answering
-from macro_routing.evaluation.answering import answer
-from macro_routing.evaluation.decoding import Decoding
+from macro_routing.evaluation import graded_answers
+from macro_routing.evaluation.decoding import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
+from macro_routing.evaluation.graded_answers import answer_examples
 from macro_routing.evaluation.racing import NEVER
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.evaluation.units import UnitSizes, units_for_race, units_in_order
+from macro_routing.evaluation.work_units import UnitSizes, plan_race_units, split_into_units
 from macro_routing.models import load_model
 from macro_routing.models.routing import apply_route
 from macro_routing.routes import Route, RouteSpace, parse_route
@@ -23,7 +23,7 @@ from macro_routing.tasks import Example, load_task
 
 STANDARD = Route.standard(30)
 ROUTE = parse_route("L0-L17 L17 RJ", 30)
-LIKELIHOOD = Decoding("likelihood")
+LIKELIHOOD = DecodingSettings("likelihood")
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +42,9 @@ def test_the_short_tasks_are_neither_chance_nor_ceiling_and_short(smollm2, name)
     """Measured on a seed that nothing else uses; chance is 25 %."""
     task = load_task(name, seed=4321)
     examples = task.pools["test"][:120]
-    share = sum(outcome.correct for outcome in answer(smollm2, smollm2.model, task, examples, LIKELIHOOD)) / 120
+    share = (
+        sum(outcome.correct for outcome in answer_examples(smollm2, smollm2.model, task, examples, LIKELIHOOD)) / 120
+    )
     assert 0.35 < share < 0.85
     for example in examples:
         pieces = [example.question, *(f" {choice}" for choice in example.choices)]
@@ -57,7 +59,7 @@ def test_a_second_run_comes_from_the_store(smollm2, category, tmp_path, monkeypa
     more = evaluator.evaluate([ROUTE], category.pools["test"][:14])[ROUTE]
     assert more.from_store == 12
     monkeypatch.setattr(
-        "macro_routing.evaluation.evaluator.answer_routes",
+        "macro_routing.evaluation.evaluator.answer_with_routes",
         lambda *_args, **_kwargs: pytest.fail("must come from the store"),
     )
     again = evaluator.evaluate([STANDARD, ROUTE], examples)
@@ -65,20 +67,22 @@ def test_a_second_run_comes_from_the_store(smollm2, category, tmp_path, monkeypa
 
 
 def test_whatever_changes_the_answer_changes_the_key(smollm2, category):
-    base = Evaluator(smollm2, category, Decoding("direct")).scope
+    base = Evaluator(smollm2, category, DecodingSettings("direct")).scope
     prompts = dataclasses.replace(category.prompts, direct="{question}?")
     grader = dataclasses.replace(category.grader, version="another")
     others = [
-        Evaluator(smollm2, dataclasses.replace(category, prompts=prompts), Decoding("direct")),
-        Evaluator(smollm2, dataclasses.replace(category, grader=grader), Decoding("direct")),
-        Evaluator(smollm2, category, Decoding("direct", answer_budget=5)),
-        Evaluator(smollm2, category, Decoding("reasoning")),
+        Evaluator(smollm2, dataclasses.replace(category, prompts=prompts), DecodingSettings("direct")),
+        Evaluator(smollm2, dataclasses.replace(category, grader=grader), DecodingSettings("direct")),
+        Evaluator(smollm2, category, DecodingSettings("direct", answer_budget=5)),
+        Evaluator(smollm2, category, DecodingSettings("reasoning")),
         Evaluator(smollm2, category, LIKELIHOOD),
-        Evaluator(smollm2, category, Decoding("likelihood", by_letter=True)),
-        Evaluator(dataclasses.replace(smollm2, numerics_id="other"), category, Decoding("direct")),
+        Evaluator(smollm2, category, DecodingSettings("likelihood", by_letter=True)),
+        Evaluator(dataclasses.replace(smollm2, numerics_id="other"), category, DecodingSettings("direct")),
     ]
     assert all(other.scope != base for other in others)
-    assert Evaluator(smollm2, category, Decoding("direct", reasoning_budget=7)).scope == base  # not used in this mode
+    assert (
+        Evaluator(smollm2, category, DecodingSettings("direct", reasoning_budget=7)).scope == base
+    )  # not used in this mode
 
 
 def test_changed_contents_under_the_same_id_are_another_example(smollm2, category, tmp_path):
@@ -92,15 +96,15 @@ def test_changed_contents_under_the_same_id_are_another_example(smollm2, categor
 def test_direct_and_two_stage_answers_record_their_cost(smollm2):
     task = load_task("counting", seed=3)
     examples = task.pools["test"][:3]
-    for outcome in answer(smollm2, smollm2.model, task, examples, Decoding("direct", answer_budget=6)):
+    for outcome in answer_examples(smollm2, smollm2.model, task, examples, DecodingSettings("direct", answer_budget=6)):
         assert outcome.reasoning_tokens == 0
         assert outcome.answer_tokens <= 6
-        assert outcome.answer_cut == (outcome.answer_tokens == 6)
-    for outcome in answer(
-        smollm2, smollm2.model, task, examples, Decoding("reasoning", reasoning_budget=8, answer_budget=4)
+        assert outcome.answer_truncated == (outcome.answer_tokens == 6)
+    for outcome in answer_examples(
+        smollm2, smollm2.model, task, examples, DecodingSettings("reasoning", reasoning_budget=8, answer_budget=4)
     ):
         assert 0 < outcome.reasoning_tokens <= 8
-        assert outcome.reasoning_cut == (outcome.reasoning_tokens == 8)
+        assert outcome.reasoning_truncated == (outcome.reasoning_tokens == 8)
 
 
 def test_a_think_block_is_opened_by_the_template_and_closed_for_the_model(smollm2, monkeypatch):
@@ -119,10 +123,10 @@ def test_a_think_block_is_opened_by_the_template_and_closed_for_the_model(smollm
         seen.update(reasoning=stages[0], prompt=tokenizer.decode(prompts[0]))
         return []
 
-    monkeypatch.setattr(answering, "generate_stages", spy)
+    monkeypatch.setattr(graded_answers, "generate_stages", spy)
     task = load_task("counting")
     with pytest.raises(ValueError, match="zip"):
-        answer(thinker, None, task, task.pools["test"][:1], Decoding("reasoning"))
+        answer_examples(thinker, None, task, task.pools["test"][:1], DecodingSettings("reasoning"))
     assert seen["prompt"].endswith("<think>")
     assert tokenizer.decode(seen["reasoning"].forced_tokens) == "</think>\n\n"
     assert tokenizer.convert_tokens_to_ids("</think>") in seen["reasoning"].end_tokens
@@ -131,13 +135,13 @@ def test_a_think_block_is_opened_by_the_template_and_closed_for_the_model(smollm
 def test_likelihood_without_choices_is_refused(smollm2):
     task = load_task("counting")
     with pytest.raises(TaskError, match="has no choices"):
-        answer(smollm2, smollm2.model, task, task.pools["test"][:1], LIKELIHOOD)
+        answer_examples(smollm2, smollm2.model, task, task.pools["test"][:1], LIKELIHOOD)
 
 
 @pytest.mark.parametrize("wrong", [{"mode": "guess"}, {"answer_budget": 0}, {"reasoning_budget": -1}, {"by_letter": 1}])
 def test_impossible_decodings_are_refused(wrong):
     with pytest.raises(MacroError, match=next(iter(wrong))):
-        Decoding(**wrong)
+        DecodingSettings(**wrong)
 
 
 def test_examples_are_values():
@@ -153,22 +157,22 @@ ROUTES = [parse_route(text, 30) for text in ("L0 RJ", "L0-L17 L17 RJ", "L0-L17 L
     ("name", "decoding"),
     [
         ("category", LIKELIHOOD),
-        ("category", Decoding("likelihood", by_letter=True)),
-        ("counting", Decoding("direct", answer_budget=6)),
-        ("arithmetic", Decoding("reasoning", reasoning_budget=12, answer_budget=5)),
+        ("category", DecodingSettings("likelihood", by_letter=True)),
+        ("counting", DecodingSettings("direct", answer_budget=6)),
+        ("arithmetic", DecodingSettings("reasoning", reasoning_budget=12, answer_budget=5)),
     ],
 )
 def test_routes_together_answer_as_each_alone(smollm2, name, decoding):
     task = load_task(name, seed=11)
     examples = task.pools["test"][:6]
-    together = answering.answer_routes(smollm2, ROUTES, task, examples, decoding)
+    together = graded_answers.answer_with_routes(smollm2, ROUTES, task, examples, decoding)
     for route in ROUTES:
-        assert together[route] == answer(smollm2, apply_route(smollm2, route), task, examples, decoding)
+        assert together[route] == answer_examples(smollm2, apply_route(smollm2, route), task, examples, decoding)
 
 
 @pytest.mark.parametrize("most_tokens", [1, 10**6])
 def test_batches_of_one_and_of_many_score_alike_on_a_real_model(smollm2, category, most_tokens):
-    items = answering.choice_items(smollm2, category, category.pools["test"][:5], by_letter=False)
+    items = graded_answers.build_choice_items(smollm2, category, category.pools["test"][:5], by_letter=False)
     found = score_choices_for_routes(smollm2.model, ROUTES[:3], items, max_tokens=most_tokens)
     for route in ROUTES[:3]:
         plain = score_choices(apply_route(smollm2, route), items)
@@ -185,24 +189,24 @@ def test_racing_on_a_real_model_keeps_the_elite_of_full_scoring(smollm2, categor
     draws.append(draws[0])
     examples = category.pools["train"][:24]
     store = ScoreStore(tmp_path / "s.sqlite")
-    raced = Evaluator(smollm2, category, LIKELIHOOD, store).race(draws, examples, keep=2)
-    full = Evaluator(smollm2, category, LIKELIHOOD).race(draws, examples, keep=2, mode=NEVER)
+    raced = Evaluator(smollm2, category, LIKELIHOOD, store).race_draws(draws, examples, keep=2)
+    full = Evaluator(smollm2, category, LIKELIHOOD).race_draws(draws, examples, keep=2, mode=NEVER)
     assert select_elite(raced.outcomes, 2) == select_elite(full.outcomes, 2)
     assert [raced.outcomes[n] for n in select_elite(full.outcomes, 2)] == [
         full.outcomes[n] for n in select_elite(full.outcomes, 2)
     ]
     assert full.stopped == 0
-    assert full.asked == raced.asked == 240
-    assert raced.repeated == full.repeated == 24
-    assert raced.run == 240 - 24 - raced.stopped
-    again = Evaluator(smollm2, category, LIKELIHOOD, store).race(draws, examples, keep=2)
+    assert full.requested == raced.requested == 240
+    assert raced.duplicates == full.duplicates == 24
+    assert raced.computed == 240 - 24 - raced.stopped
+    again = Evaluator(smollm2, category, LIKELIHOOD, store).race_draws(draws, examples, keep=2)
     assert again.outcomes == raced.outcomes
-    assert again.run == 0
+    assert again.computed == 0
 
 
 def test_a_unit_is_stored_whole_or_redone_whole(smollm2, category, tmp_path, monkeypatch):
     store = ScoreStore(tmp_path / "s.sqlite")
-    evaluator = Evaluator(smollm2, category, LIKELIHOOD, store, UnitSizes(whole=4))
+    evaluator = Evaluator(smollm2, category, LIKELIHOOD, store, UnitSizes(full=4))
     examples = category.pools["test"][:12]
     asked = []
 
@@ -210,15 +214,15 @@ def test_a_unit_is_stored_whole_or_redone_whole(smollm2, category, tmp_path, mon
         if len(asked) == 2:
             raise KeyboardInterrupt
         asked.append([example.id for example in wanted])
-        return answering.answer_routes(frozen, routes, task, wanted, decoding, **more)
+        return graded_answers.answer_with_routes(frozen, routes, task, wanted, decoding, **more)
 
-    monkeypatch.setattr("macro_routing.evaluation.evaluator.answer_routes", answered)
+    monkeypatch.setattr("macro_routing.evaluation.evaluator.answer_with_routes", answered)
     with pytest.raises(KeyboardInterrupt):
         evaluator.evaluate([STANDARD], examples)
     monkeypatch.undo()
     resumed = evaluator.evaluate([STANDARD], examples)[STANDARD]
     assert resumed.from_store == 8
-    fresh = Evaluator(smollm2, category, LIKELIHOOD, None, UnitSizes(whole=4))
+    fresh = Evaluator(smollm2, category, LIKELIHOOD, None, UnitSizes(full=4))
     assert resumed.outcomes == fresh.evaluate([STANDARD], examples)[STANDARD].outcomes
 
 
@@ -226,11 +230,11 @@ def test_memory_that_runs_out_halves_the_batch_and_is_reported_once(smollm2, cat
     def small(frozen, routes, task, wanted, decoding, **more):
         if len(wanted) > 3:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return answering.answer_routes(frozen, routes, task, wanted, decoding, **more)
+        return graded_answers.answer_with_routes(frozen, routes, task, wanted, decoding, **more)
 
     examples = category.pools["test"][:12]
     expected = Evaluator(smollm2, category, LIKELIHOOD).evaluate([STANDARD, ROUTE], examples)
-    monkeypatch.setattr("macro_routing.evaluation.evaluator.answer_routes", small)
+    monkeypatch.setattr("macro_routing.evaluation.evaluator.answer_with_routes", small)
     said = []
     halved = Evaluator(smollm2, category, LIKELIHOOD, report=said.append).evaluate([STANDARD, ROUTE], examples)
     assert {r: e.outcomes for r, e in halved.items()} == {r: e.outcomes for r, e in expected.items()}
@@ -244,7 +248,7 @@ def test_pairs_that_were_too_many_once_are_not_tried_again(smollm2, category, mo
         tried.append(len(pairs))
         if len(pairs) > 3:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return answering.answer_pairs(frozen, pairs, *given, **more)
+        return graded_answers.answer_pairs(frozen, pairs, *given, **more)
 
     examples = category.pools["test"][:12]
     pairs = [(route, example) for example in examples for route in (STANDARD, ROUTE)]
@@ -263,18 +267,18 @@ def test_pairs_that_were_too_many_once_are_not_tried_again(smollm2, category, mo
 def test_units_do_not_depend_on_anything_but_the_list():
     task = load_task("category", seed=11)
     examples = task.pools["train"][:50]
-    sizes = UnitSizes(race=8, fine=2)
-    units = units_for_race(examples, sizes)
+    sizes = UnitSizes(race=8, race_late=2)
+    units = plan_race_units(examples, sizes)
     assert sorted(one.id for unit in units for one in unit) == sorted(one.id for one in examples)
     assert len(units[0]) > 2  # the first ones are larger
     assert max(map(len, units)) <= 8
     assert max(map(len, units[-15:])) <= 2
-    assert units == units_for_race(examples, sizes)
-    assert units_in_order(examples, 16)[:2] == units_in_order(examples[:40], 16)[:2]
+    assert units == plan_race_units(examples, sizes)
+    assert split_into_units(examples, 16)[:2] == split_into_units(examples[:40], 16)[:2]
 
 
 def test_a_route_whose_numbers_overflow_is_wrong_not_broken(category):
     example = category.pools["test"][0]
-    (outcome,) = answering.judged([example], [[float("nan")] * len(example.choices)], LIKELIHOOD)
+    (outcome,) = graded_answers.grade_choices([example], [[float("nan")] * len(example.choices)], LIKELIHOOD)
     assert not outcome.correct
     assert outcome.prediction == ""

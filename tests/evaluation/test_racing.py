@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from macro_routing.errors import SettingsError
 from macro_routing.evaluation.planted import PlantedProblem, solve_planted
-from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL, Standing, race, still_racing
+from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL, RaceStanding, find_racing, race_routes
 from macro_routing.routes import RouteSpace, parse_route
 from macro_routing.search import Failure, MacroSearch, MacroSettings, MarkovPolicy, Score, Stopped
 from macro_routing.search.macro import select_elite
@@ -35,7 +35,7 @@ def _raced(draws, sizes, keep, table, mode):
         calls.extend((number, route) for route in routes)
         return {route: table[route][number] for route in routes}
 
-    standings = race(draws, sizes, keep, mode, score)
+    standings = race_routes(draws, sizes, keep, mode, score)
     assert len(calls) == len(set(calls))  # nothing is scored twice
     return [standings[route].outcome for route in draws]
 
@@ -90,11 +90,11 @@ def test_nothing_is_stopped_where_everything_is_kept():
 
 
 def test_a_shorter_route_that_ties_with_the_best_is_not_stopped():
-    best = Standing(length=10, total=8, units=2, scored=8, credit=6)
-    shorter = Standing(length=9, total=8, units=1, scored=4, credit=2)
-    longer = Standing(length=11, total=8, units=1, scored=4, credit=2)
-    assert still_racing([best, shorter], keep=1) == [1]
-    assert still_racing([best, longer], keep=1) == []
+    best = RaceStanding(length=10, total=8, units=2, scored=8, credit=6)
+    shorter = RaceStanding(length=9, total=8, units=1, scored=4, credit=2)
+    longer = RaceStanding(length=11, total=8, units=1, scored=4, credit=2)
+    assert find_racing([best, shorter], keep=1) == [1]
+    assert find_racing([best, longer], keep=1) == []
 
 
 def test_of_equally_good_and_long_draws_the_earlier_is_not_stopped():
@@ -131,7 +131,7 @@ def test_draws_that_fail_are_told_and_the_others_race_on(seed, keep, mode):
         asked.extend((number, route) for route in routes)
         return {r: Failure("died") if doomed.get(r) == number else table[r][number] for r in routes}
 
-    standings = race(draws, sizes, min(keep, len(draws)), mode, score)
+    standings = race_routes(draws, sizes, min(keep, len(draws)), mode, score)
     outcomes = [standings[route].outcome for route in draws]
     assert len(asked) == len(set(asked))
     for route, outcome in zip(draws, outcomes, strict=True):
@@ -147,7 +147,7 @@ def test_draws_that_fail_are_told_and_the_others_race_on(seed, keep, mode):
 
 def test_an_unknown_mode_is_refused():
     with pytest.raises(SettingsError, match="racing"):
-        still_racing([], 1, "quickly")
+        find_racing([], 1, "quickly")
 
 
 @pytest.mark.parametrize("seed", range(4))

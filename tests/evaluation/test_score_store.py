@@ -12,7 +12,7 @@ from macro_routing.routes import Route, parse_route
 
 SCOPE = {"numerics": "abc", "task": "t", "decoding": {"mode": "direct"}}
 STANDARD = Route.standard(4)
-RIGHT = ExampleOutcome(True, "7", 3, 2, reasoning_cut=True)
+RIGHT = ExampleOutcome(True, "7", 3, 2, reasoning_truncated=True)
 
 
 @pytest.fixture
@@ -21,30 +21,30 @@ def store(tmp_path):
 
 
 def test_what_is_added_is_found_again(store):
-    store.add(SCOPE, STANDARD, {"a": RIGHT, "b": ExampleOutcome(False, "")})
+    store.add_outcomes(SCOPE, {STANDARD: {"a": RIGHT, "b": ExampleOutcome(False, "")}})
     again = ScoreStore(store.path)
-    assert again.find(SCOPE, STANDARD, ["a", "b", "c"]) == {"a": RIGHT, "b": ExampleOutcome(False, "")}
+    assert again.find_outcomes(SCOPE, STANDARD, ["a", "b", "c"]) == {"a": RIGHT, "b": ExampleOutcome(False, "")}
 
 
 def test_everything_that_differs_is_another_score(store):
-    store.add(SCOPE, STANDARD, {"a": RIGHT})
-    assert store.find({**SCOPE, "numerics": "x"}, STANDARD, ["a"]) == {}
-    assert store.find({**SCOPE, "decoding": {"mode": "likelihood"}}, STANDARD, ["a"]) == {}
-    assert store.find(SCOPE, parse_route("L0 L0 RJ", 4), ["a"]) == {}
-    assert store.find(SCOPE, Route.standard(5), ["a"]) == {}
-    assert store.find(dict(reversed(SCOPE.items())), parse_route("L0-L2 RJ", 4), ["a"]) == {"a": RIGHT}
+    store.add_outcomes(SCOPE, {STANDARD: {"a": RIGHT}})
+    assert store.find_outcomes({**SCOPE, "numerics": "x"}, STANDARD, ["a"]) == {}
+    assert store.find_outcomes({**SCOPE, "decoding": {"mode": "likelihood"}}, STANDARD, ["a"]) == {}
+    assert store.find_outcomes(SCOPE, parse_route("L0 L0 RJ", 4), ["a"]) == {}
+    assert store.find_outcomes(SCOPE, Route.standard(5), ["a"]) == {}
+    assert store.find_outcomes(dict(reversed(SCOPE.items())), parse_route("L0-L2 RJ", 4), ["a"]) == {"a": RIGHT}
 
 
 def test_more_examples_than_one_statement_takes(store):
     outcomes = {f"e{number}": RIGHT for number in range(1700)}
-    store.add(SCOPE, STANDARD, outcomes)
-    assert store.find(SCOPE, STANDARD, list(outcomes)) == outcomes
+    store.add_outcomes(SCOPE, {STANDARD: outcomes})
+    assert store.find_outcomes(SCOPE, STANDARD, list(outcomes)) == outcomes
 
 
 def test_what_is_known_stays(store):
-    store.add(SCOPE, STANDARD, {"a": RIGHT})
-    store.add(SCOPE, STANDARD, {"a": ExampleOutcome(False, "other")})
-    assert store.find(SCOPE, STANDARD, ["a"]) == {"a": RIGHT}
+    store.add_outcomes(SCOPE, {STANDARD: {"a": RIGHT}})
+    store.add_outcomes(SCOPE, {STANDARD: {"a": ExampleOutcome(False, "other")}})
+    assert store.find_outcomes(SCOPE, STANDARD, ["a"]) == {"a": RIGHT}
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_is_known_stays(store):
     ],
 )
 def test_bytes_that_a_disk_has_changed_are_forgotten_and_kept_anew(store, column, value):
-    store.add(SCOPE, STANDARD, {"a": RIGHT, "b": RIGHT})
+    store.add_outcomes(SCOPE, {STANDARD: {"a": RIGHT, "b": RIGHT}})
     # The way past the store's own checks that a failing disk takes.
     store._connection.execute("PRAGMA ignore_check_constraints = ON")
     where = "WHERE example = (SELECT min(example) FROM outcomes)"
@@ -67,34 +67,34 @@ def test_bytes_that_a_disk_has_changed_are_forgotten_and_kept_anew(store, column
         store._connection.execute(f"UPDATE outcomes SET {column} = 99 {where}")  # noqa: S608
     else:
         store._connection.execute(f"UPDATE outcomes SET {column} = ? {where}", [value])  # noqa: S608
-    found = store.find(SCOPE, STANDARD, ["a", "b"])
+    found = store.find_outcomes(SCOPE, STANDARD, ["a", "b"])
     if value == 1.0:  # an integer column gives it back as it was
         assert len(found) == 2
         return
     assert list(found.values()) == [RIGHT]
-    store.add(SCOPE, STANDARD, {"a": RIGHT, "b": RIGHT})
-    assert store.find(SCOPE, STANDARD, ["a", "b"]) == {"a": RIGHT, "b": RIGHT}
+    store.add_outcomes(SCOPE, {STANDARD: {"a": RIGHT, "b": RIGHT}})
+    assert store.find_outcomes(SCOPE, STANDARD, ["a", "b"]) == {"a": RIGHT, "b": RIGHT}
 
 
 def test_an_outcome_under_another_key_is_not_believed(store):
-    store.add(SCOPE, STANDARD, {"a": RIGHT})
+    store.add_outcomes(SCOPE, {STANDARD: {"a": RIGHT}})
     store._connection.execute("UPDATE routes SET text = 'L0 L0 RJ'")
-    assert store.find(SCOPE, parse_route("L0 L0 RJ", 4), ["a"]) == {}
+    assert store.find_outcomes(SCOPE, parse_route("L0 L0 RJ", 4), ["a"]) == {}
     store._connection.execute("UPDATE scopes SET description = 'noise'")
     with pytest.raises(StoreError, match="cannot be used"):
-        store.scopes()
+        store.list_scopes()
 
 
 def test_scopes_and_pruning(store):
     other = {**SCOPE, "task": "u"}
-    store.add(SCOPE, STANDARD, {"a": RIGHT, "b": RIGHT})
-    store.add(other, STANDARD, {"a": RIGHT})
-    assert [(scope.description["task"], scope.outcomes) for scope in store.scopes()] == [("t", 2), ("u", 1)]
-    assert store.prune(lambda scope: scope["task"] == "t") == 2
-    store.add({**SCOPE, "task": "new"}, STANDARD, {"z": RIGHT})
-    assert store.find({**SCOPE, "task": "new"}, STANDARD, ["a"]) == {}
-    assert store.find(SCOPE, STANDARD, ["a"]) == {}
-    assert store.find(other, STANDARD, ["a"]) == {"a": RIGHT}
+    store.add_outcomes(SCOPE, {STANDARD: {"a": RIGHT, "b": RIGHT}})
+    store.add_outcomes(other, {STANDARD: {"a": RIGHT}})
+    assert [(scope.description["task"], scope.outcomes) for scope in store.list_scopes()] == [("t", 2), ("u", 1)]
+    assert store.delete_scopes(lambda scope: scope["task"] == "t") == 2
+    store.add_outcomes({**SCOPE, "task": "new"}, {STANDARD: {"z": RIGHT}})
+    assert store.find_outcomes({**SCOPE, "task": "new"}, STANDARD, ["a"]) == {}
+    assert store.find_outcomes(SCOPE, STANDARD, ["a"]) == {}
+    assert store.find_outcomes(other, STANDARD, ["a"]) == {"a": RIGHT}
 
 
 def test_other_files_are_refused(tmp_path):
@@ -108,12 +108,12 @@ def test_other_files_are_refused(tmp_path):
 
 def _read_all(path):
     store = ScoreStore(path)
-    store.find(SCOPE, STANDARD, ["e1"])
-    store.scopes()
+    store.find_outcomes(SCOPE, STANDARD, ["e1"])
+    store.list_scopes()
 
 
 def test_pages_damaged_later_are_this_projects_error(store):
-    store.add(SCOPE, STANDARD, {f"e{number}": RIGHT for number in range(3000)})
+    store.add_outcomes(SCOPE, {STANDARD: {f"e{number}": RIGHT for number in range(3000)}})
     store.close()
     with store.path.open("r+b") as file:
         file.seek(4096)
@@ -123,16 +123,16 @@ def test_pages_damaged_later_are_this_projects_error(store):
 
 
 def test_a_full_disk_is_named_and_what_was_kept_is_still_there(store):
-    store.add(SCOPE, STANDARD, {"a": RIGHT})
+    store.add_outcomes(SCOPE, {STANDARD: {"a": RIGHT}})
     (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
     store._connection.execute(f"PRAGMA max_page_count = {pages + 2}")  # to SQLite the same as a full disk
     many = {f"e{number}": RIGHT for number in range(3000)}
     with pytest.raises(StoreError, match=r"scores.sqlite cannot be used: the disk is full; make room and resume$"):
-        store.add(SCOPE, STANDARD, many)
+        store.add_outcomes(SCOPE, {STANDARD: many})
     store._connection.execute(f"PRAGMA max_page_count = {pages + 2000}")
-    assert store.find(SCOPE, STANDARD, ["a", "e1"]) == {"a": RIGHT}
-    store.add(SCOPE, STANDARD, many)
-    assert len(store.find(SCOPE, STANDARD, list(many))) == len(many)
+    assert store.find_outcomes(SCOPE, STANDARD, ["a", "e1"]) == {"a": RIGHT}
+    store.add_outcomes(SCOPE, {STANDARD: many})
+    assert len(store.find_outcomes(SCOPE, STANDARD, list(many))) == len(many)
 
 
 def test_another_writer_that_holds_on_is_named(store):
@@ -140,21 +140,21 @@ def test_another_writer_that_holds_on_is_named(store):
     other.execute("BEGIN IMMEDIATE")
     store._connection.execute("PRAGMA busy_timeout = 10")
     with pytest.raises(StoreError, match=r"another process is writing to it; wait and resume$"):
-        store.add(SCOPE, STANDARD, {"a": RIGHT})
+        store.add_outcomes(SCOPE, {STANDARD: {"a": RIGHT}})
     other.execute("ROLLBACK")
     other.close()
-    store.add(SCOPE, STANDARD, {"a": RIGHT})
-    assert store.find(SCOPE, STANDARD, ["a"]) == {"a": RIGHT}
+    store.add_outcomes(SCOPE, {STANDARD: {"a": RIGHT}})
+    assert store.find_outcomes(SCOPE, STANDARD, ["a"]) == {"a": RIGHT}
 
 
 def _write_for_ever(path, name):
     store = ScoreStore(path)
     for number in range(100_000):
-        store.add(SCOPE, STANDARD, {f"{name}/{number}/{part}": RIGHT for part in range(20)})
+        store.add_outcomes(SCOPE, {STANDARD: {f"{name}/{number}/{part}": RIGHT for part in range(20)}})
 
 
 def _has_begun(path, name):
-    return len(ScoreStore(path).find(SCOPE, STANDARD, [f"{name}/9/0"])) == 1
+    return len(ScoreStore(path).find_outcomes(SCOPE, STANDARD, [f"{name}/9/0"])) == 1
 
 
 def test_two_writers_and_a_kill_leave_only_whole_batches(tmp_path):
@@ -171,8 +171,8 @@ def test_two_writers_and_a_kill_leave_only_whole_batches(tmp_path):
         os.kill(writer.pid, signal.SIGKILL)
         writer.join()
     survivor = ScoreStore(path)
-    (scope,) = survivor.scopes()
+    (scope,) = survivor.list_scopes()
     assert scope.outcomes % 20 == 0
     for name in "ab":
-        assert len(survivor.find(SCOPE, STANDARD, [f"{name}/0/{part}" for part in range(20)])) == 20
-    survivor.add(SCOPE, STANDARD, {"after": RIGHT})
+        assert len(survivor.find_outcomes(SCOPE, STANDARD, [f"{name}/0/{part}" for part in range(20)])) == 20
+    survivor.add_outcomes(SCOPE, {STANDARD: {"after": RIGHT}})

@@ -15,12 +15,12 @@ from macro_routing.workers.worker import Worker, main
 class CrashingWorker(Worker):
     """Dies of the route that the environment names."""
 
-    def answer(self, text: str) -> str:
+    def handle_item(self, text: str) -> str:
         """A segmentation fault, or the answer."""
         _, ask = work_item_from_json(text)
         if os.environ["MACRO_CRASHING_ROUTE"] in map(str, ask.routes):
             os.kill(os.getpid(), signal.SIGSEGV)
-        return super().answer(text)
+        return super().handle_item(text)
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ class WorkerKiller:
 
     def __call__(self, pool: WorkerPool) -> bool:
         """Whether they were killed."""
-        ready = sorted(set(pool.processes) - self.killed)
+        ready = sorted(set(pool.process_ids) - self.killed)
         if len(ready) < self._count:
             return False
         for number in self._rng.sample(ready, self._count):

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.executor import Results, WorkItem
+from macro_routing.evaluation.executor import Assignment
+from macro_routing.evaluation.work_items import Results, WorkItem
 from macro_routing.routes import Route
 from macro_routing.runs import RunConfig, RunFolder, run_search
 from macro_routing.runs import folder as files
@@ -33,7 +33,7 @@ TABLES: dict[str, dict[str, Any]] = {
     "search": {"iterations": 3, "draws": 14, "elite": 2, "k": 3, "epsilon_local": 0.4, "alpha": 0.05},
     "data": {"training": 90, "validation": 20, "test": 40, "question": "q", "answer": "a", "choices": "c"},
     "space": {"max_length": 10},
-    "units": {"race": 4, "whole": 16},
+    "units": {"race": 4, "full": 16},
 }
 WORKERS = 2
 
@@ -50,11 +50,11 @@ class AuditedPool(WorkerPool):
         self._before = {key[2:] for key in before}
         self._seen: set[tuple[Any, ...]] = set()
 
-    def run(self, evaluator: Evaluator, asks: Sequence[WorkItem]) -> Iterator[tuple[WorkItem, Results | Failure]]:
+    def run(self, assignment: Assignment, items: Sequence[WorkItem]) -> Iterator[tuple[WorkItem, Results | Failure]]:
         """Results as they come."""
-        for ask, answers in super().run(evaluator, asks):
+        for ask, answers in super().run(assignment, items):
             if not isinstance(answers, Failure):
-                self.twice += sum(self._is_known(evaluator.task.name, route, ask) for route in ask.routes)
+                self.twice += sum(self._is_known(assignment.task, route, ask) for route in ask.routes)
             yield ask, answers
 
     def _is_known(self, task: str, route: Route, ask: WorkItem) -> bool:
@@ -102,10 +102,10 @@ class ReferenceSearch:
         """Workers for a run in ``run_folder``; ``module`` names another program for them."""
         backend: WorkerBackend
         if settings.backend == RAY:
-            backend = RayBackend(self.setup.to_text(), settings)
+            backend = RayBackend(self.setup.to_json(), settings)
         else:
             command = (*COMMAND[:-1], module) if module else COMMAND
-            backend = LocalBackend(self.setup.to_text(), [{"OMP_NUM_THREADS": "1"}] * settings.workers, command)
+            backend = LocalBackend(self.setup.to_json(), [{"OMP_NUM_THREADS": "1"}] * settings.workers, command)
         return AuditedPool(backend, settings, lambda _message: None, read_outcomes(store_path(run_folder)))
 
     def command(self, run_folder: Path, workers: int = WORKERS) -> list[str]:

@@ -58,7 +58,7 @@ def _run_with_fault(
         same,
         count_lost_outcomes(reference, store_path(run_folder)),
         pool.twice,
-        pool.counts.deaths,
+        pool.counts.crashes,
     )
 
 
@@ -84,7 +84,7 @@ def _run_with_kills(
     injector = FaultInjector(set(rng.sample(range(2, 30), moments)), killer := WorkerKiller(rng, workers))
 
     def happened(counts: DispatchCounts) -> bool:
-        return counts.deaths >= len(killer.killed) == moments * workers
+        return counts.crashes >= len(killer.killed) == moments * workers
 
     return _run_with_fault(reference, run_folder, _settings(backend), injector, happened)
 
@@ -93,7 +93,7 @@ def hang_worker(reference: ReferenceSearch, run_folder: Path, rng: random.Random
     """SIGSTOP to one worker: it lives and says nothing; the deadline is a few seconds."""
 
     def stop(pool: WorkerPool) -> bool:
-        os.kill(pool.processes[0], signal.SIGSTOP)
+        os.kill(pool.process_ids[0], signal.SIGSTOP)
         return True
 
     injector = FaultInjector({rng.randrange(2, 30)}, stop)
@@ -114,8 +114,8 @@ def crash_on_route(reference: ReferenceSearch, run_folder: Path, rng: random.Ran
     found, scored = read_outcomes(store_path(run_folder)), {route for (route, _), _ in scores}
     missing = sum(key[2] in scored and key not in found for key in read_outcomes(store_path(reference.undisturbed)))
     note = f"{crashing}: {'; '.join(reasons)}"
-    happened = len(reasons) == 1 and pool.counts.deaths >= _settings().attempts
-    return FaultResult(happened, same, missing, pool.twice, pool.counts.deaths, note)
+    happened = len(reasons) == 1 and pool.counts.crashes >= _settings().attempts
+    return FaultResult(happened, same, missing, pool.twice, pool.counts.crashes, note)
 
 
 def _find_undecisive_routes(reference: ReferenceSearch) -> list[str]:
@@ -242,8 +242,8 @@ def corrupt_store(reference: ReferenceSearch, run_folder: Path, rng: random.Rand
         with reference.pool(_settings(), again) as pool:  # which asks for everything that the store should know by now
             run_search(reference.config, again, store=store, workers=pool)
         ends.append(again)
-        noticed = pool.counts.answered > 0
-        said = f"{pool.counts.answered} asks with damaged outcomes were answered again"
+        noticed = pool.counts.finished > 0
+        said = f"{pool.counts.finished} asks with damaged outcomes were answered again"
     except MacroError as error:
         noticed, said = True, str(error).replace(f"{store.parent}{os.sep}", "")
         resume_run(run_folder, workers=_settings(), store=run_folder.with_suffix(".new.sqlite"))
@@ -329,7 +329,7 @@ def remove_ray_machine(reference: ReferenceSearch, run_folder: Path, rng: random
 
     def change(pool: WorkerPool) -> bool:
         if nodes:
-            if len(pool.counts.by_slot) < WORKERS:
+            if len(pool.counts.finished_by_slot) < WORKERS:
                 return False  # a machine whose worker has not begun yet would not be missed
             cluster.remove_node(nodes.pop(), allow_graceful=False)
         else:
@@ -339,7 +339,7 @@ def remove_ray_machine(reference: ReferenceSearch, run_folder: Path, rng: random
     settings = dataclasses.replace(_settings(RAY), address=cluster.address, worker_timeout=1)
     try:
         return _run_with_fault(
-            reference, run_folder, settings, FaultInjector(set(moments), change), lambda counts: counts.deaths >= 1
+            reference, run_folder, settings, FaultInjector(set(moments), change), lambda counts: counts.crashes >= 1
         )
     finally:
         cluster.shutdown()

@@ -11,8 +11,8 @@ import json
 import time
 from collections.abc import Callable, Sequence
 
-from macro_routing.evaluation.executor import WorkItem
 from macro_routing.evaluation.outcome import ExampleOutcome
+from macro_routing.evaluation.work_items import WorkItem
 from macro_routing.routes import Route
 from macro_routing.tasks import Example
 from macro_routing.workers.backend import Event, Message
@@ -44,21 +44,21 @@ class SimulatedBackend:
         self._number += 1
         heapq.heappush(self._events, (self.clock + seconds, self._number, slot, text))
 
-    def start(self, slot: int) -> None:
+    def start_worker(self, slot: int) -> None:
         """Ready at once."""
         self._schedule(slot, 0.0, json.dumps({"ready": 0}))
 
-    def give(self, slot: int, text: str) -> None:
+    def send(self, slot: int, text: str) -> None:
         """Answered by the table."""
         begun = time.perf_counter()
         _, ask = work_item_from_json(text)
         answers = tuple(tuple(outcome_from_table(route, one) for one in ask.unit) for route in ask.routes)
         seconds = self._seconds(ask)
         self.busy += seconds
-        self._schedule(slot, seconds, json.dumps({"answers": results_to_json(answers), "notes": []}))
+        self._schedule(slot, seconds, json.dumps({"results": results_to_json(answers), "notes": []}))
         self.simulation_seconds += time.perf_counter() - begun
 
-    def wait(self, seconds: float) -> Sequence[Event]:  # noqa: ARG002
+    def wait_for_events(self, seconds: float) -> Sequence[Event]:  # noqa: ARG002
         """All that happens at the next moment at which something does."""
         if not self._events:
             return []
@@ -69,7 +69,7 @@ class SimulatedBackend:
             found.append(Message(slot, text))
         return found
 
-    def kill(self, slot: int) -> None:
+    def kill_worker(self, slot: int) -> None:
         """Nothing runs."""
         self._events = [event for event in self._events if event[2] != slot]
         heapq.heapify(self._events)

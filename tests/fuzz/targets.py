@@ -218,7 +218,7 @@ def score_stores(folder):
     kept = {f"e{number}": ExampleOutcome(number % 2 == 0, str(number)) for number in range(40)}
     path.unlink(missing_ok=True)
     store = ScoreStore(path)
-    store.add(_SCOPE, _STANDARD, kept)
+    store.add_outcomes(_SCOPE, {_STANDARD: kept})
     store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     store.close()
     good = path.read_bytes()
@@ -239,8 +239,8 @@ def score_stores(folder):
         file.write_bytes(raw)
         damaged_store = ScoreStore(file)
         try:
-            found = damaged_store.find(_SCOPE, _STANDARD, list(kept))
-            damaged_store.scopes()
+            found = damaged_store.find_outcomes(_SCOPE, _STANDARD, list(kept))
+            damaged_store.list_scopes()
         finally:
             damaged_store.close()
         assert found.items() <= kept.items(), "a damaged score was believed"

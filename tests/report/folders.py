@@ -71,7 +71,7 @@ def result(route=ROUTE):
 
 
 def outcome(correct, text):
-    plain = {"reasoning_tokens": 3, "answer_tokens": 4, "reasoning_cut": False, "answer_cut": False}
+    plain = {"reasoning_tokens": 3, "answer_tokens": 4, "reasoning_truncated": False, "answer_truncated": False}
     return {"correct": correct, "prediction": "5" if correct else "6", **plain, "reasoning": "", "text": text}
 
 

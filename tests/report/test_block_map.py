@@ -142,7 +142,7 @@ def test_a_sweep_has_the_map_on_its_page_and_as_files(tmp_path):
         method="rys",
         budget=22 * 10,
         data={"training": 20, "validation": 10, "test": 20},
-        units={"race": 4, "whole": 16},
+        units={"race": 4, "full": 16},
     )
     folder = tmp_path / "run"
     run_search(config, folder, frozen=small_frozen(), task=small_task(), store=tmp_path / "s.sqlite")

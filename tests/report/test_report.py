@@ -306,8 +306,8 @@ def test_cost_is_shown_as_measured_or_said_not_to_be(tmp_path):
 def test_tokens_and_cut_offs_of_both_are_told_and_the_gain_without_them(tmp_path):
     told = answers()
     for number, (one, other) in enumerate(zip(told["routes"]["L0 RJ"], told["routes"][ROUTE], strict=True)):
-        one["reasoning_tokens"], one["reasoning_cut"] = 400, number < 6
-        other["answer_cut"] = number in {8, 9}
+        one["reasoning_tokens"], one["reasoning_truncated"] = 400, number < 6
+        other["answer_truncated"] = number in {8, 9}
     seen = words(page_of(complete(tmp_path / "run", told)))
     assert "404.0" in seen  # tokens of the standard pass
     assert "Cut off: 6" in seen

@@ -5,6 +5,7 @@ import json
 from itertools import product
 
 import pytest
+from macro_routing.workers.build_messages import results_to_json, work_item_from_json
 
 from macro_routing.cli.console import read_text_argument
 from macro_routing.engine import decoders
@@ -19,9 +20,9 @@ from macro_routing.runs.comparison_results import summarize_methods
 from macro_routing.runs.result import ORACLE, ROUTER
 from macro_routing.search import Failure
 from macro_routing.workers.backend import Exited, Message
-from macro_routing.workers.messages import results_to_json, work_item_from_json
 from macro_routing.workers.pool import WorkerPool
 from macro_routing.workers.settings import WorkerError, WorkerSettings
+from macro_routing.workers.worker import build_evaluator
 from tests.runs.small import small_frozen, small_task
 from tests.runs.test_run import CONFIG
 
@@ -82,8 +83,8 @@ def test_what_writes_answers_gives_its_memory_back_before_routers_are_trained(tm
 
 
 def test_routers_are_kept_and_decide_the_same_again(frozen, tmp_path):
-    from macro_routing.evaluation.answering import prompts_of
-    from macro_routing.evaluation.decoding import Decoding
+    from macro_routing.evaluation.decoding import DecodingSettings
+    from macro_routing.evaluation.graded_answers import encode_prompts
 
     _run(frozen, tmp_path / "run", "drllm")
     routers = LayerRouters.load(tmp_path / "run" / "routers", frozen)
@@ -92,7 +93,7 @@ def test_routers_are_kept_and_decide_the_same_again(frozen, tmp_path):
     test = [example for example in task.pools["test"] if example.id in {one["id"] for one in answers["examples"]}]
     order = {example.id: example for example in test}
     examples = [order[one["id"]] for one in answers["examples"]]
-    decided = routers.decide(frozen, prompts_of(frozen, task, examples, Decoding("likelihood")))
+    decided = routers.decide(frozen, encode_prompts(frozen, task, examples, DecodingSettings("likelihood")))
     assert [str(route) for route in decided] == answers["decided"]
 
 
@@ -120,23 +121,23 @@ class CursedCrew:
     def __init__(self, frozen, is_deadly):
         self.frozen, self.is_deadly, self.events = frozen, is_deadly, []
 
-    def start(self, slot):
+    def start_worker(self, slot):
         self.events.append(Message(slot, json.dumps({"ready": 1})))
 
-    def give(self, slot, text):
+    def send(self, slot, text):
         assignment, ask = work_item_from_json(text)
         pairs = zip(ask.routes, ask.unit, strict=True) if ask.paired else product(ask.routes, ask.unit)
         if any(self.is_deadly(*pair) for pair in pairs):
             self.events.append(Exited(slot, "killed by SIGSEGV"))
             return
-        answers = assignment.evaluator(self.frozen, small_task(), print).run_work_item(ask)
-        self.events.append(Message(slot, json.dumps({"answers": results_to_json(answers)})))
+        answers = build_evaluator(assignment, self.frozen, small_task(), print).run_work_item(ask)
+        self.events.append(Message(slot, json.dumps({"results": results_to_json(answers)})))
 
-    def wait(self, _seconds):
+    def wait_for_events(self, _seconds):
         events, self.events = self.events, []
         return events
 
-    def kill(self, _slot):
+    def kill_worker(self, _slot):
         raise AssertionError("nothing hangs here")
 
     def close(self):
@@ -165,7 +166,7 @@ def test_a_route_that_was_given_up_is_not_to_be_had_and_not_wrong(frozen, tmp_pa
     assert before.correct > 0
     _cursed(frozen, tmp_path / "run", method, lambda route, _example: str(route) == cursed)
     given_up = _draws(tmp_path / "run")[cursed]
-    assert given_up == Failure("took down its worker 3 times: killed by SIGSEGV")
+    assert given_up == Failure("crashed its worker 3 times: killed by SIGSEGV")
     if method == "cola":
         assert cursed in _decided(tmp_path / "whole")
         assert cursed not in _decided(tmp_path / "run")
@@ -178,7 +179,7 @@ def test_a_router_whose_choice_cannot_be_run_has_no_result(frozen, tmp_path):
     whole = _run(frozen, tmp_path / "whole", "drllm")
     chosen = next(route for route in _decided(tmp_path / "whole") if route != "L0 RJ")
     test = set(small_task().pools["test"])
-    with pytest.raises(WorkerError, match=f"{chosen} could not be tested: it took down its worker 3 times"):
+    with pytest.raises(WorkerError, match=f"{chosen} could not be tested: it crashed its worker 3 times"):
         _cursed(frozen, tmp_path / "run", "drllm", lambda route, one: str(route) == chosen and one in test)
     assert not (tmp_path / "run" / "result.json").exists()
     mended = resume_run(tmp_path / "run", frozen=frozen, task=small_task())

@@ -13,9 +13,10 @@ import pytest
 
 from macro_routing.errors import MacroError, ModelError, RunError, SettingsError
 from macro_routing.evaluation.evaluation_results import RouteEvaluation
+from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.models import freeze_model
-from macro_routing.routes import parse_route
+from macro_routing.routes import Route, parse_route
 from macro_routing.runs import Listener, RunConfig, RunFolder, RunResult, resume_run, run_search
 from macro_routing.runs import folder as files
 from macro_routing.runs.final_selection import FinalSelection, select_confirmed_route, select_route
@@ -33,7 +34,7 @@ CONFIG = RunConfig(
     search={"iterations": 4, "draws": 8, "elite": 2, "k": 3, "epsilon_local": 0.4, "alpha": 0.5},
     data={"training": 60, "validation": 20, "test": 40},
     space={"max_length": 10},
-    units={"race": 4, "whole": 16},
+    units={"race": 4, "full": 16},
 )
 
 
@@ -135,7 +136,7 @@ def test_a_finalist_that_could_not_be_run_somewhere_is_not_deployed():
 
     control, better = evaluated([0] * 30), evaluated([1] * 30)
     holdout = {standard.route: control(standard.route), finalist.route: better(finalist.route)}
-    for failure in ("", "it takes its workers down"):
+    for failure in ("", "it crashes its workers"):
         validated = {
             standard.route: control(standard.route),
             finalist.route: evaluated([0] * 30, failure)(finalist.route),
@@ -150,12 +151,12 @@ def test_nothing_is_deployed_when_the_standard_pass_could_not_be_run():
     answers = tuple(ExampleOutcome(correct=True, prediction="A") for _ in range(30))
     wrong = tuple(ExampleOutcome(correct=False, prediction="") for _ in range(30))
     scored = {
-        standard.route: RouteEvaluation(standard.route, wrong, 0, "it takes its workers down"),
+        standard.route: RouteEvaluation(standard.route, wrong, 0, "it crashes its workers"),
         finalist.route: RouteEvaluation(finalist.route, answers, 0, ""),
     }
     choice = select_confirmed_route([standard, finalist], scored, scored, 0.1, lambda _route: "")
     assert choice.route == standard.route
-    assert "standard pass could not be run: it takes its workers down" in choice.refused
+    assert "standard pass could not be run: it crashes its workers" in choice.refused
 
 
 @pytest.mark.parametrize("examples", [3, 9, 12])
@@ -468,20 +469,24 @@ def test_guards_measure_the_drop(frozen, tmp_path):
     assert all(not reason or "points on category" in reason for reason in strict)
 
 
-class _GivesUp:
-    """Plays workers that give one route up on some examples; everything else the engine answers."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class _GivesUp(Evaluator):
+    """Gives one route up on some examples, as workers do; everything else is the real evaluator."""
 
-    workers = 1
+    route: Route | None = None
+    examples: frozenset = frozenset()
 
-    def __init__(self, route, examples):
-        self.route, self.examples = route, set(examples)
+    @classmethod
+    def like(cls, evaluator, route, examples):
+        fields = {field.name: getattr(evaluator, field.name) for field in dataclasses.fields(Evaluator)}
+        return cls(**fields, route=route, examples=frozenset(examples))
 
-    def run(self, evaluator, asks):
-        evaluator.report("memory ran out")
-        for ask in asks:
-            for part in ask.one_by_one():
+    def _run_items(self, items):
+        self.report("memory ran out")
+        for item in items:
+            for part in item.split_by_route():
                 is_fatal = part.routes[0] == self.route and self.examples & set(part.unit)
-                yield part, Failure("took down its worker") if is_fatal else evaluator.run_work_item(part)
+                yield part, Failure("crashed its worker") if is_fatal else self.run_work_item(part)
 
 
 def test_a_route_that_could_not_be_tested_has_no_result(frozen, tmp_path):
@@ -491,13 +496,13 @@ def test_a_route_that_could_not_be_tested_has_no_result(frozen, tmp_path):
 
     def end(text, folder):
         run = prepare_run(CONFIG, frozen=frozen, task=small_task(), store=folder.with_suffix(".sqlite"))
-        evaluator = dataclasses.replace(run.evaluator, executor=_GivesUp(parse_route(text, 6), run.splits.test))
+        evaluator = _GivesUp.like(run.evaluator, parse_route(text, 6), run.splits.test)
         place = RunFolder.create(folder)
         with place.lock():
             place.write_json(files.RUN, run.header())
             return dataclasses.replace(run, evaluator=evaluator).run(place)
 
-    with pytest.raises(WorkerError, match="could not be tested: took down its worker; mend it and resume"):
+    with pytest.raises(WorkerError, match="could not be tested: crashed its worker; mend it and resume"):
         end(chosen.route, tmp_path / "chosen")
     assert not (tmp_path / "chosen" / files.ANSWERS).exists()
     resume_run(tmp_path / "chosen", frozen=frozen, task=small_task())
@@ -516,10 +521,10 @@ def test_a_route_that_could_not_be_run_on_a_guard_task_is_turned_down_for_that(f
     route = parse_route("L0 L5 RJ", 6)
     assert run._costs_too_much(route) == ""
     (guard,) = run.guards.values()
-    executor = _GivesUp(route, [one for pool in guard.pools.values() for one in pool])
-    evaluator = dataclasses.replace(run.evaluator, executor=executor, store=None)
+    examples = [one for pool in guard.pools.values() for one in pool]
+    evaluator = _GivesUp.like(dataclasses.replace(run.evaluator, store=None), route, examples)
     run = dataclasses.replace(run, evaluator=evaluator)
-    assert run._costs_too_much(route) == "it could not be run on category: took down its worker"
+    assert run._costs_too_much(route) == "it could not be run on category: crashed its worker"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ BASE = RunConfig(
     data={"training": 16, "validation": 8, "test": 20},
     space={"max_length": 10},
     decoding={"answer_budget": 3, "reasoning_budget": 4},
-    units={"race": 4, "whole": 16},
+    units={"race": 4, "full": 16},
 )
 SMALL, OTHER, WRITTEN = TaskName("small"), TaskName("other"), TaskName("written")
 

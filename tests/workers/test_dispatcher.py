@@ -7,9 +7,11 @@ from collections import deque
 import pytest
 
 from macro_routing.errors import MacroError, TaskError
-from macro_routing.evaluation.decoding import Decoding
-from macro_routing.evaluation.executor import WorkItem, group_by_shared_prefix, split_work
+from macro_routing.evaluation.decoding import DecodingSettings
+from macro_routing.evaluation.executor import Assignment
 from macro_routing.evaluation.outcome import ExampleOutcome
+from macro_routing.evaluation.work_items import WorkItem, group_by_shared_prefix, split_work
+from macro_routing.evaluation.work_units import UnitSizes
 from macro_routing.routes import parse_route
 from macro_routing.runs import RunConfig, run_search
 from macro_routing.search import Failure
@@ -18,14 +20,14 @@ from macro_routing.workers.adaptive_timeout import AdaptiveTimeout, estimate_wor
 from macro_routing.workers.backend import Exited, Message
 from macro_routing.workers.dispatch_state import DispatchLimits
 from macro_routing.workers.dispatcher import Dispatcher
-from macro_routing.workers.messages import Assignment, results_to_json, work_item_from_json, work_item_to_json
+from macro_routing.workers.messages import results_to_json, work_item_from_json, work_item_to_json
 from macro_routing.workers.pool import WorkerPool
 from macro_routing.workers.settings import WorkerError, WorkerSettings
 from tests.runs.small import small_frozen, small_task
 
 ROUTES = [parse_route(text, 6) for text in ("L0 RJ", "L0 L2 RJ", "L0-L3 L3 RJ")]
 UNIT = tuple(Example(f"e{number}", f"what is {number}?", "A", ("x", "y")) for number in range(3))
-ASSIGNMENT = Assignment("t", {"mode": "likelihood"}, "auto", {"whole": 3}, "scope")
+ASSIGNMENT = Assignment("t", DecodingSettings("likelihood"), "auto", UnitSizes(full=3), "scope")
 DIE, HANG = "die", "hang"
 
 
@@ -39,7 +41,7 @@ class PlayedCrew:
         self.given = []
         self.killed = []
 
-    def start(self, slot):
+    def start_worker(self, slot):
         self.events = deque(event for event in self.events if event.slot != slot)
         outcomes = self.starts.get(slot)
         outcome = outcomes.pop(0) if outcomes else "ready"
@@ -48,7 +50,7 @@ class PlayedCrew:
         elif outcome != HANG:
             self.events.append(outcome if isinstance(outcome, Message) else Exited(slot, outcome))
 
-    def give(self, slot, text):
+    def send(self, slot, text):
         _, ask = work_item_from_json(text)
         self.given.append(ask)
         fate = self.fate(slot, ask)
@@ -58,15 +60,15 @@ class PlayedCrew:
             self.events.append(Message(slot, json.dumps(fate)))
         elif fate != HANG:
             answers = tuple(tuple(outcome(route, one) for one in ask.unit) for route in ask.routes)
-            self.events.append(Message(slot, json.dumps({"answers": results_to_json(answers), "notes": []})))
+            self.events.append(Message(slot, json.dumps({"results": results_to_json(answers), "notes": []})))
 
-    def wait(self, seconds):
+    def wait_for_events(self, seconds):
         if not self.events and seconds > 1:
             raise AssertionError("the driver waits for something that will not happen")
         events, self.events = list(self.events), deque()
         return events
 
-    def kill(self, slot):
+    def kill_worker(self, slot):
         self.killed.append(slot)
         self.events = deque(event for event in self.events if event.slot != slot)
 
@@ -112,7 +114,7 @@ def test_every_ask_is_answered_once(workers):
     crew = PlayedCrew()
     driver, found = played(crew, workers)
     assert complete(found, asks())
-    assert len(crew.given) == driver.counts.answered == 4
+    assert len(crew.given) == driver.counts.finished == 4
 
 
 def test_a_lost_worker_is_replaced_and_its_ask_repeated():
@@ -120,14 +122,14 @@ def test_a_lost_worker_is_replaced_and_its_ask_repeated():
     said = []
     driver, found = played(PlayedCrew(lambda *_: next(lives, None)), said=said)
     assert complete(found, asks())
-    assert driver.counts.deaths == 2
+    assert driver.counts.crashes == 2
     assert "killed by SIGKILL" in said[0]
 
 
 def test_a_hanging_worker_is_killed_at_its_deadline_and_a_late_answer_is_nobodys():
     hangs = iter([HANG])
     crew = PlayedCrew(lambda *_: next(hangs, None))
-    driver, found = played(crew, limits=DispatchLimits(unit_seconds=0.05))
+    driver, found = played(crew, limits=DispatchLimits(item_seconds=0.05))
     assert complete(found, asks())
     assert driver.counts.hangs == 1
     assert len(crew.killed) == 1
@@ -141,11 +143,11 @@ class SlowCrew(PlayedCrew):
         self.seconds = seconds
         self.later = []
 
-    def give(self, slot, text):
-        super().give(slot, text)
+    def send(self, slot, text):
+        super().send(slot, text)
         self.later.append((time.monotonic() + self.seconds(slot), self.events.pop()))
 
-    def wait(self, seconds):
+    def wait_for_events(self, seconds):
         found, end = list(self.events), time.monotonic() + seconds
         self.events.clear()
         while True:
@@ -155,20 +157,20 @@ class SlowCrew(PlayedCrew):
                 return found
             time.sleep(0.005)
 
-    def kill(self, slot):
-        super().kill(slot)
+    def kill_worker(self, slot):
+        super().kill_worker(slot)
         self.later = [(due, event) for due, event in self.later if event.slot != slot]
 
 
 def test_a_large_ask_is_given_longer():
     many = tuple(Example(f"e{number}", "q", "A", ("x", "y")) for number in range(100))
     asked = [WorkItem(tuple(ROUTES[:3]), many)]
-    driver, found = played(SlowCrew(lambda _slot: 0.3), workers=1, asked=asked, limits=DispatchLimits(unit_seconds=0.1))
+    driver, found = played(SlowCrew(lambda _slot: 0.3), workers=1, asked=asked, limits=DispatchLimits(item_seconds=0.1))
     assert complete(found, asked)
     assert driver.counts.hangs == 0
     slow = SlowCrew(lambda _slot: 0.3)
-    with pytest.raises(WorkerError, match=r"no answer within 0\.1 seconds; .* more --worker-timeout\) and resume"):
-        played(slow, workers=1, asked=asks(1), limits=DispatchLimits(unit_seconds=0.1))
+    with pytest.raises(WorkerError, match=r"no answer within 0\.1 seconds; .* longer --worker-timeout\) and resume"):
+        played(slow, workers=1, asked=asks(1), limits=DispatchLimits(item_seconds=0.1))
 
 
 def test_patience_grows_with_the_ask_and_by_what_others_have_taken():
@@ -179,21 +181,23 @@ def test_patience_grows_with_the_ask_and_by_what_others_have_taken():
     assert estimate_work(WorkItem((longer,), few), 0) > 10
     assert estimate_work(WorkItem((standard,) * 10, few, paired=True), 0) == 10
     patience = AdaptiveTimeout(100.0)
-    assert patience.seconds("a", 1) == 100  # the least
-    assert 100 < patience.seconds("a", estimate_work(WorkItem((standard,) * 2, few), 1000)) < 1000
-    assert patience.seconds("a", estimate_work(WorkItem((standard,), many), 0)) == 800  # nothing was measured yet
-    patience.learn("a", 10, 500)
-    assert patience.seconds("a", 640) == 10 * 640 * 50
-    assert patience.seconds("b", 640) == 800  # another task has another speed
-    patience.learn("b", 640, 6.4)
-    assert patience.seconds("b", 640) == 100
-    assert Decoding("reasoning", 400, 100).most_tokens == 500
-    assert [Decoding(mode, 400, 100).most_tokens for mode in ("direct", "likelihood")] == [100, 0]
+    assert patience.timeout_seconds("a", 1) == 100  # the least
+    assert 100 < patience.timeout_seconds("a", estimate_work(WorkItem((standard,) * 2, few), 1000)) < 1000
+    assert (
+        patience.timeout_seconds("a", estimate_work(WorkItem((standard,), many), 0)) == 800
+    )  # nothing was measured yet
+    patience.record("a", 10, 500)
+    assert patience.timeout_seconds("a", 640) == 10 * 640 * 50
+    assert patience.timeout_seconds("b", 640) == 800  # another task has another speed
+    patience.record("b", 640, 6.4)
+    assert patience.timeout_seconds("b", 640) == 100
+    assert DecodingSettings("reasoning", 400, 100).max_new_tokens == 500
+    assert [DecodingSettings(mode, 400, 100).max_new_tokens for mode in ("direct", "likelihood")] == [100, 0]
 
 
 def test_an_answer_that_came_while_the_driver_was_busy_is_taken():
     crew = SlowCrew(lambda slot: 0.1 * slot)
-    driver = Dispatcher(crew, 2, DispatchLimits(unit_seconds=0.2))
+    driver = Dispatcher(crew, 2, DispatchLimits(item_seconds=0.2))
     found = []
     for answer in driver.run(ASSIGNMENT, asks(2)):
         found.append(answer)
@@ -219,28 +223,28 @@ def test_all_workers_can_be_waited_for():
     crew.starts = {1: [HANG], 2: ["no room"] * 3}
     crew.later.append((time.monotonic() + 0.1, Message(1, json.dumps({"ready": 1}))))
     driver = Dispatcher(crew, 3, DispatchLimits())
-    driver.wait_for_all()
+    driver.wait_until_ready()
     assert [slot.is_ready for slot in driver._slots] == [True, True, False]
     assert complete(list(driver.run(ASSIGNMENT, asks(2))), asks(2))
-    assert driver.counts.by_slot == {0: 1, 1: 1}
+    assert driver.counts.finished_by_slot == {0: 1, 1: 1}
 
 
 def test_what_is_worked_ahead_is_tried_once_and_blamed_on_nobody():
     cursed = ROUTES[1]
     crew = PlayedCrew(lambda _slot, ask: DIE if cursed in ask.routes and ask.unit == UNIT else None)
-    ahead = WorkItem(tuple(ROUTES), UNIT, ahead=True)
+    ahead = WorkItem(tuple(ROUTES), UNIT, prefetch=True)
     driver, found = played(crew, asked=[*asks(2), ahead])
     assert complete(found, [*asks(2), ahead])
-    assert [answers for ask, answers in found if ask.ahead] == [Failure("killed by SIGKILL")]
-    assert driver.counts.deaths == 1
+    assert [answers for ask, answers in found if ask.prefetch] == [Failure("killed by SIGKILL")]
+    assert driver.counts.crashes == 1
     assert not driver.counts.quarantined
     # In earnest it is tried as often as anything, and what is known of a route holds for what is ahead, too.
     again = list(driver.run(ASSIGNMENT, [WorkItem(tuple(ROUTES), UNIT)]))
     assert [ask.routes for ask, answers in again if isinstance(answers, Failure)] == [(cursed,)]
-    deaths = driver.counts.deaths
+    deaths = driver.counts.crashes
     last = list(driver.run(ASSIGNMENT, [ahead]))
     assert complete(last, [ahead])
-    assert driver.counts.deaths == deaths
+    assert driver.counts.crashes == deaths
 
 
 def test_a_route_that_kills_every_time_is_given_up_and_the_others_are_not():
@@ -250,15 +254,15 @@ def test_a_route_that_kills_every_time_is_given_up_and_the_others_are_not():
     driver, found = played(crew, said=said)
     assert complete(found, asks())
     failed = [(ask.routes, answers.reason) for ask, answers in found if isinstance(answers, Failure)]
-    assert failed == [((cursed,), "took down its worker 3 times: killed by SIGKILL")] * 4
+    assert failed == [((cursed,), "crashed its worker 3 times: killed by SIGKILL")] * 4
     # Two together, three alone, on one unit; what was under way on the other worker may have met it, too.
-    assert driver.counts.deaths <= 2 * (2 + 3)
+    assert driver.counts.crashes <= 2 * (2 + 3)
     assert [line for line in said if "is given up" in line]
     # Known now: nobody is sent to die of it again.
-    deaths = driver.counts.deaths
+    deaths = driver.counts.crashes
     again = list(driver.run(ASSIGNMENT, [WorkItem(tuple(ROUTES[:3]), UNIT)]))
     assert complete(again, [WorkItem(tuple(ROUTES[:3]), UNIT)])
-    assert driver.counts.deaths == deaths
+    assert driver.counts.crashes == deaths
 
 
 def test_a_route_that_was_given_up_meets_no_worker_on_any_later_unit():
@@ -267,13 +271,13 @@ def test_a_route_that_was_given_up_meets_no_worker_on_any_later_unit():
     asked = [WorkItem((cursed,), one.unit) for one in asks(5)]
     driver, found = played(crew, workers=1, asked=asked)
     assert complete(found, asked)
-    assert driver.counts.deaths == 3
+    assert driver.counts.crashes == 3
     assert sum(cursed in ask.routes for ask in crew.given) == 3
 
 
 def test_a_route_is_not_blamed_where_the_standard_pass_dies_as_well():
     crew = PlayedCrew(lambda _slot, ask: DIE if ask.unit[0].id.startswith("u0") else None)
-    with pytest.raises(WorkerError, match="the standard pass takes its workers down: killed by SIGKILL"):
+    with pytest.raises(WorkerError, match="the standard pass crashes its workers: killed by SIGKILL"):
         played(crew, asked=[WorkItem((ROUTES[1],), one.unit) for one in asks()])
 
 
@@ -281,13 +285,13 @@ def test_pairs_are_split_as_pairs():
     asked = [WorkItem(tuple(ROUTES[:3]), UNIT, paired=True)]
 
     class Pairs(PlayedCrew):
-        def give(self, slot, text):
+        def send(self, slot, text):
             _, ask = work_item_from_json(text)
             if ROUTES[1] in ask.routes:
                 self.events.append(Exited(slot, "gone"))
                 return
             answers = tuple((outcome(route, one),) for route, one in zip(ask.routes, ask.unit, strict=True))
-            self.events.append(Message(slot, json.dumps({"answers": results_to_json(answers)})))
+            self.events.append(Message(slot, json.dumps({"results": results_to_json(answers)})))
 
     crew = Pairs()
     driver = Dispatcher(crew, 2, DispatchLimits())
@@ -310,7 +314,7 @@ def test_workers_that_cannot_start_are_done_without_until_none_is_left():
     crew = PlayedCrew(starts={0: ["no room"] * 3})
     _, found = played(crew, said=said)
     assert complete(found, asks())
-    assert any("going on with 1" in line for line in said)
+    assert any("continuing with 1" in line for line in said)
     with pytest.raises(WorkerError, match="no worker can be started: no room"):
         played(PlayedCrew(starts={0: ["no room"] * 3, 1: ["no room"] * 3}))
 
@@ -354,7 +358,7 @@ def test_what_is_not_listened_to_any_more_is_dealt_with_by_the_next_run():
     first.close()
     crew.events.append(Exited(0, "killed by SIGKILL"))
     assert complete(list(driver.run(ASSIGNMENT, other)), other)
-    assert driver.counts.deaths == 2
+    assert driver.counts.crashes == 2
     assert len(crew.given) == 2 + 2  # nobody who was gone was asked
 
 
@@ -366,7 +370,7 @@ def test_a_worker_that_told_of_an_error_is_asked_again():
     crew.fate = lambda *_: None
     assert complete(list(driver.run(ASSIGNMENT, asks())), asks())
     assert sorted(driver._idle) == [0, 1]
-    assert driver.counts.deaths == 0
+    assert driver.counts.crashes == 0
 
 
 def test_a_worker_that_could_not_set_up_is_replaced_in_the_next_run():
@@ -379,7 +383,7 @@ def test_a_worker_that_could_not_set_up_is_replaced_in_the_next_run():
 
 def test_without_any_worker_left_a_later_run_says_so_at_once():
     driver = Dispatcher(PlayedCrew(starts={0: ["no room"] * 3}), 1, DispatchLimits())
-    for ask in (lambda: list(driver.run(ASSIGNMENT, asks())), driver.facts):
+    for ask in (lambda: list(driver.run(ASSIGNMENT, asks())), driver.wait_for_model_facts):
         with pytest.raises(WorkerError, match="no worker can be started: no room"):
             ask()
 
@@ -397,7 +401,7 @@ def test_what_happens_to_workers_is_in_the_runs_log_and_in_no_other(tmp_path):
         for place in (tmp_path / "first", tmp_path / "second"):
             store = place.with_suffix(".sqlite")
             run_search(config, place, frozen=small_frozen(), task=small_task(), store=store, workers=pool)
-    lost = "a worker was lost: killed by SIGKILL; another takes its place"
+    lost = "a worker exited: killed by SIGKILL; a new one replaces it"
     assert told == [lost]
     logs = [(tmp_path / name / "log.txt").read_text() for name in ("first", "second")]
     assert [log.count(lost) for log in logs] == [1, 0]

@@ -14,9 +14,9 @@ from types import SimpleNamespace
 import pytest
 
 from macro_routing.errors import MacroError, ModelError
-from macro_routing.evaluation.decoding import Decoding
+from macro_routing.evaluation.decoding import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.units import UnitSizes
+from macro_routing.evaluation.work_units import UnitSizes
 from macro_routing.models import load_model
 from macro_routing.routes import Route, parse_route
 from macro_routing.runs import run_search
@@ -52,10 +52,10 @@ def test_three_workers_decide_what_one_process_decides(reference, tmp_path):
 @pytest.mark.engines
 def test_pairs_of_route_and_example_are_dealt_out_too(reference):
     """What routers and oracles ask: every example on a route of its own."""
-    task, frozen = reference.setup.tasks[0].find(), load_model(reference.config.model)
+    task, frozen = reference.setup.tasks[0].load_task(), load_model(reference.config.model)
     routes = [parse_route(text, 6) for text in ("L0 RJ", "L0 L2 RJ", "L0-L3 L3 RJ")]
     pairs = [(routes[number % 3], one) for number, one in enumerate(task.pools["all"][:20])]
-    alone = Evaluator(frozen, task, Decoding("likelihood"), None, UnitSizes(whole=8))
+    alone = Evaluator(frozen, task, DecodingSettings("likelihood"), None, UnitSizes(full=8))
     with reference.pool(WorkerSettings(workers=2), reference.folder / "pairs") as pool:
         spread = dataclasses.replace(alone, executor=pool).evaluate_pairs(pairs)
     assert spread == alone.evaluate_pairs(pairs)
@@ -105,7 +105,7 @@ def test_a_model_that_no_worker_can_load_is_the_models_error(reference, tmp_path
         create_worker_pool(WorkerSettings(workers=1), setup) as pool,
         pytest.raises(ModelError, match="there is no folder"),
     ):
-        Evaluator(small_frozen(), task, Decoding("likelihood"), executor=pool).evaluate(
+        Evaluator(small_frozen(), task, DecodingSettings("likelihood"), executor=pool).evaluate(
             [Route.standard(6)], task.pools["test"][:2]
         )
 
@@ -183,14 +183,14 @@ def test_a_fault_that_did_not_happen_shows_nothing():
 
 def test_workers_are_killed_together_when_all_are_ready():
     workers = [subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) for _ in range(2)]
-    pool = SimpleNamespace(processes=[workers[0].pid])  # the other still loads
+    pool = SimpleNamespace(process_ids=[workers[0].pid])  # the other still loads
     injector = FaultInjector({1}, killer := WorkerKiller(random.Random(0), 2))  # noqa: S311
     injector.pool = pool
     injector.on_outcomes(1)
     assert killer.killed == set()
-    pool.processes = [one.pid for one in workers]
+    pool.process_ids = [one.pid for one in workers]
     injector.on_outcomes(1)
-    assert killer.killed == set(pool.processes)
+    assert killer.killed == set(pool.process_ids)
     assert [one.wait(20) for one in workers] == [-signal.SIGKILL] * 2
     injector.on_outcomes(1)  # it is done once
 
@@ -201,7 +201,7 @@ def test_a_run_survives(reference, tmp_path, fault):
     observed = LOCAL_FAULTS[fault](reference, tmp_path / "run", random.Random(5))  # noqa: S311
     assert observed.sound, observed
     if observed.workers_lost:
-        assert "a worker was lost: " in (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
+        assert "a worker exited: " in (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
 
 
 @pytest.mark.engines

@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from macro_routing.evaluation.executor import WorkItem
+from macro_routing.evaluation.decoding import DecodingSettings
+from macro_routing.evaluation.executor import Assignment
+from macro_routing.evaluation.work_items import WorkItem
+from macro_routing.evaluation.work_units import UnitSizes
 from macro_routing.routes import Route
 from macro_routing.workers.dispatch_state import DispatchLimits
 from macro_routing.workers.dispatcher import Dispatcher
 from macro_routing.workers.local_backend import LocalBackend
-from macro_routing.workers.messages import Assignment
-from macro_routing.workers.ray_backend import _reason
+from macro_routing.workers.ray_backend import _exit_reason
 from macro_routing.workers.settings import WorkerError
 
 WAITS = "import time; time.sleep(600)"
@@ -30,7 +32,7 @@ def crew_of(program, slots=1):
 def events_of(crew, count, seconds=20.0):
     found, end = [], time.monotonic() + seconds
     while len(found) < count and time.monotonic() < end:
-        found += crew.wait(0.2)
+        found += crew.wait_for_events(0.2)
     return found
 
 
@@ -48,7 +50,7 @@ def test_what_a_worker_has_started_ends_with_it():
         "channel = socket.socket(fileno=int(sys.argv[1]));"
         "channel.sendall(f'{child.pid}\\n'.encode()); time.sleep(600)"
     )
-    crew.start(0)
+    crew.start_worker(0)
     (said,) = events_of(crew, 1)
     child = int(said.text)
     assert is_running(child)
@@ -62,7 +64,7 @@ def test_what_a_worker_has_started_ends_with_it():
 def test_a_worker_that_does_not_end_when_killed_holds_nobody_up(monkeypatch):
     """Nothing real can be kept from ending here, so the waiting is played."""
     crew = crew_of(WAITS)
-    crew.start(0)
+    crew.start_worker(0)
     worker = crew._workers[0]
     real = worker.process.wait
 
@@ -71,31 +73,31 @@ def test_a_worker_that_does_not_end_when_killed_holds_nobody_up(monkeypatch):
         raise subprocess.TimeoutExpired("worker", timeout)
 
     monkeypatch.setattr(worker.process, "wait", never)
-    assert worker.end() == f"process {worker.process.pid} does not end even when killed"
+    assert worker.wait_for_exit() == f"process {worker.process.pid} does not exit even when killed"
     assert worker.socket.fileno() == -1
-    assert worker.errors.closed
+    assert worker._output.closed
     real(timeout=60)
 
 
 def test_a_secret_in_a_workers_last_words_is_struck_out_before_they_are_cut(monkeypatch):
     monkeypatch.setenv("STORAGE_KEY", "s3cr3t" * 5)
     crew = crew_of("import os, sys; sys.exit('x' * 285 + ' ' + os.environ['STORAGE_KEY'])")
-    crew.start(0)
+    crew.start_worker(0)
     (gone,) = events_of(crew, 1)
     crew.close()
-    assert gone.reason == f"ended with status 1 ({'x' * 285} [STORAGE_KEY])"
+    assert gone.reason == f"exited with status 1 ({'x' * 285} [STORAGE_KEY])"
 
 
 def test_a_secret_in_rays_words_is_struck_out_before_they_are_cut(monkeypatch):
     monkeypatch.setenv("STORAGE_KEY", "s3cr3t" * 5)
-    assert _reason(ValueError("x" * 285 + " " + "s3cr3t" * 5)) == f"{'x' * 285} [STORAGE_KEY]"
+    assert _exit_reason(ValueError("x" * 285 + " " + "s3cr3t" * 5)) == f"{'x' * 285} [STORAGE_KEY]"
 
 
 ANSWERS = """
 import json, socket, sys
 with socket.socket(fileno=int(sys.argv[1])) as channel, channel.makefile("r") as lines:
     for number, _ in enumerate(lines):
-        told = {"answers": []} if number else {"ready": 1}
+        told = {"results": []} if number else {"ready": 1}
         channel.sendall((json.dumps(told) + chr(10)).encode())
 """
 
@@ -132,7 +134,7 @@ def open_files():
 )
 def test_a_system_that_refuses_a_worker_is_asked_three_times(monkeypatch, module, name, error):
     asked = [WorkItem((Route.standard(6),), ())]
-    assignment = Assignment("t", {}, "auto", {}, "scope")
+    assignment = Assignment("t", DecodingSettings(), "auto", UnitSizes(), "scope")
     gc.collect()  # what earlier tests left open is not closed in between
     before = open_files()
 
@@ -148,7 +150,7 @@ def test_a_system_that_refuses_a_worker_is_asked_three_times(monkeypatch, module
             assert len(refused) == min(times, 3)
 
     assert run(times=1) == [(asked[0], ())]
-    with pytest.raises(WorkerError, match=f"no worker can be started: the system refuses it: .*{error.strerror}"):
+    with pytest.raises(WorkerError, match=f"no worker can be started: the system cannot start it: .*{error.strerror}"):
         run(times=100)
     assert not open_files() - before
 
@@ -159,7 +161,7 @@ with socket.socket(fileno=int(sys.argv[1])) as channel, channel.makefile("r") as
     next(lines)
     channel.sendall((json.dumps({"ready": 1}) + chr(10)).encode())
     for _ in lines:
-        for part in ('{"ans', 'wers"', ': []}', chr(10)):
+        for part in ('{"res', 'ults"', ': []}', chr(10)):
             time.sleep(0.8)
             channel.sendall(part.encode())
 """
@@ -168,10 +170,12 @@ with socket.socket(fileno=int(sys.argv[1])) as channel, channel.makefile("r") as
 def test_a_worker_in_the_middle_of_its_answer_is_not_taken_to_hang():
     """A long answer comes in parts; only one that says nothing at all is silent."""
     crew = crew_of(SPEAKS_SLOWLY)
-    driver = Dispatcher(crew, 1, DispatchLimits(unit_seconds=3))
+    driver = Dispatcher(crew, 1, DispatchLimits(item_seconds=3))
     asked = [WorkItem((Route.standard(6),), ())]
     try:
-        assert list(driver.run(Assignment("t", {}, "auto", {}, "scope"), asked)) == [(asked[0], ())]
+        assert list(driver.run(Assignment("t", DecodingSettings(), "auto", UnitSizes(), "scope"), asked)) == [
+            (asked[0], ())
+        ]
     finally:
         crew.close()
     assert driver.counts.hangs == 0

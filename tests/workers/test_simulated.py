@@ -6,11 +6,11 @@ import json
 import pytest
 
 from benchmarks.scale import warm_up
-from macro_routing.evaluation.decoding import Decoding
+from macro_routing.evaluation.decoding import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.evaluation.units import UnitSizes, units_for_race
+from macro_routing.evaluation.work_units import UnitSizes, plan_race_units
 from macro_routing.routes import RouteSpace
 from macro_routing.search import MarkovPolicy, Stopped
 from macro_routing.workers.backend import Exited
@@ -46,7 +46,12 @@ def _draws(count):
 
 def _evaluator(frozen, executor, store=None):
     return Evaluator(
-        frozen, small_task(), Decoding("likelihood"), store, UnitSizes(race=6, fine=3, whole=8), executor=executor
+        frozen,
+        small_task(),
+        DecodingSettings("likelihood"),
+        store,
+        UnitSizes(race=6, race_late=3, full=8),
+        executor=executor,
     )
 
 
@@ -54,19 +59,19 @@ def _evaluator(frozen, executor, store=None):
 @pytest.mark.parametrize("mode", [EXACT, NEVER, STATISTICAL])
 def test_a_race_is_the_same_to_the_last_stopped_draw(frozen, tmp_path, workers, mode):
     draws, examples = _draws(20), small_task().pools["train"][:60]
-    alone = _evaluator(frozen, Table()).race(draws, examples, 4, mode)
+    alone = _evaluator(frozen, Table()).race_draws(draws, examples, 4, mode)
     crew = SimulatedBackend(lambda ask: len(ask.routes) * len(ask.unit) * 0.5)
     counted = []
     with WorkerPool(crew, WorkerSettings(workers=workers)) as pool:
         store = ScoreStore(tmp_path / "s.sqlite")
         evaluator = _evaluator(frozen, pool, store)
         object.__setattr__(evaluator, "on_outcomes", counted.append)
-        spread = evaluator.race(draws, examples, 4, mode)
-        again = evaluator.race(draws, examples, 4, mode)
+        spread = evaluator.race_draws(draws, examples, 4, mode)
+        again = evaluator.race_draws(draws, examples, 4, mode)
     assert spread == alone
     assert again.outcomes == alone.outcomes
-    assert again.run == 0
-    assert sum(counted) == sum(scope.outcomes for scope in store.scopes())  # nothing twice
+    assert again.computed == 0
+    assert sum(counted) == sum(scope.outcomes for scope in store.list_scopes())  # nothing twice
     if mode == EXACT:
         assert any(isinstance(outcome, Stopped) for outcome in alone.outcomes)
 
@@ -74,7 +79,7 @@ def test_a_race_is_the_same_to_the_last_stopped_draw(frozen, tmp_path, workers, 
 class Late(SimulatedBackend):
     """The first worker is ready and answers at once, the others load their model for a minute."""
 
-    def start(self, slot):
+    def start_worker(self, slot):
         self._schedule(slot, 60.0 * slot, json.dumps({"ready": 0}))
 
 
@@ -82,7 +87,7 @@ def test_a_measurement_begins_when_every_worker_has_answered(frozen):
     task = small_task()
     with WorkerPool(Late(), WorkerSettings(workers=3)) as pool:
         warm_up(_evaluator(frozen, pool), pool, task.pools["train"])
-        assert pool.counts.by_slot == {0: 1, 1: 1, 2: 1}
+        assert pool.counts.finished_by_slot == {0: 1, 1: 1, 2: 1}
         with pytest.raises(ValueError, match="24 examples are needed"):
             warm_up(_evaluator(frozen, pool), pool, task.pools["train"][:20])
 
@@ -94,25 +99,25 @@ class Crashing(SimulatedBackend):
         super().__init__(lambda ask: len(ask.routes) * len(ask.unit) * 0.5)
         self.curse, self.gone = (route, example), []
 
-    def give(self, slot, text):
+    def send(self, slot, text):
         _, ask = work_item_from_json(text)
         if self.curse[0] in ask.routes and self.curse[1] in ask.unit:
             self.gone.append(Exited(slot, "killed by SIGKILL"))
         else:
-            super().give(slot, text)
+            super().send(slot, text)
 
-    def wait(self, seconds):
+    def wait_for_events(self, seconds):
         gone, self.gone = self.gone, []
-        return gone or super().wait(seconds)
+        return gone or super().wait_for_events(seconds)
 
 
 def test_a_route_that_fails_where_the_race_never_looks_races_like_any_other(frozen, tmp_path):
     """What workers do ahead decides nothing: neither what they find there, nor that they die of it."""
     draws, examples = _draws(20), small_task().pools["train"][:60]
-    alone = _evaluator(frozen, Table()).race(draws, examples, 4, EXACT)
-    units = units_for_race(examples, UnitSizes(race=6, fine=3, whole=8))
+    alone = _evaluator(frozen, Table()).race_draws(draws, examples, 4, EXACT)
+    units = plan_race_units(examples, UnitSizes(race=6, race_late=3, full=8))
     deaths = 0
-    for place, (route, looked_at, _) in enumerate(alone.looked_at):
+    for place, (route, looked_at, _) in enumerate(alone.answers):
         if looked_at == len(examples):
             continue
         after = [unit for number, unit in enumerate(units) if sum(map(len, units[:number])) == looked_at]
@@ -121,11 +126,11 @@ def test_a_route_that_fails_where_the_race_never_looks_races_like_any_other(froz
         store = ScoreStore(tmp_path / f"{place}.sqlite")
         with WorkerPool(crew, WorkerSettings(workers=7)) as pool:
             evaluator = dataclasses.replace(_evaluator(frozen, pool, store), on_outcomes=counted.append)
-            assert evaluator.race(draws, examples, 4, EXACT).outcomes == alone.outcomes
+            assert evaluator.race_draws(draws, examples, 4, EXACT).outcomes == alone.outcomes
         assert not pool.counts.quarantined
-        assert pool.counts.deaths <= 1
-        assert sum(counted) == sum(scope.outcomes for scope in store.scopes())
-        deaths += pool.counts.deaths
+        assert pool.counts.crashes <= 1
+        assert sum(counted) == sum(scope.outcomes for scope in store.list_scopes())
+        deaths += pool.counts.crashes
     assert deaths > 0
 
 

@@ -18,7 +18,7 @@ from macro_routing.models.catalog import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from macro_routing.evaluation.bench import EngineTiming, RaceTiming
-    from macro_routing.evaluation.decoding import Decoding
+    from macro_routing.evaluation.decoding import DecodingSettings
     from macro_routing.models.frozen import FrozenModel
     from macro_routing.routes.route import Route
     from macro_routing.tasks.task import Example, Task
@@ -69,7 +69,7 @@ def bench(
     import numpy as np
 
     from macro_routing.evaluation.bench import single_repeats_and_skips, time_race, time_shared_engine
-    from macro_routing.evaluation.decoding import Decoding
+    from macro_routing.evaluation.decoding import DecodingSettings
     from macro_routing.models.environment import describe_environment
     from macro_routing.models.frozen import LoadOptions, load_model
     from macro_routing.routes.space import RouteSpace
@@ -81,7 +81,7 @@ def bench(
     chosen = load_task(task, data_dir=data_dir, seed=seed)
     training = make_splits(chosen, seed=seed).train
     frozen = load_model(model, LoadOptions(dtype, device, quantization=quantization), options.report_progress)
-    decoding = Decoding(mode.value, reasoning_budget, answer_budget)
+    decoding = DecodingSettings(mode.value, reasoning_budget, answer_budget)
     policy = MarkovPolicy.prior(RouteSpace(frozen.layers))
     rng = np.random.default_rng(seed)
     drawn = [policy.sample_program(rng).expand(frozen.layers) for _ in range(draws)]
@@ -124,7 +124,7 @@ def _bench_fused(
     task: Task,
     drawn: list[Route],
     examples: Sequence[Example],
-    decoding: Decoding,
+    decoding: DecodingSettings,
     compared: int,
     output: Path,
     *,
@@ -132,8 +132,8 @@ def _bench_fused(
 ) -> None:
     """The same routes and prompts by fused decoding and by ``model.generate``, every row to its budgets."""
     from macro_routing.engine.decoders import FUSED, get_fused_decoder
-    from macro_routing.evaluation.answering import prompts_and_stages
     from macro_routing.evaluation.bench import time_fused_decoding
+    from macro_routing.evaluation.graded_answers import encode_prompts_and_stages
     from macro_routing.tasks.prompts import LIKELIHOOD
 
     if decoding.mode == LIKELIHOOD:
@@ -144,7 +144,7 @@ def _bench_fused(
     options.report_progress(
         f"{len(routes)} routes on {len(examples)} prompts, {min(compared, len(routes))} by generate"
     )
-    prompts, stages = prompts_and_stages(frozen, task, examples, decoding)
+    prompts, stages = encode_prompts_and_stages(frozen, task, examples, decoding)
     timing = time_fused_decoding(decoder, frozen.model, routes, routes[:compared], prompts, stages)
     record = {"model": frozen.name, "task": task.name, "decoding": timing.to_record()}
 

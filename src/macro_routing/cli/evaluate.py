@@ -18,7 +18,7 @@ from macro_routing.models.catalog import DEFAULT_MODEL
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from macro_routing.evaluation.decoding import Decoding
+    from macro_routing.evaluation.decoding import DecodingSettings
     from macro_routing.evaluation.evaluation_results import RouteEvaluation
     from macro_routing.evaluation.statistics import PairedComparison
     from macro_routing.routes.route_file import RouteFile
@@ -125,7 +125,7 @@ def evaluate(
         if crew.in_process
         else create_worker_pool(crew, WorkerSetup(model, loading, (source,)), options.report_progress) as pool,
     ):
-        frozen = (pool.model if pool else load_model)(model, loading, options.report_progress)
+        frozen = (pool.load_driver_model if pool else load_model)(model, loading, options.report_progress)
         parsed = options.read_route(route, frozen)
         known = None if no_store else ScoreStore(store or default_store_path())
         standard = Route.standard(frozen.layers)
@@ -159,16 +159,18 @@ def _seed_of(found: RouteFile | None) -> int | None:
     return seed if isinstance(seed, int) and seed >= 0 else None
 
 
-def _decoding(found: RouteFile | None, mode: SearchMode | None, task: Task, given: dict[str, Any]) -> Decoding:
+def _decoding(found: RouteFile | None, mode: SearchMode | None, task: Task, given: dict[str, Any]) -> DecodingSettings:
     """Flags before what the route was found with, before the defaults; another way to answer has its own budgets."""
-    from macro_routing.evaluation.decoding import Decoding, automatic_mode
+    from macro_routing.evaluation.decoding import DecodingSettings, default_answer_mode
 
     known = dict(found.decoding) if found and found.task == task.name and mode is None else {}
     asked = None if mode in {None, SearchMode.auto} else mode
-    fields = {field.name for field in dataclasses.fields(Decoding)}
+    fields = {field.name for field in dataclasses.fields(DecodingSettings)}
     values = {name: value for name, value in known.items() if name in fields}
     values |= {name: value for name, value in given.items() if value is not None}
-    return Decoding(**{**values, "mode": asked.value if asked else values.get("mode", automatic_mode(task))})
+    return DecodingSettings(
+        **{**values, "mode": asked.value if asked else values.get("mode", default_answer_mode(task))}
+    )
 
 
 def _warn_of_overlap(examples: Sequence[Example], task: Task, seed: int) -> None:
@@ -190,8 +192,8 @@ def _arm(evaluated: RouteEvaluation) -> dict[str, Any]:
         "length": evaluated.route.length,
         "correct": sum(evaluated.correct),
         "n": len(evaluated.correct),
-        "cut_off": evaluated.cut_off,
-        "tokens": evaluated.tokens,
+        "cut_off": evaluated.truncated_share,
+        "tokens": evaluated.mean_tokens,
         "from_store": evaluated.from_store,
     }
 
@@ -200,7 +202,9 @@ def _print(comparison: PairedComparison, standard: RouteEvaluation, routed: Rout
     rows = []
     for name, arm in (("standard", standard), ("route", routed)):
         accuracy = f"{sum(arm.correct)} of {comparison.n} right, {100 * sum(arm.correct) / comparison.n:.1f} %"
-        cost = f"cut off {100 * arm.cut_off:.1f} %, {arm.tokens:.1f} tokens, {arm.from_store} from the store"
+        cost = (
+            f"cut off {100 * arm.truncated_share:.1f} %, {arm.mean_tokens:.1f} tokens, {arm.from_store} from the store"
+        )
         rows.append((name, f"{accuracy}; {cost}"))
     rows += [
         ("difference", f"{100 * comparison.difference:+.1f} points, 95 % interval {_interval(comparison)}"),

@@ -35,7 +35,7 @@ def info(
     Example: `macro store info`
     """
     opened = _open(store)
-    scopes = opened.scopes()
+    scopes = opened.list_scopes()
     size = opened.path.stat().st_size
     if as_json:
         rows = [
@@ -73,4 +73,4 @@ def prune(
         by_task = not task or scope.get("task") == task
         return everything or (by_task and str(scope.get("numerics", "")).startswith(model or ""))
 
-    print(f"forgot {_open(store).prune(matches)} outcomes")
+    print(f"forgot {_open(store).delete_scopes(matches)} outcomes")

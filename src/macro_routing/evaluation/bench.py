@@ -15,9 +15,9 @@ from macro_routing.engine.batching import Tokens, pad_left
 from macro_routing.engine.generation import DecodingStage, max_new_tokens
 from macro_routing.engine.memory import is_out_of_memory
 from macro_routing.engine.prefix_tree import plan_prefix_tree
-from macro_routing.evaluation.answering import answer, answer_routes
-from macro_routing.evaluation.decoding import Decoding
+from macro_routing.evaluation.decoding import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
+from macro_routing.evaluation.graded_answers import answer_examples, answer_with_routes
 from macro_routing.evaluation.racing import NEVER
 from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.models.frozen import FrozenModel
@@ -84,22 +84,22 @@ class EngineTiming:
 
 
 def time_shared_engine(
-    frozen: FrozenModel, task: Task, routes: Sequence[Route], examples: Sequence[Example], decoding: Decoding
+    frozen: FrozenModel, task: Task, routes: Sequence[Route], examples: Sequence[Example], decoding: DecodingSettings
 ) -> EngineTiming:
     """Score different routes by both paths."""
     routes = list(dict.fromkeys(routes))
     size = -(-len(examples) // _CHUNKS)
-    answer_routes(frozen, routes[:1], task, examples[:1], decoding)  # set-up that happens once is not timed
+    answer_with_routes(frozen, routes[:1], task, examples[:1], decoding)  # set-up that happens once is not timed
     plain_chunks, shared_chunks, changed = [], [], 0
     for start in range(0, len(examples), size):
         chunk = examples[start : start + size]
         plain_seconds, expected = measure_seconds(
             lambda chunk=chunk: {  # type: ignore[misc]
-                route: answer(frozen, apply_route(frozen, route), task, chunk, decoding) for route in routes
+                route: answer_examples(frozen, apply_route(frozen, route), task, chunk, decoding) for route in routes
             }
         )
         shared_seconds, outcomes = measure_seconds(
-            lambda chunk=chunk: answer_routes(frozen, routes, task, chunk, decoding)  # type: ignore[misc]
+            lambda chunk=chunk: answer_with_routes(frozen, routes, task, chunk, decoding)  # type: ignore[misc]
         )
         plain_chunks.append(plain_seconds)
         shared_chunks.append(shared_seconds)
@@ -135,22 +135,27 @@ class RaceTiming:
 
 
 def time_race(  # noqa: PLR0913
-    frozen: FrozenModel, task: Task, draws: Sequence[Route], examples: Sequence[Example], elite: int, decoding: Decoding
+    frozen: FrozenModel,
+    task: Task,
+    draws: Sequence[Route],
+    examples: Sequence[Example],
+    elite: int,
+    decoding: DecodingSettings,
 ) -> RaceTiming:
     """Race the draws, then score the rest too, and compare both elites."""
     with tempfile.TemporaryDirectory() as folder:
         store = ScoreStore(Path(folder) / "scores.sqlite")
         evaluator = Evaluator(frozen, task, decoding, store)
-        race_seconds, raced = measure_seconds(lambda: evaluator.race(draws, examples, elite))
-        rest_seconds, full = measure_seconds(lambda: evaluator.race(draws, examples, elite, NEVER))
+        race_seconds, raced = measure_seconds(lambda: evaluator.race_draws(draws, examples, elite))
+        rest_seconds, full = measure_seconds(lambda: evaluator.race_draws(draws, examples, elite, NEVER))
         store.close()
     return RaceTiming(
         len(draws),
         len(set(draws)),
         len(examples),
         elite,
-        raced.asked,
-        raced.repeated,
+        raced.requested,
+        raced.duplicates,
         raced.stopped,
         select_elite(raced.outcomes, elite) == select_elite(full.outcomes, elite),
         race_seconds,

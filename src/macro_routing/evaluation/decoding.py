@@ -1,4 +1,4 @@
-"""How answers are obtained: settings, for whoever reads or checks them without a model."""
+"""How answers are obtained: settings that can be read and checked without a model."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from macro_routing.tasks.task import CHOICE, Task
 
 
 @dataclass(frozen=True)
-class Decoding:
+class DecodingSettings:
     """How answers are obtained; part of a score's key."""
 
     mode: str = DIRECT
     """``reasoning`` (two stages), ``direct`` or ``likelihood``."""
     reasoning_budget: int = 400
-    """Most tokens of reasoning."""
+    """Maximum reasoning tokens."""
     answer_budget: int = 128
-    """Most tokens of the answer."""
+    """Maximum answer tokens."""
     by_letter: bool = False
     """Likelihood: compare the choices' letters instead of their texts."""
     stop_loops: bool = False
-    """Generation: carry a text that has entered an exact loop on to its budget without asking the model."""
+    """Generation: extend a text that has entered an exact loop to its budget without running the model."""
 
     def __post_init__(self) -> None:
-        """Refuse impossible settings by name."""
+        """Reject impossible settings by name."""
         check_choice("mode", self.mode, MODES)
         check_integer("reasoning_budget", self.reasoning_budget, minimum=1)
         check_integer("answer_budget", self.answer_budget, minimum=1)
@@ -33,12 +33,12 @@ class Decoding:
         check_boolean("stop_loops", self.stop_loops)
 
     @property
-    def most_tokens(self) -> int:
-        """Tokens that may be written for an example; none where choices are compared."""
+    def max_new_tokens(self) -> int:
+        """Maximum tokens generated per example; 0 when choices are compared by likelihood."""
         budgets = {REASONING: self.reasoning_budget + self.answer_budget, DIRECT: self.answer_budget}
         return budgets.get(self.mode, 0)
 
 
-def automatic_mode(task: Task) -> str:
-    """How a task is answered when nobody says: choices are compared by likelihood, the rest is written."""
+def default_answer_mode(task: Task) -> str:
+    """How a task is answered by default: choices are compared by likelihood, other answers are generated."""
     return LIKELIHOOD if task.kind == CHOICE else DIRECT

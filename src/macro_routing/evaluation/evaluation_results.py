@@ -1,4 +1,4 @@
-"""What an evaluation gives: one route on a list of examples, or a round of draws."""
+"""Results of an evaluation: one route on a list of examples, or a round of draws."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ class RouteEvaluation:
     route: Route
     outcomes: tuple[ExampleOutcome, ...]
     from_store: int
-    """How many outcomes were known already."""
+    """Number of outcomes that the store already held."""
     failure: str = ""
-    """Why the route could not be run, where it could not; all its answers then count as wrong."""
+    """Why the route could not be run, if it could not; all its answers then count as wrong."""
 
     @property
     def correct(self) -> list[bool]:
-        """Right or wrong, example by example."""
+        """Whether each answer is correct."""
         return [outcome.correct for outcome in self.outcomes]
 
     @property
     def score(self) -> Score:
-        """Right answers of all."""
+        """Number of correct answers."""
         return Score(sum(self.correct), len(self.outcomes))
 
     @property
-    def cut_off(self) -> float:
-        """Share of answers that a budget cut off, in either stage."""
-        return sum(outcome.reasoning_cut or outcome.answer_cut for outcome in self.outcomes) / len(self.outcomes)
+    def truncated_share(self) -> float:
+        """Share of answers that a budget truncated, in either stage."""
+        return sum(outcome.truncated for outcome in self.outcomes) / len(self.outcomes)
 
     @property
-    def tokens(self) -> float:
-        """Mean number of tokens written per example."""
-        return sum(outcome.reasoning_tokens + outcome.answer_tokens for outcome in self.outcomes) / len(self.outcomes)
+    def mean_tokens(self) -> float:
+        """Mean number of generated tokens per example."""
+        return sum(outcome.tokens for outcome in self.outcomes) / len(self.outcomes)
 
 
 @dataclass(frozen=True)
@@ -46,21 +46,21 @@ class RaceResult:
     """A round of draws, scored as far as the elite needs."""
 
     outcomes: tuple[Outcome, ...]
-    """By draw: a score, or where it was stopped."""
-    asked: int
+    """By draw: a score, or where scoring stopped."""
+    requested: int
     """Draws × examples."""
-    repeated: int
-    """Saved because a route was drawn more than once."""
+    duplicates: int
+    """Evaluations saved because a route was drawn more than once."""
     stopped: int
-    """Saved by stopping hopeless routes."""
+    """Evaluations saved by stopping routes that could no longer reach the elite."""
     from_store: int
-    """Known already."""
-    cut_off: float
-    """Share of the answers looked at that a budget cut off."""
-    looked_at: tuple[tuple[Route, int, int], ...]
-    """Every different route, how many of its answers were looked at, and the tokens written in them."""
+    """Evaluations that the store already held."""
+    truncated_share: float
+    """Share of the scored answers that a budget truncated."""
+    answers: tuple[tuple[Route, int, int], ...]
+    """Each distinct route, the number of its scored answers, and the tokens generated in them."""
 
     @property
-    def run(self) -> int:
-        """Outcomes that had to be worked out."""
-        return self.asked - self.repeated - self.stopped - self.from_store
+    def computed(self) -> int:
+        """Evaluations that had to be computed."""
+        return self.requested - self.duplicates - self.stopped - self.from_store

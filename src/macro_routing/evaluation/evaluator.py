@@ -1,24 +1,25 @@
-"""Routes × examples → graded outcomes: looked up where they are known, worked out and kept where they are not."""
+"""Routes × examples → graded outcomes: read from the score store, computed and stored when missing."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
 from macro_routing.engine.decoders import AUTO, FUSED_VERSION, fused_unsupported_reason
 from macro_routing.engine.memory import BatchLimit, run_halving_on_oom
-from macro_routing.evaluation.answering import answer_pairs, answer_routes
-from macro_routing.evaluation.decoding import Decoding
+from macro_routing.evaluation.decoding import DecodingSettings
 from macro_routing.evaluation.evaluation_results import RaceResult, RouteEvaluation
-from macro_routing.evaluation.executor import Executor, Results, WorkItem
+from macro_routing.evaluation.executor import Assignment, Executor, digest_scope
+from macro_routing.evaluation.graded_answers import answer_pairs, answer_with_routes
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.evaluation.outcome_cache import OutcomeCache
-from macro_routing.evaluation.racing import EXACT, NEVER, Place, race
+from macro_routing.evaluation.racing import EXACT, NEVER, UnitRoute, race_routes
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.evaluation.units import Unit, UnitSizes, units_for_race, units_in_order
+from macro_routing.evaluation.work_items import Results, WorkItem
+from macro_routing.evaluation.work_units import UnitSizes, WorkUnit, plan_race_units, split_into_units
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Failure
@@ -28,26 +29,22 @@ from macro_routing.tasks.task import Example, Task
 Report = Callable[[str], None]
 
 
-def _say_nothing(_message: str) -> None:
-    pass
-
-
 @dataclass(frozen=True, eq=False)
 class Evaluator:
     """Scores routes of one model on one task."""
 
     frozen: FrozenModel
     task: Task
-    decoding: Decoding
+    decoding: DecodingSettings
     store: ScoreStore | None = None
     sizes: UnitSizes | None = None
-    """None takes what suits the model's device."""
+    """None: the sizes that suit the model's device."""
     decoder: str = AUTO
-    """How texts are written, see ``engine.decoders``."""
-    report: Report = _say_nothing
-    """Told, once, when memory runs out."""
-    on_outcomes: Callable[[int], None] = lambda _: None
-    """Told how many outcomes were just worked out."""
+    """How text is generated, see ``engine.decoders``."""
+    report: Report = lambda _message: None
+    """Called once when memory runs out."""
+    on_outcomes: Callable[[int], None] = lambda _count: None
+    """Called with the number of outcomes that were just computed."""
     executor: Executor | None = None
     """Workers that run the model; None runs it in this process."""
     _reported: list[str] = field(default_factory=list, repr=False)
@@ -55,7 +52,7 @@ class Evaluator:
 
     @property
     def scope(self) -> dict[str, Any]:
-        """Everything but route and example that decides an outcome."""
+        """Everything except route and example that decides an outcome."""
         decoding = dataclasses.asdict(self.decoding)
         if self.decoding.mode == LIKELIHOOD:
             del decoding["reasoning_budget"], decoding["answer_budget"], decoding["stop_loops"]
@@ -79,55 +76,93 @@ class Evaluator:
         """The sizes in use."""
         return self.sizes or UnitSizes.for_device(self.frozen.model.device.type)
 
+    @property
+    def assignment(self) -> Assignment:
+        """How workers have to run this evaluator's work items."""
+        scope = digest_scope(self.scope)
+        return Assignment(self.task.name, self.decoding, self.decoder, self.unit_sizes, scope)
+
     def evaluate(self, routes: Iterable[Route], examples: Sequence[Example]) -> dict[Route, RouteEvaluation]:
-        """Every different route on every example."""
-        book = OutcomeCache(self, routes, examples)
-        book.work_out_all([(unit, book.routes) for unit in units_in_order(examples, self.unit_sizes.whole)])
-        return {route: book.evaluated(route, examples) for route in book.routes}
+        """Score every distinct route on every example."""
+        cache = self._open_cache(routes, examples)
+        cache.compute([(unit, cache.routes) for unit in split_into_units(examples, self.unit_sizes.full)])
+        return {route: cache.summarize_route(route, examples) for route in cache.routes}
 
-    def race(self, draws: Sequence[Route], examples: Sequence[Example], keep: int, mode: str = EXACT) -> RaceResult:
-        """Score a round's draws until the ``keep`` best, ties to the earlier draw, are certain."""
-        units = units_for_race(examples, self.unit_sizes)
-        book = OutcomeCache(self, draws, examples)
+    def race_draws(
+        self, draws: Sequence[Route], examples: Sequence[Example], keep: int, mode: str = EXACT
+    ) -> RaceResult:
+        """Score a round's draws until the ``keep`` best are certain; ties go to the earlier draw."""
+        units = plan_race_units(examples, self.unit_sizes)
+        cache = self._open_cache(draws, examples)
 
-        def score(number: int, routes: Sequence[Route]) -> dict[Route, float | Failure]:
-            book.work_out_all([(units[number], routes)])
-            return {route: book.credit(route, units[number]) for route in routes}
+        def score_unit(number: int, routes: Sequence[Route]) -> dict[Route, float | Failure]:
+            cache.compute([(units[number], routes)])
+            return {route: cache.count_correct(route, units[number]) for route in routes}
 
-        def foresee(sure: Sequence[Place], likely: Iterator[Place]) -> None:
+        def prefetch(needed: Sequence[UnitRoute], likely: Iterator[UnitRoute]) -> None:
             if self.executor is not None:
-                book.work_ahead(_by_unit(sure, units), _by_unit(likely, units))
+                cache.prefetch(_group_by_unit(needed, units), _group_by_unit(likely, units))
 
-        if self.executor is not None and (mode == NEVER or keep >= len(draws)):  # everything will be asked for
-            book.work_out_all([(unit, book.routes) for unit in units])
-        standings = race(draws, [len(unit) for unit in units], keep, mode, score, foresee)
-        return book.raced(draws, standings, units)
+        if mode == NEVER or keep >= len(draws):  # every evaluation will be needed
+            cache.compute([(unit, cache.routes) for unit in units])
+        standings = race_routes(draws, [len(unit) for unit in units], keep, mode, score_unit, prefetch)
+        return cache.summarize_race(draws, standings, units)
 
     def evaluate_pairs(self, pairs: Sequence[tuple[Route, Example]]) -> list[ExampleOutcome | Failure]:
-        """Each pair's route on its example, or why it could not be run there.
-
-        Known ones come from the store, the others are worked out together.
-        """
-        wanted: dict[Route, list[Example]] = {}
+        """Score each pair's route on its example, or say why it could not be run there."""
+        examples_by_route: dict[Route, list[Example]] = {}
         for route, example in pairs:
-            wanted.setdefault(route, []).append(example)
-        book = OutcomeCache(self, wanted, [example for _, example in pairs], wanted)
-        book.work_out_pairs(pairs)
-        return [book.of_pair(route, example) for route, example in pairs]
+            examples_by_route.setdefault(route, []).append(example)
+        cache = self._open_cache(examples_by_route, [example for _, example in pairs], examples_by_route)
+        cache.compute_pairs(pairs, self.unit_sizes.full)
+        return [cache.get_pair_outcome(route, example) for route, example in pairs]
+
+    def _open_cache(
+        self,
+        routes: Iterable[Route],
+        examples: Sequence[Example],
+        examples_by_route: Mapping[Route, Sequence[Example]] | None = None,
+    ) -> OutcomeCache:
+        return OutcomeCache(
+            routes,
+            examples,
+            self._run_items,
+            store=self.store,
+            scope=self.scope,
+            workers=1 if self.executor is None else self.executor.workers,
+            on_outcomes=self.on_outcomes,
+            examples_by_route=examples_by_route,
+        )
+
+    def _run_items(self, items: Sequence[WorkItem]) -> Generator[tuple[WorkItem, Results | Failure]]:
+        """Each item with its results: in this process and in order, or by workers and as they finish."""
+        if self.executor is not None:
+            yield from self.executor.run(self.assignment, items)
+            return
+        for item in items:
+            yield item, self.run_work_item(item)
+
+    def run_work_item(self, item: WorkItem) -> Results:
+        """Run an item in this process, without the store; workers call this."""
+        if item.paired:
+            outcomes = self.run_pairs(list(zip(item.routes, item.unit, strict=True)))
+            return tuple((outcome,) for outcome in outcomes)
+        by_route = self.run_unit(item.routes, item.unit)
+        return tuple(tuple(by_route[route]) for route in item.routes)
 
     def run_pairs(self, pairs: Sequence[tuple[Route, Example]]) -> list[ExampleOutcome]:
-        """The same, past the store; where memory runs out, in parts."""
+        """Run pairs without the store; in smaller batches if memory runs out."""
 
-        def run(some: Sequence[tuple[Route, Example]]) -> list[ExampleOutcome]:
-            return answer_pairs(self.frozen, some, self.task, self.decoding, decoder=self.decoder)
+        def run_batch(batch: Sequence[tuple[Route, Example]]) -> list[ExampleOutcome]:
+            return answer_pairs(self.frozen, batch, self.task, self.decoding, decoder=self.decoder)
 
-        return run_halving_on_oom(run, pairs, self._report_once, self._pairs_at_once)
+        return run_halving_on_oom(run_batch, pairs, self._report_once, self._pairs_at_once)
 
-    def run_unit(self, routes: Sequence[Route], unit: Unit) -> dict[Route, list[ExampleOutcome]]:
-        """Outcomes of all routes on a unit, past the store; a unit that does not fit into memory is run in parts."""
+    def run_unit(self, routes: Sequence[Route], unit: WorkUnit) -> dict[Route, list[ExampleOutcome]]:
+        """Run all routes on a unit without the store; in parts if the unit does not fit into memory."""
 
-        def run(examples: Sequence[Example]) -> list[tuple[ExampleOutcome, ...]]:
-            found = answer_routes(
+        def run_examples(examples: Sequence[Example]) -> list[tuple[ExampleOutcome, ...]]:
+            by_route = answer_with_routes(
                 self.frozen,
                 routes,
                 self.task,
@@ -136,25 +171,10 @@ class Evaluator:
                 state_bytes=self.unit_sizes.state_megabytes << 20,
                 decoder=self.decoder,
             )
-            return list(zip(*(found[route] for route in routes), strict=True))
+            return list(zip(*(by_route[route] for route in routes), strict=True))
 
-        rows = run_halving_on_oom(run, unit, self._report_once)
-        return {route: [row[place] for row in rows] for place, route in enumerate(routes)}
-
-    def run_work_item(self, ask: WorkItem) -> Results:
-        """What a worker does with an ask."""
-        if ask.paired:
-            return tuple((one,) for one in self.run_pairs(list(zip(ask.routes, ask.unit, strict=True))))
-        found = self.run_unit(ask.routes, ask.unit)
-        return tuple(tuple(found[route]) for route in ask.routes)
-
-    def answered(self, asks: Sequence[WorkItem]) -> Generator[tuple[WorkItem, Results | Failure]]:
-        """Every ask with its answers: here and in order, or by the workers and as they come."""
-        if self.executor is not None:
-            yield from self.executor.run(self, asks)
-            return
-        for ask in asks:
-            yield ask, self.run_work_item(ask)
+        rows = run_halving_on_oom(run_examples, unit, self._report_once)
+        return {route: [row[index] for row in rows] for index, route in enumerate(routes)}
 
     def _report_once(self, message: str) -> None:
         if not self._reported:
@@ -162,7 +182,7 @@ class Evaluator:
             self.report(message)
 
 
-def _by_unit(places: Iterable[Place], units: Sequence[Unit]) -> Iterator[tuple[Unit, Sequence[Route]]]:
-    """Neighbouring places of one unit together."""
-    for number, group in groupby(places, key=lambda place: place[0]):
+def _group_by_unit(pairs: Iterable[UnitRoute], units: Sequence[WorkUnit]) -> Iterator[tuple[WorkUnit, Sequence[Route]]]:
+    """Adjacent pairs of one unit together."""
+    for number, group in groupby(pairs, key=lambda pair: pair[0]):
         yield units[number], [route for _, route in group]

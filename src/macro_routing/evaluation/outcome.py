@@ -1,4 +1,4 @@
-"""What one route made of one example."""
+"""The outcome of one route on one example."""
 
 from __future__ import annotations
 
@@ -7,16 +7,26 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ExampleOutcome:
-    """A graded answer, with what it cost and whether a budget cut it off."""
+    """A graded answer, with its length and whether a token budget truncated it."""
 
     correct: bool
     prediction: str
     reasoning_tokens: int = 0
     answer_tokens: int = 0
-    reasoning_cut: bool = False
-    """Whether the reasoning was closed because its budget ran out."""
-    answer_cut: bool = False
+    reasoning_truncated: bool = False
+    """Whether the reasoning ended because its budget ran out."""
+    answer_truncated: bool = False
     reasoning: str = ""
-    """What the model wrote before its answer, where it reasons first."""
+    """Text that the model generated before its answer, if it reasons first."""
     text: str = ""
-    """The answer as the model wrote it; empty where choices are compared."""
+    """The answer as generated; empty when choices are compared by likelihood."""
+
+    @property
+    def truncated(self) -> bool:
+        """Whether a budget truncated the reasoning or the answer."""
+        return self.reasoning_truncated or self.answer_truncated
+
+    @property
+    def tokens(self) -> int:
+        """Number of generated tokens."""
+        return self.reasoning_tokens + self.answer_tokens

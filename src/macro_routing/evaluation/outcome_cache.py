@@ -1,188 +1,179 @@
-"""What is known of some routes on some examples: from the store at first, then worked out and kept."""
+"""Outcomes of some routes on some examples: read from the score store first, computed and stored when missing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import Any
 
 from macro_routing.evaluation.evaluation_results import RaceResult, RouteEvaluation
-from macro_routing.evaluation.executor import Results, WorkItem, split_work
 from macro_routing.evaluation.outcome import ExampleOutcome
-from macro_routing.evaluation.racing import Standing
-from macro_routing.evaluation.units import Unit
+from macro_routing.evaluation.racing import RaceStanding
+from macro_routing.evaluation.score_store import ScoreStore
+from macro_routing.evaluation.work_items import Results, WorkItem, split_work
+from macro_routing.evaluation.work_units import WorkUnit
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Failure
 from macro_routing.tasks.task import Example, fingerprint_examples
 
-if TYPE_CHECKING:
-    from macro_routing.evaluation.evaluator import Evaluator
-
 _WRONG = ExampleOutcome(correct=False, prediction="")
-"""What counts for a route that could not be run; it is kept nowhere."""
+"""Counts for a route that could not be run; it is never stored."""
+
+RunItems = Callable[[Sequence[WorkItem]], Generator[tuple[WorkItem, Results | Failure]]]
+"""Runs work items and yields each with its results."""
+RoutesByUnit = Iterable[tuple[WorkUnit, Sequence[Route]]]
 
 
 class OutcomeCache:
-    """What is known of some routes on some examples, from the store at first."""
+    """Known outcomes of some routes on some examples, and the means to compute the missing ones."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
-        evaluator: Evaluator,
         routes: Iterable[Route],
         examples: Sequence[Example],
-        only: Mapping[Route, Sequence[Example]] | None = None,
+        run_items: RunItems,
+        *,
+        store: ScoreStore | None = None,
+        scope: Mapping[str, Any] | None = None,
+        workers: int = 1,
+        on_outcomes: Callable[[int], None] = lambda _count: None,
+        examples_by_route: Mapping[Route, Sequence[Example]] | None = None,
     ) -> None:
-        """``only`` says which examples are of interest to which route, where not all are to all."""
-        self._evaluator = evaluator
-        self._store = evaluator.store
-        self._scope = evaluator.scope
+        """Look up all routes in the store; ``examples_by_route`` limits the lookup to the examples of each route."""
+        self._run_items = run_items
+        self._store = store
+        self._scope = scope or {}
+        self._workers = workers
+        self._on_outcomes = on_outcomes
         # The key holds the example's contents: data that changed under the same name is another example.
         self._keys = {example: f"{example.id}/{fingerprint_examples([example])}" for example in examples}
-        everything = list(self._keys.values())
         self.routes = list(dict.fromkeys(routes))
-        self._failed: dict[Route, str] = {}
-        self._not_ahead: set[Route] = set()
-        """Routes in an ask ahead that failed: the next one may, too, and costs a worker."""
+        self._failures: dict[Route, str] = {}
+        self._no_prefetch: set[Route] = set()
+        """Routes of a failed prefetch: the next prefetch may fail, too, and costs a worker."""
+        self._stored = {
+            route: self._look_up(route, examples if examples_by_route is None else examples_by_route[route])
+            for route in self.routes
+        }
+        self._outcomes = {route: dict(stored) for route, stored in self._stored.items()}
 
-        def stored(route: Route) -> dict[str, ExampleOutcome]:
-            wanted = everything if only is None else [self._keys[example] for example in only[route]]
-            return self._store.find(self._scope, route, wanted) if self._store else {}
+    def _look_up(self, route: Route, examples: Sequence[Example]) -> dict[str, ExampleOutcome]:
+        keys = list(dict.fromkeys(self._keys[example] for example in examples))
+        return self._store.find_outcomes(self._scope, route, keys) if self._store else {}
 
-        self._stored = {route: stored(route) for route in self.routes}
-        self._known = {route: dict(stored) for route, stored in self._stored.items()}
+    def compute(self, wanted: RoutesByUnit) -> None:
+        """Compute the missing outcomes of these routes on these units; a unit is always run as a whole."""
+        items = [item for unit, routes in wanted for item in self._missing(unit, routes)]
+        # Two items per worker, so that no worker waits long for the last one.
+        self._run(split_work(1 if self._workers == 1 else 2 * self._workers, items))
 
-    def work_out_all(self, wanted: Iterable[tuple[Unit, Sequence[Route]]]) -> None:
-        """Know all outcomes of these routes on these units; where one is missing the whole unit is run."""
-        if self._evaluator.executor is not None:
-            asks = [ask for unit, routes in wanted for ask in self._lacking(unit, routes)]
-            self._run(split_work(self._plenty, asks))
+    def prefetch(self, needed: RoutesByUnit, likely: RoutesByUnit) -> None:
+        """Compute what is needed; workers that would be idle compute what is likely to be needed next."""
+        items = [item for unit, routes in needed for item in self._missing(unit, routes)]
+        parts = split_work(self._workers, items)
+        if not parts:
             return
-        for unit, routes in wanted:
-            self._run(self._lacking(unit, routes))
-
-    def work_ahead(
-        self, sure: Iterable[tuple[Unit, Sequence[Route]]], likely: Iterable[tuple[Unit, Sequence[Route]]]
-    ) -> None:
-        """The same for what is sure; workers that this leaves idle take what is likely."""
-        asks = [ask for unit, routes in sure for ask in self._lacking(unit, routes)]
-        workers = self._workers
-        cut = split_work(workers, asks)
-        if not cut:
-            return
-        # Not larger than what is waited for, as a rule.
-        size = max(1, sum(len(ask.routes) for ask in cut) // len(cut))
-        more = (
-            WorkItem(part, ask.unit, ahead=True)
+        # As a rule, prefetch items are not larger than the needed ones.
+        size = max(1, sum(len(part.routes) for part in parts) // len(parts))
+        ahead = (
+            WorkItem(item.routes[start : start + size], item.unit, prefetch=True)
             for unit, routes in likely
-            for ask in self._lacking(unit, [route for route in routes if route not in self._not_ahead])
-            for part in _chunks(ask.routes, size)
+            for item in self._missing(unit, [route for route in routes if route not in self._no_prefetch])
+            for start in range(0, len(item.routes), size)
         )
-        self._run([*cut, *islice(more, max(0, workers - len(cut)))])
+        self._run([*parts, *islice(ahead, max(0, self._workers - len(parts)))])
 
-    def _lacking(self, unit: Unit, routes: Sequence[Route]) -> list[WorkItem]:
+    def compute_pairs(self, pairs: Sequence[tuple[Route, Example]], batch_size: int) -> None:
+        """Compute the missing outcomes of these pairs, batched by their order, so that workers change no batch.
+
+        Of a batch only the missing pairs are run: its pairs have little in common, and running all would cost much.
+        """
+        distinct = list(dict.fromkeys(pairs))
+        items = []
+        for start in range(0, len(distinct), batch_size):
+            batch = distinct[start : start + batch_size]
+            if missing := [pair for pair in batch if self._keys[pair[1]] not in self._outcomes[pair[0]]]:
+                routes, examples = zip(*missing, strict=True)
+                items.append(WorkItem(routes, examples, paired=True))
+        self._run(items)
+
+    def _missing(self, unit: WorkUnit, routes: Sequence[Route]) -> list[WorkItem]:
         keys = [self._keys[example] for example in unit]
-        lacking = [
+        missing = [
             route
             for route in routes
-            if route not in self._failed and any(key not in self._known[route] for key in keys)
+            if route not in self._failures and any(key not in self._outcomes[route] for key in keys)
         ]
-        return [WorkItem(tuple(lacking), unit)] if lacking else []
+        return [WorkItem(tuple(missing), unit)] if missing else []
 
-    def work_out_pairs(self, pairs: Sequence[tuple[Route, Example]]) -> None:
-        """Know the outcomes of these pairs; cut by their order, so that who works them out changes no batch.
-
-        Of a part only what is lacking is run: pairs of one part have little in common, and to redo all would cost much.
-        """
-        different, whole = list(dict.fromkeys(pairs)), self._evaluator.unit_sizes.whole
-        asks = []
-        for start in range(0, len(different), whole):
-            part = different[start : start + whole]
-            if lacking := [(route, one) for route, one in part if self._keys[one] not in self._known[route]]:
-                routes, examples = zip(*lacking, strict=True)
-                asks.append(WorkItem(routes, examples, paired=True))
-        self._run(asks)
-
-    @property
-    def _workers(self) -> int:
-        return 1 if self._evaluator.executor is None else self._evaluator.executor.workers
-
-    @property
-    def _plenty(self) -> int:
-        """Enough parts that no worker waits long for the last; one is never split, so that its batches stay."""
-        return 1 if self._workers == 1 else 2 * self._workers
-
-    def _run(self, asks: Sequence[WorkItem]) -> None:
-        # Closed at once when keeping fails: an executor must not be left in the middle of its work.
-        with closing(self._evaluator.answered(asks)) as answered:
-            for ask, answers in answered:
-                if isinstance(answers, Failure) and ask.ahead:
-                    self._not_ahead.update(ask.routes)  # asked for in earnest it is tried again, and judged
-                elif isinstance(answers, Failure):
-                    self._failed.update(dict.fromkeys(ask.routes, answers.reason))
+    def _run(self, items: Sequence[WorkItem]) -> None:
+        # Closed at once when storing fails: an executor must not be left in the middle of its work.
+        with closing(self._run_items(items)) as finished:
+            for item, results in finished:
+                if not isinstance(results, Failure):
+                    self._add(item, results)
+                elif item.prefetch:
+                    self._no_prefetch.update(item.routes)  # computed again, and judged, when it is needed
                 else:
-                    self._keep(ask, answers)
+                    self._failures.update(dict.fromkeys(item.routes, results.reason))
 
-    def _keep(self, ask: WorkItem, answers: Results) -> None:
-        """Into the store first: what is counted is stored."""
-        fresh: dict[Route, dict[str, ExampleOutcome]] = {route: {} for route in ask.routes}
-        for place, (route, found) in enumerate(zip(ask.routes, answers, strict=True)):
-            examples = ask.unit[place : place + 1] if ask.paired else ask.unit
-            fresh[route].update(zip((self._keys[example] for example in examples), found, strict=True))
+    def _add(self, item: WorkItem, results: Results) -> None:
+        """Store outcomes first: whatever is counted is stored."""
+        computed: dict[Route, dict[str, ExampleOutcome]] = {route: {} for route in item.routes}
+        for index, (route, outcomes) in enumerate(zip(item.routes, results, strict=True)):
+            examples = item.unit[index : index + 1] if item.paired else item.unit
+            computed[route].update(zip((self._keys[example] for example in examples), outcomes, strict=True))
         if self._store is not None:
-            self._store.add_all(self._scope, fresh)
-        for route, outcomes in fresh.items():
-            # What was known stays: a score never changes once it was given.
-            self._known[route] = {**outcomes, **self._known[route]}
-        self._evaluator.on_outcomes(sum(map(len, answers)))
+            self._store.add_outcomes(self._scope, computed)
+        for route, by_key in computed.items():
+            # Known outcomes stay: a score never changes once it was reported.
+            self._outcomes[route] = {**by_key, **self._outcomes[route]}
+        self._on_outcomes(sum(map(len, results)))
 
-    def credit(self, route: Route, unit: Unit) -> float | Failure:
-        """Right answers on a unit, or why there are none."""
-        if reason := self._failed.get(route):
+    def count_correct(self, route: Route, unit: WorkUnit) -> float | Failure:
+        """Number of correct answers on a unit, or why there are none."""
+        if reason := self._failures.get(route):
             return Failure(reason)
-        return sum(one.correct for one in self.found(route, unit))
+        return sum(outcome.correct for outcome in self.get_outcomes(route, unit))
 
-    def found(self, route: Route, examples: Sequence[Example]) -> list[ExampleOutcome]:
-        """Outcomes that were worked out or known; wrong ones where a failed route has none."""
-        known = self._known[route]
-        if route in self._failed:
-            return [known.get(self._keys[example], _WRONG) for example in examples]
-        return [known[self._keys[example]] for example in examples]
+    def get_outcomes(self, route: Route, examples: Sequence[Example]) -> list[ExampleOutcome]:
+        """Known outcomes; wrong ones where a failed route has none."""
+        outcomes = self._outcomes[route]
+        if route in self._failures:
+            return [outcomes.get(self._keys[example], _WRONG) for example in examples]
+        return [outcomes[self._keys[example]] for example in examples]
 
-    def of_pair(self, route: Route, example: Example) -> ExampleOutcome | Failure:
-        """One outcome, or why there is none: what could not be run was not answered, and so not answered wrong."""
-        known = self._known[route].get(self._keys[example])
-        return Failure(self._failed[route]) if known is None else known
+    def get_pair_outcome(self, route: Route, example: Example) -> ExampleOutcome | Failure:
+        """One outcome, or why there is none: a pair that could not be run is not counted as wrong."""
+        outcome = self._outcomes[route].get(self._keys[example])
+        return Failure(self._failures[route]) if outcome is None else outcome
 
-    def evaluated(self, route: Route, examples: Sequence[Example]) -> RouteEvaluation:
+    def summarize_route(self, route: Route, examples: Sequence[Example]) -> RouteEvaluation:
         """One route on a list of examples."""
-        reason = self._failed.get(route, "")
-        outcomes = (_WRONG,) * len(examples) if reason else tuple(self.found(route, examples))
-        return RouteEvaluation(route, outcomes, len(self._stored[route]), reason)
+        failure = self._failures.get(route, "")
+        outcomes = (_WRONG,) * len(examples) if failure else tuple(self.get_outcomes(route, examples))
+        return RouteEvaluation(route, outcomes, len(self._stored[route]), failure)
 
-    def raced(self, draws: Sequence[Route], standings: dict[Route, Standing], units: Sequence[Unit]) -> RaceResult:
-        """A round of draws, with what racing and the store saved."""
+    def summarize_race(
+        self, draws: Sequence[Route], standings: Mapping[Route, RaceStanding], units: Sequence[WorkUnit]
+    ) -> RaceResult:
+        """A round of draws, with the evaluations that racing and the store saved."""
         total = sum(map(len, units))
         seen = {
             route: [example for unit in units[: standing.units] for example in unit]
             for route, standing in standings.items()
         }
-        looked_at = [outcome for route, examples in seen.items() for outcome in self.found(route, examples)]
-        cut = sum(outcome.reasoning_cut or outcome.answer_cut for outcome in looked_at)
+        outcomes = {route: self.get_outcomes(route, examples) for route, examples in seen.items()}
+        truncated = sum(outcome.truncated for answers in outcomes.values() for outcome in answers)
         return RaceResult(
             outcomes=tuple(standings[route].outcome for route in draws),
-            asked=len(draws) * total,
-            repeated=(len(draws) - len(standings)) * total,
+            requested=len(draws) * total,
+            duplicates=(len(draws) - len(standings)) * total,
             stopped=sum(total - standing.scored for standing in standings.values()),
             from_store=sum(self._keys[example] in self._stored[route] for route in seen for example in seen[route]),
-            cut_off=cut / max(1, len(looked_at)),
-            looked_at=tuple((route, len(examples), self._written(route, examples)) for route, examples in seen.items()),
+            truncated_share=truncated / max(1, sum(map(len, outcomes.values()))),
+            answers=tuple(
+                (route, len(answers), sum(outcome.tokens for outcome in answers)) for route, answers in outcomes.items()
+            ),
         )
-
-    def _written(self, route: Route, examples: Sequence[Example]) -> int:
-        return sum(one.reasoning_tokens + one.answer_tokens for one in self.found(route, examples))
-
-
-def _chunks(routes: tuple[Route, ...], size: int) -> Iterator[tuple[Route, ...]]:
-    for start in range(0, len(routes), size):
-        yield routes[start : start + size]

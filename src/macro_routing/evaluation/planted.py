@@ -1,8 +1,8 @@
-"""A planted problem: an objective with a hidden best route and no model at all.
+"""A planted problem: an objective with a known best route, without a model.
 
-A route's true score falls with its edit distance to the target; what a search sees are coin flips with that
-probability, one per example, so its noise is the noise of a real accuracy. The flips are fixed by (seed, split,
-route, example): scoring the same route on the same examples again gives the same answer, as a real model would.
+A route's true score falls with its edit distance to the target. A search sees coin flips with that probability, one
+per example, so the noise is that of a real accuracy. The flips are fixed by (seed, split, route, example): scoring the
+same route on the same examples again gives the same outcomes, as with a real model.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macro_routing.errors import SettingsError
-from macro_routing.evaluation.confirming import confirmed, ranked
-from macro_routing.evaluation.racing import NEVER, race
-from macro_routing.evaluation.units import UnitSizes, race_parts
+from macro_routing.evaluation.confirmation import rank_candidates, select_confirmed
+from macro_routing.evaluation.racing import NEVER, race_routes
+from macro_routing.evaluation.work_units import UnitSizes, plan_race_indices
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Candidate, HoldoutSearcher, Outcome, Round, Score, Searcher, SearchState
 from macro_routing.search.selection import select_candidate
@@ -38,11 +38,11 @@ class PlantedProblem:
     peak: float = 0.8
     """Score of the target (``p1``)."""
     reach: float = 10
-    """Edit distance at which nothing of the gain is left (``D``)."""
+    """Edit distance at which the gain is 0 (``D``)."""
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse settings that plant nothing."""
+        """Reject impossible settings by name."""
         check_number("base (p0)", self.base, minimum=0, maximum=1)
         check_number("peak (p1)", self.peak, minimum=0, maximum=1)
         if self.peak <= self.base:
@@ -51,64 +51,64 @@ class PlantedProblem:
         check_integer("seed", self.seed, minimum=0)
 
     def true_score(self, route: Route) -> float:
-        """The probability with which ``route`` gets an example right."""
-        distance = _distance(route, self.target)
+        """The probability that ``route`` answers an example correctly."""
+        distance = _cached_edit_distance(route, self.target)
         return self.base + (self.peak - self.base) * max(0.0, 1 - distance / self.reach)
 
-    def flips(self, route: Route, split: str, examples: Sequence[int]) -> NDArray[np.bool_]:
-        """Which of ``examples`` the route gets right."""
+    def sample_correct(self, route: Route, split: str, examples: Sequence[int]) -> NDArray[np.bool_]:
+        """Which of ``examples`` the route answers correctly."""
         name = hashlib.sha256(f"{self.seed}/{split}/{route.layers}/{route}".encode()).digest()
         uniform = np.random.default_rng(list(name)).random(max(examples) + 1)
         return uniform[list(examples)] < self.true_score(route)
 
     def score(self, route: Route, split: str, examples: Sequence[int]) -> Score:
         """The observed score."""
-        return Score(int(self.flips(route, split, examples).sum()), len(examples))
+        return Score(int(self.sample_correct(route, split, examples).sum()), len(examples))
 
 
 def edit_distance(route: Route, target: Route) -> int:
-    """Fewest insertions, removals and replacements of executed steps; a step with and without an add differ by one."""
+    """Fewest insertions, deletions and substitutions of executed steps; a step with and without an add differ."""
     names = {step: number for number, step in enumerate(dict.fromkeys((*route.steps, *target.steps)))}
     other = np.array([names[step] for step in target.steps])
-    row = places = np.arange(target.length + 1)
+    row = columns = np.arange(target.length + 1)
     for step in route.steps:
-        # A removal or a replacement; then insertions, as many as pay, by a running minimum.
+        # A deletion or a substitution; then insertions, by a running minimum.
         row = np.minimum(row + 1, np.concatenate([[row[0] + 1], row[:-1] + (other != names[step])]))
-        row = np.minimum.accumulate(row - places) + places
+        row = np.minimum.accumulate(row - columns) + columns
     return int(row[-1])
 
 
-_distance = lru_cache(maxsize=20_000)(edit_distance)
+_cached_edit_distance = lru_cache(maxsize=20_000)(edit_distance)
 
 
 @dataclass(frozen=True)
 class PlantedResult:
-    """What a search made of a planted problem."""
+    """The result of a search on a planted problem."""
 
     selected: Candidate
     candidates: tuple[Candidate, ...]
     state: SearchState
     found: bool
-    """Whether the selected route equals the target by execution."""
+    """Whether the selected route executes the same steps as the target."""
     finalists: tuple[tuple[Candidate, float], ...] = ()
-    """Of a search that confirms: who may be chosen, in this order, and how certain each one's lead is."""
+    """For a search that confirms: candidates in the order of choice, with their probability of a gain."""
 
 
-def _outcomes(problem: PlantedProblem, asked: Round, racing: str) -> list[Outcome]:
+def _score_round(problem: PlantedProblem, asked: Round, racing: str) -> list[Outcome]:
     if racing != NEVER:
         return race_planted_routes(problem, asked, racing)
     return [problem.score(proposal.route, TRAIN, asked.examples) for proposal in asked.proposals]
 
 
 def race_planted_routes(problem: PlantedProblem, asked: Round, mode: str) -> list[Outcome]:
-    """Score a round's draws in units of a few coin flips, as far as the elite needs."""
+    """Score a round's draws in small units of coin flips, as far as the elite needs."""
     draws = [proposal.route for proposal in asked.proposals]
-    units = [[asked.examples[place] for place in part] for part in race_parts(len(asked.examples), UnitSizes())]
+    units = [[asked.examples[index] for index in unit] for unit in plan_race_indices(len(asked.examples), UnitSizes())]
 
-    def score(number: int, routes: Sequence[Route]) -> dict[Route, float]:
+    def score_unit(number: int, routes: Sequence[Route]) -> dict[Route, float]:
         return {route: problem.score(route, TRAIN, units[number]).correct for route in routes}
 
-    standings = race(draws, [len(unit) for unit in units], asked.keep, mode, score)
+    standings = race_routes(draws, [len(unit) for unit in units], asked.keep, mode, score_unit)
     return [standings[route].outcome for route in draws]
 
 
@@ -119,17 +119,17 @@ def solve_planted(
     check_integer("validation", validation, minimum=1, maximum=10_000_000)
     state = searcher.start()
     while (asked := searcher.ask(state)) is not None:
-        state = searcher.tell(state, asked, _outcomes(problem, asked, racing))
+        state = searcher.tell(state, asked, _score_round(problem, asked, racing))
     candidates = searcher.candidates(state)
     if isinstance(searcher, HoldoutSearcher):
         held = searcher.holdout
 
-        def verdicts(route: Route) -> NDArray[np.bool_]:
-            kept = [problem.flips(route, TRAIN, held)] if held else []
-            return np.concatenate([*kept, problem.flips(route, VALIDATION, range(validation))])
+        def get_correct(route: Route) -> NDArray[np.bool_]:
+            holdout = [problem.sample_correct(route, TRAIN, held)] if held else []
+            return np.concatenate([*holdout, problem.sample_correct(route, VALIDATION, range(validation))])
 
-        selected = confirmed(candidates, verdicts, searcher.max_error_probability)
-        finalists = tuple(ranked(candidates, verdicts))
+        selected = select_confirmed(candidates, get_correct, searcher.max_error_probability)
+        finalists = tuple(rank_candidates(candidates, get_correct))
         return PlantedResult(selected, candidates, state, selected.route == problem.target, finalists)
     selected = select_candidate(
         candidates,

@@ -1,9 +1,9 @@
-"""Which draws of a round still have to be scored: those that can no longer reach the elite are not (exact racing).
+"""Exact racing: draws of a round that can no longer reach the elite are not scored any further.
 
-Every draw is scored on the same units of examples in the same order. Its losses (examples scored less credit) only
-grow, so a draw is out as soon as ``keep`` complete draws lie before it for good, ties going to the earlier draw as
-in the search. Draws with the fewest losses go first, which is what an order known in hindsight would do; a wave takes
-in a few more that will almost surely be needed, so that routes can share their prefixes.
+Every draw is scored on the same units of examples in the same order. Its losses (scored examples less credit) only
+grow, so a draw is out as soon as ``keep`` complete draws are certain to rank before it; ties go to the earlier draw, as
+in the search. Draws with the fewest losses go first, which is the order that hindsight would choose. A wave also takes
+a few draws that will almost surely be needed, so that routes can share their prefixes.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from macro_routing.search.searcher import Failure, Outcome, Score, Stopped
 from macro_routing.settings import check_choice
 
 NEVER, EXACT, STATISTICAL = "never", "exact", "statistical"
-RACING = (EXACT, STATISTICAL, NEVER)
+RACING_MODES = (EXACT, STATISTICAL, NEVER)
 _DEVIATIONS = 2.0
-"""Statistical racing: how many standard deviations apart a draw and the elite must be."""
-_EQUAL = 1e-9
+"""Statistical racing: number of standard deviations that must separate a draw from the elite."""
+_TOLERANCE = 1e-9
 """Losses that differ by less may be equal."""
-_SURELY = 0.85
-"""Share of the expected losses of the elite's last place that it will almost surely come to."""
+_SURE_SHARE = 0.85
+"""Share of the expected losses of the elite's last draw that it will almost surely reach."""
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How far a draw has come."""
+class RaceStanding:
+    """How far a draw was scored."""
 
     length: int
-    """Of its route; the shorter of two equally good routes is the better one."""
+    """Length of its route; the shorter of two equally good routes is the better one."""
     total: int
     units: int = 0
     """Units scored so far."""
@@ -39,29 +39,29 @@ class Standing:
     """Examples scored so far."""
     credit: float = 0.0
     failure: str = ""
-    """Why it cannot be scored any further, where it cannot."""
+    """Why it cannot be scored any further, if it cannot."""
 
     @property
     def losses(self) -> float:
-        """Credit that is lost for good; all of it by a draw that failed."""
+        """Credit that is lost for good; infinite for a draw that failed."""
         return math.inf if self.failure else self.scored - self.credit
 
     @property
     def is_complete(self) -> bool:
-        """Whether it was scored to the end."""
+        """Whether it was scored on all examples."""
         return self.scored == self.total and not self.failure
 
     @property
     def outcome(self) -> Outcome:
-        """What the search is told."""
+        """The outcome that the search is told."""
         if self.failure:
             return Failure(self.failure)
         if self.is_complete:
             return Score(self.credit, self.total)
         return Stopped(self.credit, self.scored, self.total)
 
-    def after(self, size: int, credit: float | Failure) -> Standing:
-        """The standing one unit later."""
+    def add_unit(self, size: int, credit: float | Failure) -> RaceStanding:
+        """The standing after one more unit."""
         if isinstance(credit, Failure):
             return replace(self, failure=credit.reason)
         return replace(self, units=self.units + 1, scored=self.scored + size, credit=self.credit + credit)
@@ -69,125 +69,127 @@ class Standing:
 
 ScoreUnit = Callable[[int, Sequence[Route]], Mapping[Route, float | Failure]]
 """(number of a unit, routes) → each route's credit on the unit's examples, or why it has none."""
-Place = tuple[int, Route]
-"""A unit's number and a route to be scored on it."""
-Foresee = Callable[[Sequence[Place], Iterator[Place]], None]
-"""(what is scored next, what probably comes after it, likeliest first): for those who can work on much at once."""
+UnitRoute = tuple[int, Route]
+"""The number of a unit and a route to score on it."""
+Prefetch = Callable[[Sequence[UnitRoute], Iterator[UnitRoute]], None]
+"""(what is scored next, what probably follows, likeliest first): for executors with many workers."""
 
 
-def race(  # noqa: PLR0913
+def race_routes(  # noqa: PLR0913
     draws: Sequence[Route],
     sizes: Sequence[int],
     keep: int,
     mode: str,
-    score: ScoreUnit,
-    foresee: Foresee = lambda _sure, _likely: None,
-) -> dict[Route, Standing]:
+    score_unit: ScoreUnit,
+    prefetch: Prefetch = lambda _needed, _likely: None,
+) -> dict[Route, RaceStanding]:
     """Score draws on units of ``sizes`` examples until the ``keep`` best are certain; one standing per route.
 
-    ``foresee`` is told of every wave before it is scored. What it works out beforehand decides nothing: waves follow
-    from the standings alone, so any number of workers sees the same race.
+    ``prefetch`` is called with every wave before the wave is scored. It decides nothing: waves follow from the
+    standings alone, so the race is the same for any number of workers.
     """
-    standings = {route: Standing(route.length, sum(sizes)) for route in draws}
-    while wave := next_wave([standings[route] for route in draws], keep, mode):
-        # Draws of one route race together; routes that have come equally far are scored together.
-        racing = list(dict.fromkeys(draws[place] for place in wave))
-        foresee(
-            [(standings[route].units, route) for route in racing],
-            _likely(draws, standings, racing, len(sizes), (keep, mode)),
+    standings = {route: RaceStanding(route.length, sum(sizes)) for route in draws}
+    while wave := select_wave([standings[route] for route in draws], keep, mode):
+        # Draws of one route race together; routes at the same unit are scored together.
+        routes = list(dict.fromkeys(draws[index] for index in wave))
+        prefetch(
+            [(standings[route].units, route) for route in routes],
+            _predict_next(draws, standings, routes, len(sizes), (keep, mode)),
         )
-        for number in sorted({standings[route].units for route in racing}):
-            group = [route for route in racing if standings[route].units == number]
-            found = score(number, group)
-            racing = [route for route in racing if route not in found]
-            for route, credit in found.items():
-                standings[route] = standings[route].after(sizes[number], credit)
+        for number in sorted({standings[route].units for route in routes}):
+            group = [route for route in routes if standings[route].units == number]
+            credit_by_route = score_unit(number, group)
+            routes = [route for route in routes if route not in credit_by_route]
+            for route, credit in credit_by_route.items():
+                standings[route] = standings[route].add_unit(sizes[number], credit)
     return standings
 
 
-def _likely(
+def _predict_next(
     draws: Sequence[Route],
-    standings: Mapping[Route, Standing],
+    standings: Mapping[Route, RaceStanding],
     wave: Sequence[Route],
     units: int,
     rule: tuple[int, str],
-) -> Iterator[Place]:
-    """What the waves after this one may ask for: nearest units first, draws with the fewest losses first."""
+) -> Iterator[UnitRoute]:
+    """What later waves may need: nearest units first, draws with the fewest losses first."""
     ordered = [standings[route] for route in draws]
-    going = sorted(still_racing(ordered, *rule), key=lambda place: (ordered[place].losses, place))
-    routes = list(dict.fromkeys(draws[place] for place in going))
+    racing = sorted(find_racing(ordered, *rule), key=lambda index: (ordered[index].losses, index))
+    routes = list(dict.fromkeys(draws[index] for index in racing))
     first = {route: standings[route].units + (route in wave) for route in routes}
     for ahead in range(units):
         yield from ((first[route] + ahead, route) for route in routes if first[route] + ahead < units)
 
 
-def still_racing(standings: Sequence[Standing], keep: int, mode: str = EXACT) -> list[int]:
-    """Places of draws that are incomplete and not out yet."""
-    check_choice("racing", mode, RACING)
-    going = [place for place, one in enumerate(standings) if not one.is_complete and not one.failure]
+def find_racing(standings: Sequence[RaceStanding], keep: int, mode: str = EXACT) -> list[int]:
+    """Indices of draws that are incomplete and can still reach the elite."""
+    check_choice("racing", mode, RACING_MODES)
+    racing = [index for index, draw in enumerate(standings) if not draw.is_complete and not draw.failure]
     if mode == NEVER or keep >= len(standings):
-        return going
-    finished = sorted((one.losses, place) for place, one in enumerate(standings) if one.is_complete)
+        return racing
+    finished = sorted((draw.losses, index) for index, draw in enumerate(standings) if draw.is_complete)
     if len(finished) >= keep:
-        last, best = finished[keep - 1], finished[0][0]
+        last, fewest = finished[keep - 1], finished[0][0]
         # Of several best draws the shortest, then the earliest, is the best draw of the round.
-        first = min((standings[place].length, place) for losses, place in finished if losses - best <= _EQUAL)
-        going = [
-            place
-            for place in going
-            if not _is_behind((standings[place].losses, place), last)
-            or (standings[place].losses - best <= _EQUAL and (standings[place].length, place) < first)
+        best = min((standings[index].length, index) for losses, index in finished if losses - fewest <= _TOLERANCE)
+        racing = [
+            index
+            for index in racing
+            if not _ranks_behind((standings[index].losses, index), last)
+            or (standings[index].losses - fewest <= _TOLERANCE and (standings[index].length, index) < best)
         ]
-    return [place for place in going if _is_likely(standings, place, keep)] if mode == STATISTICAL else going
+    return [index for index in racing if _may_reach_elite(standings, index, keep)] if mode == STATISTICAL else racing
 
 
-def _is_behind(mine: tuple[float, int], last: tuple[float, int]) -> bool:
-    """Whether a draw can no longer come before ``last``, ties going to the earlier draw.
+def _ranks_behind(draw: tuple[float, int], last: tuple[float, int]) -> bool:
+    """Whether a draw (losses, index) can no longer rank before ``last``; ties go to the earlier draw.
 
-    Sums of partial credits differ in their last digits by the order of adding, so only whole ones can be said to tie.
+    Sums of partial credits depend on the order of addition in their last digits, so only integers can tie for sure.
     """
-    if abs(mine[0] - last[0]) > _EQUAL:
-        return mine[0] > last[0]
-    return mine[1] > last[1] and float(mine[0]).is_integer() and float(last[0]).is_integer()
+    if abs(draw[0] - last[0]) > _TOLERANCE:
+        return draw[0] > last[0]
+    return draw[1] > last[1] and float(draw[0]).is_integer() and float(last[0]).is_integer()
 
 
-def next_wave(standings: Sequence[Standing], keep: int, mode: str = EXACT) -> list[int]:
-    """Places of the draws to be scored on their next unit; empty when the race is over."""
-    going = still_racing(standings, keep, mode)
+def select_wave(standings: Sequence[RaceStanding], keep: int, mode: str = EXACT) -> list[int]:
+    """Indices of the draws to score on their next unit; empty when the race is over."""
+    racing = find_racing(standings, keep, mode)
     if mode == NEVER or keep >= len(standings):
-        return going
-    order = sorted((one.losses, place) for place, one in enumerate(standings))
-    sure = max(order[keep - 1], (_SURELY * _expected_last(standings, keep), -1))
-    # The first `keep` places will only get worse, so whoever stands at or before them is needed in any case.
-    wave = [place for place in going if (standings[place].losses, place) <= sure]
-    return wave or going[:1]
+        return racing
+    order = sorted((draw.losses, index) for index, draw in enumerate(standings))
+    limit = max(order[keep - 1], (_SURE_SHARE * _expected_last_losses(standings, keep), -1))
+    # Losses of the first `keep` draws only grow, so every draw at or before them has to be scored in any case.
+    wave = [index for index in racing if (standings[index].losses, index) <= limit]
+    return wave or racing[:1]
 
 
-def _expected_last(standings: Sequence[Standing], keep: int) -> float:
-    """Losses that the elite's last place is expected to have in the end."""
-    return sorted(one.losses + (one.total - one.scored) * (1 - _rate(one)) for one in standings)[keep - 1]
+def _expected_last_losses(standings: Sequence[RaceStanding], keep: int) -> float:
+    """Losses that the elite's last draw is expected to have in the end."""
+    return sorted(draw.losses + (draw.total - draw.scored) * (1 - _expected_credit(draw)) for draw in standings)[
+        keep - 1
+    ]
 
 
-def _rate(one: Standing) -> float:
-    """Expected credit per example, pulled to one half while little is known."""
-    return (one.credit + 1) / (one.scored + 2)
+def _expected_credit(draw: RaceStanding) -> float:
+    """Expected credit per example, shrunk to one half while few examples are scored."""
+    return (draw.credit + 1) / (draw.scored + 2)
 
 
-def _is_likely(standings: Sequence[Standing], place: int, keep: int) -> bool:
+def _may_reach_elite(standings: Sequence[RaceStanding], index: int, keep: int) -> bool:
     """Whether the draw's final credit may still, within the noise, be among the ``keep`` best."""
-    lower = sorted((_final(one, -_DEVIATIONS) for one in standings), reverse=True)
-    return _final(standings[place], _DEVIATIONS) >= lower[keep - 1]
+    lower = sorted((_bound_final_credit(draw, -_DEVIATIONS) for draw in standings), reverse=True)
+    return _bound_final_credit(standings[index], _DEVIATIONS) >= lower[keep - 1]
 
 
-def _final(one: Standing, deviations: float) -> float:
-    """The credit a draw will end with, so many standard deviations off."""
-    left = one.total - one.scored
-    if one.failure:
+def _bound_final_credit(draw: RaceStanding, deviations: float) -> float:
+    """The expected final credit of a draw plus ``deviations`` standard deviations."""
+    left = draw.total - draw.scored
+    if draw.failure:
         return -math.inf
     if left == 0:
-        return one.credit
-    if one.scored == 0:
-        return one.total if deviations > 0 else 0.0
-    rate = _rate(one)
-    spread = math.sqrt(rate * (1 - rate) * left * (1 + left / one.scored))
-    return min(max(one.credit + left * rate + deviations * spread, one.credit), one.credit + left)
+        return draw.credit
+    if draw.scored == 0:
+        return draw.total if deviations > 0 else 0.0
+    rate = _expected_credit(draw)
+    spread = math.sqrt(rate * (1 - rate) * left * (1 + left / draw.scored))
+    return min(max(draw.credit + left * rate + deviations * spread, draw.credit), draw.credit + left)

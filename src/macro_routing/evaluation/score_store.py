@@ -1,13 +1,14 @@
-"""Scores that are kept: an append-only table of (scope, route, example) → outcome, in one SQLite file.
+"""The score store: an append-only table of (scope, route, example) → outcome, in one SQLite file.
 
-SQLite in write-ahead mode because it survives a kill at any moment, lets several processes write, answers from an
-index however large it grows, and needs no server. A scope names everything but route and example that decides a
-score (model numerics, task, prompts, grader, decoding); what changes it starts a new scope, so nothing stale is found.
-Every outcome carries a seal over its key and contents: bytes that a disk has changed are forgotten, never believed.
+SQLite in write-ahead mode survives a kill at any moment, lets several processes write, answers from an index at any
+size, and needs no server. A scope names everything except route and example that decides a score (model numerics, task,
+prompts, grader, decoding); a change of any of these starts a new scope, so no outdated score is found. Every outcome
+has a checksum over its key and contents: rows that a disk has changed are deleted, never used.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import sqlite3
@@ -23,6 +24,7 @@ from macro_routing.models.catalog import cache_folder
 from macro_routing.routes.route import Route
 
 _VERSION = 3
+# Columns keep their first names (_cut for truncated, seal for the checksum), so that existing stores can be read.
 _TABLES = """
 CREATE TABLE IF NOT EXISTS scopes (
     id INTEGER PRIMARY KEY AUTOINCREMENT, description TEXT NOT NULL UNIQUE, made TEXT DEFAULT CURRENT_TIMESTAMP
@@ -39,8 +41,10 @@ CREATE TABLE IF NOT EXISTS outcomes (
     PRIMARY KEY (scope, route, example)
 ) WITHOUT ROWID;
 """
-_FIELDS = "correct, prediction, reasoning_tokens, answer_tokens, reasoning_cut, answer_cut, reasoning, text, seal"
-_AT_ONCE = 500
+_COLUMNS = "correct, prediction, reasoning_tokens, answer_tokens, reasoning_cut, answer_cut, reasoning, text, seal"
+_OUTCOME_FIELDS = tuple(field.name for field in dataclasses.fields(ExampleOutcome))
+"""In the order of the columns."""
+_MAX_PARAMETERS = 500
 """SQLite limits the parameters of one statement."""
 
 
@@ -64,7 +68,7 @@ class ScopeInfo:
 
 
 class ScoreStore:
-    """One file of scores; safe for several processes, each with a store of its own on it."""
+    """One file of scores; several processes may use it at once, each with its own store object."""
 
     def __init__(self, path: Path) -> None:
         """Open or create the store at ``path``."""
@@ -72,13 +76,14 @@ class ScoreStore:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(path, timeout=60, isolation_level=None)
-            self._connection.text_factory = lambda text: text.decode(errors="replace")  # damage shows by the seal
+            # Damaged text must not raise here: the checksum reveals it.
+            self._connection.text_factory = lambda text: text.decode(errors="replace")
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = NORMAL")
             self._check_version()
             self._connection.executescript(_TABLES)
         except (sqlite3.Error, OSError, ValueError) as error:  # damaged texts cannot even be decoded
-            raise _unusable(path, error) from None
+            raise _as_store_error(path, error) from None
 
     def _check_version(self) -> None:
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
@@ -94,106 +99,104 @@ class ScoreStore:
         """Release the file."""
         self._connection.close()
 
-    def find(self, scope: Mapping[str, Any], route: Route, examples: Sequence[str]) -> dict[str, ExampleOutcome]:
-        """What is known of these examples (by key) under a scope and route."""
-        with self._reported():
-            found, damaged = self._found(scope, route, examples)
+    def find_outcomes(
+        self, scope: Mapping[str, Any], route: Route, examples: Sequence[str]
+    ) -> dict[str, ExampleOutcome]:
+        """Stored outcomes of these examples (by key) under a scope and route."""
+        with self._wrap_errors():
+            outcomes, damaged = self._read_outcomes(scope, route, examples)
         if damaged:
-            self._forget(scope, route, damaged)
-        return found
+            self._delete_damaged(scope, route, damaged)
+        return outcomes
 
-    def _forget(self, scope: Mapping[str, Any], route: Route, damaged: Sequence[bytes]) -> None:
-        """Remove outcomes whose seal is broken, so that they are worked out and kept again."""
+    def _delete_damaged(self, scope: Mapping[str, Any], route: Route, damaged: Sequence[bytes]) -> None:
+        """Delete outcomes with a wrong checksum, so that they are computed and stored again."""
         with self._transaction() as cursor:
-            keys = self._keys(scope, route)
+            ids = self._find_ids(scope, route)
             cursor.executemany(
                 "DELETE FROM outcomes WHERE scope = ? AND route = ? AND example = ?",
-                ((*(keys or (0, 0)), example) for example in damaged),
+                ((*(ids or (0, 0)), example) for example in damaged),
             )
 
-    def _found(
+    def _read_outcomes(
         self, scope: Mapping[str, Any], route: Route, examples: Sequence[str]
     ) -> tuple[dict[str, ExampleOutcome], list[bytes]]:
-        """What is known, and which of it is damaged."""
-        keys = self._keys(scope, route)
-        if keys is None:
+        """Sound outcomes by example key, and digests of the examples whose outcome is damaged."""
+        ids = self._find_ids(scope, route)
+        if ids is None:
             return {}, []
-        found: dict[str, ExampleOutcome] = {}
+        outcomes: dict[str, ExampleOutcome] = {}
         damaged: list[bytes] = []
-        sealed = _Seal(scope, route)
-        names = {_digest(example): example for example in examples}
-        digests = list(names)
-        for start in range(0, len(digests), _AT_ONCE):
-            part = digests[start : start + _AT_ONCE]
+        checksum = _Checksum(scope, route)
+        keys = {_digest_key(example): example for example in examples}
+        digests = list(keys)
+        for start in range(0, len(digests), _MAX_PARAMETERS):
+            part = digests[start : start + _MAX_PARAMETERS]
             marks = ",".join("?" * len(part))
-            query = f"SELECT example, {_FIELDS} FROM outcomes WHERE scope = ? AND route = ? AND example IN ({marks})"  # noqa: S608
-            for example, *values, seal in self._connection.execute(query, (*keys, *part)):
-                if seal == sealed.of(example, values):
-                    found[names[example]] = _outcome(values)
+            query = f"SELECT example, {_COLUMNS} FROM outcomes WHERE scope = ? AND route = ? AND example IN ({marks})"  # noqa: S608
+            for example, *values, stored in self._connection.execute(query, (*ids, *part)):
+                if stored == checksum.compute(example, values):
+                    outcomes[keys[example]] = _outcome_from_row(values)
                 else:
                     damaged.append(example)
-        return found, damaged
+        return outcomes, damaged
 
-    def add(self, scope: Mapping[str, Any], route: Route, outcomes: Mapping[str, ExampleOutcome]) -> None:
-        """Keep outcomes by example key, all of them or none; those that are known already stay as they are."""
-        self.add_all(scope, {route: outcomes})
-
-    def add_all(self, scope: Mapping[str, Any], outcomes: Mapping[Route, Mapping[str, ExampleOutcome]]) -> None:
-        """Keep the outcomes of several routes, all of them or none."""
+    def add_outcomes(self, scope: Mapping[str, Any], outcomes: Mapping[Route, Mapping[str, ExampleOutcome]]) -> None:
+        """Store outcomes by route and example key, all or none; outcomes that are stored already stay unchanged."""
         with self._transaction() as cursor:
             for route, by_example in outcomes.items():
-                keys, sealed = self._made_keys(cursor, scope, route), _Seal(scope, route)
+                ids, checksum = self._create_ids(cursor, scope, route), _Checksum(scope, route)
                 cursor.executemany(
                     "INSERT OR IGNORE INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (_row(keys, sealed, example, outcome) for example, outcome in by_example.items()),
+                    (_outcome_to_row(ids, checksum, example, outcome) for example, outcome in by_example.items()),
                 )
 
-    def _keys(self, scope: Mapping[str, Any], route: Route) -> tuple[int, int] | None:
+    def _find_ids(self, scope: Mapping[str, Any], route: Route) -> tuple[int, int] | None:
+        """Row ids of the scope and the route."""
         query = "SELECT scopes.id, routes.id FROM scopes, routes WHERE description = ? AND layers = ? AND text = ?"
-        found = self._connection.execute(query, (_canonical(scope), route.layers, str(route))).fetchone()
-        return None if found is None else (found[0], found[1])
+        row = self._connection.execute(query, (_scope_to_json(scope), route.layers, str(route))).fetchone()
+        return None if row is None else (row[0], row[1])
 
-    def _made_keys(self, cursor: sqlite3.Cursor, scope: Mapping[str, Any], route: Route) -> tuple[int, int]:
-        cursor.execute("INSERT OR IGNORE INTO scopes (description) VALUES (?)", (_canonical(scope),))
+    def _create_ids(self, cursor: sqlite3.Cursor, scope: Mapping[str, Any], route: Route) -> tuple[int, int]:
+        cursor.execute("INSERT OR IGNORE INTO scopes (description) VALUES (?)", (_scope_to_json(scope),))
         cursor.execute("INSERT OR IGNORE INTO routes (layers, text) VALUES (?, ?)", (route.layers, str(route)))
-        keys = self._keys(scope, route)
-        assert keys is not None
-        return keys
+        ids = self._find_ids(scope, route)
+        assert ids is not None
+        return ids
 
-    def scopes(self) -> list[ScopeInfo]:
+    def list_scopes(self) -> list[ScopeInfo]:
         """All scopes, oldest first."""
         query = (
             "SELECT description, made, (SELECT count(*) FROM outcomes WHERE scope = scopes.id),"
             " (SELECT count(DISTINCT route) FROM outcomes WHERE scope = scopes.id) FROM scopes ORDER BY id"
         )
-        with self._reported():
+        with self._wrap_errors():
             return [ScopeInfo(json.loads(row[0]), *row[1:]) for row in self._connection.execute(query)]
 
-    def prune(self, matches: Callable[[Mapping[str, Any]], bool]) -> int:
-        """Forget the scopes that match, and give the room back; says how many outcomes went."""
+    def delete_scopes(self, matches: Callable[[Mapping[str, Any]], bool]) -> int:
+        """Delete the scopes that match and shrink the file; returns the number of deleted outcomes."""
         with self._transaction() as cursor:
-            known = cursor.execute("SELECT id, description FROM scopes").fetchall()
-            gone = [number for number, description in known if matches(json.loads(description))]
+            scopes = cursor.execute("SELECT id, description FROM scopes").fetchall()
             removed = 0
-            for number in gone:
+            for number in [number for number, description in scopes if matches(json.loads(description))]:
                 removed += cursor.execute("DELETE FROM outcomes WHERE scope = ?", (number,)).rowcount
                 cursor.execute("DELETE FROM scopes WHERE id = ?", (number,))
-        with self._reported():
+        with self._wrap_errors():
             self._connection.execute("VACUUM")
         return removed
 
     @contextmanager
-    def _reported(self) -> Iterator[None]:
-        """Turn what the database raises into this project's own error."""
+    def _wrap_errors(self) -> Iterator[None]:
+        """Turn database errors into a StoreError."""
         try:
             yield
-        except (sqlite3.Error, ValueError, TypeError) as error:  # a description that is no JSON is damage, too
-            raise _unusable(self.path, error) from None
+        except (sqlite3.Error, ValueError, TypeError) as error:  # a description that is not JSON is damage, too
+            raise _as_store_error(self.path, error) from None
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Cursor]:
-        """All of it or nothing, with no other writer in between."""
-        with self._reported(), closing(self._connection.cursor()) as cursor:
+        """All or nothing, without other writers in between."""
+        with self._wrap_errors(), closing(self._connection.cursor()) as cursor:
             cursor.execute("BEGIN IMMEDIATE")
             try:
                 yield cursor
@@ -204,8 +207,8 @@ class ScoreStore:
                 raise
 
 
-def _unusable(path: Path, error: Exception) -> StoreError:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # what is above the first byte only says more
+def _as_store_error(path: Path, error: Exception) -> StoreError:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the higher bytes only add detail
     if code == sqlite3.SQLITE_FULL:
         return StoreError(f"the score store {path} cannot be used: the disk is full; make room and resume")
     if code == sqlite3.SQLITE_BUSY:
@@ -213,52 +216,38 @@ def _unusable(path: Path, error: Exception) -> StoreError:
     return StoreError(f"the score store {path} cannot be used: {error}; name another with --store")
 
 
-def _canonical(scope: Mapping[str, Any]) -> str:
+def _scope_to_json(scope: Mapping[str, Any]) -> str:
     return json.dumps(scope, sort_keys=True, ensure_ascii=False)
 
 
-def _digest(example: str) -> bytes:
+def _digest_key(example: str) -> bytes:
     return hashlib.sha256(example.encode()).digest()[:16]
 
 
-def _outcome(values: Sequence[Any]) -> ExampleOutcome:
-    correct, prediction, reasoning_tokens, answer_tokens, reasoning_cut, answer_cut, reasoning, text = values
-    return ExampleOutcome(
-        bool(correct),
-        prediction,
-        reasoning_tokens,
-        answer_tokens,
-        bool(reasoning_cut),
-        bool(answer_cut),
-        reasoning,
-        text,
-    )
-
-
-class _Seal:
-    """A digest of an outcome with everything that it belongs to."""
+class _Checksum:
+    """A digest of an outcome together with its scope, route and example."""
 
     def __init__(self, scope: Mapping[str, Any], route: Route) -> None:
-        self._begun = hashlib.sha256(f"{_canonical(scope)}\0{route.layers}\0{route}\0".encode())
+        self._prefix = hashlib.sha256(f"{_scope_to_json(scope)}\0{route.layers}\0{route}\0".encode())
 
-    def of(self, example: bytes, values: Sequence[Any]) -> bytes:
-        """Values as they are kept: texts, and numbers for yes and no."""
-        digest = self._begun.copy()
+    def compute(self, example: bytes, values: Sequence[Any]) -> bytes:
+        """The checksum of values as they are stored: strings, and integers for booleans."""
+        digest = self._prefix.copy()
         digest.update(example)
         digest.update(repr([int(value) if isinstance(value, bool) else value for value in values]).encode())
         return digest.digest()[:8]
 
 
-def _row(keys: tuple[int, int], sealed: _Seal, example: str, outcome: ExampleOutcome) -> tuple[Any, ...]:
-    values = (
-        outcome.correct,
-        outcome.prediction,
-        outcome.reasoning_tokens,
-        outcome.answer_tokens,
-        outcome.reasoning_cut,
-        outcome.answer_cut,
-        outcome.reasoning,
-        outcome.text,
-    )
-    digest = _digest(example)
-    return (*keys, digest, *values, sealed.of(digest, values))
+def _outcome_from_row(values: Sequence[Any]) -> ExampleOutcome:
+    fields = dict(zip(_OUTCOME_FIELDS, values, strict=True))
+    for name in ("correct", "reasoning_truncated", "answer_truncated"):
+        fields[name] = bool(fields[name])
+    return ExampleOutcome(**fields)
+
+
+def _outcome_to_row(
+    ids: tuple[int, int], checksum: _Checksum, example: str, outcome: ExampleOutcome
+) -> tuple[Any, ...]:
+    values = [getattr(outcome, name) for name in _OUTCOME_FIELDS]
+    digest = _digest_key(example)
+    return (*ids, digest, *values, checksum.compute(digest, values))

@@ -1,7 +1,7 @@
 """Whether a difference is real: one comparison, many benchmarks, the best of many; and what data can show at all.
 
-Everything is exact or resampled with a named generator; only numpy is needed. The procedure over benchmarks is the
-paper's (specification §6, "significance").
+Everything is exact or resampled with a named generator. The procedure over benchmarks is the paper's
+(specification §6, "significance").
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from macro_routing.errors import SettingsError
 
 Floats = NDArray[np.float64]
+_LEVEL = 0.95
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class PairedComparison:
     routed: float
     """Accuracy of the second."""
     fixed: int
-    """Examples only the second got right."""
+    """Examples that only the second answers correctly."""
     broken: int
-    """Examples only the first got right."""
+    """Examples that only the first answers correctly."""
     low: float
     """Lower end of the 95 % interval of the difference."""
     high: float
@@ -48,7 +48,7 @@ def compare_paired(
     baseline: ArrayLike, routed: ArrayLike, *, seed: int = 0, resamples: int = 10_000
 ) -> PairedComparison:
     """Compare two routes by their outcomes on the same examples, in the same order."""
-    first, second = _paired(baseline, routed)
+    first, second = _check_paired(baseline, routed)
     fixed = int((second > first).sum())
     broken = int((second < first).sum())
     low, high = paired_bootstrap_interval(first, second, seed=seed, resamples=resamples)
@@ -58,25 +58,31 @@ def compare_paired(
 
 
 def paired_bootstrap_interval(
-    baseline: ArrayLike, routed: ArrayLike, *, seed: int = 0, resamples: int = 10_000, level: float = 0.95
+    baseline: ArrayLike, routed: ArrayLike, *, seed: int = 0, resamples: int = 10_000, level: float = _LEVEL
 ) -> tuple[float, float]:
     """Percentile interval of the mean paired difference, examples resampled with replacement."""
-    first, second = _paired(baseline, routed)
+    first, second = _check_paired(baseline, routed)
     differences = second - first
     # Only counts of the distinct differences matter, so resampling is multinomial: fast for any number of examples.
     values, counts = np.unique(differences, return_counts=True)
     rng = np.random.default_rng(seed)
     draws = rng.multinomial(len(differences), counts / counts.sum(), size=resamples) @ values / len(differences)
-    return _percentiles(draws, level)
+    return percentile_interval(draws, level)
 
 
 def mcnemar_p_value(fixed: int, broken: int) -> float:
     """Two-sided exact McNemar p-value: are the discordant examples split like coin flips?"""
-    discordant, fewer = fixed + broken, min(fixed, broken)
-    if discordant == 0:
-        return 1.0
-    tail = _binomial(discordant, np.arange(fewer + 1), 0.5).sum()
-    return float(min(1.0, 2 * tail))
+    from scipy.stats import binom
+
+    return float(min(1.0, 2 * binom.cdf(min(fixed, broken), fixed + broken, 0.5)))
+
+
+def wilson_interval(correct: int, n: int, level: float = _LEVEL) -> tuple[float, float]:
+    """Wilson's score interval of an accuracy; also sound at 0 and 1."""
+    from scipy.stats import binomtest
+
+    interval = binomtest(correct, n).proportion_ci(level, method="wilson")
+    return float(interval.low), float(interval.high)
 
 
 # --- many benchmarks ----------------------------------------------------------------------------------------------
@@ -103,25 +109,23 @@ def benchmark_significance(differences: ArrayLike, *, seed: int = 0, resamples: 
         raise SettingsError("significance needs one finite difference per benchmark")
     rng = np.random.default_rng(seed)
     means = values[rng.integers(len(values), size=(resamples, len(values)))].mean(axis=1)
-    low, high = _percentiles(means, 0.95)
-    return BenchmarkSignificance(
-        float(values.mean()),
-        low,
-        high,
-        int((values > 0).sum()),
-        int((values == 0).sum()),
-        int((values < 0).sum()),
-        wilcoxon_p_value(values),
-    )
+    wins, ties, losses = (int(mask.sum()) for mask in (values > 0, values == 0, values < 0))
+    interval = percentile_interval(means)
+    return BenchmarkSignificance(float(values.mean()), *interval, wins, ties, losses, wilcoxon_p_value(values))
 
 
 def wilcoxon_p_value(differences: ArrayLike) -> float:
-    """Exact one-sided Wilcoxon signed-rank p-value for "greater"; zeros dropped, ties share their mean rank."""
+    """Exact one-sided Wilcoxon signed-rank p-value for "greater"; zeros dropped, ties share their mean rank.
+
+    scipy's exact null distribution holds without ties only.
+    """
+    from scipy.stats import rankdata
+
     values = np.asarray(differences, dtype=np.float64)
     values = values[values != 0]
     if len(values) == 0:
         return 1.0
-    doubled = _doubled_ranks(np.abs(values))  # twice the mid-ranks, so that they are whole
+    doubled = np.rint(2 * rankdata(np.abs(values))).astype(int)  # twice the mid-ranks, so that they are integers
     observed = int(doubled[values > 0].sum())
     # Share of the sign patterns that give each possible sum of positive ranks.
     shares = np.zeros(int(doubled.sum()) + 1)
@@ -133,21 +137,14 @@ def wilcoxon_p_value(differences: ArrayLike) -> float:
     return float(shares[observed:].sum())
 
 
-def _doubled_ranks(sizes: Floats) -> NDArray[np.int64]:
-    order = np.sort(sizes)
-    below = np.searchsorted(order, sizes, side="left")
-    up_to = np.searchsorted(order, sizes, side="right")
-    return np.asarray(below + up_to + 1)
-
-
 def holm_correction(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction, in the given order."""
-    order = sorted(range(len(p_values)), key=lambda place: p_values[place])
+    """P-values after Holm's step-down correction, in the given order; scipy does not have it."""
+    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
     corrected = [0.0] * len(p_values)
-    worst = 0.0
-    for position, place in enumerate(order):
-        worst = max(worst, min(1.0, (len(p_values) - position) * p_values[place]))
-        corrected[place] = worst
+    largest = 0.0
+    for rank, index in enumerate(order):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        corrected[index] = largest
     return corrected
 
 
@@ -157,10 +154,10 @@ def holm_correction(p_values: Sequence[float]) -> list[float]:
 def best_of_many_p_value(
     baseline: ArrayLike, candidates: ArrayLike, *, seed: int = 0, resamples: int = 10_000
 ) -> float:
-    """P-value of the best candidate's gain when it was picked as the best on this very data.
+    """P-value of the best candidate's gain when it was picked as the best on the same data.
 
     Under the null hypothesis the sign of every example's differences is a coin flip, the same one for all candidates,
-    since they share the example; the best mean difference of flipped data is what luck alone gives.
+    since they share the example; the best mean difference of flipped data shows what chance alone gives.
     """
     first = np.asarray(baseline, dtype=np.float64)
     others = np.atleast_2d(np.asarray(candidates, dtype=np.float64))
@@ -176,8 +173,8 @@ def best_of_many_p_value(
     observed = scaled.sum(axis=1).max()
     rng = np.random.default_rng(seed)
     signs = rng.choice([-1.0, 1.0], size=(resamples, len(first)))
-    luck = (signs @ scaled.T).max(axis=1)
-    return float((1 + (luck >= observed - 1e-12).sum()) / (1 + resamples))
+    flipped = (signs @ scaled.T).max(axis=1)
+    return float((1 + (flipped >= observed - 1e-12).sum()) / (1 + resamples))
 
 
 # --- before a search ----------------------------------------------------------------------------------------------
@@ -201,51 +198,26 @@ def smallest_detectable_gain(n: int, discordance: float = 0.2, power: float = 0.
 
 
 def mcnemar_power(n: int, discordance: float, gain: float, level: float = 0.05) -> float:
-    """How often the exact test finds a true ``gain`` significant, the discordant count itself being random."""
-    share = (discordance + gain) / (2 * discordance)  # of the discordant examples that are gains
-    counts = np.arange(n + 1)
-    weights = _binomial(n, counts, discordance)
-    power = 0.0
-    for discordant in counts[weights > 1e-9].tolist():
-        needed = _critical_value(discordant, level)
-        if needed is not None:
-            power += weights[discordant] * _binomial(discordant, np.arange(needed, discordant + 1), share).sum()
-    return float(power)
+    """How often the exact test finds a true ``gain`` significant; the discordant count itself is random."""
+    from scipy.stats import binom
+
+    weights = binom.pmf(np.arange(n + 1), n, discordance)
+    discordant = np.flatnonzero(weights > 1e-9)
+    # The most losses that are still significant; -1 when even none are not.
+    losses = binom.ppf(level / 2, discordant, 0.5)
+    losses = np.where(2 * binom.cdf(losses, discordant, 0.5) <= level, losses, losses - 1)
+    loss_share = (discordance - gain) / (2 * discordance)
+    return float(weights[discordant] @ binom.cdf(losses, discordant, max(0.0, loss_share)))
 
 
-@lru_cache(maxsize=65536)
-def _critical_value(discordant: int, level: float) -> int | None:
-    """The fewest gains among ``discordant`` examples that are significant; None when even all are not."""
-    if mcnemar_p_value(discordant, 0) > level:
-        return None
-    low, high = discordant // 2, discordant
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if mcnemar_p_value(middle, discordant - middle) <= level else (middle + 1, high)
-    return high
+def percentile_interval(draws: Floats, level: float = _LEVEL) -> tuple[float, float]:
+    """The central interval that holds a share ``level`` of resampled values."""
+    low, high = np.percentile(draws, [50 * (1 - level), 50 * (1 + level)])
+    return float(low), float(high)
 
 
-def _binomial(n: int, hits: NDArray[np.int64], share: float) -> Floats:
-    """Binomial probabilities, in logarithms so that thousands of examples neither overflow nor take long."""
-    if share >= 1:
-        return np.where(hits == n, 1.0, 0.0)
-    factorial = _log_factorials(n)
-    logs = factorial[n] - factorial[hits] - factorial[n - hits]
-    return np.asarray(np.exp(logs + hits * math.log(share) + (n - hits) * math.log1p(-share)))
-
-
-@lru_cache(maxsize=4096)
-def _log_factorials(n: int) -> Floats:
-    return np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
-
-
-def _paired(baseline: ArrayLike, routed: ArrayLike) -> tuple[Floats, Floats]:
+def _check_paired(baseline: ArrayLike, routed: ArrayLike) -> tuple[Floats, Floats]:
     first, second = (np.asarray(values, dtype=np.float64) for values in (baseline, routed))
     if first.shape != second.shape or first.ndim != 1 or len(first) == 0:
         raise SettingsError(f"a paired comparison needs equally many outcomes, got {first.shape} and {second.shape}")
     return first, second
-
-
-def _percentiles(draws: Floats, level: float) -> tuple[float, float]:
-    low, high = np.percentile(draws, [50 * (1 - level), 50 * (1 + level)])
-    return float(low), float(high)

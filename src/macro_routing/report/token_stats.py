@@ -50,7 +50,7 @@ def writing(answers: Mapping[str, Any], result: RunResult, *, writes: bool, reso
 
 def is_cut(one: Mapping[str, Any]) -> bool:
     """Whether a budget ended the answer or its reasoning."""
-    return bool(one["reasoning_cut"] or one["answer_cut"])
+    return bool(one["reasoning_truncated"] or one["answer_truncated"])
 
 
 def _row(name: str, outcomes: Outcomes) -> list[str]:
@@ -64,8 +64,8 @@ def _row(name: str, outcomes: Outcomes) -> list[str]:
         f"{statistics.median(tokens):g}",
         f"{statistics.mean(one['reasoning_tokens'] for one in outcomes):.1f}",
         f"{statistics.mean(one['answer_tokens'] for one in outcomes):.1f}",
-        format_percent(statistics.mean(bool(one["reasoning_cut"]) for one in outcomes)),
-        format_percent(statistics.mean(bool(one["answer_cut"]) for one in outcomes)),
+        format_percent(statistics.mean(bool(one["reasoning_truncated"]) for one in outcomes)),
+        format_percent(statistics.mean(bool(one["answer_truncated"]) for one in outcomes)),
         joined(share, element("small", f"{right} of {len(whole)}")),
     ]
 

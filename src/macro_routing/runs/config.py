@@ -14,9 +14,9 @@ from typing import Any
 
 from macro_routing.engine.decoders import AUTO, DECODERS
 from macro_routing.errors import SettingsError, suggestion
-from macro_routing.evaluation.decoding import Decoding, automatic_mode
-from macro_routing.evaluation.racing import EXACT, RACING
-from macro_routing.evaluation.units import UnitSizes
+from macro_routing.evaluation.decoding import DecodingSettings, default_answer_mode
+from macro_routing.evaluation.racing import EXACT, RACING_MODES
+from macro_routing.evaluation.work_units import UnitSizes
 from macro_routing.models.catalog import BUILT_IN_MODELS, DEFAULT_MODEL
 from macro_routing.models.frozen import FrozenModel, LoadOptions
 from macro_routing.models.support import get_text_config
@@ -149,7 +149,7 @@ class RunConfig:
         check_seed(self.seed)
         if self.budget is not None:
             check_integer("budget", self.budget, minimum=1, maximum=MAX_EVALUATIONS)
-        check_choice("racing", self.racing, RACING)
+        check_choice("racing", self.racing, RACING_MODES)
         check_choice("decoder", self.decoder, DECODERS)
         if self.max_minutes is not None:
             check_number("max_minutes", self.max_minutes, minimum=0, exclusive=True)
@@ -177,7 +177,7 @@ class RunConfig:
             raise SettingsError("[space]: layers is the model's, leave it out")
         build_settings(RouteSpace, {**self.space, "layers": 2, "max_length": 0}, "[space]")
         build_settings(UnitSizes, self.units, "[units]")
-        build_settings(Decoding, self._decoding_table(DIRECT), "[decoding]")
+        build_settings(DecodingSettings, self._decoding_table(DIRECT), "[decoding]")
 
     @property
     def load_options(self) -> LoadOptions:
@@ -198,10 +198,10 @@ class RunConfig:
         table = {**PRESETS[self.preset].get("decoding", {}), **self.decoding}
         return {**table, "mode": automatic} if table.get("mode", AUTO) == AUTO else table
 
-    def decoding_for(self, task: Task) -> Decoding:
+    def decoding_for(self, task: Task) -> DecodingSettings:
         """How answers are obtained; without a mode, choices are compared by likelihood and the rest is written."""
-        automatic = automatic_mode(task)
-        found = build_settings(Decoding, self._decoding_table(automatic), "[decoding]")
+        automatic = default_answer_mode(task)
+        found = build_settings(DecodingSettings, self._decoding_table(automatic), "[decoding]")
         if found.mode == LIKELIHOOD and task.kind != CHOICE:
             raise SettingsError(
                 f"{task.name} has no choices, so mode = likelihood cannot be used; use direct or reasoning"

@@ -15,8 +15,8 @@ import torch
 from macro_routing.engine.batching import Tokens
 from macro_routing.engine.generation import generate_greedy
 from macro_routing.engine.memory import cache_bytes_per_token, is_out_of_memory
-from macro_routing.evaluation.answering import choice_items
 from macro_routing.evaluation.evaluator import Evaluator
+from macro_routing.evaluation.graded_answers import build_choice_items
 from macro_routing.models.chat import encode_messages
 from macro_routing.models.routing import apply_route
 from macro_routing.routes.route import Route
@@ -57,7 +57,7 @@ def _prompts(evaluator: Evaluator, examples: Sequence[Example]) -> list[Tokens]:
     """The examples as this run puts them."""
     frozen, task, mode = evaluator.frozen, evaluator.task, evaluator.decoding.mode
     if mode == LIKELIHOOD:
-        items = choice_items(frozen, task, examples, by_letter=evaluator.decoding.by_letter)
+        items = build_choice_items(frozen, task, examples, by_letter=evaluator.decoding.by_letter)
         return [item.prompt for item in items]
     thinking = mode == REASONING if frozen.chat.think else None
     asked = [build_messages(task.prompts, mode, one.question, one.choices) for one in examples]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from macro_routing.evaluation.confirming import certainty, confirmed, with_fresh
+from macro_routing.evaluation.confirmation import combine_with_fresh, probability_of_gain, select_confirmed
 from macro_routing.evaluation.evaluation_results import RouteEvaluation
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
@@ -97,7 +97,7 @@ def select_confirmed_route(
         return FinalSelection(standard, _listed(candidates, validated, turned_down), reason)
     left = list(candidates)
     while True:
-        best = confirmed(left, verdicts, max_error_probability)
+        best = select_confirmed(left, verdicts, max_error_probability)
         reason = "" if best.route.is_standard else _failure(best.route, validated, holdout) or objection(best.route)
         if not reason:
             break
@@ -105,7 +105,10 @@ def select_confirmed_route(
         left = [candidate for candidate in left if candidate.route != best.route]
     refused = "; ".join(f"{route} was turned down: {reason}" for route, reason in turned_down.items())
     control = verdicts(standard)
-    sure = {one.route: certainty(with_fresh(one.expected, control, verdicts(one.route))) for one in candidates}
+    sure = {
+        one.route: probability_of_gain(combine_with_fresh(one.expected, control, verdicts(one.route)))
+        for one in candidates
+    }
     for one in candidates:
         if not (one.route.is_standard or one.route in turned_down or one.route == best.route):
             turned_down[one.route] = (

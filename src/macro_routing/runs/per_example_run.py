@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from macro_routing.engine.decoders import release_fused_decoder
-from macro_routing.evaluation.answering import prompts_of
+from macro_routing.evaluation.graded_answers import encode_prompts
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.peers.label_search import LabelSearch
 from macro_routing.peers.layer_router import LayerRouters
@@ -89,7 +89,7 @@ class PerExampleRun(PreparedRun):
             standard_high=high,
             run=len(answered),
             saved=self._labels.max_evaluations() - len(seen),
-            cut_off=statistics.mean(one.reasoning_cut or one.answer_cut for _, one in answered),
+            cut_off=statistics.mean(one.reasoning_truncated or one.answer_truncated for _, one in answered),
             seconds=seconds,
             asked=len(seen),
             work=work,
@@ -133,7 +133,7 @@ class RouterRun(PerExampleRun):
         frozen, config = self.evaluator.frozen, self.evaluator
         release_fused_decoder(frozen)  # it holds most of a GPU, which training and deciding need
         routers = self._trained(place, searches)
-        prompts = prompts_of(frozen, config.task, self.splits.test, config.decoding)
+        prompts = encode_prompts(frozen, config.task, self.splits.test, config.decoding)
         routes = [self._standard] * len(prompts) if routers is None else routers.decide(frozen, prompts)
         result = self._tested(place, METHODS[self.config.method].title, routes, ROUTER)
         place.write_json(files.RESULT, result.to_json())
@@ -152,7 +152,7 @@ class RouterRun(PerExampleRun):
         if not labels:
             return None
         frozen, task, decoding = self.evaluator.frozen, self.evaluator.task, self.evaluator.decoding
-        prompts = prompts_of(frozen, task, [example for example, _ in labels], decoding)
+        prompts = encode_prompts(frozen, task, [example for example, _ in labels], decoding)
         routes = [route for _, route in labels]
         settings: Any = self._labels.settings
         found: tuple[LayerRouters | ProgramRouters, Any]
@@ -226,4 +226,4 @@ def _together(outcomes: Sequence[ExampleOutcome | Failure]) -> Score | Failure:
 
 
 def _written(outcome: ExampleOutcome) -> int:
-    return outcome.reasoning_tokens + outcome.answer_tokens
+    return outcome.tokens

@@ -11,8 +11,8 @@ from typing import Any
 
 from macro_routing.engine.batching import pad_left
 from macro_routing.errors import RunError, SettingsError
-from macro_routing.evaluation.answering import prompts_of
 from macro_routing.evaluation.evaluator import Evaluator
+from macro_routing.evaluation.graded_answers import encode_prompts
 from macro_routing.evaluation.score_store import ScoreStore, default_store_path
 from macro_routing.models.block_influence import block_influence
 from macro_routing.models.frozen import FrozenModel, load_model
@@ -33,7 +33,7 @@ from macro_routing.search.searcher import SearchState
 from macro_routing.tasks.catalog import find_task
 from macro_routing.tasks.splits import Splits, count_repeated_questions, make_splits
 from macro_routing.tasks.task import Example, Task
-from macro_routing.workers.messages import TaskSource, WorkerSetup
+from macro_routing.workers.build_messages import TaskSource, WorkerSetup
 from macro_routing.workers.pool import WorkerPool, create_worker_pool
 from macro_routing.workers.settings import WorkerSettings
 
@@ -81,7 +81,7 @@ def start_workers(
     ]
     setup = WorkerSetup(config.model, config.load_options, tuple(sources))
     pool = create_worker_pool(workers, setup, (listener or Listener()).on_message)
-    (listener or Listener()).on_message(f"{workers.described}; answers begin when the model is loaded there")
+    (listener or Listener()).on_message(f"{workers.description}; answers begin when the model is loaded there")
     return pool
 
 
@@ -91,7 +91,7 @@ def _logged(workers: WorkerPool | None, place: RunFolder) -> AbstractContextMana
         return nullcontext()
     log = RunLog(place)
     log.on_message(f"with {workers.workers} worker(s)")
-    return workers.telling(log.on_message)
+    return workers.reporting_to(log.on_message)
 
 
 def resume_run(  # noqa: PLR0913
@@ -196,7 +196,7 @@ def check_same_examples(header: Mapping[str, Any], config: RunConfig, task: Task
 
 def load_configured_model(config: RunConfig, workers: WorkerPool | None, listener: Listener) -> FrozenModel:
     """The model as this process needs it: loaded, or only known where workers have it on their GPUs."""
-    load = load_model if workers is None else workers.model
+    load = load_model if workers is None else workers.load_driver_model
     return load(config.model, config.load_options, listener.on_message)
 
 
@@ -220,7 +220,7 @@ _INFLUENCE_EXAMPLES, _INFLUENCE_BATCH = 64, 16
 
 def measure_influence(evaluator: Evaluator, examples: Sequence[Example]) -> list[float]:
     """How much each layer does to the prompts of some training examples."""
-    prompts = prompts_of(evaluator.frozen, evaluator.task, examples[:_INFLUENCE_EXAMPLES], evaluator.decoding)
+    prompts = encode_prompts(evaluator.frozen, evaluator.task, examples[:_INFLUENCE_EXAMPLES], evaluator.decoding)
     device = evaluator.frozen.model.device
     parts = [prompts[start : start + _INFLUENCE_BATCH] for start in range(0, len(prompts), _INFLUENCE_BATCH)]
     return block_influence(evaluator.frozen.model, [pad_left(part, device) for part in parts])

@@ -108,7 +108,15 @@ def make_route_result(
     selected, standard = tested[0][1], dict(tested)[STANDARD]
     comparison = compare_paired(standard.correct, selected.correct, seed=seed)
     variants = tuple(
-        Variant(name, str(one.route), one.route.length, sum(one.correct), len(one.outcomes), one.cut_off, one.tokens)
+        Variant(
+            name,
+            str(one.route),
+            one.route.length,
+            sum(one.correct),
+            len(one.outcomes),
+            one.truncated_share,
+            one.mean_tokens,
+        )
         for name, one in tested
     )
     detectable = minimum_detectable_gain(comparison.n, comparison)
@@ -136,8 +144,8 @@ def make_per_example_result(
             length,
             sum(one.correct for one in found),
             len(found),
-            sum(one.reasoning_cut or one.answer_cut for one in found) / len(found),
-            sum(one.reasoning_tokens + one.answer_tokens for one in found) / len(found),
+            sum(one.truncated for one in found) / len(found),
+            sum(one.tokens for one in found) / len(found),
         )
         for name, what, length, found in arms
     )

@@ -32,12 +32,12 @@ def make_round_report(  # noqa: PLR0913
         same.accuracy,
         low,
         high,
-        raced.run + standard.run,
-        raced.asked - raced.run,
-        raced.cut_off,
+        raced.computed + standard.computed,
+        raced.requested - raced.computed,
+        raced.truncated_share,
         seconds,
-        raced.asked,
-        sum(route.length * (seen * prompt_tokens + written) for route, seen, written in raced.looked_at),
+        raced.requested,
+        sum(route.length * (seen * prompt_tokens + written) for route, seen, written in raced.answers),
     )
 
 

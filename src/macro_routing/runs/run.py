@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from macro_routing.evaluation.answering import mean_tokens_read
 from macro_routing.evaluation.evaluation_results import RaceResult, RouteEvaluation
 from macro_routing.evaluation.evaluator import Evaluator
+from macro_routing.evaluation.graded_answers import mean_input_tokens
 from macro_routing.evaluation.racing import NEVER
 from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.models.environment import describe_environment
@@ -178,13 +178,13 @@ class PreparedRun:
         evaluator = dataclasses.replace(self.evaluator, on_outcomes=count)
         examples = [self.splits.train[place] for place in asked.examples]
         draws = [proposal.route for proposal in asked.proposals]
-        raced = evaluator.race(draws, examples, asked.keep, self.config.racing)
-        return raced, evaluator.race([self._standard], examples, 1, NEVER)
+        raced = evaluator.race_draws(draws, examples, asked.keep, self.config.racing)
+        return raced, evaluator.race_draws([self._standard], examples, 1, NEVER)
 
     @cached_property
     def _prompt_tokens(self) -> float:
         """Tokens that an example is read with, choices included: the mean over some training examples."""
-        return mean_tokens_read(
+        return mean_input_tokens(
             self.evaluator.frozen, self.evaluator.task, self.splits.train[:_READ_EXAMPLES], self.evaluator.decoding
         )
 

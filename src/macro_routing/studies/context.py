@@ -245,6 +245,6 @@ def arm_of(one: RouteEvaluation) -> dict[str, Any]:
         "route": str(one.route),
         "length": one.route.length,
         "correct": [int(value) for value in one.correct],
-        "cut": [int(outcome.reasoning_cut or outcome.answer_cut) for outcome in one.outcomes],
-        "tokens": one.tokens,
+        "cut": [int(outcome.truncated) for outcome in one.outcomes],
+        "tokens": one.mean_tokens,
     }

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.units import units_in_order
+from macro_routing.evaluation.work_units import split_into_units
 from macro_routing.report.formatting import format_points, shorten_model_name
 from macro_routing.report.interval_chart import OPEN, IntervalRow, intervals_figure
 from macro_routing.routes.route import Route
@@ -115,14 +115,14 @@ def _one_turn(evaluator: Evaluator, route: Route, examples: Sequence[Example]) -
     started = time.perf_counter()
     outcomes = [
         outcome
-        for unit in units_in_order(examples, evaluator.unit_sizes.whole)
+        for unit in split_into_units(examples, evaluator.unit_sizes.full)
         for outcome in evaluator.run_unit([route], unit)[route]
     ]
     if on_gpu:
         torch.cuda.synchronize(device)
     return {
         "seconds": time.perf_counter() - started,
-        "tokens": sum(one.reasoning_tokens + one.answer_tokens for one in outcomes),
+        "tokens": sum(one.tokens for one in outcomes),
         "peak_bytes": int(torch.cuda.max_memory_allocated(device)) if on_gpu else None,
     }
 

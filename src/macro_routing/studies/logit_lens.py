@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from macro_routing.engine.batching import Tokens, compute_position_ids, pad_left
-from macro_routing.evaluation.answering import choice_items, prompts_and_stages
 from macro_routing.evaluation.evaluator import Evaluator
+from macro_routing.evaluation.graded_answers import build_choice_items, encode_prompts_and_stages
 from macro_routing.evaluation.statistics import paired_bootstrap_interval
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.models.lens import apply_lm_head, collect_hidden_states
@@ -75,7 +75,7 @@ def lens_items(evaluator: Evaluator, examples: Sequence[Example]) -> list[LensIt
     """Contexts and gold tokens of examples, in the evaluator's way to answer."""
     frozen, decoding = evaluator.frozen, evaluator.decoding
     if decoding.mode == LIKELIHOOD:
-        asked = choice_items(frozen, evaluator.task, examples, by_letter=decoding.by_letter)
+        asked = build_choice_items(frozen, evaluator.task, examples, by_letter=decoding.by_letter)
         pairs = [(item.prompt, item.choices[one.correct_choice]) for item, one in zip(asked, examples, strict=True)]
     else:
         contexts = _contexts(evaluator, examples)
@@ -87,7 +87,7 @@ def lens_items(evaluator: Evaluator, examples: Sequence[Example]) -> list[LensIt
 def _contexts(evaluator: Evaluator, examples: Sequence[Example]) -> list[Tokens]:
     """Prompts, the standard pass's reasoning where there is one, and the cue that an answer follows."""
     frozen, task, decoding = evaluator.frozen, evaluator.task, evaluator.decoding
-    prompts, stages = prompts_and_stages(frozen, task, examples, decoding)
+    prompts, stages = encode_prompts_and_stages(frozen, task, examples, decoding)
     cue = tuple(frozen.tokenizer.encode(task.prompts.cue, add_special_tokens=False))
     if decoding.mode != REASONING:
         return [(*prompt, *cue) for prompt in prompts]

@@ -10,7 +10,7 @@ from typing import Any
 
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.outcome import ExampleOutcome
-from macro_routing.evaluation.units import Unit
+from macro_routing.evaluation.work_units import WorkUnit
 from macro_routing.routes.route import Route
 from macro_routing.runs.run import PreparedRun
 from macro_routing.tasks.grading import GRADERS
@@ -34,7 +34,7 @@ class PooledEvaluator(Evaluator):
         """What decides an outcome in any of the members."""
         return {**super().scope, "pool": {name: one.scope for name, one in self.members.items()}}
 
-    def run_unit(self, routes: Sequence[Route], unit: Unit) -> dict[Route, list[ExampleOutcome]]:
+    def run_unit(self, routes: Sequence[Route], unit: WorkUnit) -> dict[Route, list[ExampleOutcome]]:
         """The unit's examples by their tasks, and the answers in the unit's order again."""
         places: dict[str, list[int]] = {}
         for place, example in enumerate(unit):

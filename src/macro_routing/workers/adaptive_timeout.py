@@ -1,39 +1,39 @@
-"""How long an ask may take before its worker is taken to hang: longer for larger asks, by what others have taken.
+"""How long a work item may take before its worker counts as hanging: longer for larger items, by measured speed.
 
-Asks differ a thousandfold in size, machines and models as much in speed. So the allowance that is set is the least; it
-grows with the routes, the examples and the longest texts of an ask, carefully while nothing was answered yet, and then
-by the seconds that answers of the same kind have really taken.
+Work items differ a thousandfold in size, and so do machines and models in speed. The configured timeout is therefore a
+minimum. It grows with the routes, the examples and the longest texts of an item: by a limited factor until the first
+result, then by the seconds that items of the same scope have taken.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from macro_routing.evaluation.executor import WorkItem
+from macro_routing.evaluation.work_items import WorkItem
 
-_USUAL = 64.0
-"""Standard passes with short answers that the allowance is meant for; a CPU's units have as many examples."""
-_SHORT = 128.0
-"""Tokens to be written that count as much as reading a prompt."""
-_UNMEASURED = 8.0
-"""Most that the allowance is multiplied with before there is an answer to measure by.
+_USUAL_SIZE = 64.0
+"""Standard passes with short answers that the timeout is meant for; a unit on CPU has as many examples."""
+_SHORT_TOKENS = 128.0
+"""Number of generated tokens that cost as much as reading a prompt."""
+_MAX_UNMEASURED_FACTOR = 8.0
+"""Maximum factor on the timeout before there is a measurement.
 
-A worker that hangs from the start must be found out, too; an ask of several routes that it hits is asked in parts.
+A worker that hangs from the start must be detected, too; an item of several routes is then tried in parts.
 """
 _SLACK = 10.0
-"""How much slower than others before it an ask may be: prompts and machines differ."""
+"""How much slower than earlier items an item may be: prompts and machines differ."""
 
 
-def estimate_work(ask: WorkItem, most_tokens: int) -> float:
-    """An ask's work in standard passes with short answers; ``most_tokens`` may be written for each example."""
-    examples = 1 if ask.paired else len(ask.unit)
-    passes = sum(route.length / route.layers for route in ask.routes) * examples
-    return passes * (1 + most_tokens / _SHORT)
+def estimate_work(item: WorkItem, max_new_tokens: int) -> float:
+    """An item's work in standard passes with short answers, if each answer has up to ``max_new_tokens``."""
+    examples = 1 if item.paired else len(item.unit)
+    passes = sum(route.length / route.layers for route in item.routes) * examples
+    return passes * (1 + max_new_tokens / _SHORT_TOKENS)
 
 
 @dataclass
-class _Answered:
-    """What was answered of one kind."""
+class _Measured:
+    """Total work and time of the finished items of one scope."""
 
     size: float = 0.0
     seconds: float = 0.0
@@ -41,21 +41,21 @@ class _Answered:
 
 @dataclass
 class AdaptiveTimeout:
-    """The allowance of asks by their size, for each scope apart: another task or way to answer has another speed."""
+    """Timeouts by the size of an item, separate for each scope: another task or answer mode has another speed."""
 
-    least: float
-    """Seconds that every ask may take."""
-    _answered: dict[str, _Answered] = field(default_factory=dict)
+    minimum: float
+    """Seconds that every item may take."""
+    _measured: dict[str, _Measured] = field(default_factory=dict)
 
-    def learn(self, scope: str, size: float, seconds: float) -> None:
-        """An ask of this size was answered after so many seconds."""
-        seen = self._answered.setdefault(scope, _Answered())
-        seen.size += size
-        seen.seconds += seconds
+    def record(self, scope: str, size: float, seconds: float) -> None:
+        """Record that an item of this size took this long."""
+        measured = self._measured.setdefault(scope, _Measured())
+        measured.size += size
+        measured.seconds += seconds
 
-    def seconds(self, scope: str, size: float) -> float:
-        """How long an ask of this size may take."""
-        seen = self._answered.get(scope)
-        if seen is None or not seen.size:
-            return self.least * min(max(1.0, size / _USUAL), _UNMEASURED)
-        return max(self.least, _SLACK * size * seen.seconds / seen.size)
+    def timeout_seconds(self, scope: str, size: float) -> float:
+        """How long an item of this size may take."""
+        measured = self._measured.get(scope)
+        if measured is None or not measured.size:
+            return self.minimum * min(max(1.0, size / _USUAL_SIZE), _MAX_UNMEASURED_FACTOR)
+        return max(self.minimum, _SLACK * size * measured.seconds / measured.size)

@@ -1,4 +1,4 @@
-"""A crew: workers in numbered slots, wherever they are; what a backend must be able to do."""
+"""The protocol of worker backends: workers in numbered slots, in local processes or on other machines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Message:
-    """A worker's message: that it is ready, an answer, or an error of the user's."""
+    """A complete message of a worker: that it is ready, its results, or a user's error."""
 
     slot: int
     text: str
@@ -17,14 +17,14 @@ class Message:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """A part of a worker's message has come: it is not silent, though the rest is still on its way."""
+    """A part of a worker's message arrived: the worker is alive, though the message is not complete."""
 
     slot: int
 
 
 @dataclass(frozen=True)
 class Exited:
-    """A worker is no more."""
+    """A worker exited."""
 
     slot: int
     reason: str
@@ -34,22 +34,22 @@ Event = Message | Heartbeat | Exited
 
 
 class WorkerBackend(Protocol):
-    """Starts, asks and ends workers. Events are of a slot's present worker, never of an earlier one."""
+    """Starts workers, sends them work items and ends them; events belong to the current worker of a slot."""
 
-    def start(self, slot: int) -> None:
-        """Put a new worker into a slot, in place of what may be there; it says when it is ready, or is gone."""
+    def start_worker(self, slot: int) -> None:
+        """Start a worker in a slot and end the worker that is there; it reports that it is ready, or exits."""
         ...
 
-    def give(self, slot: int, text: str) -> None:
-        """Send a job to a worker that is idle; never blocks."""
+    def send(self, slot: int, text: str) -> None:
+        """Send a message to an idle worker; never blocks."""
         ...
 
-    def wait(self, seconds: float) -> Sequence[Event]:
-        """What happened, as soon as something has, or nothing after so many seconds."""
+    def wait_for_events(self, seconds: float) -> Sequence[Event]:
+        """Return events as soon as there are some, or nothing after this time."""
         ...
 
-    def kill(self, slot: int) -> None:
-        """End a slot's worker at once; nothing is heard of it any more."""
+    def kill_worker(self, slot: int) -> None:
+        """End a slot's worker at once; it causes no more events."""
         ...
 
     def close(self) -> None:

@@ -1,63 +1,64 @@
-"""What the driver keeps in mind: asks on their way, its workers by their slots, its limits, what happened so far."""
+"""The state of the dispatcher: queued work items, workers by slot, limits, counts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from macro_routing.evaluation.executor import WorkItem
+from macro_routing.evaluation.work_items import WorkItem
 from macro_routing.routes.route import Route
 
 
 @dataclass(frozen=True)
 class DispatchLimits:
-    """How patient a driver is."""
+    """Timeouts and retries."""
 
-    unit_seconds: float = 1800.0
-    """For an ask of usual size; larger ones have longer, see ``patience``."""
+    item_seconds: float = 1800.0
+    """Timeout of an item of usual size; larger ones have longer, see ``adaptive_timeout``."""
     start_seconds: float = 1800.0
     attempts: int = 3
 
 
 @dataclass(frozen=True)
 class QueuedItem:
-    """An ask on its way."""
+    """A work item in the queue or at a worker."""
 
-    ask: WorkItem
-    deaths: int = 0
+    item: WorkItem
+    crashes: int = 0
+    """Workers that exited or hung while running it."""
     reason: str = ""
     suspect: QueuedItem | None = None
-    """Set where the ask is the standard pass, asked to find out whether this one is to blame."""
+    """Set if the item is the standard pass, run to find out whether the suspect's route causes the crashes."""
 
 
 @dataclass
 class WorkerSlot:
-    """A worker as the driver knows it."""
+    """A worker as the dispatcher sees it."""
 
     is_ready: bool = False
-    process: int = 0
-    """The worker's process number, on whatever machine it is."""
+    process_id: int = 0
+    """The worker's process id on its machine."""
     is_busy: bool = False
-    """Also when nobody waits for the answer any more."""
-    work: QueuedItem | None = None
-    asked: float = 0.0
-    """When it was asked, or started."""
-    heard: float = 0.0
-    """When it was last heard to be answering; not before it was asked."""
+    """Also true if nobody waits for the result any more."""
+    queued: QueuedItem | None = None
+    sent_at: float = 0.0
+    """When it was started or got its item."""
+    heard_at: float = 0.0
+    """When its last message or heartbeat arrived; not before ``sent_at``."""
     scope: str = ""
     size: float = 0.0
-    """Of what it was asked; these two stay when nobody waits for the answer any more."""
+    """Scope and size of its item; these stay if nobody waits for the result any more."""
     failed_starts: int = 0
     retired: str = ""
-    """Why no worker is put into this slot any more."""
+    """Why no worker is started in this slot any more."""
 
 
 @dataclass
 class DispatchCounts:
-    """What happened to workers so far; for messages and tests."""
+    """What happened to the workers so far; for messages and tests."""
 
-    answered: int = 0
-    by_slot: dict[int, int] = field(default_factory=dict)
-    """The same by worker, those before a present one counted in."""
-    deaths: int = 0
+    finished: int = 0
+    """Items that were finished."""
+    finished_by_slot: dict[int, int] = field(default_factory=dict)
+    crashes: int = 0
     hangs: int = 0
     quarantined: dict[Route, str] = field(default_factory=dict)

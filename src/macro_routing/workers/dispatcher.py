@@ -1,9 +1,9 @@
-"""The driver: a queue of asks, one outstanding ask per worker, deadlines, retries, quarantine.
+"""The dispatcher: a queue of work items, one item per worker at a time, timeouts, retries, quarantine.
 
-A worker that dies, hangs or breaks is replaced and its ask is asked again. An ask of several routes that has taken down
-two workers is asked route by route; a route that takes down so many more is suspected. Before it is given up the
-standard pass is asked the same: where that does not survive either, the fault is not the route's and the run ends.
-What is only worked ahead is tried once and blamed on nobody. Time is measured by a clock that cannot be set.
+A worker that exits, hangs or breaks is replaced and its item is run again. An item of several routes that crashed two
+workers is run route by route; a route that crashes several more workers is suspected. Before the route is quarantined
+the standard pass is run on the same examples: if it crashes its workers as well, the route is not the cause and the run
+ends. Prefetch items are tried once and no route is suspected for them. Time comes from the monotonic clock.
 """
 
 from __future__ import annotations
@@ -17,90 +17,92 @@ from dataclasses import replace
 
 from macro_routing import errors
 from macro_routing.errors import MacroError, without_secrets
-from macro_routing.evaluation.executor import Results, WorkItem
+from macro_routing.evaluation.executor import Assignment
+from macro_routing.evaluation.work_items import Results, WorkItem
 from macro_routing.models.remote import RemoteModelInfo
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Failure
 from macro_routing.workers.adaptive_timeout import AdaptiveTimeout, estimate_work
 from macro_routing.workers.backend import Event, Exited, Heartbeat, Message, WorkerBackend
 from macro_routing.workers.dispatch_state import DispatchCounts, DispatchLimits, QueuedItem, WorkerSlot
-from macro_routing.workers.messages import Assignment, results_from_json, work_item_to_json
+from macro_routing.workers.messages import results_from_json, work_item_to_json
 from macro_routing.workers.settings import WorkerError
 
-_TOGETHER = 2
-"""Workers that an ask of several routes may take down before its routes are asked one by one."""
-_LONGEST_WAIT = 60.0
+_CRASHES_BEFORE_SPLIT = 2
+"""Workers that an item of several routes may crash before its routes are run one by one."""
+_MAX_WAIT_SECONDS = 60.0
+ItemResult = tuple[WorkItem, Results | Failure]
 
 
 class Dispatcher:
-    """Gives asks to the workers of a crew and brings their answers back."""
+    """Sends work items to the workers of a backend and returns their results."""
 
     def __init__(
         self,
-        crew: WorkerBackend,
+        backend: WorkerBackend,
         slots: int,
         limits: DispatchLimits,
         report: Callable[[str], None] = lambda _message: None,
     ) -> None:
-        """Workers are started at the first run."""
-        self._crew = crew
+        """Workers are started by the first run."""
+        self._backend = backend
         self._limits = limits
-        self._patience = AdaptiveTimeout(limits.unit_seconds)
+        self._timeout = AdaptiveTimeout(limits.item_seconds)
         self._report = report
         self._slots = [WorkerSlot() for _ in range(slots)]
         self._idle: deque[int] = deque()
         self._queue: deque[QueuedItem] = deque()
         self._events: deque[Event] = deque()
-        """What happened and was not dealt with yet: whoever stops listening leaves the rest to the next run."""
-        self._quarantine: dict[tuple[str, Route], str] = {}
+        """Events that are not handled yet: a run that is closed early leaves them to the next run."""
+        self._quarantined: dict[tuple[str, Route], str] = {}
         self._assignment: Assignment | None = None
         self._has_started = False
         self._fatal_reason = ""
-        """Why there is no worker any more, and will be none."""
-        self._facts: RemoteModelInfo | None = None
+        """Why no worker can be started any more."""
+        self._model_facts: RemoteModelInfo | None = None
         self.counts = DispatchCounts()
 
     @property
-    def processes(self) -> list[int]:
-        """Process numbers of the workers that are ready."""
-        return [slot.process for slot in self._slots if slot.is_ready]
+    def process_ids(self) -> list[int]:
+        """Process ids of the workers that are ready."""
+        return [slot.process_id for slot in self._slots if slot.is_ready]
 
-    def run(self, assignment: Assignment, asks: Sequence[WorkItem]) -> Iterator[tuple[WorkItem, Results | Failure]]:
-        """Results as they come; see ``Executor.run``."""
+    def run(self, assignment: Assignment, items: Sequence[WorkItem]) -> Iterator[ItemResult]:
+        """Results in the order in which they arrive; see ``Executor.run``."""
         self._assignment = assignment
-        self._queue = deque(map(QueuedItem, asks))
+        self._queue = deque(map(QueuedItem, items))
         self._start_all()
         try:
-            yield from self._hear(0.0)  # a worker that was lost since the last run is not to be asked
-            while self._queue or any(slot.work for slot in self._slots):
-                yield from self._fill()
-                yield from self._hear(self._longest_wait())
-                yield from self._overdue()
+            yield from self._handle_events(0.0)  # a worker that exited since the last run gets no item
+            while self._queue or any(slot.queued for slot in self._slots):
+                yield from self._send_items()
+                yield from self._handle_events(self._seconds_to_deadline())
+                yield from self._replace_hanging()
         finally:
-            # Whoever stopped listening: answers that still come are not waited for, and not counted.
+            # If the run is closed early, results that still arrive are ignored and not counted.
             self._queue.clear()
             for slot in self._slots:
-                slot.work = None
+                slot.queued = None
 
-    def facts(self) -> RemoteModelInfo:
-        """What the first worker that is ready says of its model."""
+    def wait_for_model_facts(self) -> RemoteModelInfo:
+        """What the first worker that is ready reports about its model."""
         self._start_all()
-        while self._facts is None:
-            self._listen()
-        return self._facts
+        while self._model_facts is None:
+            self._handle_idle_events()
+        return self._model_facts
 
-    def wait_for_all(self) -> None:
-        """Until every worker is ready that can be started at all."""
+    def wait_until_ready(self) -> None:
+        """Wait until every worker that can be started is ready."""
         self._start_all()
         while not all(slot.is_ready or slot.retired for slot in self._slots):
-            self._listen()
+            self._handle_idle_events()
 
-    def _listen(self) -> None:
-        """Hear what happens while nothing is asked."""
-        list(self._hear(self._longest_wait()))
-        list(self._overdue())
+    def _handle_idle_events(self) -> None:
+        """Handle events while no item is queued."""
+        list(self._handle_events(self._seconds_to_deadline()))
+        list(self._replace_hanging())
 
-    # --- asking ---------------------------------------------------------------------------------------------------
+    # --- sending --------------------------------------------------------------------------------------------------
 
     def _start_all(self) -> None:
         if self._fatal_reason:
@@ -108,35 +110,37 @@ class Dispatcher:
         if not self._has_started:
             self._has_started = True
             for number in range(len(self._slots)):
-                self._start(number)
+                self._start_slot(number)
 
-    def _start(self, number: int) -> None:
+    def _start_slot(self, number: int) -> None:
         slot = self._slots[number]
         slot.is_ready = slot.is_busy = False
-        slot.work = None
-        slot.asked = slot.heard = time.monotonic()
+        slot.queued = None
+        slot.sent_at = slot.heard_at = time.monotonic()
         self._events = deque(event for event in self._events if event.slot != number)
-        self._crew.start(number)
+        self._backend.start_worker(number)
 
-    def _fill(self) -> Iterator[tuple[WorkItem, Results | Failure]]:
+    def _send_items(self) -> Iterator[ItemResult]:
+        """Send queued items to idle workers."""
         assert self._assignment is not None
         while self._idle and self._queue:
             yield from self._drop_quarantined()
             if not self._queue:
                 return
-            number, work = self._idle.popleft(), self._queue.popleft()
+            number, queued = self._idle.popleft(), self._queue.popleft()
             slot = self._slots[number]
-            slot.work, slot.is_busy = work, True
-            slot.asked = slot.heard = time.monotonic()
-            slot.scope, slot.size = self._assignment.scope, estimate_work(work.ask, self._assignment.most_tokens)
-            self._crew.give(number, work_item_to_json(self._assignment, work.ask))
+            slot.queued, slot.is_busy = queued, True
+            slot.sent_at = slot.heard_at = time.monotonic()
+            slot.scope = self._assignment.scope
+            slot.size = estimate_work(queued.item, self._assignment.decoding.max_new_tokens)
+            self._backend.send(number, work_item_to_json(self._assignment, queued.item))
 
-    def _drop_quarantined(self) -> Iterator[tuple[WorkItem, Failure]]:
-        """Routes that were given up are not tried on the next units."""
-        while self._queue and any(self._key(route) in self._quarantine for route in self._queue[0].ask.routes):
-            work = self._queue.popleft()
-            parts = [(part, self._quarantine.get(self._key(part.routes[0]))) for part in work.ask.one_by_one()]
-            left = [QueuedItem(part, work.deaths, work.reason) for part, reason in parts if reason is None]
+    def _drop_quarantined(self) -> Iterator[ItemResult]:
+        """Fail the quarantined routes of the next items without running them."""
+        while self._queue and any(self._key(route) in self._quarantined for route in self._queue[0].item.routes):
+            queued = self._queue.popleft()
+            parts = [(part, self._quarantined.get(self._key(part.routes[0]))) for part in queued.item.split_by_route()]
+            left = [QueuedItem(part, queued.crashes, queued.reason) for part, reason in parts if reason is None]
             self._queue.extendleft(reversed(left))
             for part, reason in parts:
                 if reason is not None:
@@ -146,139 +150,144 @@ class Dispatcher:
         assert self._assignment is not None
         return self._assignment.scope, route
 
-    # --- hearing --------------------------------------------------------------------------------------------------
+    # --- events ---------------------------------------------------------------------------------------------------
 
-    def _hear(self, seconds: float) -> Iterator[tuple[WorkItem, Results | Failure]]:
-        """Deal with what has happened, or happens within so many seconds."""
-        self._events.extend(self._crew.wait(0.0 if self._events else seconds))
+    def _handle_events(self, seconds: float) -> Iterator[ItemResult]:
+        """Handle pending events, or those that arrive within this time."""
+        self._events.extend(self._backend.wait_for_events(0.0 if self._events else seconds))
         while self._events:
             event = self._events.popleft()
             if isinstance(event, Heartbeat):
-                self._slots[event.slot].heard = time.monotonic()
+                self._slots[event.slot].heard_at = time.monotonic()
             else:
-                yield from self._said(event) if isinstance(event, Message) else self._gone(event)
+                yield from self._handle_message(event) if isinstance(event, Message) else self._handle_exit(event)
 
-    def _said(self, event: Message) -> Iterator[tuple[WorkItem, Results | Failure]]:
+    def _handle_message(self, event: Message) -> Iterator[ItemResult]:
         slot = self._slots[event.slot]
         message = json.loads(event.text)
-        work, slot.work = slot.work, None
+        queued, slot.queued = slot.queued, None
         if "error" in message and not slot.is_ready:
-            self._crew.kill(event.slot)  # it has nothing to work with; a later run may try another
+            self._backend.kill_worker(event.slot)  # its setup failed; a later run may start another
             self._events.append(Exited(event.slot, message["error"]))
             raise _as_user_error(message)
-        slot.process = message.get("ready", slot.process)
+        slot.process_id = message.get("ready", slot.process_id)
         if "facts" in message:
-            self._facts = RemoteModelInfo(**message["facts"])
+            self._model_facts = RemoteModelInfo(**message["facts"])
         slot.is_ready, slot.is_busy, slot.failed_starts = True, False, 0
         self._idle.append(event.slot)
         for note in message.get("notes", ()):
             self._report(note)
-        if work is None:
+        if queued is None:
             return
         if "error" in message:
             raise _as_user_error(message)
-        self._patience.learn(slot.scope, slot.size, time.monotonic() - slot.asked)
-        if work.suspect is not None:
-            yield from self._quarantine_route(work.suspect)
+        self._timeout.record(slot.scope, slot.size, time.monotonic() - slot.sent_at)
+        if queued.suspect is not None:
+            yield self._quarantine(queued.suspect)
         else:
-            self.counts.answered += 1
-            self.counts.by_slot[event.slot] = self.counts.by_slot.get(event.slot, 0) + 1
-            yield work.ask, results_from_json(message["answers"])
+            self.counts.finished += 1
+            self.counts.finished_by_slot[event.slot] = self.counts.finished_by_slot.get(event.slot, 0) + 1
+            yield queued.item, results_from_json(message["results"])
 
-    def _gone(self, event: Exited) -> Iterator[tuple[WorkItem, Results | Failure]]:
+    def _handle_exit(self, event: Exited) -> Iterator[ItemResult]:
         slot = self._slots[event.slot]
-        event = replace(event, reason=without_secrets(event.reason))  # it is kept with the route, and shown
+        reason = without_secrets(event.reason)  # it is stored with the route and shown
         if event.slot in self._idle:
             self._idle.remove(event.slot)
-        self.counts.deaths += 1
-        work = slot.work
+        self.counts.crashes += 1
+        queued = slot.queued
         if slot.is_ready:
-            self._start(event.slot)
-            self._report(f"a worker was lost: {event.reason}; another takes its place")
+            self._start_slot(event.slot)
+            self._report(f"a worker exited: {reason}; a new one replaces it")
         else:
-            self._start_failed(event.slot, event.reason)
-        if work is not None:
-            yield from self._again(replace(work, deaths=work.deaths + 1, reason=event.reason))
+            self._handle_failed_start(event.slot, reason)
+        if queued is not None:
+            yield from self._retry(replace(queued, crashes=queued.crashes + 1, reason=reason))
 
-    def _start_failed(self, number: int, reason: str) -> None:
+    def _handle_failed_start(self, number: int, reason: str) -> None:
         slot = self._slots[number]
         slot.failed_starts += 1
         if slot.failed_starts < self._limits.attempts:
-            self._start(number)
+            self._start_slot(number)
             return
         slot.retired = reason
-        left = sum(not one.retired for one in self._slots)
+        left = sum(not slot.retired for slot in self._slots)
         if left == 0:
             self._fatal_reason = (
-                f"no worker can be started: {reason}; what was scored is kept, mend it and resume the run"
+                f"no worker can be started: {reason}; scores so far are stored, fix the cause and resume the run"
             )
             raise WorkerError(self._fatal_reason)
-        self._report(f"a worker cannot be started ({reason}); going on with {left}")
+        self._report(f"a worker cannot be started ({reason}); continuing with {left}")
 
-    def _overdue(self) -> Iterator[tuple[WorkItem, Results | Failure]]:
-        """Replace workers that have taken too long."""
+    # --- timeouts -------------------------------------------------------------------------------------------------
+
+    def _replace_hanging(self) -> Iterator[ItemResult]:
+        """Replace workers that are past their deadline."""
         now = time.monotonic()
         if not any(self._deadline(slot) <= now for slot in self._slots):
             return
-        # What came while this process was busy with other things is not late.
-        yield from self._hear(0.0)
+        # Messages that arrived while this process was busy are not late.
+        yield from self._handle_events(0.0)
         for number, slot in enumerate(self._slots):
             if self._deadline(slot) <= now:
-                what = "answer" if slot.is_busy else "sign of being ready"
-                reason = f"no {what} within {self._allowed(slot):.4g} seconds"
+                missing = "no answer" if slot.is_busy else "not ready"
                 self.counts.hangs += 1
-                self._crew.kill(number)
-                yield from self._gone(Exited(number, reason))
+                self._backend.kill_worker(number)
+                yield from self._handle_exit(
+                    Exited(number, f"{missing} within {self._allowed_seconds(slot):.4g} seconds")
+                )
 
-    def _allowed(self, slot: WorkerSlot) -> float:
-        """Seconds from its start or its ask in which a worker must be heard of."""
-        return self._patience.seconds(slot.scope, slot.size) if slot.is_busy else self._limits.start_seconds
+    def _allowed_seconds(self, slot: WorkerSlot) -> float:
+        """Seconds after its start or its item in which a worker must be heard from."""
+        if slot.is_busy:
+            return self._timeout.timeout_seconds(slot.scope, slot.size)
+        return self._limits.start_seconds
 
     def _deadline(self, slot: WorkerSlot) -> float:
-        """Worked out anew every time: what others have taken by now counts, too."""
-        is_awaited = (slot.is_busy or not slot.is_ready) and not slot.retired
-        return slot.heard + self._allowed(slot) if is_awaited else math.inf
+        """Computed anew every time: the times of items that finished meanwhile count, too."""
+        is_expected = (slot.is_busy or not slot.is_ready) and not slot.retired
+        return slot.heard_at + self._allowed_seconds(slot) if is_expected else math.inf
 
-    def _longest_wait(self) -> float:
-        """Seconds until the next deadline; none where nobody is awaited."""
+    def _seconds_to_deadline(self) -> float:
+        """Seconds until the next deadline; 0 if no message is expected."""
         soonest = min(map(self._deadline, self._slots))
-        return 0.0 if soonest == math.inf else min(max(0.0, soonest - time.monotonic()), _LONGEST_WAIT)
+        return 0.0 if soonest == math.inf else min(max(0.0, soonest - time.monotonic()), _MAX_WAIT_SECONDS)
 
-    # --- blame ----------------------------------------------------------------------------------------------------
+    # --- crashes --------------------------------------------------------------------------------------------------
 
-    def _again(self, work: QueuedItem) -> Iterator[tuple[WorkItem, Results | Failure]]:
-        """Try once more, in smaller parts, or find out who is to blame."""
-        if work.ask.ahead:
-            # Nobody needs it yet, and perhaps nobody will: it is neither repeated nor held against its routes.
-            yield work.ask, Failure(work.reason)
-            return
-        if len(work.ask.routes) > 1:
-            parts = [work.ask] if work.deaths < _TOGETHER else work.ask.one_by_one()
-            deaths = work.deaths if work.deaths < _TOGETHER else 0
-            self._queue.extendleft(QueuedItem(part, deaths, work.reason) for part in reversed(parts))
-            return
-        if work.deaths < self._limits.attempts:
-            self._queue.appendleft(work)
-        elif work.ask.routes[0].is_standard:
+    def _retry(self, queued: QueuedItem) -> Iterator[ItemResult]:
+        """Run an item again, in smaller parts, or test whether its route causes the crashes."""
+        item = queued.item
+        if item.prefetch:
+            # It is not needed yet, and perhaps never: it is neither repeated nor counted against its routes.
+            yield item, Failure(queued.reason)
+        elif len(item.routes) > 1:
+            split = queued.crashes >= _CRASHES_BEFORE_SPLIT
+            parts = item.split_by_route() if split else [item]
+            crashes = 0 if split else queued.crashes
+            self._queue.extendleft(QueuedItem(part, crashes, queued.reason) for part in reversed(parts))
+        elif queued.crashes < self._limits.attempts:
+            self._queue.appendleft(queued)
+        elif item.routes[0].is_standard:
             raise WorkerError(
-                f"the standard pass takes its workers down: {work.reason}; what was scored is kept, mend it (workers"
-                " that are only slow need more --worker-timeout) and resume the run"
+                f"the standard pass crashes its workers: {queued.reason}; scores so far are stored, fix the cause"
+                " (workers that are only slow need a longer --worker-timeout) and resume the run"
             )
         else:
-            standard = replace(work.ask, routes=(Route.standard(work.ask.routes[0].layers),))
-            self._queue.appendleft(QueuedItem(standard, suspect=work))
-        yield from ()
+            standard = replace(item, routes=(Route.standard(item.routes[0].layers),))
+            self._queue.appendleft(QueuedItem(standard, suspect=queued))
 
-    def _quarantine_route(self, work: QueuedItem) -> Iterator[tuple[WorkItem, Failure]]:
-        (route,) = work.ask.routes
-        reason = f"took down its worker {work.deaths} times: {work.reason}"
-        self._quarantine[self._key(route)] = self.counts.quarantined[route] = reason
+    def _quarantine(self, queued: QueuedItem) -> tuple[WorkItem, Failure]:
+        """Give up a route that crashes its workers while the standard pass does not."""
+        (route,) = queued.item.routes
+        reason = f"crashed its worker {queued.crashes} times: {queued.reason}"
+        self._quarantined[self._key(route)] = self.counts.quarantined[route] = reason
         self._report(f"the route {route} is given up: it {reason}")
-        yield work.ask, Failure(reason)
+        return queued.item, Failure(reason)
 
 
 def _as_user_error(message: dict[str, str]) -> MacroError:
-    """The error that a worker met, of the class it had there."""
+    """The error that a worker reported, with its original class."""
     kind = getattr(errors, message["class"], MacroError)
-    is_ours = isinstance(kind, type) and issubclass(kind, MacroError)
-    return (kind if is_ours else MacroError)(message["error"])
+    is_macro_error = isinstance(kind, type) and issubclass(kind, MacroError)
+    return (kind if is_macro_error else MacroError)(message["error"])

@@ -1,14 +1,15 @@
-"""Workers as evaluators see them: started when first needed, ended with the run."""
+"""A pool of workers as evaluators see it: started when first needed, ended with the run."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
-from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.executor import Results, WorkItem
+from macro_routing.evaluation.executor import Assignment
+from macro_routing.evaluation.work_items import Results, WorkItem
 from macro_routing.models.frozen import FrozenModel, LoadOptions, load_model
 from macro_routing.models.remote import make_remote_model
 from macro_routing.search.searcher import Failure
@@ -16,26 +17,25 @@ from macro_routing.workers.backend import WorkerBackend
 from macro_routing.workers.dispatch_state import DispatchCounts, DispatchLimits
 from macro_routing.workers.dispatcher import Dispatcher
 from macro_routing.workers.local_backend import LocalBackend
-from macro_routing.workers.messages import Assignment, WorkerSetup
+from macro_routing.workers.messages import WorkerSetup
 from macro_routing.workers.settings import RAY, WorkerError, WorkerSettings, check_cores
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 Report = Callable[[str], None]
 
 
 class WorkerPool:
-    """An executor whose workers are those of a crew."""
+    """An executor that runs work items on the workers of a backend."""
 
-    def __init__(self, crew: WorkerBackend, settings: WorkerSettings, report: Report = lambda _message: None) -> None:
-        """Nothing is started yet."""
-        self._crew = crew
-        self._is_light = settings.light_driver
+    def __init__(
+        self, backend: WorkerBackend, settings: WorkerSettings, report: Report = lambda _message: None
+    ) -> None:
+        """No worker is started yet."""
+        self._backend = backend
+        self._light_driver = settings.light_driver
         self.workers = settings.workers
         limits = DispatchLimits(60 * settings.worker_timeout, 60 * settings.start_timeout, settings.attempts)
         self._reports = [report]
-        self._dispatcher = Dispatcher(crew, settings.workers, limits, self._tell)
+        self._dispatcher = Dispatcher(backend, settings.workers, limits, self._report_to_all)
 
     @property
     def counts(self) -> DispatchCounts:
@@ -43,73 +43,74 @@ class WorkerPool:
         return self._dispatcher.counts
 
     @property
-    def processes(self) -> list[int]:
-        """Process numbers of the workers that are ready, each on its machine."""
-        return self._dispatcher.processes
+    def process_ids(self) -> list[int]:
+        """Process ids of the workers that are ready, each on its machine."""
+        return self._dispatcher.process_ids
 
-    def wait_for_all(self) -> None:
+    def wait_until_ready(self) -> None:
         """Start the workers and wait until each has loaded its model; a search need not, a measurement must."""
-        self._dispatcher.wait_for_all()
+        self._dispatcher.wait_until_ready()
 
-    def model(self, name: str, options: LoadOptions, report: Report) -> FrozenModel:
-        """The model as the process that drives the workers needs it; on GPUs that is without its weights."""
-        if self._is_light is False:
+    def load_driver_model(self, name: str, options: LoadOptions, report: Report) -> FrozenModel:
+        """The model for the driver's process; without weights if the workers are on GPUs."""
+        if self._light_driver is False:
             return load_model(name, options, report)
-        facts = self._dispatcher.facts()
-        if self._is_light or facts.device != "cpu":
+        facts = self._dispatcher.wait_for_model_facts()
+        if self._light_driver or facts.device != "cpu":
             return make_remote_model(name, options, facts, report)
         return load_model(name, options, report)
 
-    def run(self, evaluator: Evaluator, asks: Sequence[WorkItem]) -> Iterator[tuple[WorkItem, Results | Failure]]:
-        """Results as they come."""
-        if asks:
-            yield from self._dispatcher.run(Assignment.of(evaluator), asks)
+    def run(self, assignment: Assignment, items: Sequence[WorkItem]) -> Iterator[tuple[WorkItem, Results | Failure]]:
+        """Results in the order in which they arrive."""
+        if items:
+            yield from self._dispatcher.run(assignment, items)
 
     @contextmanager
-    def telling(self, report: Report) -> Iterator[None]:
-        """For a while somebody else, too, hears what happens to the workers: the log of a run that a pool outlasts."""
+    def reporting_to(self, report: Report) -> Iterator[None]:
+        """Also send messages about the workers to ``report``, such as the log of one of several runs."""
         self._reports.append(report)
         try:
             yield
         finally:
             self._reports.remove(report)
 
-    def _tell(self, message: str) -> None:
+    def _report_to_all(self, message: str) -> None:
         for report in self._reports:
             report(message)
 
     def close(self) -> None:
         """End the workers."""
-        self._crew.close()
+        self._backend.close()
 
     def __enter__(self) -> Self:
-        """Nothing is started yet."""
+        """No worker is started yet."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the workers, whatever happened."""
+        """End the workers in any case."""
         self.close()
 
 
 def create_worker_pool(
     settings: WorkerSettings, setup: WorkerSetup, report: Report = lambda _message: None
 ) -> WorkerPool:
-    """The pool that settings ask for; workers are started at the first ask."""
+    """A pool with the backend of ``settings``; workers are started by the first work item."""
     if setup.loading.device.startswith("cuda:"):
         raise WorkerError(
             f"device = {setup.loading.device} is one GPU, but workers have one each; use cuda or auto,"
             " and CUDA_VISIBLE_DEVICES to choose among the GPUs"
         )
-    crew: WorkerBackend
+    backend: WorkerBackend
     if settings.backend == RAY:
         from macro_routing.workers.ray_backend import RayBackend
 
-        crew = RayBackend(setup.to_text(), settings)
+        backend = RayBackend(setup.to_json(), settings)
     else:
-        crew = LocalBackend(setup.to_text(), worker_environments(settings, _visible_gpus(setup), os.cpu_count() or 1))
-    return WorkerPool(crew, settings, report)
+        environments = worker_environments(settings, _visible_gpus(setup), os.cpu_count() or 1)
+        backend = LocalBackend(setup.to_json(), environments)
+    return WorkerPool(backend, settings, report)
 
 
 def _visible_gpus(setup: WorkerSetup) -> list[str]:
@@ -120,12 +121,12 @@ def _visible_gpus(setup: WorkerSetup) -> list[str]:
 
     if not torch.cuda.is_available():
         return []
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return named.split(",") if named else [str(number) for number in range(torch.cuda.device_count())]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return visible.split(",") if visible else [str(number) for number in range(torch.cuda.device_count())]
 
 
 def worker_environments(settings: WorkerSettings, gpus: Sequence[str], cores: int) -> list[dict[str, str]]:
-    """What differs for each local worker: its GPUs, or its share of the cores."""
+    """Environment variables of each local worker: its GPUs, or its share of the cores."""
     workers = settings.workers
     if not gpus and settings.gpus_per_worker:
         raise WorkerError(

@@ -1,7 +1,7 @@
 """The Ray backend: one actor per worker, on whatever machines a cluster has.
 
-Ray places the actors, moves the messages and notices what dies; who is asked again, and when a route is given up, is
-decided by our own driver, which is the same on every backend. So Ray is told to restart and retry nothing itself.
+Ray places the actors, moves the messages and notices exits. Retries and quarantine are decided by our own dispatcher,
+which is the same on every backend; so Ray is told to restart and retry nothing itself.
 """
 
 from __future__ import annotations
@@ -19,104 +19,105 @@ from typing import Any
 from macro_routing.errors import without_secrets
 from macro_routing.workers.backend import Event, Exited, Message
 from macro_routing.workers.settings import WorkerError, WorkerSettings, check_cores
-from macro_routing.workers.worker import Worker, begin
+from macro_routing.workers.worker import Worker, start_worker
 
-_STORE_BYTES = 100_000_000
-"""Messages are small; Ray would set aside a third of the memory for its object store."""
-_REACH_SECONDS = 20.0
+_OBJECT_STORE_BYTES = 100_000_000
+"""Messages are small; by default Ray reserves a third of the memory for its object store."""
+_CONNECT_SECONDS = 20.0
 
 
 class RayWorker:
-    """What an actor does: the same as a local worker, on texts."""
+    """A Ray actor that does the same as a local worker; its messages are strings."""
 
     def __init__(self) -> None:
-        """Nothing is loaded before the setup comes."""
+        """The model is loaded when the setup arrives."""
         self._worker: Worker | None = None
 
-    def begin(self, setup: str) -> str:
+    def start_worker(self, setup: str) -> str:
         """Load the model."""
-        self._worker, first = begin(setup)
+        self._worker, first = start_worker(setup)
         return first
 
-    def answer(self, text: str) -> str:
-        """Answer an ask."""
+    def handle_item(self, text: str) -> str:
+        """Run a work item."""
         assert self._worker is not None
-        return self._worker.answer(text)
+        return self._worker.handle_item(text)
 
 
 class RayBackend:
-    """Workers that are actors."""
+    """Workers that are Ray actors."""
 
     def __init__(self, setup: str, settings: WorkerSettings, actor: type[Any] = RayWorker) -> None:
         """Join a cluster, or start one on this machine."""
-        self._ray = _joined(settings)
+        self._ray = _connect(settings)
         self._setup = setup
         try:
-            self._kind = self._ray.remote(actor).options(max_restarts=0, max_task_retries=0, **self._needs(settings))
+            resources = self._worker_resources(settings)
+            self._actor_class = self._ray.remote(actor).options(max_restarts=0, max_task_retries=0, **resources)
         except BaseException:
-            self._ray.shutdown()  # nobody gets this crew, so nobody could close it
+            self._ray.shutdown()  # nobody gets this backend, so nobody could close it
             raise
         self._actors: dict[int, Any] = {}
-        self._answers: dict[Any, int] = {}
-        """Slots by the answers that are awaited of them."""
+        self._pending: dict[Any, int] = {}
+        """Slots by their pending calls."""
 
-    def _needs(self, settings: WorkerSettings) -> dict[str, float]:
-        """What Ray sets aside for each worker; refused where there is not enough for all."""
-        has = self._ray.cluster_resources()
+    def _worker_resources(self, settings: WorkerSettings) -> dict[str, float]:
+        """The resources that Ray reserves for each worker; rejected if the cluster has too few for all."""
+        available = self._ray.cluster_resources()
         gpus = settings.gpus_per_worker
         if gpus is None:
-            gpus = 1 if has.get("GPU") else 0
-        # On a GPU the core is busy launching; a worker without one needs the core to itself.
-        needs = {"num_gpus": gpus, "num_cpus": 0 if gpus else 1}
-        _check_room(has, settings.workers, needs)
-        if not gpus and settings.address is None:  # one that is started here says to have a core for each
+            gpus = 1 if available.get("GPU") else 0
+        # On a GPU the core only launches kernels; a worker without one needs the core to itself.
+        resources = {"num_gpus": gpus, "num_cpus": 0 if gpus else 1}
+        _check_resources(available, settings.workers, resources)
+        if not gpus and settings.address is None:  # a cluster that is started here claims a core for each
             check_cores(settings.workers, os.cpu_count() or 1)
-        return needs
+        return resources
 
-    def start(self, slot: int) -> None:
-        """A new actor; Ray decides on which machine."""
-        self.kill(slot)
-        self._actors[slot] = self._kind.remote()
-        self._answers[self._actors[slot].begin.remote(self._setup)] = slot
+    def start_worker(self, slot: int) -> None:
+        """Start a new actor; Ray decides on which machine."""
+        self.kill_worker(slot)
+        self._actors[slot] = self._actor_class.remote()
+        self._pending[self._actors[slot].start_worker.remote(self._setup)] = slot
 
-    def give(self, slot: int, text: str) -> None:
-        """A call of the actor."""
-        self._answers[self._actors[slot].answer.remote(text)] = slot
+    def send(self, slot: int, text: str) -> None:
+        """Call the actor with a work item."""
+        self._pending[self._actors[slot].handle_item.remote(text)] = slot
 
-    def wait(self, seconds: float) -> Sequence[Event]:
-        """Results that have come, and actors that are gone."""
-        if not self._answers:
+    def wait_for_events(self, seconds: float) -> Sequence[Event]:
+        """Results that arrived, and actors that exited."""
+        if not self._pending:
             return []
-        # An answer that lies on another machine has been given: fetching it is not the worker's time.
-        first, _ = self._ray.wait(list(self._answers), num_returns=1, timeout=seconds, fetch_local=False)
+        # Results on another machine are finished: fetching them is not the worker's time.
+        first, _ = self._ray.wait(list(self._pending), num_returns=1, timeout=seconds, fetch_local=False)
         if not first:
             return []
-        ready, _ = self._ray.wait(list(self._answers), num_returns=len(self._answers), timeout=0, fetch_local=False)
-        return [self._heard(answer) for answer in ready]
+        ready, _ = self._ray.wait(list(self._pending), num_returns=len(self._pending), timeout=0, fetch_local=False)
+        return [self._read_event(call) for call in ready]
 
-    def _heard(self, answer: Any) -> Event:
-        slot = self._answers.pop(answer)
+    def _read_event(self, call: Any) -> Event:
+        slot = self._pending.pop(call)
         try:
-            return Message(slot, self._ray.get(answer))
+            return Message(slot, self._ray.get(call))
         except self._ray.exceptions.RayError as error:
-            self.kill(slot)  # what broke once is not asked again
-            return Exited(slot, _reason(error))
+            self.kill_worker(slot)  # an actor that failed once gets no more work
+            return Exited(slot, _exit_reason(error))
 
-    def kill(self, slot: int) -> None:
-        """End an actor, and forget what it was asked."""
-        self._answers = {answer: of for answer, of in self._answers.items() if of != slot}
+    def kill_worker(self, slot: int) -> None:
+        """End an actor and drop its pending calls."""
+        self._pending = {call: owner for call, owner in self._pending.items() if owner != slot}
         if (actor := self._actors.pop(slot, None)) is not None:
             self._ray.kill(actor)
 
     def close(self) -> None:
-        """End all actors, and leave the cluster; one that was started here ends with it."""
+        """End all actors and leave the cluster; a cluster that was started here ends, too."""
         for slot in list(self._actors):
-            self.kill(slot)
+            self.kill_worker(slot)
         self._ray.shutdown()
 
 
-def _joined(settings: WorkerSettings) -> Any:
-    # Before the import, which reads them: nothing is reported to anyone, and a GPU is hidden by nobody but us.
+def _connect(settings: WorkerSettings) -> Any:
+    # Set before the import, which reads them: no usage statistics, and Ray must not hide GPUs.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
@@ -125,33 +126,33 @@ def _joined(settings: WorkerSettings) -> Any:
         raise WorkerError(
             "backend = ray needs Ray: pip install 'macro-routing[ray]'; without it --backend local uses this machine"
         ) from None
-    here: dict[str, Any] = {
-        "address": "local",  # or a cluster that somebody left running would be joined
+    local: dict[str, Any] = {
+        "address": "local",  # otherwise Ray would join a cluster that still runs here
         "num_cpus": max(settings.workers, os.cpu_count() or 1),
-        "object_store_memory": _STORE_BYTES,
+        "object_store_memory": _OBJECT_STORE_BYTES,
         "include_dashboard": False,
     }
     _check_reachable(settings.address)
-    there = None if settings.address is None else {"address": settings.address}
-    is_theirs = ray.is_initialized()  # by whoever calls us: it is refused, and not ours to end
+    cluster = local if settings.address is None else {"address": settings.address}
+    was_initialized = ray.is_initialized()  # by our caller: init then fails, and it is not ours to end
     try:
-        with _own_end():
-            ray.init(**(there or here), log_to_driver=False, logging_level=logging.ERROR)
+        with _keep_sigterm_handler():
+            ray.init(**cluster, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        if not is_theirs:
+        if not was_initialized:
             ray.shutdown()
-        raise _unusable(settings.address, error) from None
+        raise _as_worker_error(settings.address, error) from None
     return ray
 
 
 @contextmanager
-def _own_end() -> Iterator[None]:
-    """Keep what this process does when it is asked to end: Ray would put its own ``sys.exit`` in the place."""
+def _keep_sigterm_handler() -> Iterator[None]:
+    """Keep this process's SIGTERM handler: Ray replaces it by its own ``sys.exit``."""
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
-    except SystemExit as ended:
-        if ended.code == signal.SIGTERM and callable(before):  # asked while Ray was starting
+    except SystemExit as exit_:
+        if exit_.code == signal.SIGTERM and callable(before):  # it arrived while Ray was starting
             before(signal.SIGTERM, None)
         raise
     finally:
@@ -160,42 +161,42 @@ def _own_end() -> Iterator[None]:
 
 
 def _check_reachable(address: str | None) -> None:
-    """Ray itself would try for many minutes."""
-    if address is None or (place := re.fullmatch(r"(?:ray://)?(.+):([0-9]+)", address)) is None:
+    """Check the address first: Ray itself would try for many minutes."""
+    if address is None or (parts := re.fullmatch(r"(?:ray://)?(.+):([0-9]+)", address)) is None:
         return
     try:
-        socket.create_connection((place[1], int(place[2])), timeout=_REACH_SECONDS).close()
+        socket.create_connection((parts[1], int(parts[2])), timeout=_CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
-        raise _unusable(address, error) from None
+        raise _as_worker_error(address, error) from None
 
 
-def _unusable(address: str | None, error: Exception) -> WorkerError:
+def _as_worker_error(address: str | None, error: Exception) -> WorkerError:
     if address is None:
-        remedy = "--backend local does without Ray"
+        remedy = "--backend local works without Ray"
     else:
-        remedy = "start one with `ray start --head` and name its address, or leave --address out to have one here"
-    # Whatever stands before an @ may be a password, and messages end in logs.
+        remedy = "start one with `ray start --head` and name its address, or leave --address out to start one here"
+    # Text before an @ may be a password, and messages end up in logs.
     named = "of this machine" if address is None else re.sub(r"[^/]*@", "[…]@", address)
     return WorkerError(f"the Ray cluster {named} cannot be used: {_first_line(error)}; {remedy}")
 
 
-def _check_room(has: dict[str, float], workers: int, needs: dict[str, float]) -> None:
-    """Refuse more workers than the cluster has room for: they would wait for ever."""
-    for name, each in (("GPU", needs["num_gpus"]), ("CPU", needs["num_cpus"])):
-        if workers * each > has.get(name, 0):
-            on_cpu = ", leave gpus_per_worker out to work on CPU" if not has.get("GPU") and name == "GPU" else ""
+def _check_resources(available: dict[str, float], workers: int, resources: dict[str, float]) -> None:
+    """Reject more workers than the cluster has resources for: they would wait forever."""
+    for name, each in (("GPU", resources["num_gpus"]), ("CPU", resources["num_cpus"])):
+        if workers * each > available.get(name, 0):
+            on_cpu = ", leave gpus_per_worker out to work on CPU" if not available.get("GPU") and name == "GPU" else ""
             raise WorkerError(
                 f"{workers} workers with {each:g} {name} each need {workers * each:g}, but the Ray cluster has"
-                f" {has.get(name, 0):g}; use fewer workers{on_cpu or ', other gpus_per_worker'}, or add machines to the"
-                " cluster"
+                f" {available.get(name, 0):g}; use fewer workers{on_cpu or ', other gpus_per_worker'}, or add machines"
+                " to the cluster"
             )
 
 
-def _reason(error: Exception) -> str:
-    """Why an actor is gone, in a line: of an error in the worker that error's own last line."""
+def _exit_reason(error: Exception) -> str:
+    """Why an actor exited, in one line: the last line of the worker's own error."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
-    told = [line for line in lines if line.startswith("The actor died")]
-    return without_secrets(told[0] if told else lines[-1] if lines else type(error).__name__)[:300]
+    deaths = [line for line in lines if line.startswith("The actor died")]
+    return without_secrets(deaths[0] if deaths else lines[-1] if lines else type(error).__name__)[:300]
 
 
 def _first_line(error: Exception) -> str:

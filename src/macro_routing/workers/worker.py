@@ -1,9 +1,9 @@
-"""A worker: loads the model once, then answers asks until nobody asks any more.
+"""A worker: loads the model once, then runs work items until the driver closes the connection.
 
     python -m macro_routing.workers.worker FD
 
-is how the local backend starts one; FD is a socket on which lines of JSON come and go. Standard output is left to
-whatever the libraries print.
+is how the local backend starts one; FD is a socket that carries lines of JSON in both directions. Standard output is
+left to what the libraries print.
 """
 
 from __future__ import annotations
@@ -21,26 +21,21 @@ from typing import Any
 from macro_routing.engine.decoders import fused_unsupported_reason
 from macro_routing.errors import MacroError
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.models.frozen import load_model
+from macro_routing.evaluation.executor import Assignment
+from macro_routing.models.frozen import FrozenModel, load_model
 from macro_routing.models.remote import RemoteModelInfo
 from macro_routing.tasks.task import Task
-from macro_routing.workers.messages import (
-    Assignment,
-    WorkerSetup,
-    results_to_json,
-    scope_digest,
-    work_item_from_json,
-)
+from macro_routing.workers.messages import WorkerSetup, results_to_json, work_item_from_json
 
-_DIE_WITH_PARENT = 1
-"""prctl's PR_SET_PDEATHSIG."""
+_PR_SET_PDEATHSIG = 1
+"""Option of prctl."""
 
 
 class Worker:
-    """A loaded model and the tasks it is asked about; the same in a process of ours and in a Ray actor."""
+    """A loaded model and the tasks of its work items; the same in a local process and in a Ray actor."""
 
     def __init__(self, setup: WorkerSetup) -> None:
-        """Load everything; what is wrong with it is raised here."""
+        """Load the model; errors of the user are raised here."""
         self._notes: list[str] = []
         self._frozen = load_model(setup.model, setup.loading)
         self._sources = list(setup.tasks)
@@ -48,90 +43,101 @@ class Worker:
         self._evaluators: dict[str, Evaluator] = {}
 
     @property
-    def facts(self) -> RemoteModelInfo:
+    def model_facts(self) -> RemoteModelInfo:
         """What a driver without weights has to know."""
         model = self._frozen.model
         dtype = str(model.dtype).removeprefix("torch.")
         ids = self._frozen.weights_id, self._frozen.numerics_id
         return RemoteModelInfo(*ids, model.device.type, dtype, fused_unsupported_reason(model))
 
-    def answer(self, text: str) -> str:
-        """A job's text → its answer's text; mistakes of a user come back as such, anything else is raised."""
-        assignment, ask = work_item_from_json(text)
+    def handle_item(self, text: str) -> str:
+        """Run a work item and return its results as JSON; errors of a user are returned, others are raised."""
+        assignment, item = work_item_from_json(text)
         try:
-            found = {"answers": results_to_json(self._evaluator(assignment).run_work_item(ask))}
+            results = results_to_json(self._get_evaluator(assignment).run_work_item(item))
         except MacroError as error:
-            return json.dumps({"error": str(error), "class": type(error).__name__})
-        text = json.dumps({**found, "notes": self._notes})
+            return _error_to_json(error)
+        reply = json.dumps({"results": results, "notes": self._notes})
         self._notes.clear()
-        return text
+        return reply
 
-    def _evaluator(self, assignment: Assignment) -> Evaluator:
+    def _get_evaluator(self, assignment: Assignment) -> Evaluator:
         if assignment.scope not in self._evaluators:
-            made = assignment.evaluator(self._frozen, self._task(assignment.task), self._notes.append)
-            if scope_digest(made.scope) != assignment.scope:
+            evaluator = build_evaluator(assignment, self._frozen, self._find_task(assignment.task), self._notes.append)
+            if evaluator.assignment.scope != assignment.scope:
                 raise MacroError(
-                    "a worker has other numerics, prompts or grading than the search that asks it;"
+                    "a worker has other numerics, prompts or grading than the search that it works for;"
                     " workers need the same model, data files, device and versions of torch and transformers:"
-                    f" {json.dumps(made.scope, sort_keys=True)}"
+                    f" {json.dumps(evaluator.scope, sort_keys=True)}"
                 )
-            self._evaluators[assignment.scope] = made
+            self._evaluators[assignment.scope] = evaluator
         return self._evaluators[assignment.scope]
 
-    def _task(self, name: str) -> Task:
+    def _find_task(self, name: str) -> Task:
         while name not in self._tasks and self._sources:
-            found = self._sources.pop(0).find()
-            self._tasks[found.name] = found
+            task = self._sources.pop(0).load_task()
+            self._tasks[task.name] = task
         if name not in self._tasks:
             raise MacroError(f"a worker does not know the task {name}")
         return self._tasks[name]
 
 
-def begin(setup: str, make: Callable[[WorkerSetup], Worker] = Worker) -> tuple[Worker | None, str]:
-    """A worker and its first message: that it is ready, or what a user has to mend."""
+def build_evaluator(
+    assignment: Assignment, frozen: FrozenModel, task: Task, report: Callable[[str], None]
+) -> Evaluator:
+    """The evaluator that runs an assignment's items; it stores nothing."""
+    return Evaluator(frozen, task, assignment.decoding, None, assignment.sizes, assignment.decoder, report)
+
+
+def start_worker(setup: str, make: Callable[[WorkerSetup], Worker] = Worker) -> tuple[Worker | None, str]:
+    """A worker and its first message: that it is ready, or an error that the user has to fix."""
     try:
-        worker = make(WorkerSetup.from_text(setup))
-        return worker, json.dumps({"ready": os.getpid(), "facts": dataclasses.asdict(worker.facts)})
+        worker = make(WorkerSetup.from_json(setup))
+        return worker, json.dumps({"ready": os.getpid(), "facts": dataclasses.asdict(worker.model_facts)})
     except MacroError as error:
-        return None, json.dumps({"error": str(error), "class": type(error).__name__})
+        return None, _error_to_json(error)
 
 
-def serve(channel: socket.socket, make: Callable[[WorkerSetup], Worker] = Worker) -> None:
-    """Answer line by line; the other end's closing, however it came about, ends it."""
+def _error_to_json(error: MacroError) -> str:
+    return json.dumps({"error": str(error), "class": type(error).__name__})
+
+
+def serve_socket(channel: socket.socket, make: Callable[[WorkerSetup], Worker] = Worker) -> None:
+    """Answer line by line until the driver's end is closed."""
     with channel, channel.makefile("r", encoding="utf-8") as lines:
 
         def send(text: str) -> None:
             channel.sendall(f"{text}\n".encode())
 
-        worker, first = begin(next(lines), make)
+        worker, first = start_worker(next(lines), make)
         send(first)
         if worker is not None:
             for line in lines:
-                send(worker.answer(line))
+                send(worker.handle_item(line))
 
 
 def main(make: Callable[[WorkerSetup], Worker] = Worker) -> None:
     """Serve on the socket whose number is the argument."""
-    _die_with_parent()
-    _quiet()
+    _exit_with_parent()
+    _silence_transformers()
     try:
-        serve(socket.socket(fileno=int(sys.argv[1])), make)
+        serve_socket(socket.socket(fileno=int(sys.argv[1])), make)
     except (BrokenPipeError, ConnectionResetError, StopIteration):
-        sys.exit(0)  # the driver is gone
+        sys.exit(0)  # the driver exited
 
 
-def _die_with_parent() -> None:
-    """Ask Linux to end this process with the driver: a worker that hangs would not notice that it is alone."""
+def _exit_with_parent() -> None:
+    """Ask Linux to end this process with the driver: a worker that hangs would not notice that the driver exited."""
     if sys.platform == "linux":
         libc: Any = ctypes.CDLL(None)
-        libc.prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _quiet() -> None:
-    from transformers.utils import logging as advice
+def _silence_transformers() -> None:
+    from transformers.utils import logging
 
-    advice.set_verbosity_error()  # type: ignore[no-untyped-call]
-    advice.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     os.environ.setdefault("TQDM_DISABLE", "1")
 
 
