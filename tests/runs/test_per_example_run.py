@@ -5,7 +5,6 @@ import json
 from itertools import product
 
 import pytest
-from macro_routing.workers.build_messages import results_to_json, work_item_from_json
 
 from macro_routing.cli.console import read_text_argument
 from macro_routing.engine import decoders
@@ -20,6 +19,7 @@ from macro_routing.runs.comparison_results import summarize_methods
 from macro_routing.runs.result import ORACLE, ROUTER
 from macro_routing.search import Failure
 from macro_routing.workers.backend import Exited, Message
+from macro_routing.workers.messages import results_to_json, work_item_from_json
 from macro_routing.workers.pool import WorkerPool
 from macro_routing.workers.settings import WorkerError, WorkerSettings
 from macro_routing.workers.worker import build_evaluator

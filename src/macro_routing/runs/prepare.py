@@ -33,7 +33,7 @@ from macro_routing.search.searcher import SearchState
 from macro_routing.tasks.catalog import find_task
 from macro_routing.tasks.splits import Splits, count_repeated_questions, make_splits
 from macro_routing.tasks.task import Example, Task
-from macro_routing.workers.build_messages import TaskSource, WorkerSetup
+from macro_routing.workers.messages import TaskSource, WorkerSetup
 from macro_routing.workers.pool import WorkerPool, create_worker_pool
 from macro_routing.workers.settings import WorkerSettings
 
