@@ -1,1 +1,4 @@
-"""The systems that MACRO is compared with, where they need more than a search: the trained routers of Dr.LLM."""
+"""Compared methods that need more than a search: the trained routers of Dr.LLM, and the tree searches that label them.
+
+Public names are in their modules: ``layer_router.LayerRouters``, ``program_router.ProgramRouters``, ``label_search``.
+"""

@@ -1,1 +1,4 @@
-"""Working outcomes out in other processes, on this machine or on many, and surviving what happens there."""
+"""Evaluations in other processes, on this machine or on many, with retries and timeouts.
+
+Public names are in their modules: ``settings.WorkerSettings``, ``pool.create_worker_pool``, ``backend.WorkerBackend``.
+"""
