@@ -1,4 +1,4 @@
-"""A recorded landscape: which examples each of many routes of a real model got right.
+"""A recorded landscape: which examples each of many routes of a real model answers correctly.
 
 Scoring a few hundred routes once makes search research cheap: a search can be replayed on the table as often as wanted,
 with the noise, the ties and the correlations of the real model, and without the model.
@@ -7,7 +7,7 @@ with the noise, the ties and the correlations of the real model, and without the
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -28,18 +28,18 @@ FORMAT = "macro-landscape-1"
 
 @dataclass(frozen=True, eq=False)
 class Landscape:
-    """Routes × examples, right or wrong."""
+    """Routes × examples, correct or not."""
 
     routes: tuple[Route, ...]
-    right: NDArray[np.bool_]
+    correct: NDArray[np.bool_]
     """``[route, example]``"""
     about: Mapping[str, Any] = field(default_factory=dict)
-    """Model, task, way of answering and whatever else says where the table comes from."""
+    """Model, task, answering mode and whatever else says where the table comes from."""
 
     def __post_init__(self) -> None:
-        """Refuse a table that does not fit its routes, or lacks the standard pass."""
-        if self.right.ndim != 2 or len(self.right) != len(self.routes) or len(self._places) != len(self.routes):
-            raise SettingsError("a landscape needs one row of verdicts per route, and no route twice")
+        """Reject a table that does not fit its routes, or lacks the standard pass."""
+        if self.correct.ndim != 2 or len(self.correct) != len(self.routes) or len(self._indices) != len(self.routes):
+            raise SettingsError("a landscape needs one row of outcomes per route, and no route twice")
         if not any(route.is_standard for route in self.routes):
             raise SettingsError("a landscape needs the standard pass among its routes: all gains are measured from it")
 
@@ -51,35 +51,35 @@ class Landscape:
     @property
     def examples(self) -> int:
         """Examples that every route was scored on."""
-        return int(self.right.shape[1])
+        return int(self.correct.shape[1])
 
     @cached_property
-    def _places(self) -> dict[Route, int]:
-        return {route: place for place, route in enumerate(self.routes)}
+    def _indices(self) -> dict[Route, int]:
+        return {route: index for index, route in enumerate(self.routes)}
 
     def __contains__(self, route: Route) -> bool:
-        return route in self._places
+        return route in self._indices
 
-    def verdicts(self, route: Route) -> NDArray[np.bool_]:
-        """Which examples a recorded route got right."""
-        return np.asarray(self.right[self._places[route]])
+    def correct_examples(self, route: Route) -> NDArray[np.bool_]:
+        """Which examples a recorded route answers correctly."""
+        return np.asarray(self.correct[self._indices[route]])
 
     @cached_property
     def standard(self) -> NDArray[np.bool_]:
-        """The standard pass's verdicts."""
-        return self.verdicts(Route.standard(self.layers))
+        """Which examples the standard pass answers correctly."""
+        return self.correct_examples(Route.standard(self.layers))
 
     def gain(self, route: Route) -> float:
         """By how much a recorded route is better than the standard pass, as a fraction."""
-        return float(self.verdicts(route).mean() - self.standard.mean())
+        return float(self.correct_examples(route).mean() - self.standard.mean())
 
     # --- on disk --------------------------------------------------------------------------------------------------
 
     def to_json(self) -> str:
-        """The table as text: a route per line, its verdicts as hexadecimal bits."""
+        """The table as text: a route per line, its outcomes as hexadecimal bits."""
         head = {"format": FORMAT, "layers": self.layers, "examples": self.examples, **self.about}
         rows = {
-            str(route): np.packbits(row).tobytes().hex() for route, row in zip(self.routes, self.right, strict=True)
+            str(route): np.packbits(row).tobytes().hex() for route, row in zip(self.routes, self.correct, strict=True)
         }
         return json.dumps({**head, "routes": rows}, indent=0, ensure_ascii=False) + "\n"
 
@@ -89,53 +89,79 @@ class Landscape:
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
             layers, examples, rows = values.pop("layers"), values.pop("examples"), values.pop("routes")
-            known = values.pop("format") == FORMAT
+            is_known = values.pop("format") == FORMAT
             routes = tuple(parse_program(text).expand(layers) for text in rows)
             bits = [np.frombuffer(bytes.fromhex(row), np.uint8) for row in rows.values()]
-            right = np.unpackbits(np.stack(bits), axis=1)[:, :examples].astype(bool)
+            correct = np.unpackbits(np.stack(bits), axis=1)[:, :examples].astype(bool)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise SettingsError(
-                f"{path} is no recorded landscape ({type(error).__name__}: {error}); record one first"
+                f"{path} is not a recorded landscape ({type(error).__name__}: {error}); record one first"
             ) from None
-        if not known:
+        if not is_known:
             raise SettingsError(f"{path} was written by another version; record it again")
-        return cls(routes, right, values)
+        return cls(routes, correct, values)
 
 
-def routes_to_record(space: RouteSpace, two_edits: int, seed: int) -> list[Route]:
+@dataclass(frozen=True, eq=False)
+class ChoiceScores:
+    """Log-likelihoods of every choice under some routes of a landscape, for work on sums of several routes."""
+
+    routes: tuple[str, ...]
+    log_likelihoods: NDArray[np.float16]
+    """``[route, example, choice]``, NaN where an example has fewer choices"""
+    choice_bytes: NDArray[np.uint16]
+    """``[example, choice]``: choices are compared per byte of text"""
+    answers: NDArray[np.uint8]
+    """The correct choice of each example."""
+
+    def save(self, path: Path) -> None:
+        """Write the arrays as a compressed archive."""
+        np.savez_compressed(
+            path,
+            routes=np.array(self.routes),
+            log_likelihoods=self.log_likelihoods,
+            choice_bytes=self.choice_bytes,
+            answers=self.answers,
+        )
+
+    @classmethod
+    def load(cls, path: Path) -> ChoiceScores:
+        """Read what ``save`` wrote."""
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in ("log_likelihoods", "choice_bytes", "answers")}
+            return cls(tuple(map(str, archive["routes"])), **arrays)
+
+
+def list_routes_to_record(space: RouteSpace, two_edits: int, seed: int) -> list[Route]:
     """The standard pass, all single moves and adds in place, all blocks that fit, and random routes of two edits."""
     edits = list_single_edits(space)
     chosen = [*filter_moves(space, edits), *filter_plain_adds(space, edits)]
-    found = [Route.standard(space.layers)]
-    found += [_expanded(space, [edit]) for edit in chosen]
-    longest = space.max_length - space.layers
-    found += [
-        route_from_block(space.layers, i, j)
-        for i, j in (list_blocks(space.layers, max_span=longest) if longest else [])
-    ]
+    spare = space.max_length - space.layers
+    blocks = list_blocks(space.layers, max_span=spare) if spare else []
+    routes = dict.fromkeys([Route.standard(space.layers), *(_expand_edits(space, [edit]) for edit in chosen)])
+    routes |= dict.fromkeys(route_from_block(space.layers, i, j) for i, j in blocks)
     rng = np.random.default_rng(seed)
-    singles = len(set(found))
-    wanted = dict.fromkeys(found)
+    wanted = len(routes) + two_edits
     for _ in range(100 * two_edits):
-        if len(wanted) >= singles + two_edits:
+        if len(routes) >= wanted:
             break
-        first, second = (chosen[place] for place in sorted(rng.choice(len(chosen), 2, replace=False)))
+        first, second = (chosen[index] for index in sorted(rng.choice(len(chosen), 2, replace=False)))
         program = program_from_edits(space, [first, second])
         if program is not None:
-            wanted.setdefault(program.expand(space.layers))
-    return list(wanted)
+            routes.setdefault(program.expand(space.layers))
+    return list(routes)
 
 
-def _expanded(space: RouteSpace, edits: Sequence[Any]) -> Route:
+def is_short_repeat_or_skip(route: Route) -> bool:
+    """Whether a route is the standard pass, or that with one layer skipped or one block of 1 to 3 layers repeated."""
+    order = [step.layer for step in route.steps]
+    plain = list(range(route.layers))
+    skips = ([*plain[:i], *plain[i + 1 :]] for i in plain)
+    repeats = (plain[: i + size] + plain[i:] for size in (1, 2, 3) for i in range(route.layers - size + 1))
+    return not route.has_adds and (order == plain or order in skips or order in repeats)
+
+
+def _expand_edits(space: RouteSpace, edits: Sequence[Any]) -> Route:
     program = program_from_edits(space, edits)
     assert program is not None  # the standard pass reaches every layer
     return program.expand(space.layers)
-
-
-Score = Callable[[Sequence[Route]], Mapping[Route, Sequence[bool]]]
-
-
-def record(routes: Sequence[Route], score: Score, about: Mapping[str, Any]) -> Landscape:
-    """Score all routes, together, and keep who was right where."""
-    found = score(routes)
-    return Landscape(tuple(routes), np.array([list(found[route]) for route in routes], dtype=bool), about)

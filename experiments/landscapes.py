@@ -1,91 +1,158 @@
-"""Recorded landscapes: all single edits, all blocks and some routes of two edits of a real model, on training examples.
+"""Record a landscape: all single edits, all blocks and some routes of two edits of a real model, on training examples.
 
-    python -m experiments.landscapes MODEL --task arc_easy [--mode likelihood] [--examples 200] [--two-edits 250]
-        [--data-dir FOLDER] [--folder experiments/raw/landscapes]
+    python -m experiments.landscapes MODEL --task arc_easy [--mode likelihood] [--examples 1000] [--two-edits 250]
+        [--max-routes N] [--data-dir FOLDER] [--folder experiments/raw/landscapes] [--minutes 8]
 
-Only training examples of the seed are looked at. The table is written whole when all of it is known; scores go to
-the store on the way, so a command that was stopped goes on when it is given again.
+Only training examples of seed 0 are used, and none that is a test item under a judging seed. Where choices are compared
+by likelihood, the log-likelihoods of short repeats and skips are written beside the table, as an .npz archive. A
+recording that runs out of minutes keeps the examples that all routes have answered.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.record import commit, hardware
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.record import ROOT, commit, hardware
+from experiments.landscape import ChoiceScores, Landscape, is_short_repeat_or_skip, list_routes_to_record
 
 SEED = 0
+JUDGING_SEEDS = (1, 2, 42)
+RAW_FOLDER = ROOT / "experiments" / "raw" / "landscapes"
+CHUNK = {"likelihood": 250}
+"""Examples answered at a time; others: 50, since text takes longer."""
 
 
-def record_one(frozen: Any, arguments: argparse.Namespace) -> tuple[Path, Any]:
-    """One task's landscape, written."""
-    from experiments.landscape import record, routes_to_record
-    from macro_routing.evaluation.decoding import DecodingSettings
-    from macro_routing.evaluation.evaluator import Evaluator
-    from macro_routing.evaluation.score_store import ScoreStore, default_store_path
-    from macro_routing.routes import Route, RouteSpace
+def load_examples(arguments: argparse.Namespace) -> tuple[Any, list[Any]]:
+    """A task and its training examples, without the test items of any judging seed."""
     from macro_routing.tasks import load_task, make_splits
 
-    task = load_task(arguments.task, data_dir=arguments.data_dir, seed=SEED)
-    examples = make_splits(task, seed=SEED, training=1000, validation=100).train[: arguments.examples]
-    evaluator = Evaluator(
-        frozen, task, DecodingSettings(arguments.mode), ScoreStore(arguments.store or default_store_path())
+    def split(seed: int, training: int) -> tuple[Any, Any]:
+        task = load_task(arguments.task, data_dir=arguments.data_dir, seed=seed)
+        return task, make_splits(task, seed=seed, training=training, validation=100)
+
+    test_keys = {example.key for seed in JUDGING_SEEDS for example in split(seed, 1000)[1].test}
+    task, splits = split(SEED, 3000)
+    return task, [example for example in splits.train if example.key not in test_keys][: arguments.examples]
+
+
+def subsample_routes(routes: Sequence[Any], limit: int | None) -> list[Any]:
+    """The standard pass, which comes first, and an even random share of the others."""
+    if limit is None or len(routes) <= limit:
+        return list(routes)
+    chosen = np.random.default_rng(SEED).choice(np.arange(1, len(routes)), limit - 1, replace=False)
+    return [routes[0], *(routes[index] for index in sorted(chosen))]
+
+
+def score_chunk(
+    frozen: Any, task: Any, routes: Sequence[Any], examples: Sequence[Any], mode: str
+) -> tuple[NDArray[np.bool_], NDArray[np.float16] | None]:
+    """Which examples each route answers correctly, and its choices' log-likelihoods where these are compared."""
+    from macro_routing.engine.shared_likelihood import score_choices_for_routes
+    from macro_routing.evaluation.decoding import DecodingSettings
+    from macro_routing.evaluation.graded_answers import answer_with_routes, build_choice_items, grade_choices
+
+    decoding = DecodingSettings(mode)
+    if mode != "likelihood":
+        outcomes = answer_with_routes(frozen, routes, task, examples, decoding)
+        return np.array([[outcome.correct for outcome in outcomes[route]] for route in routes]), None
+    scores = score_choices_for_routes(
+        frozen.model, routes, build_choice_items(frozen, task, examples, by_letter=False), max_tokens=32_768
     )
-    routes = routes_to_record(RouteSpace(frozen.layers), arguments.two_edits, SEED)
+    values = np.full((len(routes), len(examples), max(len(example.choices) for example in examples)), np.nan)
+    for row, route in zip(values, routes, strict=True):
+        for cells, log_likelihoods in zip(row, scores[route], strict=True):
+            cells[: len(log_likelihoods)] = log_likelihoods
+    correct = [[outcome.correct for outcome in grade_choices(examples, scores[route], decoding)] for route in routes]
+    return np.array(correct), values.astype(np.float16)
 
-    def score(some: Sequence[Route]) -> Mapping[Route, Sequence[bool]]:
-        return {route: found.correct for route, found in evaluator.evaluate(some, examples).items()}
 
-    name = f"{Path(arguments.model).name.split('.gguf')[0]}-{arguments.task}-{arguments.mode}"
+def score_all(
+    frozen: Any, task: Any, routes: Sequence[Any], examples: Sequence[Any], arguments: argparse.Namespace
+) -> tuple[NDArray[np.bool_], NDArray[np.float16] | None]:
+    """Score chunk by chunk, as far as the minutes reach."""
+    start, chunk = time.perf_counter(), CHUNK.get(arguments.mode, 50)
+    parts = []
+    for first in range(0, len(examples), chunk):
+        parts.append(score_chunk(frozen, task, routes, examples[first : first + chunk], arguments.mode))
+        seconds = time.perf_counter() - start
+        print(f"{len(routes)} routes × {first + chunk} examples after {seconds:.0f} s", flush=True)
+        if seconds * (len(parts) + 1) / len(parts) > 60 * arguments.minutes:
+            break
+    correct = np.concatenate([part[0] for part in parts], axis=1)
+    scores = [part[1] for part in parts if part[1] is not None]
+    width = max((values.shape[2] for values in scores), default=0)
+    padded = [np.pad(one, ((0, 0), (0, 0), (0, width - one.shape[2])), constant_values=np.nan) for one in scores]
+    return correct, np.concatenate(padded, axis=1) if padded else None
+
+
+def record_landscape(frozen: Any, arguments: argparse.Namespace) -> tuple[Path, Landscape]:
+    """Record one task and write its files."""
+    from macro_routing.routes import RouteSpace
+
+    task, examples = load_examples(arguments)
+    every_route = list_routes_to_record(RouteSpace(frozen.layers), arguments.two_edits, SEED)
+    routes = subsample_routes(every_route, arguments.max_routes)
+    correct, scores = score_all(frozen, task, routes, examples, arguments)
     about = {
         "model": Path(arguments.model).name,
         "task": arguments.task,
         "mode": arguments.mode,
         "command": f"python -m experiments.landscapes MODEL --task {arguments.task} --mode {arguments.mode}"
-        f" --examples {len(examples)} --two-edits {arguments.two_edits}",
+        f" --examples {correct.shape[1]} --two-edits {arguments.two_edits}"
+        + (f" --max-routes {arguments.max_routes}" if arguments.max_routes else ""),
         "commit": commit(),
         "hardware": hardware(frozen.model.device.type),
         "seed": SEED,
     }
-    found = record(routes, score, about)
-    path = arguments.folder / f"{name}.json"
+    landscape = Landscape(tuple(routes), correct, about)
+    path = arguments.folder / f"{Path(arguments.model).name.split('.gguf')[0]}-{arguments.task}-{arguments.mode}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(found.to_json(), encoding="utf-8")
-    return path, found
+    path.write_text(landscape.to_json(), encoding="utf-8")
+    if scores is not None:
+        collect_choice_scores(routes, scores, examples).save(path.with_suffix(".npz"))
+    return path, landscape
+
+
+def collect_choice_scores(routes: Sequence[Any], scores: NDArray[np.float16], examples: Sequence[Any]) -> ChoiceScores:
+    """The log-likelihoods of short repeats and skips; of all routes they would take megabytes."""
+    kept = [index for index, route in enumerate(routes) if is_short_repeat_or_skip(route)]
+    recorded = examples[: scores.shape[1]]
+    sizes = np.zeros(scores.shape[1:], np.uint16)
+    for row, example in zip(sizes, recorded, strict=True):
+        row[: len(example.choices)] = [len(choice.encode()) for choice in example.choices]
+    answers = np.array([example.correct_choice for example in recorded], np.uint8)
+    return ChoiceScores(tuple(str(routes[index]) for index in kept), scores[kept], sizes, answers)
 
 
 def main() -> None:
-    """Record, and say what the table holds."""
+    """Record, and print what the table holds."""
     from macro_routing.models import load_model
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
-    parser.add_argument("--task", required=True, action="append", help="NAME or NAME:MODE, one or more")
+    parser.add_argument("--task", required=True)
     parser.add_argument("--mode", default="likelihood")
-    parser.add_argument("--examples", type=int, default=200)
+    parser.add_argument("--examples", type=int, default=1000)
     parser.add_argument("--two-edits", type=int, default=250)
+    parser.add_argument("--max-routes", type=int)
+    parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--store", type=Path)
-    parser.add_argument("--folder", type=Path, default=Path("experiments/raw/landscapes"))
+    parser.add_argument("--folder", type=Path, default=RAW_FOLDER)
     arguments = parser.parse_args()
-    frozen = load_model(arguments.model)
-    mode = arguments.mode
-    for given in arguments.task:
-        arguments.task, _, own = given.partition(":")
-        arguments.mode = own or mode
-        start = time.perf_counter()
-        path, found = record_one(frozen, arguments)
-        gains = sorted((found.gain(route), str(route)) for route in found.routes)
-        better = sum(gain > 0 for gain, _ in gains)
-        print(
-            f"{path}: {len(found.routes)} routes × {found.examples} examples in {time.perf_counter() - start:.0f} s;"
-            f" standard {100 * found.standard.mean():.1f} %, {better} better; best"
-            f" {', '.join(f'{100 * gain:+.1f} {route}' for gain, route in gains[-3:][::-1])}",
-            flush=True,
-        )
+    path, landscape = record_landscape(load_model(arguments.model), arguments)
+    gains = sorted((landscape.gain(route), str(route)) for route in landscape.routes)
+    print(
+        f"{path}: {len(landscape.routes)} routes × {landscape.examples} examples;"
+        f" standard {100 * landscape.standard.mean():.1f} %, {sum(gain > 0 for gain, _ in gains)} better; best"
+        f" {', '.join(f'{100 * gain:+.1f} {route}' for gain, route in gains[-3:][::-1])}"
+    )
 
 
 if __name__ == "__main__":

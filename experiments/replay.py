@@ -50,7 +50,7 @@ def replay(make: Make, landscape: Landscape, *, budget: int, seed: int, credit: 
     ``credit`` is what the search is told of a route's examples in place of right or wrong, which still confirms and
     judges.
     """
-    credit = credit or landscape.verdicts
+    credit = credit or landscape.correct_examples
     order = np.random.default_rng([seed, _SPLITTING]).permutation(landscape.examples)
     judge, validation, train = np.split(order, [int(_JUDGING * len(order)), int((_JUDGING + _VALIDATING) * len(order))])
     searcher = make(len(train), budget, seed)
@@ -73,7 +73,7 @@ def replay(make: Make, landscape: Landscape, *, budget: int, seed: int, credit: 
         fresh = np.concatenate([train[list(searcher.holdout)], validation])
 
         def verdicts(route: Route) -> NDArray[np.bool_]:
-            found: NDArray[np.bool_] = landscape.verdicts(route)[fresh]
+            found: NDArray[np.bool_] = landscape.correct_examples(route)[fresh]
             return found
 
         chosen, finalists = (
@@ -84,14 +84,14 @@ def replay(make: Make, landscape: Landscape, *, budget: int, seed: int, credit: 
         finalists = []
 
         def scores(some: NDArray[np.int64]) -> list[Outcome]:
-            return [Score(int(landscape.verdicts(one.route)[some].sum()), len(some)) for one in candidates]
+            return [Score(int(landscape.correct_examples(one.route)[some].sum()), len(some)) for one in candidates]
 
         by_route = dict(zip([one.route for one in candidates], scores(train), strict=True))
         chosen = select_candidate(candidates, scores(validation), lambda tied: [by_route[one.route] for one in tied])
     others = [one.route for one in candidates if not one.route.is_standard]
 
     def gain(route: Route) -> float:
-        return float(landscape.verdicts(route)[judge].mean() - landscape.standard[judge].mean())
+        return float(landscape.correct_examples(route)[judge].mean() - landscape.standard[judge].mean())
 
     told = tuple((sure, gain(one.route)) for one, sure in finalists)
     return Replayed(chosen.route, gain(chosen.route), gain(others[0]) if others else 0.0, asked_for, missing, told)

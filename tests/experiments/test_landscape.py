@@ -1,26 +1,29 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from experiments.landscape import Landscape, record, routes_to_record
+from experiments.landscape import ChoiceScores, Landscape, is_short_repeat_or_skip, list_routes_to_record
+from experiments.landscapes import RAW_FOLDER, collect_choice_scores, subsample_routes
 from macro_routing.errors import SettingsError
-from macro_routing.routes import Route, RouteSpace
+from macro_routing.routes import Route, RouteSpace, parse_program
 
 SPACE = RouteSpace(6)
 
 
 def made(examples=21):
-    routes = routes_to_record(SPACE, 10, seed=1)
+    routes = list_routes_to_record(SPACE, 10, seed=1)
     rng = np.random.default_rng(0)
     rows = {route: rng.random(examples) < 0.5 for route in routes}
-    return record(routes, lambda some: {route: rows[route].tolist() for route in some}, {"task": "tätig"}), rows
+    return Landscape(tuple(routes), np.array(list(rows.values())), {"task": "tätig"}), rows
 
 
 def test_the_table_holds_all_single_moves_and_blocks_and_the_wanted_pairs():
-    routes = routes_to_record(SPACE, 10, seed=1)
+    routes = list_routes_to_record(SPACE, 10, seed=1)
     assert routes[0].is_standard
     assert len(set(routes)) == len(routes)
-    assert routes == routes_to_record(SPACE, 10, seed=1)
-    assert len(routes_to_record(SPACE, 0, seed=1)) == len(routes) - 10
+    assert routes == list_routes_to_record(SPACE, 10, seed=1)
+    assert len(list_routes_to_record(SPACE, 0, seed=1)) == len(routes) - 10
     for i in range(6):
         for j in range(i + 1, 7):
             repeated = [*range(j), *range(i, 6)]
@@ -33,24 +36,66 @@ def test_written_and_read_it_is_the_same(tmp_path):
     path.write_text(landscape.to_json(), encoding="utf-8")
     again = Landscape.load(path)
     assert again.routes == landscape.routes
-    assert (again.right == landscape.right).all()
+    assert (again.correct == landscape.correct).all()
     assert again.about["task"] == "tätig"
     for route, row in rows.items():
-        assert (again.verdicts(route) == row).all()
+        assert (again.correct_examples(route) == row).all()
         assert again.gain(route) == pytest.approx(row.mean() - rows[Route.standard(6)].mean())
     assert Route.standard(6) in again
     assert Route.standard(7) not in again
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"format": 3}', "[]", '{"layers": 2, "examples": 1, "routes": {}}'])
-def test_other_files_are_refused(text, tmp_path):
+def test_other_files_are_rejected(text, tmp_path):
     path = tmp_path / "table.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(SettingsError, match="record"):
         Landscape.load(path)
 
 
-def test_a_table_without_the_standard_pass_is_refused():
+def test_a_table_without_the_standard_pass_is_rejected():
     landscape, _ = made()
     with pytest.raises(SettingsError, match="standard pass"):
-        Landscape(landscape.routes[1:], landscape.right[1:])
+        Landscape(landscape.routes[1:], landscape.correct[1:])
+
+
+def test_short_repeats_and_skips_are_told_from_other_routes():
+    names = [str(route) for route in list_routes_to_record(SPACE, 10, seed=1) if is_short_repeat_or_skip(route)]
+    # The standard pass, four skips and 6 + 5 + 4 repeated blocks; the first and the last layer cannot be skipped.
+    assert len(names) == 1 + 4 + 15
+    assert {"L0 L0 RJ", "L0-L2 L1 RJ", "L0 L1 L3 RJ"} <= set(names)
+
+
+def test_choice_scores_are_read_back_and_agree_with_the_table(tmp_path):
+    routes = list_routes_to_record(SPACE, 0, seed=1)
+    examples = [
+        SimpleNamespace(choices=("a", "bb"), correct_choice=1),
+        SimpleNamespace(choices=("é",), correct_choice=0),
+    ]
+    values = np.random.default_rng(0).normal(size=(len(routes), 2, 2)).astype(np.float16)
+    collect_choice_scores(routes, values, examples).save(tmp_path / "scores.npz")
+    scores = ChoiceScores.load(tmp_path / "scores.npz")
+    assert scores.choice_bytes.tolist() == [[1, 2], [2, 0]]
+    assert scores.answers.tolist() == [1, 0]
+    for name, row in zip(scores.routes, scores.log_likelihoods, strict=True):
+        assert (row == values[[str(route) for route in routes].index(name)]).all()
+
+
+def test_a_share_of_the_routes_keeps_the_standard_pass_and_the_order():
+    routes = list_routes_to_record(SPACE, 0, seed=1)
+    some = subsample_routes(routes, 9)
+    assert some[0].is_standard
+    assert len(some) == 9
+    assert some == [route for route in routes if route in set(some)]
+    assert subsample_routes(routes, None) == routes
+
+
+@pytest.mark.parametrize("path", sorted(RAW_FOLDER.glob("*.npz")), ids=lambda path: path.stem)
+def test_recorded_choice_scores_give_the_recorded_outcomes(path):
+    landscape, scores = Landscape.load(path.with_suffix(".json")), ChoiceScores.load(path)
+    per_byte = scores.log_likelihoods.astype(float) / np.maximum(scores.choice_bytes, 1)
+    predicted = np.nanargmax(per_byte, axis=2)
+    for name, row in zip(scores.routes, predicted, strict=True):
+        recorded = landscape.correct_examples(parse_program(name).expand(landscape.layers))
+        # Recorded in half precision, so that near ties may be settled otherwise.
+        assert ((row == scores.answers) != recorded).mean() < 0.02

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from experiments.landscape import Landscape, routes_to_record
+from experiments.landscape import Landscape, list_routes_to_record
 from experiments.replay import replay
 from macro_routing.errors import MacroError
 from macro_routing.routes import RouteSpace, parse_route
@@ -15,7 +15,7 @@ TARGET = parse_route("L0-L3 L2 RJ", 6)
 @pytest.fixture(scope="module")
 def landscape():
     """The target is right on nine of ten examples, what applies its layers on some more than others."""
-    routes = routes_to_record(SPACE, 20, seed=1)
+    routes = list_routes_to_record(SPACE, 20, seed=1)
     rng = np.random.default_rng(0)
     share = {route: 0.9 if route == TARGET else 0.3 for route in routes}
     return Landscape(tuple(routes), np.stack([rng.random(400) < share[route] for route in routes]))
@@ -86,6 +86,6 @@ def test_a_search_may_be_told_something_else_and_is_judged_by_right_or_wrong_all
 
     found = replay(guided(landscape), landscape, budget=4000, seed=3, credit=misleading)
     judged = np.random.default_rng([3, 9]).permutation(400)[:160]
-    gain = landscape.verdicts(other)[judged].mean() - landscape.standard[judged].mean()
+    gain = landscape.correct_examples(other)[judged].mean() - landscape.standard[judged].mean()
     assert found.proposed == pytest.approx(gain)
     assert abs(gain) < 0.3  # and not what it was told
