@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from macro_routing.report import write_figures, write_report
-from macro_routing.report.block_map import block_cells, block_map_figure, skyline
+from macro_routing.report.block_map import block_cells, block_map_figure, mean_differences
 from macro_routing.routes import parse_route
 from macro_routing.routes.route import Route
 from macro_routing.runs import RunConfig, RunFolder, run_search
@@ -33,7 +33,7 @@ def sweep(layers, right=right_of):
 
 
 def drawn(figure):
-    return ET.fromstring(figure.svg())  # noqa: S314 our own drawing
+    return ET.fromstring(figure.to_svg())  # noqa: S314 our own drawing
 
 
 def titles(figure):
@@ -46,7 +46,7 @@ def test_cells_and_skyline_are_differences_to_the_standard_pass(layers):
     expected = {(i, j): (right_of(i, j) - STANDARD) / EXAMPLES for i, j in list_blocks(layers)}
     assert {cell.block: cell.difference for cell in cells} == pytest.approx(expected)
     for axis, places in ((0, range(layers)), (1, range(1, layers + 1))):
-        means = skyline(cells, axis)
+        means = mean_differences(cells, axis)
         assert list(means) == list(places)
         for place in places:
             alike = [difference for block, difference in expected.items() if block[axis] == place]
@@ -55,8 +55,8 @@ def test_cells_and_skyline_are_differences_to_the_standard_pass(layers):
 
 def test_every_cell_and_bar_tells_its_numbers():
     found = titles(block_map_figure(sweep(4), 4))
-    assert "(1, 3), L1 to L2 twice: +20.0 points (16 right of 20, the standard pass 12)" in found
-    assert "(0, 1), L0 twice: −45.0 points (3 right of 20, the standard pass 12)" in found
+    assert "(1, 3), L1 to L2 twice: +20.0 points (16 correct of 20, the standard pass 12)" in found
+    assert "(0, 1), L0 twice: −45.0 points (3 correct of 20, the standard pass 12)" in found
     assert "blocks from L0: −22.5 points on average" in found  # 3, 6, 9 and 12 right
     assert "blocks up to L0: −45.0 points on average" in found
     assert len(found) == count_blocks(4) + 4 + 4
@@ -126,7 +126,7 @@ def test_maps_of_all_sizes_stay_on_their_canvas(layers):
     figure = block_map_figure(sweep(layers), layers)
     assert figure.width <= 860
     assert figure.height <= 860
-    assert len(figure.html()) < 700_000
+    assert len(figure.to_html()) < 700_000
     for box in ET.fromstring(f"<g>{figure.shapes}</g>").iter("rect"):  # noqa: S314 our own drawing
         x, y, width, height = (float(box.get(name)) for name in ("x", "y", "width", "height"))
         assert min(x, y, width, height) >= 0
@@ -151,7 +151,7 @@ def test_a_sweep_has_the_map_on_its_page_and_as_files(tmp_path):
     state = RunFolder.open(folder).last_state()
     assert len(block_cells(state.draws)) == count_blocks(6)
     for cell in block_cells(state.draws):
-        assert cell.told in page
+        assert cell.description in page
     assert "rests on 10 examples" in page
     written = write_figures([folder], tmp_path / "figures", pytest.fail)
     (svg,) = (path for path in written if path.name == "blocks.svg")

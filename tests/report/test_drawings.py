@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from macro_routing.report.heatmap import heatmap_figure
+from macro_routing.report.heatmap import Heatmap
 from macro_routing.report.line_chart import Axis, Line, Point, lines_figure
 
 HOSTILE = "<script>&\"'"
@@ -15,12 +15,12 @@ HOSTILE = "<script>&\"'"
 def heatmap(values, **changes):
     rows, columns = [f"row {n}" for n in range(len(values))], [f"column {n}" for n in range(len(values[0]))]
     meanings = {"row_meaning": "rows", "column_meaning": "columns", "unit": "points"}
-    return heatmap_figure("h", "A map", rows, columns, values, **meanings, **changes)
+    return Heatmap(rows, columns, values, **meanings, **changes).draw_figure("h", "A map")
 
 
 def test_gains_losses_and_gaps_look_different():
     figure = heatmap([[4.0, -4.0], [0.0, None]], outlined={(0, 0)}, outline_meaning="sure")
-    text = figure.svg()
+    text = figure.to_svg()
     assert text.count('class="up s10"') == 2  # the cell and its key
     assert text.count('class="down s10"') == 2
     assert text.count('class="never"') == 2
@@ -31,23 +31,23 @@ def test_gains_losses_and_gaps_look_different():
 
 
 def test_a_map_of_gains_alone_has_no_key_for_losses():
-    assert "down s10" not in heatmap([[1.0, 2.0]]).svg().split("</style>")[1]
+    assert "down s10" not in heatmap([[1.0, 2.0]]).to_svg().split("</style>")[1]
 
 
 def test_many_long_names_are_tilted_and_fit():
     names = [f"a rather long task {n}" for n in range(20)]
     values = [[float(n) for n in range(20)]] * 20
-    figure = heatmap_figure("h", "t", names, names, values, row_meaning="r", column_meaning="c", unit="u")
-    assert figure.svg().count("rotate(-35)") == 20
-    places = [float(x) for x in re.findall(r"translate\(([\d.]+) [\d.]+\) rotate", figure.svg())]
+    figure = Heatmap(names, names, values, row_meaning="r", column_meaning="c", unit="u").draw_figure("h", "t")
+    assert figure.to_svg().count("rotate(-35)") == 20
+    places = [float(x) for x in re.findall(r"translate\(([\d.]+) [\d.]+\) rotate", figure.to_svg())]
     assert max(places) < figure.width
 
 
 def test_whatever_a_task_is_called_the_file_is_sound():
-    figure = heatmap_figure(
-        "h", HOSTILE, [HOSTILE], [HOSTILE], [[1.0]], row_meaning=HOSTILE, column_meaning=HOSTILE, unit=HOSTILE
-    )
-    root = ET.fromstring(figure.svg())  # noqa: S314 our own file
+    figure = Heatmap(
+        [HOSTILE], [HOSTILE], [[1.0]], row_meaning=HOSTILE, column_meaning=HOSTILE, unit=HOSTILE
+    ).draw_figure("h", HOSTILE)
+    root = ET.fromstring(figure.to_svg())  # noqa: S314 our own file
     assert not [node for node in root.iter() if node.tag.endswith("script")]
 
 
@@ -57,7 +57,7 @@ def line(name, values, **changes):
 
 def test_lines_lie_within_the_axes_and_higher_values_higher():
     figure = lines_figure("l", "Lines", [line("one", [1, 5, 3]), line("two", [-4, 0, 2])], Axis("x"), Axis("y"))
-    text = figure.svg().split("</style>")[1]
+    text = figure.to_svg().split("</style>")[1]
     first, second = (
         [tuple(map(float, pair.split(","))) for pair in points.split()]
         for points in re.findall(r'<polyline points="([^"]+)"', text)
@@ -74,14 +74,14 @@ def test_lines_lie_within_the_axes_and_higher_values_higher():
 def test_a_single_value_can_be_drawn(values):
     bars = line("one", values, has_bars=True)
     named = Axis("x", names=[(float(place), str(place)) for place in range(len(values))])
-    text = lines_figure("l", "t", [bars], named, Axis("y"), level=(1.0, "standard")).svg()
+    text = lines_figure("l", "t", [bars], named, Axis("y"), level=(1.0, "standard")).to_svg()
     assert "nan" not in text.lower().split("</style>")[1]
     assert "standard" in text
 
 
 def test_a_title_longer_than_the_canvas_goes_on_in_the_next_line():
     figure = heatmap([[1.0, 2.0]])
-    short, long = (dataclasses.replace(figure, title=title).svg() for title in ("A map", "A long word " * 20))
+    short, long = (dataclasses.replace(figure, title=title).to_svg() for title in ("A map", "A long word " * 20))
     texts = [element for element in ET.fromstring(long).iter() if element.get("font-size") == "15"]  # noqa: S314 our own file
     assert len(texts) > 1
     assert " ".join(element.text for element in texts) == ("A long word " * 20).strip()

@@ -62,7 +62,7 @@ def test_without_the_extra_there_is_svg_and_a_word(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "resvg_py", None)
     written, told = write(complete(tmp_path / "run"), tmp_path / "figures")
     assert {path.suffix for path in written} == {".svg"}
-    assert told == [module.MISSING]
+    assert told == [module.NO_PLOT_EXTRA]
     assert "pip install 'macro-routing[plot]'" in told[0]
 
 
@@ -70,7 +70,7 @@ def test_without_fonts_there_is_no_png_without_text(tmp_path, monkeypatch):
     monkeypatch.setattr("resvg_py.svg_to_bytes", lambda **_: b"blank")
     written, told = write(complete(tmp_path / "run"), tmp_path / "figures")
     assert {path.suffix for path in written} == {".svg"}
-    assert told == [module.NO_FONT]
+    assert told == [module.NO_FONTS]
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):

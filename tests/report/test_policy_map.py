@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from macro_routing.report.policy_flow import expected_actions, moves_by_displacement
-from macro_routing.report.policy_map import PolicyFrame, policy_figure, policy_maps
+from macro_routing.report.policy_map import PolicyFrame, policy_figure, render_policy_maps
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
@@ -55,12 +55,12 @@ def test_the_map_shows_a_policy_that_knows_one_program():
     for told in ("L1, +2: 1.00", "L3, −1: 1.00", "L1, with an add: 1.00", "L4, RJ: 1.00"):
         assert f"{told} times per program" in figure.shapes, told
     assert figure.shapes.count('class="taken"') == 2  # the jump ahead and the jump back
-    assert "the chosen route goes there" in figure.html()
+    assert "the chosen route goes there" in figure.to_html()
 
 
 def test_there_is_a_button_per_round_and_the_last_is_shown():
     policy = MarkovPolicy.prior(SPACES[0])
-    maps = policy_maps([PolicyFrame(rounds, policy) for rounds in (0, 1, 2)], None)
+    maps = render_policy_maps([PolicyFrame(rounds, policy) for rounds in (0, 1, 2)], None)
     assert re.findall(r'<label for="policy-\d">(\w+)</label>', maps) == ["before", "1", "2"]
     assert re.findall(r'id="(policy-\d)" checked', maps) == ["policy-2"]
     assert maps.count("Its most probable program") == 3
@@ -72,5 +72,5 @@ def test_large_models_and_far_moves_stay_readable_and_small():
     route = Route.standard(80)
     figure = policy_figure(PolicyFrame(1, MarkovPolicy.prior(space)), route)
     assert "farther than 12 layers are not drawn" in figure.caption
-    assert len(figure.html()) < 60_000
+    assert len(figure.to_html()) < 60_000
     assert all(step.layer - before.layer == 1 for before, step in pairwise(route.steps))

@@ -11,10 +11,10 @@ import pytest
 
 from macro_routing.errors import RunError
 from macro_routing.report import write_report
-from macro_routing.report.markup import element
-from macro_routing.report.reproduce import as_toml, search_command
-from macro_routing.report.rounds_chart import rounds_chart
-from macro_routing.report.route_chart import route_track
+from macro_routing.report.markup import svg_element
+from macro_routing.report.reproduce import format_toml, search_command
+from macro_routing.report.rounds_chart import render_rounds_chart
+from macro_routing.report.route_chart import render_route_chart
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
 from macro_routing.runs.config import RunConfig
@@ -186,8 +186,8 @@ def test_text_that_no_page_may_hold_does_not_stop_it(tmp_path):
 
 
 def test_elements_escape_children_and_attributes():
-    assert element("p", "a<b", element("b", "&"), class_='"') == '<p class="&quot;">a&lt;b<b>&amp;</b></p>'
-    assert element("line", x1=1.04, stroke_width=2, y1=None) == '<line x1="1" stroke-width="2"/>'
+    assert svg_element("p", "a<b", svg_element("b", "&"), class_='"') == '<p class="&quot;">a&lt;b<b>&amp;</b></p>'
+    assert svg_element("line", x1=1.04, stroke_width=2, y1=None) == '<line x1="1" stroke-width="2"/>'
 
 
 # --- size ---------------------------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ def route(text, layers=LAYERS):
 
 
 def test_the_track_marks_what_is_not_ordinary():
-    drawn = route_track(route(ROUTE))
+    drawn = render_route_chart(route(ROUTE))
     for kind in ("back", "ahead", "repeat"):
         assert drawn.count(f'<path d="M1 6L27 6" class="{kind}"/>') == 1  # in the legend
         assert len(re.findall(rf'class="{kind}"><title>', drawn)) == 1
@@ -224,7 +224,7 @@ def test_the_track_marks_what_is_not_ordinary():
 
 @pytest.mark.parametrize("layers", [1, 2, 48])
 def test_the_standard_pass_has_a_plain_track(layers):
-    drawn = route_track(Route.standard(layers))
+    drawn = render_route_chart(Route.standard(layers))
     assert "This is the standard pass" in drawn
     assert 'class="standard-pass"' in drawn
     assert "jump" not in drawn
@@ -233,14 +233,14 @@ def test_the_standard_pass_has_a_plain_track(layers):
 
 def test_odd_routes_can_be_drawn():
     for text in ("L0", "L7", "L2 L2 L2", "L3 L0-L2 L1(-0.5h-1)"):
-        assert "<svg" in route_track(route(text))
+        assert "<svg" in render_route_chart(route(text))
     long = route(" ".join(["L0-L7"] * 100))
-    assert "too many to draw" in route_track(long)
-    assert "<svg" not in route_track(long)
+    assert "too many to draw" in render_route_chart(long)
+    assert "<svg" not in render_route_chart(long)
 
 
 def chart(rounds, planned, draws=()):
-    return rounds_chart(rounds, planned, {"draws": 9, "elite": 2}, draws)
+    return render_rounds_chart(rounds, planned, {"draws": 9, "elite": 2}, draws)
 
 
 def test_no_round_one_round_and_many_can_be_charted():
@@ -310,11 +310,11 @@ def test_tokens_and_cut_offs_of_both_are_told_and_the_gain_without_them(tmp_path
         other["answer_truncated"] = number in {8, 9}
     seen = words(page_of(complete(tmp_path / "run", told)))
     assert "404.0" in seen  # tokens of the standard pass
-    assert "Cut off: 6" in seen
+    assert "Truncated: 6" in seen
     # What the route fixed was cut off before; without these it has only the two that it broke.
-    assert "On the 32 of 40 examples that neither had cut off: 100.0 % → 93.8 %, −6.2 points." in seen
+    assert "On the 32 of 40 examples on which neither was truncated: 100.0 % → 93.8 %, −6.2 points." in seen
     whole = words(page_of(complete(tmp_path / "whole")))
-    assert "No answer of either was cut off." in whole
+    assert "No answer of either was truncated." in whole
 
 
 def test_variants_are_compared_with_the_standard_pass(tmp_path):
@@ -339,7 +339,7 @@ def test_the_page_tells_nothing_of_the_machine_that_nobody_needs(tmp_path):
 def test_the_configuration_can_be_copied_as_a_file():
     given = {**GIVEN, "init_from": 'a "b"\\c\n\x7fé', "search": {"draws": 3}, "guard": {"tasks": ["x", "y"]}}
     kept = {name: value for name, value in given.items() if value is not None and value != {}}
-    assert tomllib.loads(as_toml(given)) == kept
+    assert tomllib.loads(format_toml(given)) == kept
     assert search_command(given) == "macro search --config run.toml"
     assert search_command({**GIVEN, "racing": "never", "task": "my file.csv"}).endswith("--seed 7 --racing never")
     assert "--task 'my file.csv'" in search_command({**GIVEN, "task": "my file.csv"})
@@ -347,5 +347,5 @@ def test_the_configuration_can_be_copied_as_a_file():
 
 def test_the_copied_configuration_is_the_one_that_was_given():
     config = RunConfig(task="category", seed=3, max_minutes=1.5, search={"draws": 9}, guard={"tasks": ["sequence"]})
-    again = RunConfig.from_tables(tomllib.loads(as_toml(config.given())), "run.toml")
+    again = RunConfig.from_tables(tomllib.loads(format_toml(config.given())), "run.toml")
     assert again.given() == config.given()

@@ -11,7 +11,7 @@ import pytest
 
 from macro_routing.errors import RunError, SettingsError
 from macro_routing.report import write_method_comparison
-from macro_routing.report.method_comparison_page import curve_figure, mean_curve
+from macro_routing.report.budget_chart import budget_figure, mean_curve
 from macro_routing.runs import RunFolder, run_search
 from macro_routing.runs.compare_methods import POINTS, _curve, compare_methods, plan_methods
 from macro_routing.runs.comparison_results import CurvePoint, about, read_method_runs, summarize_methods
@@ -271,7 +271,7 @@ def test_the_curve_is_over_the_standard_pass_of_its_own_seed(compared):
     baseline = macro.result.comparison.baseline
     for gain in (0.0, 0.25):
         moved = dataclasses.replace(macro, curve=tuple(CurvePoint(at, "", baseline + gain) for at in (10, 20)))
-        assert ("+20<" in str(curve_figure([moved]).html())) == (gain > 0)
+        assert ("+20<" in str(budget_figure([moved]).to_html())) == (gain > 0)
 
 
 def test_the_mean_curve_keeps_the_last_value(compared):

@@ -36,7 +36,7 @@ def test_the_files_say_the_same(published):
     assert "| Qwen3-1.7B | +12.68 |" in text
     assert "| 13/0/0 | 0.00073 | 13 |" in text
     assert "6 of 6 models" in published.headline
-    assert published.figures[0].svg().count('class="gain"') == 6 + 1  # and its key
+    assert published.figures[0].to_svg().count('class="gain"') == 6 + 1  # and its key
 
 
 def test_lines_that_are_none_are_refused(tmp_path):

@@ -80,7 +80,7 @@ def test_ablation(tmp_path, frozen):
     assert "small n = 20" in found.table.notes[0]
     # The numbers are those of the runs.
     run = RunFolder.open(context.folder.path / "runs" / "no_phase-small-1")
-    assert run.read("run.json")["config"]["resolved"]["searcher"]["space"]["phase"] is False
+    assert run.read_json("run.json")["config"]["resolved"]["searcher"]["space"]["phase"] is False
     results = [
         json.loads((context.folder.path / "runs" / f"no_phase-{task}-{seed}" / "result.json").read_text())
         for task, seed in [("small", 1)]
@@ -111,8 +111,8 @@ def test_a_sweep_of_another_method_is_called_by_its_name(tmp_path, frozen):
     base = dataclasses.replace(BASE, method="random", search={"iterations": 2, "draws": 6})
     context = dataclasses.replace(small_context(tmp_path, frozen), base=base)
     found = run_sweep(context, SweepSettings(tasks=("small",), seeds=(1,), setting="k", values=(2,)))
-    assert "random search; bars" in found.figures[0].svg()
-    run = RunFolder.open(context.folder.path / "runs" / "k_4-small-1").read("run.json")
+    assert "random search; bars" in found.figures[0].to_svg()
+    run = RunFolder.open(context.folder.path / "runs" / "k_4-small-1").read_json("run.json")
     assert run["config"]["given"]["search"] == base.search  # the preset's k is no change at all
 
 
@@ -145,8 +145,8 @@ def test_transfer(tmp_path, frozen):
     for row in found.table.rows:
         if row["source"] == row["target"]:  # what its own run has tested
             run = RunFolder.open(context.folder.path / "runs" / f"{row['source']}-1")
-            assert row["accuracy"] == pytest.approx(run.read("result.json")["comparison"]["routed"])
-            assert row["difference"] == pytest.approx(run.read("result.json")["difference"])
+            assert row["accuracy"] == pytest.approx(run.read_json("result.json")["comparison"]["routed"])
+            assert row["difference"] == pytest.approx(run.read_json("result.json")["difference"])
         else:
             task = TaskName(row["target"])
             prepared = context.prepared(task, 1)

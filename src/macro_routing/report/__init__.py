@@ -1,4 +1,4 @@
-"""The pages people look at: self-contained HTML files and figures from runs' folders alone."""
+"""Reports people look at: self-contained HTML pages and figures, from run folders alone."""
 
 from macro_routing.report.figure_files import write_figures
 from macro_routing.report.method_comparison_page import write_method_comparison

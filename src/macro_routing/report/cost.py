@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from markupsafe import Markup
 
 from macro_routing.report.formatting import (
     NO_VALUE,
@@ -14,96 +16,82 @@ from macro_routing.report.formatting import (
     format_milliseconds,
     format_points,
 )
-from macro_routing.report.markup import Markup, element, joined
-from macro_routing.report.tables import table
+from macro_routing.report.rendering import render_paragraphs, render_table
+from macro_routing.report.tables import Cell, DataTable, Row
 from macro_routing.routes.route import Route
 from macro_routing.runs.progress import RoundReport
 
-_COLUMNS = ("", "layers applied", "cache per token", "reading the prompts", "time per token", "peak memory")
-_TIMES = ("prompt_seconds", "token_seconds")
-_NAMES = ("layers", "cache_bytes_per_token", "prompt_seconds", "token_seconds", "peak_bytes")
+_FIELDS: dict[str, tuple[str, Callable[[float], str]]] = {
+    "layers": ("layers applied", format_count),
+    "cache_bytes_per_token": ("cache per token", format_kibibytes),
+    "prompt_seconds": ("reading the prompts", format_milliseconds),
+    "token_seconds": ("time per token", format_milliseconds),
+    "peak_bytes": ("peak memory", format_mebibytes),
+}
+"""By field of cost.json: its column and how it is written."""
+
+Cost = Mapping[str, Any]
 
 
-def cost_table(route: Route, cost: Mapping[str, Any] | None) -> Markup:
-    """Layers, time and memory of both; what was not measured is said to be so."""
-    standard = Route.standard(route.layers)
-    rows = [_figures(one, cost) for one in (standard, route)]
-    shown = [[element("b", name), *_written(row)] for name, row in zip(("standard pass", "route"), rows, strict=True)]
-    noise = _noise(cost)
-    change = [
-        "difference",
-        *[
-            _change(before, after, noise if name in _TIMES else 0.0)
-            for name, before, after in zip(_NAMES, *rows, strict=True)
-        ],
+def render_cost_table(route: Route, cost: Cost | None) -> Markup:
+    """Layers, time and memory of both; what was not measured says so."""
+    standard, routed = (_read_costs(one, cost) for one in (Route.standard(route.layers), route))
+    rows: list[Row] = [
+        [
+            Cell(name, kind="bold"),
+            *("not measured" if costs[field] is None else show(costs[field]) for field, (_, show) in _FIELDS.items()),
+        ]
+        for name, costs in (("standard pass", standard), ("route", routed))
     ]
-    last = change if not route.is_standard else ()
-    return joined(
-        table(_COLUMNS, shown, numbers=_COLUMNS[1:], last=last),
-        *[element("p", note, class_="note") for note in _notes(cost)],
-    )
+    changes = ["difference", *(_format_change(field, standard, routed, cost) for field in _FIELDS)]
+    columns = ["", *(column for column, _ in _FIELDS.values())]
+    footer = () if route.is_standard else changes
+    return render_table(DataTable(columns, rows, numbers=columns[1:], footer=footer), _cost_notes(cost))
 
 
-def search_cost(rounds: Sequence[RoundReport]) -> Markup | None:
+def render_search_cost(rounds: Sequence[RoundReport]) -> Markup:
     """What the search itself took."""
-    if not rounds:
-        return None
     done, saved = sum(one.run for one in rounds), sum(one.saved for one in rounds)
-    return element(
-        "p",
+    return render_paragraphs(
         f"The search took {format_duration(sum(one.seconds for one in rounds))} for {len(rounds)} rounds:"
-        f" {format_count(done)} evaluations were worked out, {format_count(saved)} more were not needed.",
+        f" {format_count(done)} evaluations were computed, {format_count(saved)} more were not needed."
     )
 
 
-def _figures(route: Route, cost: Mapping[str, Any] | None) -> list[float | None]:
+def _read_costs(route: Route, cost: Cost | None) -> dict[str, Any]:
     measured = {} if cost is None else cost["routes"].get(str(route), {})
-    return [measured.get(name, route.length if name == "layers" else None) for name in _NAMES]
+    return {field: measured.get(field) for field in _FIELDS} | {"layers": measured.get("layers", route.length)}
 
 
-def _written(row: Sequence[float | None]) -> list[str]:
-    layers, cache, prompt, token, peak = row
-    return [
-        format_count(layers or 0),
-        *(
-            "not measured" if value is None else show(value)
-            for value, show in zip(
-                (cache, prompt, token, peak),
-                (format_kibibytes, format_milliseconds, format_milliseconds, format_mebibytes),
-                strict=True,
-            )
-        ),
-    ]
-
-
-def _change(before: float | None, after: float | None, noise: float) -> str:
+def _format_change(field: str, standard: Cost, routed: Cost, cost: Cost | None) -> str:
+    before, after = standard[field], routed[field]
     if not before or after is None:
         return NO_VALUE
-    change = after / before - 1
+    change, noise = after / before - 1, _timing_noise(cost) if field.endswith("_seconds") else 0.0
     return f"within the noise of {100 * noise:.0f} %" if abs(change) <= noise else f"{format_points(change)} %"
 
 
-def _noise(cost: Mapping[str, Any] | None) -> float:
-    """How far turns of the same route lay apart; runs of earlier versions did not keep it."""
+def _timing_noise(cost: Cost | None) -> float:
+    """How far repeats of the same route lie apart."""
     return 0.0 if cost is None else max((one.get("noise", 0.0) for one in cost["routes"].values()), default=0.0)
 
 
-def _notes(cost: Mapping[str, Any] | None) -> list[str]:
+def _cost_notes(cost: Cost | None) -> list[str]:
     if cost is None:
         return ["Time and memory were not measured; runs of this version do that at their end."]
-    turns = max((one.get("turns", 0) for one in cost["routes"].values()), default=0)
+    repeats = max((one.get("turns", 0) for one in cost["routes"].values()), default=0)
     notes = ["Layers and cache follow from the route: every layer applied keeps keys and values of its own."]
     if "not_measured" in cost:
         notes.append(f"Time and memory were not measured: {cost['not_measured']}.")
-    elif turns:
+    elif repeats:
         notes.append(
             f"Time: {cost['prompts']} training prompts at once, read and continued by {cost['tokens']} tokens, one call"
-            f" of the model per token; the fastest of {turns} turns on {cost['device']}, both routes in turn. A"
+            f" of the model per token; the fastest of {repeats} turns on {cost['device']}, both routes in turn. A"
             " difference no larger than the one between a route's own two fastest turns is called noise."
         )
         has_peak = any(one.get("peak_bytes") is not None for one in cost["routes"].values())
         notes.append(
-            "Memory: the most that was allocated meanwhile, weights included."
+            "Memory: the maximum allocated meanwhile, weights included."
             if has_peak
             else f"Memory was not measured: only CUDA devices count it, and this was {cost['device']}."
         )

@@ -4,137 +4,125 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
-from macro_routing.report.figure import Figure, Key
-from macro_routing.report.markup import Markup, element, joined
-from macro_routing.report.scale import round_step
-from macro_routing.report.style import STEPS
+from markupsafe import Markup
 
-Place = tuple[int, int]
+from macro_routing.report.chart_parts import box_key, svg_text
+from macro_routing.report.figure import Figure, LegendKey
+from macro_routing.report.formatting import format_signed
+from macro_routing.report.markup import join_markup, svg_element
+from macro_routing.report.scale import round_up
+from macro_routing.report.style import SHADES, cell_text_class, shade_class, shade_level
+
+CellIndex = tuple[int, int]
 """Row and column."""
-Values = Sequence[Sequence[float | None]]
 
-_CHARACTER, _LEFT_MOST = 6.6, 330.0
-_HEIGHT, _NARROWEST, _WIDEST, _FIGURE, _LEAST = 34.0, 30.0, 108.0, 860.0, 640.0
+_CHARACTER, _MAX_LEFT = 6.6, 330.0
+_ROW_HEIGHT, _MIN_CELL, _MAX_CELL, _WIDTH, _MIN_WIDTH = 34.0, 30.0, 108.0, 860.0, 640.0
 _TILT = 35
 """Degrees by which long names over narrow columns are turned."""
-_DARK = 7
-"""From this shade on the number in a cell is light."""
 
 
-def signed(value: float) -> str:
-    """A difference with its sign and a true minus."""
-    return f"{value:+.1f}".replace("-", "−")
+@dataclass(frozen=True)
+class Heatmap:
+    """Values by row and column; None is a cell that was not measured."""
 
+    rows: Sequence[str]
+    columns: Sequence[str]
+    values: Sequence[Sequence[float | None]]
+    row_meaning: str
+    column_meaning: str
+    unit: str
+    outlined: Collection[CellIndex] = ()
+    outline_meaning: str = ""
+    format_value: Callable[[float], str] = format_signed
+    max_value: float | None = None
+    """The value of the full colour; None for the largest one, rounded up."""
 
-def heatmap_figure(  # noqa: PLR0913 a drawing has two axes, each with names and a meaning
-    name: str,
-    title: str,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    values: Values,
-    *,
-    row_meaning: str,
-    column_meaning: str,
-    unit: str,
-    outlined: Collection[Place] = (),
-    outline_meaning: str = "",
-    show: Callable[[float], str] = signed,
-    limit: float | None = None,
-) -> Figure:
-    """The map; a value of None is a cell that was not measured. ``limit`` has the full colour."""
-    drawing = _Heatmap(rows, columns, values, row_meaning, column_meaning, outlined, show, limit)
-    legend = _legend(drawing.limit, unit, show, values, outline_meaning if outlined else "")
-    return Figure(name, title, title, drawing.width, drawing.height, drawing.shapes(), legend)
+    def draw_figure(self, name: str, title: str) -> Figure:
+        """The map with its legend."""
+        return Figure(name, title, title, self._width, self._height, self._draw(), self._legend())
 
+    @cached_property
+    def _limit(self) -> float:
+        sizes = [abs(value) for row in self.values for value in row if value is not None]
+        return self.max_value or round_up(max([*sizes, 1.0]))
 
-class _Heatmap:
-    """Places of rows, columns and their names."""
+    @cached_property
+    def _left(self) -> float:
+        return min(_MAX_LEFT, 14 + _CHARACTER * max(len(self.row_meaning) + 4, *map(len, self.rows)))
 
-    def __init__(  # noqa: PLR0913
-        self,
-        rows: Sequence[str],
-        columns: Sequence[str],
-        values: Values,
-        row_meaning: str,
-        column_meaning: str,
-        outlined: Collection[Place],
-        show: Callable[[float], str],
-        limit: float | None,
-    ) -> None:
-        self.rows, self.columns, self.values = rows, columns, values
-        self.meanings, self.outlined, self.show = (row_meaning, column_meaning), outlined, show
-        self.left = min(_LEFT_MOST, 14 + _CHARACTER * max(len(row_meaning) + 4, *map(len, rows)))
-        room = (_FIGURE - self.left - 20) / len(columns)
-        self.cell = max(_NARROWEST, min(_WIDEST, room))
-        longest = max(map(len, columns)) * _CHARACTER
-        self.tilted = longest > self.cell - 8
-        above = longest * math.sin(math.radians(_TILT)) + 14 if self.tilted else 18
-        self.top = 22 + above
-        overhang = longest * math.cos(math.radians(_TILT)) - self.cell / 2 if self.tilted else 0
-        self.width = max(_LEAST, self.left + self.cell * len(columns) + max(overhang, 0) + 10)
-        self.height = self.top + _HEIGHT * len(rows) + 8
-        sizes = [abs(value) for row in values for value in row if value is not None]
-        self.limit = limit or _round_up(max([*sizes, 1.0]))
+    @cached_property
+    def _cell_width(self) -> float:
+        return max(_MIN_CELL, min(_MAX_CELL, (_WIDTH - self._left - 20) / len(self.columns)))
 
-    def shapes(self) -> Markup:
-        row_meaning, column_meaning = self.meanings
-        return joined(
-            element("text", f"{column_meaning} →", x=self.left, y=12, class_="strong"),
-            element("text", f"{row_meaning} ↓", x=self.left - 8, y=self.top - 7, text_anchor="end", class_="strong"),
-            *[self._column_name(place, name) for place, name in enumerate(self.columns)],
-            *[self._row_name(place, name) for place, name in enumerate(self.rows)],
-            *[self._cell((row, column)) for row in range(len(self.rows)) for column in range(len(self.columns))],
+    @cached_property
+    def _longest_name(self) -> float:
+        return max(map(len, self.columns)) * _CHARACTER
+
+    @cached_property
+    def _is_tilted(self) -> bool:
+        return self._longest_name > self._cell_width - 8
+
+    @cached_property
+    def _top(self) -> float:
+        return 22 + (self._longest_name * math.sin(math.radians(_TILT)) + 14 if self._is_tilted else 18)
+
+    @cached_property
+    def _width(self) -> float:
+        overhang = self._longest_name * math.cos(math.radians(_TILT)) - self._cell_width / 2 if self._is_tilted else 0
+        return max(_MIN_WIDTH, self._left + self._cell_width * len(self.columns) + max(overhang, 0) + 10)
+
+    @cached_property
+    def _height(self) -> float:
+        return self._top + _ROW_HEIGHT * len(self.rows) + 8
+
+    def _draw(self) -> Markup:
+        indices = [(row, column) for row in range(len(self.rows)) for column in range(len(self.columns))]
+        return join_markup(
+            svg_element("text", f"{self.column_meaning} →", x=self._left, y=12, class_="strong"),
+            svg_text(f"{self.row_meaning} ↓", self._left - 8, self._top - 7, "end", "strong"),
+            *(self._draw_column_name(index, name) for index, name in enumerate(self.columns)),
+            *(self._draw_row_name(index, name) for index, name in enumerate(self.rows)),
+            *map(self._draw_cell, indices),
         )
 
-    def _column_name(self, place: int, name: str) -> Markup:
-        x, y = self.left + self.cell * (place + 0.5), self.top - 7
-        if not self.tilted:
-            return element("text", name, x=x, y=y, text_anchor="middle")
-        return element("text", name, transform=f"translate({x:.1f} {y:.1f}) rotate(-{_TILT})")
+    def _draw_column_name(self, index: int, name: str) -> Markup:
+        x, y = self._left + self._cell_width * (index + 0.5), self._top - 7
+        if not self._is_tilted:
+            return svg_text(name, x, y)
+        return svg_element("text", name, transform=f"translate({x:.1f} {y:.1f}) rotate(-{_TILT})")
 
-    def _row_name(self, place: int, name: str) -> Markup:
-        most = round((self.left - 14) / _CHARACTER)
-        short = name if len(name) <= most else f"{name[: most - 1]}…"
-        return element("text", short, x=self.left - 8, y=self.top + _HEIGHT * (place + 0.5) + 4, text_anchor="end")
+    def _draw_row_name(self, index: int, name: str) -> Markup:
+        maximum = round((self._left - 14) / _CHARACTER)
+        short = name if len(name) <= maximum else f"{name[: maximum - 1]}…"
+        return svg_text(short, self._left - 8, self._top + _ROW_HEIGHT * (index + 0.5) + 4, "end")
 
-    def _cell(self, place: Place) -> Markup:
-        value = self.values[place[0]][place[1]]
-        x, y = self.left + self.cell * place[1], self.top + _HEIGHT * place[0]
-        size = {"x": x + 1, "y": y + 1, "width": self.cell - 2, "height": _HEIGHT - 2}
+    def _draw_cell(self, index: CellIndex) -> Markup:
+        row, column = index
+        value = self.values[row][column]
+        x, y = self._left + self._cell_width * column, self._top + _ROW_HEIGHT * row
+        size = {"x": x + 1, "y": y + 1, "width": self._cell_width - 2, "height": _ROW_HEIGHT - 2}
         if value is None:
-            return element("rect", class_="outline", **size)
-        step = round(STEPS * max(-1.0, min(1.0, value / self.limit)))
-        shade = "never" if step == 0 else f"{'up' if step > 0 else 'down'} s{abs(step)}"
-        style = "in-cell on-shade" if abs(step) >= _DARK else "in-cell"
-        middle = {"x": x + self.cell / 2, "y": y + _HEIGHT / 2 + 4}
-        told = f"{self.rows[place[0]]}, {self.columns[place[1]]}: {self.show(value)}"
-        return joined(
-            element("rect", element("title", told), class_=shade, rx=2, **size),
-            element("rect", class_="best-cell", rx=2, **size) if place in self.outlined else None,
-            element("text", self.show(value), text_anchor="middle", class_=style, **middle),
+            return svg_element("rect", class_="outline", **size)
+        level, text = shade_level(value, self._limit), self.format_value(value)
+        title = svg_element("title", f"{self.rows[row]}, {self.columns[column]}: {text}")
+        return join_markup(
+            svg_element("rect", title, class_=shade_class(level), rx=2, **size),
+            svg_element("rect", class_="best-cell", rx=2, **size) if index in self.outlined else None,
+            svg_text(text, x + self._cell_width / 2, y + _ROW_HEIGHT / 2 + 4, class_=cell_text_class(level)),
         )
 
-
-def _round_up(value: float) -> float:
-    step = round_step(value, 4)
-    return step * math.ceil(value / step - 1e-9)
-
-
-def _legend(
-    limit: float, unit: str, show: Callable[[float], str], values: Values, outline_meaning: str
-) -> tuple[Key, ...]:
-    found = [value for row in values for value in row if value is not None]
-
-    def box(style: str) -> Markup:
-        return element("rect", x=8, y=0.5, width=14, height=11, class_=style)
-
-    keys = [(box(f"up s{STEPS}"), f"{show(limit)} {unit}")]
-    if any(value < 0 for value in found):
-        keys.append((box(f"down s{STEPS}"), f"{show(-limit)} {unit}"))
-    keys.append((box("never"), "about 0"))
-    if outline_meaning:
-        keys.append((box("best-cell"), outline_meaning))
-    if len(found) < sum(map(len, values)):
-        keys.append((box("outline"), "not measured"))
-    return tuple(keys)
+    def _legend(self) -> tuple[LegendKey, ...]:
+        measured = [value for row in self.values for value in row if value is not None]
+        keys = [(box_key(f"up s{SHADES}", 14), f"{self.format_value(self._limit)} {self.unit}")]
+        if any(value < 0 for value in measured):
+            keys.append((box_key(f"down s{SHADES}", 14), f"{self.format_value(-self._limit)} {self.unit}"))
+        keys.append((box_key("never", 14), "about 0"))
+        if self.outlined and self.outline_meaning:
+            keys.append((box_key("best-cell", 14), self.outline_meaning))
+        if len(measured) < sum(map(len, self.values)):
+            keys.append((box_key("outline", 14), "not measured"))
+        return tuple(keys)

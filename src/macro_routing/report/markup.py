@@ -1,44 +1,50 @@
-"""HTML and SVG that cannot be broken out of: whatever is no markup already is escaped where it is put in."""
+"""SVG elements as text: whatever is not markup already is escaped where it is put in."""
 
 from __future__ import annotations
 
 import re
 from html import escape
 
-_EMPTY = {"meta", "br", "input", "path", "line", "rect", "circle", "polyline", "polygon"}
-"""Elements without an end tag; the shapes of SVG close themselves."""
+from markupsafe import Markup
+
+_EMPTY = {"path", "line", "rect", "circle", "polyline", "polygon"}
+"""Elements that close themselves."""
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
-"""What no HTML page may hold, and half characters that no file can."""
+"""Characters that are not allowed in HTML, and surrogates that UTF-8 cannot encode."""
 
 
-class Markup(str):
-    """Text that is markup already; everything else is escaped."""
+def trust_markup(text: str) -> Markup:
+    """Text of our own making that is markup already."""
+    return Markup(text)  # noqa: S704 this is the one place
 
-    __slots__ = ()
 
-
-def element(tag: str, *children: str | None, **attributes: str | float | None) -> Markup:
+def svg_element(tag: str, *children: str | None, **attributes: str | float | None) -> Markup:
     """An element; ``class_`` and ``stroke_width`` are written ``class`` and ``stroke-width``, None leaves one out."""
     written = "".join(
-        f' {name.rstrip("_").replace("_", "-")}="{_attribute(value)}"'
+        f' {name.rstrip("_").replace("_", "-")}="{_format_attribute(value)}"'
         for name, value in attributes.items()
         if value is not None
     )
     if tag in _EMPTY and not children:
-        return Markup(f"<{tag}{written}/>")
-    return Markup(f"<{tag}{written}>{joined(*children)}</{tag}>")
+        return trust_markup(f"<{tag}{written}/>")
+    return trust_markup(f"<{tag}{written}>{join_markup(*children)}</{tag}>")
 
 
-def joined(*parts: str | None) -> Markup:
-    """Parts one after the other."""
-    return Markup("".join(part if isinstance(part, Markup) else text(part) for part in parts if part is not None))
+def join_markup(*parts: str | None) -> Markup:
+    """Concatenate parts; plain text is escaped."""
+    texts = (part if isinstance(part, Markup) else _escape(part) for part in parts if part is not None)
+    return trust_markup("".join(texts))
 
 
-def text(value: object) -> Markup:
-    """A value as text."""
-    return Markup(escape(_UNPRINTABLE.sub("\ufffd", str(value))))
+def replace_unprintable(text: str) -> str:
+    """The text with characters that no page may contain replaced."""
+    return _UNPRINTABLE.sub("\ufffd", text)
 
 
-def _attribute(value: str | float) -> str:
+def _escape(value: object) -> str:
+    return escape(replace_unprintable(str(value)))
+
+
+def _format_attribute(value: str | float) -> str:
     # A tenth of a pixel is enough for any drawing, and keeps the page small.
-    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else text(value)
+    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else _escape(value)

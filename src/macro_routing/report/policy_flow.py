@@ -1,4 +1,4 @@
-"""What a policy does: how often its programs make each move from each layer, worked out exactly."""
+"""How often the programs of a policy make each move from each layer, computed exactly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 def expected_actions(policy: MarkovPolicy) -> Floats:
     """How often a program drawn from the policy takes each action at each layer, ``[layer, action]``.
 
-    All positions go forward together, one application at a time; the rejoins sum to 1, since every program ends once.
+    All positions advance together, one layer application at a time. Rejoins sum to 1: every program ends once.
     """
     space = policy.space
     mass = np.zeros((space.layers, *space.table_shape[2:4]))
@@ -23,16 +23,16 @@ def expected_actions(policy: MarkovPolicy) -> Floats:
     for applied in range(1, space.max_length + 1):
         taken = np.einsum("ldo,ldoa->la", mass, np.exp(policy.log_rows(applied)))
         total += taken
-        mass = _arrived(space, taken)
+        mass = _move_mass(space, taken)
     return total
 
 
-def _arrived(space: RouteSpace, taken: Floats) -> Floats:
-    """Where the moves lead; what rejoins is gone."""
+def _move_mass(space: RouteSpace, taken: Floats) -> Floats:
+    """The probability mass after the moves; what rejoins is gone."""
     mass = np.zeros((space.layers, *space.table_shape[2:4]))
     layers, actions = np.nonzero(taken)
-    going = actions != space.rejoin_action
-    layers, actions = layers[going], actions[going]
+    stays = actions != space.rejoin_action
+    layers, actions = layers[stays], actions[stays]
     displacement, operator = space.action_arrivals[actions].T
     np.add.at(mass, (layers + space.action_deltas[actions], displacement, operator), taken[layers, actions])
     return mass
@@ -40,8 +40,8 @@ def _arrived(space: RouteSpace, taken: Floats) -> Floats:
 
 def moves_by_displacement(space: RouteSpace, actions: Floats) -> Floats:
     """Moves and adds summed by where they lead, ``[layer, displacement from -r to r]``."""
-    found = np.zeros((space.layers, space.move_count))
+    moves = np.zeros((space.layers, space.move_count))
     for number, delta in enumerate(space.action_deltas.tolist()):
         if number != space.rejoin_action:
-            found[:, delta + space.radius] += actions[:, number]
-    return found
+            moves[:, delta + space.radius] += actions[:, number]
+    return moves

@@ -1,4 +1,4 @@
-"""Everything needed to repeat a run: the command, the configuration, the data, the model and the machine."""
+"""Everything needed to reproduce a run: the command, the configuration, the data, the model and the machine."""
 
 from __future__ import annotations
 
@@ -7,37 +7,33 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from macro_routing.report.markup import Markup, element, joined
+from markupsafe import Markup
+
+from macro_routing.report.rendering import render_template
 from macro_routing.report.run_data import RunData
-from macro_routing.report.tables import facts, flattened
+from macro_routing.report.tables import flatten_settings
 
 CONFIG_FILE = "run.toml"
 _FLAGS = ("task", "model", "preset", "method", "seed", "racing", "max_minutes", "init_from")
 _ALWAYS = ("task", "model", "preset", "seed")
-_PRIVATE = ("cache folder", "built-in models")
-"""Of this machine only; nobody repeats a run with them, and the page goes round."""
+_PRIVATE_FACTS = ("cache folder", "built-in models")
+"""Facts about this machine that are not needed to reproduce a run; pages are shared."""
 _DEFAULTS = {"method": "macro", "racing": "exact", "max_minutes": None, "init_from": None}
 
 
-def repetition(run: RunData) -> Markup:
-    """The section's contents."""
-    given = run.given
-    file = f", with this {CONFIG_FILE}:" if _has_tables(given) else "; the same as a file:"
-    return joined(
-        element("pre", search_command(given), class_="command"),
-        element("p", f"The configuration as it was given{file}"),
-        element("pre", as_toml(given)),
-        element("h3", "Data"),
-        facts(_data(run)),
-        element("h3", "Model"),
-        facts(_model(run)),
-        element("h3", "Versions and hardware"),
-        facts({name: str(value) for name, value in run.header["environment"].items() if name not in _PRIVATE}),
-        element(
-            "details",
-            element("summary", "The configuration as resolved: every setting that was in force"),
-            facts(flattened(run.resolved)),
-        ),
+def render_reproduction(run: RunData) -> Markup:
+    """The section that says how to reproduce the run."""
+    given, private = run.given, _PRIVATE_FACTS
+    return render_template(
+        "reproduce.html",
+        command=search_command(given),
+        config=format_toml(given),
+        config_file=CONFIG_FILE,
+        needs_file=_has_tables(given),
+        data=_data_facts(run),
+        model=_model_facts(run),
+        environment={name: value for name, value in run.header["environment"].items() if name not in private},
+        resolved=flatten_settings(run.resolved),
     )
 
 
@@ -57,7 +53,7 @@ def _has_tables(given: Mapping[str, Any]) -> bool:
     return any(isinstance(value, Mapping) and value for value in given.values())
 
 
-def as_toml(given: Mapping[str, Any]) -> str:
+def format_toml(given: Mapping[str, Any]) -> str:
     """The configuration as the file that gives the same one; what was not set is left out."""
     lines = [f"{name} = {_toml(value)}" for name, value in given.items() if _is_value(value)]
     for name, table in given.items():
@@ -75,7 +71,7 @@ def _toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _data(run: RunData) -> dict[str, str]:
+def _data_facts(run: RunData) -> dict[str, str]:
     header = run.header
     lines = {"task": str(header["scope"].get("task", run.given["task"])), "seed": str(run.given["seed"])}
     for name, (size, mark) in header["splits"].items():
@@ -83,10 +79,10 @@ def _data(run: RunData) -> dict[str, str]:
     for name, marks in header["guards"].items():
         lines[f"guard {name}"] = ", ".join(f"{part} {mark}" for part, mark in marks.items())
     scope = {name: value for name, value in header["scope"].items() if name not in {"numerics", "task"}}
-    return {**lines, **flattened(scope)}
+    return {**lines, **flatten_settings(scope)}
 
 
-def _model(run: RunData) -> dict[str, str]:
+def _model_facts(run: RunData) -> dict[str, str]:
     model = run.header["model"]
     return {
         "name": str(model["name"]),

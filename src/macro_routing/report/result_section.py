@@ -1,9 +1,11 @@
-"""What the run came to: the variants on the test set, and the chosen route against the standard pass."""
+"""The run's result: the chosen route against the standard pass, and all variants on the test set."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+from markupsafe import Markup
 
 from macro_routing.evaluation.statistics import PairedComparison, compare_paired
 from macro_routing.report.formatting import (
@@ -13,10 +15,12 @@ from macro_routing.report.formatting import (
     format_percent,
     format_percent_interval,
     format_points,
+    format_points_interval,
 )
-from macro_routing.report.markup import Markup, element, joined
+from macro_routing.report.markup import svg_element
+from macro_routing.report.rendering import render_template
 from macro_routing.report.scale import Scale
-from macro_routing.report.tables import route_text, table, tile
+from macro_routing.report.tables import Cell, DataTable
 from macro_routing.routes.route import Route
 from macro_routing.runs.result import NO_DECODING, SELECTED, STANDARD, TOP_1, RunResult, Variant
 from macro_routing.runs.round_report import wilson_interval
@@ -27,90 +31,85 @@ _MEANINGS = {
     NO_DECODING: "best draw, nothing decoded",
     STANDARD: "every layer once, in order",
 }
-_COLUMNS = ("variant", "accuracy", "95 % interval", "against standard", "layers", "cut off", "tokens", "route")
-_NUMBERS = ("layers", "accuracy", "against standard", "cut off", "tokens")
-
-_CHOSEN_BEFORE = (
+_NUMBER_COLUMNS = ("layers", "accuracy", "against standard", "truncated", "tokens")
+_VARIANTS_NOTE = (
     "Only the first row was chosen before the test set was looked at. The others compare ways of choosing: top-1 takes "
     "the most probable program without validating, no Vit. the best draw without decoding; "
     "to pick one of them for its accuracy here would be choosing on test data."
 )
-_NOTHING_WRITTEN = "Choices were compared by likelihood: nothing was written, so nothing was cut off."
+_LIKELIHOOD_NOTE = "Choices were compared by likelihood: no text was generated, so nothing was truncated."
 
 
-def comparison_tiles(result: RunResult) -> Markup:
-    """The paired comparison that the verdict rests on."""
-    one = result.comparison
-    low, high = format_points(one.low), format_points(one.high)
-    return joined(
-        element(
-            "div",
-            tile(
-                format_points(one.difference),
-                f"points: {format_percent(one.baseline)} → {format_percent(one.routed)}",
-            ),
-            tile(f"{low} to {high}", "95 % interval of the difference"),
-            tile(f"{one.p_value:.2g}", "p, exact McNemar test"),
-            tile(str(one.fixed), "fixed: only the route is right"),
-            tile(str(one.broken), "broken: only the standard pass is right"),
-            tile(format_detectable_gain(result.detectable), "smallest detectable gain"),
-            class_="tiles",
+def render_result(result: RunResult, answers: Mapping[str, Any] | None, *, generates: bool, seed: int) -> Markup:
+    """The paired comparison that the verdict rests on, and every variant."""
+    differences = {} if answers is None else _compare_with_standard(answers, result, seed)
+    return render_template(
+        "result.html",
+        tiles=_comparison_tiles(result),
+        comparison_note=(
+            f"Both on the same {format_count(result.comparison.n)} test examples, which were looked at once, after the"
+            " choice. The smallest detectable gain is one that as many examples show in four of five cases."
         ),
-        element(
-            "p",
-            f"Both on the same {format_count(one.n)} test examples, which were looked at once, after the choice. "
-            "The smallest detectable gain is one that as many examples show in four of five cases.",
-            class_="note",
-        ),
+        table=_variants_table(result, differences, generates=generates),
+        notes=[_VARIANTS_NOTE] if generates else [_VARIANTS_NOTE, _LIKELIHOOD_NOTE],
     )
 
 
-def variants_table(result: RunResult, *, writes: bool, differences: Mapping[str, PairedComparison]) -> Markup:
-    """All variants on the test set; ``differences`` are those of their routes to the standard pass."""
-    bounds = [wilson_interval(one.accuracy, one.n) for one in result.variants]
-    scale = Scale(min(low for low, _ in bounds), max(high for _, high in bounds), 5, 115)
-    # Columns that would hold nothing are left out: a phone is narrow.
-    columns = [name for name in _COLUMNS if writes or name not in {"cut off", "tokens"}]
-    rows = [_row(one, scale, differences.get(one.route)) for one in result.variants]
-    notes = [_CHOSEN_BEFORE] if writes else [_CHOSEN_BEFORE, _NOTHING_WRITTEN]
-    return joined(
-        table(columns, [[row[name] for name in columns] for row in rows], numbers=_NUMBERS, chosen=0),
-        *[element("p", note, class_="note") for note in notes],
-    )
+def _comparison_tiles(result: RunResult) -> list[tuple[str, str]]:
+    """The numbers that should be seen first, with their meaning."""
+    paired = result.comparison
+    return [
+        (
+            format_points(paired.difference),
+            f"points: {format_percent(paired.baseline)} → {format_percent(paired.routed)}",
+        ),
+        (format_points_interval(paired.low, paired.high), "95 % interval of the difference"),
+        (f"{paired.p_value:.2g}", "p, exact McNemar test"),
+        (str(paired.fixed), "fixed: only the route is correct"),
+        (str(paired.broken), "broken: only the standard pass is correct"),
+        (format_detectable_gain(result.detectable), "smallest detectable gain"),
+    ]
 
 
-def differences_to_standard(answers: Mapping[str, Any], result: RunResult, seed: int) -> dict[str, PairedComparison]:
+def _compare_with_standard(answers: Mapping[str, Any], result: RunResult, seed: int) -> dict[str, PairedComparison]:
     """Every route that met the test set, example by example against the standard pass."""
-    right = {route: [one["correct"] for one in outcomes] for route, outcomes in answers["routes"].items()}
-    standard = right[str(Route.standard(result.layers))]
-    return {route: compare_paired(standard, correct, seed=seed) for route, correct in right.items()}
+    correct = {route: [one["correct"] for one in outcomes] for route, outcomes in answers["routes"].items()}
+    standard = correct[str(Route.standard(result.layers))]
+    return {route: compare_paired(standard, values, seed=seed) for route, values in correct.items()}
 
 
-def _row(one: Variant, scale: Scale, difference: PairedComparison | None) -> dict[str, str]:
-    low, high = wilson_interval(one.accuracy, one.n)
-    right = f"{format_count(one.correct)} of {format_count(one.n)}"
-    is_standard = one.name == STANDARD
+def _variants_table(result: RunResult, differences: Mapping[str, PairedComparison], *, generates: bool) -> DataTable:
+    bounds = [wilson_interval(variant.accuracy, variant.n) for variant in result.variants]
+    scale = Scale(min(low for low, _ in bounds), max(high for _, high in bounds), 5, 115)
+    rows = [_variant_row(variant, scale, differences.get(variant.route)) for variant in result.variants]
+    # Columns that would be empty are left out: a phone is narrow.
+    columns = [name for name in rows[0] if generates or name not in {"truncated", "tokens"}]
+    return DataTable(columns, [[row[name] for name in columns] for row in rows], _NUMBER_COLUMNS, highlighted=0)
+
+
+def _variant_row(variant: Variant, scale: Scale, difference: PairedComparison | None) -> dict[str, str | Cell]:
+    low, high = wilson_interval(variant.accuracy, variant.n)
     return {
-        "variant": element("div", element("b", one.name), element("small", _MEANINGS.get(one.name, "")), class_="name"),
-        "accuracy": joined(format_percent(one.accuracy), element("small", right)),
-        "95 % interval": joined(
-            _interval_mark(scale, low, one.accuracy, high), element("small", format_percent_interval(low, high))
+        "variant": Cell(variant.name, _MEANINGS.get(variant.name, ""), kind="name"),
+        "accuracy": Cell(
+            format_percent(variant.accuracy), f"{format_count(variant.correct)} of {format_count(variant.n)}"
         ),
-        "against standard": NO_VALUE if difference is None or is_standard else _against(difference),
-        "layers": str(one.length),
-        "cut off": format_percent(one.cut_off),
-        "tokens": f"{one.tokens:.1f}",
-        "route": route_text(one.route),
+        "95 % interval": Cell(_interval_mark(scale, low, variant.accuracy, high), format_percent_interval(low, high)),
+        "against standard": NO_VALUE if difference is None or variant.name == STANDARD else difference_cell(difference),
+        "layers": str(variant.length),
+        "truncated": format_percent(variant.cut_off),
+        "tokens": f"{variant.tokens:.1f}",
+        "route": Cell(variant.route, kind="route"),
     }
 
 
-def _against(one: PairedComparison) -> Markup:
-    bounds = f"{format_points(one.low)} to {format_points(one.high)}"
-    return joined(format_points(one.difference), element("small", bounds))
+def difference_cell(row: Any) -> Cell:
+    """A difference in points with its interval below it."""
+    return Cell(format_points(row.difference), format_points_interval(row.low, row.high))
 
 
 def _interval_mark(scale: Scale, low: float, middle: float, high: float) -> Markup:
-    """An interval beside those of the other rows."""
-    line = element("line", x1=scale(low), x2=scale(high), y1=10, y2=10, class_="reference")
-    dot = element("circle", cx=scale(middle), cy=10, r=4.5, class_="best-point")
-    return element("svg", line, dot, width=120, height=20, aria_hidden="true")
+    """A small drawing of an interval, comparable with those of the other rows."""
+    line = svg_element("line", x1=scale(low), x2=scale(high), y1=10, y2=10, class_="reference")
+    dot = svg_element("circle", cx=scale(middle), cy=10, r=4.5, class_="best-point")
+    return svg_element("svg", line, dot, width=120, height=20, aria_hidden="true")

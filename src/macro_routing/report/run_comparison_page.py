@@ -1,230 +1,229 @@
-"""Several runs on one page: what each came to, seeds together, routes one under the other, and what differs."""
+"""Several runs on one page: their results, seeds together, their routes, and what differs between them."""
 
 from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
 
 from macro_routing.errors import RunError
 from macro_routing.evaluation.statistics import holm_correction
-from macro_routing.report.document import contents_list, document, section, write_file
 from macro_routing.report.figure import Figure
-from macro_routing.report.formatting import NO_VALUE, format_duration, format_p_value, format_percent, format_points
-from macro_routing.report.interval_chart import GAIN, LOSS, IntervalRow, intervals_figure, verdict_kind
-from macro_routing.report.markup import Markup, element, joined
-from macro_routing.report.reproduce import as_toml
-from macro_routing.report.route_chart import track_figure
-from macro_routing.report.run_data import RunData, open_run, shown_safely
-from macro_routing.report.tables import flattened, table
+from macro_routing.report.formatting import (
+    NO_VALUE,
+    format_duration,
+    format_p_value,
+    format_percent,
+    use_minus_sign,
+)
+from macro_routing.report.interval_chart import GAIN, LOSS, IntervalRow, classify_result, intervals_figure
+from macro_routing.report.rendering import render_page, render_table, render_template, write_output
+from macro_routing.report.reproduce import format_toml
+from macro_routing.report.result_section import difference_cell
+from macro_routing.report.route_chart import route_figure
+from macro_routing.report.run_data import RunData, explain_unreadable, open_run
+from macro_routing.report.tables import Cell, DataTable, Row, flatten_settings
 from macro_routing.runs.result import LEVEL, ORACLE, RunResult
 
-_COLUMNS = ("run", "standard", "route", "difference", "p", "layers", "cut off", "tokens", "search")
-_OF_WRITING = ("cut off", "tokens")
-_HOLM = (
-    "p is the exact McNemar test of each run by itself. Whoever looks at many runs finds a small p by luck sooner or "
-    "later; Holm's correction takes that into account. Cut-offs and tokens: the route's first."
+_COLUMNS = ("run", "standard", "route", "difference", "p", "layers", "truncated", "tokens", "search")
+_GENERATION_COLUMNS = ("truncated", "tokens")
+_HOLM_NOTE = (
+    "p is the exact McNemar test of each run by itself. Among many runs a small p turns up by chance sooner or later; "
+    "Holm's correction takes that into account. Truncated and tokens: the route's first."
 )
-_SAME = "Runs that differ in nothing that was set but their seed; mean ± sample standard deviation, in percent."
-_MOST_TRACKS = 24
+_SEEDS_NOTE = "Runs that differ in nothing that was set but their seed; mean ± sample standard deviation, in percent."
+_MAX_ROUTES = 24
 
 
 def write_run_comparison(folders: Sequence[str | Path], output: Path) -> Path:
-    """Write the page that compares some runs; unfinished ones are named as such."""
+    """Write the page that compares some runs; unfinished ones are marked as such."""
     if len(folders) < 2:
         raise RunError("a comparison needs two runs or more")
     runs = [open_run(folder) for folder in folders]
-    with shown_safely(Path("one of the runs")):
-        page = _page(runs)
-    write_file(output, page)
+    with explain_unreadable(Path("one of the runs")):
+        page = _render_comparison(dict(zip(name_runs(runs), runs, strict=True)))
+    write_output(output, page)
     return output
 
 
 def differences_figure(runs: Sequence[RunData]) -> Figure | None:
-    """Gain of every finished run, with its interval; None where none is finished."""
+    """Gain of every finished run, with its interval; None if none is finished."""
     rows = []
-    for name, run in zip(run_names(runs), runs, strict=True):
+    for name, run in zip(name_runs(runs), runs, strict=True):
         if run.result is not None:
-            one = run.result.comparison
-            low, middle, high = 100 * one.low, 100 * one.difference, 100 * one.high
-            rows.append(IntervalRow(name, low, middle, high, verdict_kind(run.result)))
+            paired = run.result.comparison
+            low, middle, high = 100 * paired.low, 100 * paired.difference, 100 * paired.high
+            rows.append(IntervalRow(name, low, middle, high, classify_result(run.result)))
     title = "Difference to the standard pass on the test set, with 95 % intervals"
     return intervals_figure("differences", title, "points", rows, 0.0) if rows else None
 
 
-def run_names(runs: Sequence[RunData]) -> list[str]:
-    """Short names: model, task and seed, and the folder where that is not enough."""
+def name_runs(runs: Sequence[RunData]) -> list[str]:
+    """Short distinct names: model, task and seed, and the folder where several share these."""
     names = [f"{run.title}, seed {run.given['seed']}" for run in runs]
     return [
         f"{run.path.name}: {name}" if names.count(name) > 1 else name for name, run in zip(names, runs, strict=True)
     ]
 
 
-def _page(runs: Sequence[RunData]) -> str:
-    figure = differences_figure(runs)
-    sections = {"Results": joined(None if figure is None else figure.html(), _table(runs))}
-    if seeds := _seeds(runs):
-        sections["Over seeds"] = seeds
-    sections["Routes"] = _routes(runs)
-    sections["What differs"] = _differences(runs)
-    sections["To repeat them"] = joined(*[_repeat(name, run) for name, run in zip(run_names(runs), runs, strict=True)])
-    title = f"{len(runs)} runs compared"
-    drawn = [section(name, contents) for name, contents in sections.items()]
-    return document(title, element("h1", title), _verdict(runs), contents_list(list(sections)), *drawn)
+NamedRuns = Mapping[str, RunData]
 
 
-def _verdict(runs: Sequence[RunData]) -> Markup:
+def _render_comparison(runs: NamedRuns) -> str:
+    figure = differences_figure(list(runs.values()))
+    sections = {"Results": render_table(_results_table(runs), [_HOLM_NOTE], figure)}
+    if seeds := _seeds_table(list(runs.values())):
+        sections["Over seeds"] = render_table(seeds, [_SEEDS_NOTE])
+    sections["Routes"] = _render_routes(runs)
+    sections["What differs"] = _render_differing_settings(runs)
+    configs = [{"name": name, "folder": run.path.name, "config": format_toml(run.given)} for name, run in runs.items()]
+    sections["To reproduce them"] = render_template("compared_configs.html", runs=configs)
+    verdict = _summarize_verdicts(list(runs.values()))
+    return render_page("run_comparison.html", f"{len(runs)} runs compared", sections, **verdict)
+
+
+def _summarize_verdicts(runs: Sequence[RunData]) -> dict[str, Any]:
     tested = [run.result for run in runs if run.result is not None]
-    results = [one for one in tested if one.kind != ORACLE]
-    kinds = [verdict_kind(one) for one in results]
+    results = [result for result in tested if result.kind != ORACLE]
+    kinds = [classify_result(result) for result in results]
     gains, losses = kinds.count(GAIN), kinds.count(LOSS)
-    kept = sum(p < LEVEL and kind == GAIN for p, kind in zip(_corrected(results), kinds, strict=True))
-    words = f"{gains} of {len(results)} finished runs show a gain, {losses} a loss, the others no evidence of either."
+    corrected = holm_correction([result.comparison.p_value for result in results])
+    kept = sum(p < LEVEL and kind == GAIN for p, kind in zip(corrected, kinds, strict=True))
+    verdict = f"{gains} of {len(results)} finished runs show a gain, {losses} a loss, the others no evidence of either."
     if gains:
-        words += f" After Holm's correction for {len(results)} comparisons {kept} of the gains remain."
-    left, bounds = len(runs) - len(tested), len(tested) - len(results)
-    told = [f"Not tested yet: {left}."] if left else []
-    told += [f"Oracles, which are bounds and not counted: {bounds}."] if bounds else []
-    more = element("p", " ".join(told)) if told else None
-    worth = "better" if kept else "worse" if losses and not gains else ""
-    return element("div", words, more, class_=f"verdict {worth}".strip())
+        verdict += f" After Holm's correction for {len(results)} comparisons {kept} of the gains remain."
+    untested, bounds = len(runs) - len(tested), len(tested) - len(results)
+    remarks = [f"Not tested yet: {untested}."] if untested else []
+    remarks += [f"Oracles, which are bounds and not counted: {bounds}."] if bounds else []
+    outcome = "better" if kept else "worse" if losses and not gains else ""
+    return {"verdict": verdict, "remarks": remarks, "outcome": outcome}
 
 
-def _corrected(results: Sequence[RunResult]) -> list[float]:
-    return holm_correction([one.comparison.p_value for one in results])
-
-
-def _table(runs: Sequence[RunData]) -> Markup:
-    ranked = [run.result for run in runs if run.result is not None and run.result.kind != ORACLE]
-    corrected = iter(_corrected(ranked))
-    columns = [name for name in _COLUMNS if name not in _OF_WRITING or any(run.writes for run in runs)]
+def _results_table(runs: NamedRuns) -> DataTable:
+    ranked = [run.result for run in runs.values() if run.result is not None and run.result.kind != ORACLE]
+    corrected = iter(holm_correction([result.comparison.p_value for result in ranked]))
+    generates = any(run.generates for run in runs.values())
+    columns = [name for name in _COLUMNS if generates or name not in _GENERATION_COLUMNS]
     rows = []
-    for name, run in zip(run_names(runs), runs, strict=True):
+    for name, run in runs.items():
         is_ranked = run.result is not None and run.result.kind != ORACLE
-        cells = _row(name, run) | _outcome(run, next(corrected) if is_ranked else None)
+        cells = _search_cells(name, run) | _test_cells(run, next(corrected) if is_ranked else None)
         rows.append([cells.get(column, NO_VALUE) for column in columns])
-    return joined(table(columns, rows, numbers=columns[1:]), element("p", _HOLM, class_="note"))
+    return DataTable(columns, rows, numbers=columns[1:])
 
 
-def _row(name: str, run: RunData) -> dict[str, str]:
-    given = run.given
-    told = f"{run.mode}, preset {given['preset']}, {given['method']}"
+def _describe_setup(run: RunData) -> str:
+    return f"{run.mode}, preset {run.given['preset']}, {run.given['method']}"
+
+
+def _search_cells(name: str, run: RunData) -> dict[str, str | Cell]:
+    setup = _describe_setup(run)
     if run.result is None:
-        told += f"; not finished: {len(run.rounds)} of {run.settings['iterations']} rounds"
-    head = element("div", element("b", name), element("small", told), class_="name")
-    return {"run": head, "search": format_duration(sum(one.seconds for one in run.rounds))}
+        setup += f"; not finished: {len(run.rounds)} of {run.settings['iterations']} rounds"
+    duration = format_duration(sum(report.seconds for report in run.rounds))
+    return {"run": Cell(name, setup, kind="name"), "search": duration}
 
 
-def _outcome(run: RunData, corrected: float | None) -> dict[str, str]:
+def _test_cells(run: RunData, corrected: float | None) -> dict[str, str | Cell]:
     if run.result is None:
         return {}
-    one, (chosen, *_, standard) = run.result.comparison, run.result.variants
-    bounds = element("small", f"{format_points(one.low)} to {format_points(one.high)}")
-    found: dict[str, str] = {
-        "standard": format_percent(one.baseline),
-        "route": format_percent(one.routed),
-        "difference": joined(format_points(one.difference), bounds),
+    paired, (chosen, *_, standard) = run.result.comparison, run.result.variants
+    cells: dict[str, str | Cell] = {
+        "standard": format_percent(paired.baseline),
+        "route": format_percent(paired.routed),
+        "difference": difference_cell(paired),
         "p": "a bound"
         if corrected is None
-        else joined(format_p_value(one.p_value), element("small", f"Holm {format_p_value(corrected)}")),
+        else Cell(format_p_value(paired.p_value), f"Holm {format_p_value(corrected)}"),
         "layers": f"{run.layers} → {chosen.length:.4g}",
     }
-    if run.writes:
-        cut, tokens = format_percent(chosen.cut_off), f"{chosen.tokens:.1f}"
-        found["cut off"] = joined(cut, element("small", f"standard {format_percent(standard.cut_off)}"))
-        found["tokens"] = joined(tokens, element("small", f"standard {standard.tokens:.1f}"))
-    return found
+    if run.generates:
+        cells["truncated"] = Cell(format_percent(chosen.cut_off), f"standard {format_percent(standard.cut_off)}")
+        cells["tokens"] = Cell(f"{chosen.tokens:.1f}", f"standard {standard.tokens:.1f}")
+    return cells
 
 
 # --- seeds --------------------------------------------------------------------------------------------------------
 
 
-def _seeds(runs: Sequence[RunData]) -> Markup | None:
+def _seeds_table(runs: Sequence[RunData]) -> DataTable | None:
     """Runs that differ in their seed only, together."""
     groups: dict[tuple[str, str, str], list[RunResult]] = {}
     for run in runs:
         if run.result is not None:
-            told = f"{run.mode}, preset {run.given['preset']}, {run.given['method']}"
             others = {**run.given, "seed": None, "weights": run.header["model"]["weights_id"]}
-            kind = (run.title, told, json.dumps(others, sort_keys=True))
-            groups.setdefault(kind, []).append(run.result)
-    several = {kind: results for kind, results in groups.items() if len(results) > 1}
+            key = (run.title, _describe_setup(run), json.dumps(others, sort_keys=True))
+            groups.setdefault(key, []).append(run.result)
+    several = {key: results for key, results in groups.items() if len(results) > 1}
     if not several:
         return None
     names = list(
-        dict.fromkeys(one.name for results in several.values() for result in results for one in result.variants)
+        dict.fromkeys(variant.name for results in several.values() for result in results for variant in result.variants)
     )
+    rows = [_seeds_row(title, setup, results, names) for (title, setup, _), results in several.items()]
     columns = ("runs", "n", *names, "difference")
-    rows = [_seed_row(kind, results, names) for kind, results in several.items()]
-    return joined(table(columns, rows, numbers=columns[1:]), element("p", _SAME, class_="note"))
+    return DataTable(columns, rows, numbers=columns[1:])
 
 
-def _seed_row(kind: tuple[str, str, str], results: Sequence[RunResult], names: Sequence[str]) -> list[str]:
-    title, told, _ = kind
-    head = element("div", element("b", title), element("small", told), class_="name")
-    cells = []
-    for name in names:
-        found = [100 * one.accuracy for result in results for one in result.variants if one.name == name]
-        cells.append(_spread(found))
+def _seeds_row(title: str, setup: str, results: Sequence[RunResult], names: Sequence[str]) -> list[str | Cell]:
+    accuracies = [
+        [100 * variant.accuracy for result in results for variant in result.variants if variant.name == name]
+        for name in names
+    ]
     differences = [100 * result.comparison.difference for result in results]
-    return [head, str(len(results)), *cells, _spread(differences, signed=True)]
+    return [
+        Cell(title, setup, kind="name"),
+        str(len(results)),
+        *(_format_spread(values) for values in accuracies),
+        _format_spread(differences, signed=True),
+    ]
 
 
-def _spread(values: Sequence[float], *, signed: bool = False) -> str:
+def _format_spread(values: Sequence[float], *, signed: bool = False) -> str:
     if not values:
         return NO_VALUE
-    mean = f"{statistics.mean(values):{'+' if signed else ''}.1f}".replace("-", "−")
+    mean = use_minus_sign(f"{statistics.mean(values):{'+' if signed else ''}.1f}")
     return mean if len(values) < 2 else f"{mean} ± {statistics.stdev(values):.1f}"
 
 
-# --- routes, differences, repeating ---------------------------------------------------------------------------------
+# --- routes and settings ------------------------------------------------------------------------------------------
 
 
-def _routes(runs: Sequence[RunData]) -> Markup:
-    parts: list[Markup] = []
-    for name, run in list(zip(run_names(runs), runs, strict=True))[:_MOST_TRACKS]:
+def _render_routes(runs: NamedRuns) -> Markup:
+    views = []
+    for name, run in list(runs.items())[:_MAX_ROUTES]:
         route = run.chosen
-        parts.append(element("h3", name))
-        if route is None:
-            parts.append(element("p", "No route is chosen yet."))
-            continue
-        parts.append(element("pre", str(route), class_="command"))
-        figure = None if route.is_standard else track_figure(route)
-        plain = "This is the standard pass." if route.is_standard else "Too many steps to draw."
-        parts.append(element("p", plain) if figure is None else figure.html())
-    if len(runs) > _MOST_TRACKS:
-        parts.append(element("p", f"The routes of {len(runs) - _MOST_TRACKS} more runs are in their reports."))
-    return joined(*parts)
+        figure = None if route is None or route.is_standard else route_figure(route)
+        views.append({"name": name, "route": route, "figure": figure})
+    return render_template("compared_routes.html", runs=views, hidden_runs=max(0, len(runs) - _MAX_ROUTES))
 
 
-def _differences(runs: Sequence[RunData]) -> Markup:
+def _render_differing_settings(runs: NamedRuns) -> Markup:
     """Settings and data in which the runs are not alike."""
-    told = [_told(run) for run in runs]
-    lines = list(dict.fromkeys(name for one in told for name in one))
-    differing = [name for name in lines if len({one.get(name) for one in told}) > 1]
-    tests = {one["test examples"] for one in told}
-    note = (
+    settings = [_list_settings(run) for run in runs.values()]
+    names = list(dict.fromkeys(name for lines in settings for name in lines))
+    differing = [name for name in names if len({lines.get(name) for lines in settings}) > 1]
+    tests = {lines["test examples"] for lines in settings}
+    test_sets = (
         "All runs were tested on the same examples."
         if len(tests) == 1
         else f"The runs were tested on {len(tests)} different sets of examples: differences to the standard pass can be"
         " compared, accuracies only within a set."
     )
-    if not differing:
-        return joined(element("p", note), element("p", "Nothing else differs."))
-    columns = ("", *run_names(runs))
-    rows = [[element("b", name), *[one.get(name, NO_VALUE) for one in told]] for name in differing]
-    return joined(element("p", note), table(columns, rows))
+    rows: list[Row] = [
+        [Cell(name, kind="bold"), *[lines.get(name, NO_VALUE) for lines in settings]] for name in differing
+    ]
+    return render_template("compared_settings.html", test_sets=test_sets, table=DataTable(("", *runs), rows))
 
 
-def _told(run: RunData) -> dict[str, str]:
+def _list_settings(run: RunData) -> dict[str, str]:
     splits = {f"{name} examples": f"{size} ({mark})" for name, (size, mark) in run.header["splits"].items()}
     model = {"model": str(run.header["model"]["name"]), "weights": str(run.header["model"]["weights_id"])}
     numerics = {"numerics": str(run.header["scope"].get("numerics", "not recorded"))}
     given = {name: value for name, value in run.given.items() if name != "model"}
-    return {**model, **numerics, **splits, **flattened({**given, **run.resolved}), "macro": str(run.header["macro"])}
-
-
-def _repeat(name: str, run: RunData) -> Markup:
-    summary = element("summary", name, element("small", str(run.path.name)))
-    return element("details", summary, element("div", element("pre", as_toml(run.given)), class_="inside"))
+    settings = flatten_settings({**given, **run.resolved})
+    return {**model, **numerics, **splits, **settings, "macro": str(run.header["macro"])}

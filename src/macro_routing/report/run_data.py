@@ -20,19 +20,19 @@ from macro_routing.runs.result import RunResult
 from macro_routing.search.policy import MarkovPolicy
 from macro_routing.search.searcher import Draw
 
-_MOST_FRAMES = 16
-"""Policies that are shown of one run; of more, evenly many."""
-_LONGEST_NAME = 80
+_MAX_FRAMES = 16
+"""Maximum number of policies that are shown; of more, evenly spaced ones."""
+_MAX_NAME = 80
 
 
-def _file_name(name: str) -> str:
+def _short_path(name: str) -> str:
     """A hub's name as it is; of a path from the root the last part."""
     return Path(name).name if Path(name).is_absolute() else name
 
 
 @dataclass(frozen=True)
 class RunData:
-    """A run as it lies on disk; what it has not come to yet is None."""
+    """A run as it lies on disk; what it has not reached yet is None."""
 
     path: Path
     header: dict[str, Any]
@@ -46,13 +46,13 @@ class RunData:
     result: RunResult | None
     answers: dict[str, Any] | None
     cost: dict[str, Any] | None
-    """What the route costs; None where no one measured it."""
+    """What the route costs; None if it was not measured."""
     is_finished: bool
     oracle: dict[str, Any] | None = None
     """Counts of what an oracle found."""
 
     @property
-    def grows_trees(self) -> bool:
+    def is_tree_search(self) -> bool:
         """Whether every example had a search of its own."""
         return bool(self.resolved["searcher"].get("search") == "tree")
 
@@ -63,9 +63,9 @@ class RunData:
 
     @property
     def title(self) -> str:
-        """Model and task; a file by its own name, and a name without end is cut."""
-        names = (_file_name(str(self.header["model"]["name"])), self.task)
-        return " on ".join(name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in names)
+        """Model and task; a file by its own name, and long names are shortened."""
+        names = (_short_path(str(self.header["model"]["name"])), self.task)
+        return " on ".join(name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…" for name in names)
 
     @property
     def task(self) -> str:
@@ -78,8 +78,8 @@ class RunData:
         return None if self.choice is None else parse_program(self.choice["chosen"]).expand(self.layers)
 
     @property
-    def writes(self) -> bool:
-        """Whether answers are written, and so can be cut off."""
+    def generates(self) -> bool:
+        """Whether answers are generated text, which can be truncated."""
         return self.mode != "likelihood"
 
     @property
@@ -112,14 +112,14 @@ class RunData:
 
 
 def open_run(folder: str | Path) -> RunData:
-    """A run's data from its folder; what is no run is refused by name."""
+    """A run's data from its folder; a folder without a run is rejected."""
     place = RunFolder.open(Path(folder))
-    with shown_safely(place.path):
-        return read_run(place)
+    with explain_unreadable(place.path):
+        return _read_run(place)
 
 
 @contextmanager
-def shown_safely(path: Path) -> Iterator[None]:
+def explain_unreadable(path: Path) -> Iterator[None]:
     """Turn contents of the wrong shape into an error that names the folder."""
     try:
         yield
@@ -130,32 +130,32 @@ def shown_safely(path: Path) -> Iterator[None]:
         ) from None
 
 
-def read_run(place: RunFolder) -> RunData:
+def _read_run(place: RunFolder) -> RunData:
     """Everything a report needs."""
 
-    def read_if_there(name: str) -> Any:
+    def read_optional(name: str) -> Any:
         return place.read_json(name) if place.has_file(name) else None
 
-    result = read_if_there(files.RESULT)
+    result = read_optional(files.RESULT)
     header, last = place.read_json(files.RUN), place.last_state()
     return RunData(
         path=place.path,
         header=header,
         rounds=tuple(RoundReport(**one) for one in place.read_rounds()),
         draws=() if last is None else last.draws,
-        policies=_policies(place, header),
-        ended=read_if_there(files.ENDED),
-        choice=read_if_there(files.CANDIDATES),
+        policies=_read_policies(place, header),
+        ended=read_optional(files.ENDED),
+        choice=read_optional(files.CANDIDATES),
         result=None if result is None else RunResult.from_json(result),
-        answers=read_if_there(files.ANSWERS),
-        cost=read_if_there(files.COST),
+        answers=read_optional(files.ANSWERS),
+        cost=read_optional(files.COST),
         is_finished=place.is_finished,
-        oracle=read_if_there(files.ORACLE_COUNTS),
+        oracle=read_optional(files.ORACLE_COUNTS),
     )
 
 
-def _policies(place: RunFolder, header: dict[str, Any]) -> tuple[PolicyFrame, ...]:
-    states = [state for state in place.sample_states(_MOST_FRAMES) if "policy" in state.arrays]
+def _read_policies(place: RunFolder, header: dict[str, Any]) -> tuple[PolicyFrame, ...]:
+    states = [state for state in place.sample_states(_MAX_FRAMES) if "policy" in state.arrays]
     if not states:
         return ()
     space = RouteSpace(**header["config"]["resolved"]["searcher"]["space"])

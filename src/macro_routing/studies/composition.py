@@ -14,7 +14,7 @@ from typing import Any
 from macro_routing.errors import RunError
 from macro_routing.report.figure import Figure
 from macro_routing.report.formatting import format_percentage
-from macro_routing.report.heatmap import heatmap_figure
+from macro_routing.report.heatmap import Heatmap
 from macro_routing.routes.composition import layer_displacements
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as files
@@ -209,17 +209,17 @@ def _figure(model: str, method: str, layers: int, settings: str, routes: Sequenc
     last = max(times for times, row in enumerate(shares) if any(row))
     order = list(range(max(last, 2), -1, -1))
     names = {0: "never", 1: "once", 2: "twice", _MOST_TIMES: f"{_MOST_TIMES} times or more"}
-    return heatmap_figure(
-        file_name(f"layers_{name}_{layers}"),
-        f"How often each layer is applied: {len(routes)} routes of {name}",
+    return Heatmap(
         [names.get(times, f"{times} times") for times in order],
         [str(layer) for layer in range(routes[0].layers)],
         [[100 * share for share in shares[times]] for times in order],
         row_meaning="applied",
         column_meaning="layer",
         unit="% of the routes",
-        show=lambda share: f"{share:.0f}" if share else "",
-        limit=100.0,
+        format_value=lambda share: f"{share:.0f}" if share else "",
+        max_value=100.0,
+    ).draw_figure(
+        file_name(f"layers_{name}_{layers}"), f"How often each layer is applied: {len(routes)} routes of {name}"
     )
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from macro_routing.errors import RunError
 from macro_routing.files import UNFINISHED, acquire_lock
-from macro_routing.report.document import write_file
+from macro_routing.report.rendering import write_output
 from macro_routing.runs import folder as run_files
 
 FORMAT = "macro-study/1"
@@ -182,4 +182,4 @@ def _unusable(path: Path, error: OSError) -> RunError:
 
 
 def _write(path: Path, value: Mapping[str, Any]) -> None:
-    write_file(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+    write_output(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")

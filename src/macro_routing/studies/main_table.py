@@ -18,7 +18,7 @@ from macro_routing.report.formatting import (
     format_points_interval,
     shorten_model_name,
 )
-from macro_routing.report.heatmap import heatmap_figure
+from macro_routing.report.heatmap import Heatmap
 from macro_routing.runs import folder as run_files
 from macro_routing.runs.compare_methods import compare_methods, make_method_configs
 from macro_routing.runs.comparison_results import MethodRun, read_method_runs
@@ -172,9 +172,8 @@ def gather(arms: Arms, leading: str) -> StudyResult:
         "best_routes": best_routes_table(best_route_rows(arms, leading)),
     }
     shown = [row for row in rows if row["method"] != STANDARD_NAME]
-    figure = heatmap_figure(
-        STUDY,
-        f"Points against the standard pass ({models[0] if len(models) == 1 else f'{len(models)} models'})",
+    told = models[0] if len(models) == 1 else f"{len(models)} models"
+    figure = Heatmap(
         [f"{row['model']} · {row['method']}" if len(models) > 1 else row["method"] for row in shown],
         [*map(str, tasks), "average"],
         [
@@ -186,7 +185,7 @@ def gather(arms: Arms, leading: str) -> StudyResult:
         unit="points",
         outlined={(place, len(tasks)) for place, row in enumerate(shown) if is_significant(row)},
         outline_meaning="average with p < 0.05 after correction",
-    )
+    ).draw_figure(STUDY, f"Points against the standard pass ({told})")
     return StudyResult(
         STUDY, _headline(shown), tables, [figure, search_time_figure(times)], count, {"results": results}
     )

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.models.environment import describe_environment
-from macro_routing.report.document import write_file
 from macro_routing.report.figure import Figure
-from macro_routing.report.figure_files import write_drawings
+from macro_routing.report.figure_files import save_figures
 from macro_routing.report.formatting import shorten_model_name
+from macro_routing.report.rendering import write_output
 from macro_routing.studies.folder import FORMAT, StudyFolder
 from macro_routing.studies.tables import Table
 
@@ -75,19 +75,19 @@ def write_study_result(
         "details": dict(findings.details),
     }
     for name, table in tables.items():
-        write_file(folder.path / f"{name}.csv", table.csv())
-        write_file(folder.path / f"{name}.md", table.markdown())
-        write_file(folder.path / f"{name}.tex", table.latex())
+        write_output(folder.path / f"{name}.csv", table.csv())
+        write_output(folder.path / f"{name}.md", table.markdown())
+        write_output(folder.path / f"{name}.tex", table.latex())
     drawings = [
         dataclasses.replace(figure, name=FIGURE if place == 0 else figure.name)
         for place, figure in enumerate(findings.figures)
     ]
     before = _pictures(folder)
-    data["pictures"] = [path.name for path in write_drawings(drawings, folder.path, report)]
+    data["pictures"] = [path.name for path in save_figures(drawings, folder.path, report)]
     for name in before - set(data["pictures"]):  # of another number of models or kinds of search
         (folder.path / name).unlink(missing_ok=True)
     data = finite(data)
-    write_file(folder.path / DATA, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_output(folder.path / DATA, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     return data
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from macro_routing.errors import SettingsError
 from macro_routing.report.formatting import format_percentage, shorten_model_name
-from macro_routing.report.heatmap import heatmap_figure
+from macro_routing.report.heatmap import Heatmap
 from macro_routing.studies import contamination
 from macro_routing.studies.columns import comparisons_note, difference_columns, number_column, text_column
 from macro_routing.studies.context import StudyContext
@@ -50,9 +50,8 @@ def run_transfer(context: StudyContext, settings: TransferSettings) -> StudyResu
         [100 * places[source, target]["difference"] for target in range(len(names))] for source in range(len(names))
     ]
     labels = [f"{name} ({_is_standard(routes[name])})" for name in names]
-    figure = heatmap_figure(
-        STUDY,
-        f"Routes on other tasks ({shorten_model_name(context.base.model)}): points against the standard pass",
+    model = shorten_model_name(context.base.model)
+    figure = Heatmap(
         labels,
         names,
         values,
@@ -61,7 +60,7 @@ def run_transfer(context: StudyContext, settings: TransferSettings) -> StudyResu
         unit="points",
         outlined={place for place, row in places.items() if is_significant(row)},
         outline_meaning="p < 0.05 after correction",
-    )
+    ).draw_figure(STUDY, f"Routes on other tasks ({model}): points against the standard pass")
     away = [
         row for row in rows if row["source"] != row["target"] and row["p"] is not None and not row[contamination.KEY]
     ]

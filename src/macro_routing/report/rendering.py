@@ -1,0 +1,72 @@
+"""Pages from the templates beside this file: what a model wrote is escaped, and only the page's own script may run."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from macro_routing.errors import RunError
+from macro_routing.files import describe_os_error, write_atomically
+from macro_routing.report.markup import replace_unprintable, trust_markup
+from macro_routing.report.style import page_css, read_asset
+from macro_routing.report.tables import DataTable
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("macro_routing.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_clean_value,
+    )
+    environment.filters["anchor"] = _anchor
+    return environment
+
+
+def _clean_value(value: Any) -> Any:
+    return replace_unprintable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _anchor(title: str) -> str:
+    return title.lower().replace(" ", "-")
+
+
+def render_template(name: str, **view: Any) -> Markup:
+    """Fill the template ``name`` with plain data."""
+    return trust_markup(_environment().get_template(name).render(view).strip())
+
+
+def render_page(name: str, title: str, sections: Mapping[str, Markup], **view: Any) -> str:
+    """A whole page that needs no other file."""
+    script = read_asset("answers.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    files = {"css": trust_markup(page_css()), "script": trust_markup(script), "script_digest": digest}
+    return str(render_template(name, title=title, sections=sections, **files, **view))
+
+
+def render_table(table: DataTable, notes: Sequence[str] = (), figure: Any = None) -> Markup:
+    """A table with notes below it and, above it, a figure."""
+    return render_template("table.html", table=table, notes=notes, figure=figure)
+
+
+def render_paragraphs(*texts: str) -> Markup:
+    """Plain text."""
+    return render_template("paragraphs.html", texts=texts)
+
+
+def write_output(path: Path, contents: str | bytes) -> None:
+    """Write a file of the user's choice atomically; an error names it."""
+    try:
+        write_atomically(path, contents)
+    except OSError as error:
+        raise RunError(f"{path} cannot be written: {describe_os_error(error)}; name another place") from None
