@@ -157,7 +157,7 @@ def test_a_whole_search_is_the_same_with_racing(seed):
     search = MacroSearch(space, 300, MacroSettings(), seed=seed)
     full = solve_planted(search, problem, training=300, validation=60)
     raced = solve_planted(search, problem, training=300, validation=60, racing=EXACT)
-    assert np.array_equal(full.state.arrays["policy"], raced.state.arrays["policy"])
+    assert np.array_equal(full.state.policy_table, raced.state.policy_table)
     assert raced.candidates == full.candidates
     assert raced.selected == full.selected
     assert search.best_draw(raced.state) == search.best_draw(full.state)

@@ -141,7 +141,7 @@ def read_decisions(run: Path) -> list[Any]:
     assert state is not None
     texts = [(run / name).read_text(encoding="utf-8") for name in (files.RESULT, files.CANDIDATES, files.ANSWERS)]
     draws = [(str(draw.proposal.route), draw.outcome) for draw in state.draws]
-    return [*(text.replace(str(run), "") for text in texts), draws, state.arrays["policy"].tobytes()]
+    return [*(text.replace(str(run), "") for text in texts), draws, state.policy_table.tobytes()]
 
 
 def read_outcomes(store: Path) -> Rows:

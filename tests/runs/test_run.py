@@ -57,7 +57,7 @@ def _final(folder):
         (folder / files.CANDIDATES).read_text(),
         (folder / files.ANSWERS).read_text(),
         [(str(draw.proposal.route), draw.outcome) for draw in state.draws],
-        state.arrays["policy"].tobytes(),
+        state.policy_table.tobytes(),
     )
 
 
@@ -183,7 +183,7 @@ def test_the_same_configuration_gives_the_same_run_with_and_without_racing(froze
     assert _final(tmp_path / "a") == _final(tmp_path / "b")
     full = _run(frozen, tmp_path / "c", dataclasses.replace(CONFIG, racing="never"))
     assert full.route == again.route
-    policies = [RunFolder.open(tmp_path / name).last_state().arrays["policy"] for name in "ac"]
+    policies = [RunFolder.open(tmp_path / name).last_state().policy_table for name in "ac"]
     assert np.array_equal(*policies)
 
 

@@ -3,7 +3,7 @@ import pytest
 
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import Failure, Score
-from macro_routing.search.candidate_pool import single_moves
+from macro_routing.search.candidate_pool import list_single_moves
 from macro_routing.search.empirical_scores import EmpiricalScores
 from macro_routing.search.searcher import Draw, Proposal
 
@@ -16,29 +16,31 @@ def draws(*rows):
 
 def test_leads_are_over_the_routes_of_the_same_round():
     failed = Draw(1, Proposal(FIRST), Failure("it never ends"))
-    found = EmpiricalScores.of([*draws((0, STANDARD, 20), (0, FIRST, 30), (1, STANDARD, 30), (1, SECOND, 36)), failed])
+    found = EmpiricalScores.from_draws(
+        [*draws((0, STANDARD, 20), (0, FIRST, 30), (1, STANDARD, 30), (1, SECOND, 36)), failed]
+    )
     # The second round was easier for all: thirty of forty lead by nothing there.
-    assert found.leads[FIRST] == pytest.approx(30 - 25)
-    assert found.leads[SECOND] == pytest.approx(36 - 33)
-    assert found.leads[STANDARD] == pytest.approx(20 - 25 + 30 - 33)
-    assert found.ranked() == [FIRST, SECOND]
-    assert found.seen == {STANDARD: 80, FIRST: 40, SECOND: 40}
+    assert found.gains[FIRST] == pytest.approx(30 - 25)
+    assert found.gains[SECOND] == pytest.approx(36 - 33)
+    assert found.gains[STANDARD] == pytest.approx(20 - 25 + 30 - 33)
+    assert found.rank_routes() == [FIRST, SECOND]
+    assert found.examples == {STANDARD: 80, FIRST: 40, SECOND: 40}
 
 
 def test_what_was_seen_often_counts_more():
     """Ten rounds three points ahead come before one lucky round."""
     rows = [(number, route, 20 + (route is FIRST) * 4) for number in range(10) for route in (STANDARD, FIRST)]
-    found = EmpiricalScores.of(draws(*rows, (0, SECOND, 30)))
-    assert found.ranked()[0] == FIRST
-    often, once = found.expected(FIRST), found.expected(SECOND)
+    found = EmpiricalScores.from_draws(draws(*rows, (0, SECOND, 30)))
+    assert found.rank_routes()[0] == FIRST
+    often, once = found.expected_gain(FIRST), found.expected_gain(SECOND)
     assert often.variance < once.variance
     assert 0 < once.mean < often.mean < 0.1
-    assert found.expected(parse_route("L0-L5 L5 RJ", 8)) is None
+    assert found.expected_gain(parse_route("L0-L5 L5 RJ", 8)) is None
 
 
 def test_a_lonely_peak_comes_first_under_real_noise():
     """One route is better by ten points and was seen in every round, the others once each, all by coin flips."""
-    routes = list({program.expand(8) for program in single_moves(RouteSpace(8, max_length=12))})
+    routes = list({program.expand(8) for program in list_single_moves(RouteSpace(8, max_length=12))})
     found = 0
     for seed in range(20):
         rng = np.random.default_rng(seed)
@@ -46,5 +48,5 @@ def test_a_lonely_peak_comes_first_under_real_noise():
         seen = [(number, route) for number in range(15) for route in (Route.standard(8), peak)]
         seen += [(int(rng.integers(15)), route) for route in others]
         rows = [(number, route, int(rng.binomial(40, 0.6 if route == peak else 0.5))) for number, route in seen]
-        found += EmpiricalScores.of(draws(*rows)).ranked()[0] == peak
+        found += EmpiricalScores.from_draws(draws(*rows)).rank_routes()[0] == peak
     assert found >= 18

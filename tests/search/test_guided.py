@@ -9,8 +9,8 @@ from macro_routing.errors import SettingsError, SpaceError
 from macro_routing.evaluation.planted import PlantedProblem, solve_planted
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import Failure, GuidedSearch, GuidedSettings, Score
-from macro_routing.search.candidate_pool import single_moves
-from macro_routing.search.gp_fit import MOST_ROWS, most_telling
+from macro_routing.search.candidate_pool import list_single_moves
+from macro_routing.search.gp_fit import MAX_ROWS, subsample_draws
 from macro_routing.search.searcher import Draw, ExpectedGain, Proposal
 
 SMALL = RouteSpace(8, max_length=12)
@@ -60,9 +60,9 @@ def test_every_round_has_the_control_and_different_routes():
 
 
 def test_a_budget_too_small_is_refused_with_the_number_that_would_do():
-    with pytest.raises(SettingsError, match="give a budget of as many, or fewer draws") as refused:
+    with pytest.raises(SettingsError, match="give a larger budget, or fewer draws") as refused:
         GuidedSearch(SMALL, 120, 40, GuidedSettings(draws=20))
-    needed = int(str(refused.value).split(" outcomes;")[0].split()[-1])
+    needed = int(str(refused.value).split(" evaluations;")[0].split()[-1])
     GuidedSearch(SMALL, 120, needed, GuidedSettings(draws=20))
 
 
@@ -199,21 +199,21 @@ def test_more_budget_than_routes_can_use_is_not_spent(examples, budget):
 
 def test_routes_outside_the_space_cannot_be_among_the_allowed():
     with pytest.raises(SpaceError):
-        GuidedSearch(SMALL, 40, 4000, among=frozenset([parse_route("L0-L7 L0-L7 RJ", 8)]))
+        GuidedSearch(SMALL, 40, 4000, allowed_routes=frozenset([parse_route("L0-L7 L0-L7 RJ", 8)]))
 
 
 def test_too_many_scores_are_thinned_by_route():
-    routes = [Route.standard(8), *{program.expand(8) for program in single_moves(SMALL)}]
+    routes = [Route.standard(8), *{program.expand(8) for program in list_single_moves(SMALL)}]
     draws = [
         Draw(number, Proposal(route), Score(min(40, place), 40))
         for number in range(60)
         for place, route in enumerate(routes)
     ]
-    kept = most_telling(draws, routes[0])
-    assert len(draws) > MOST_ROWS >= len(kept) > MOST_ROWS / 2
+    kept = subsample_draws(draws, routes[0])
+    assert len(draws) > MAX_ROWS >= len(kept) > MAX_ROWS / 2
     found = Counter(draw.proposal.route for draw in kept)
     assert set(found.values()) == {60}
     assert routes[0] in found
     assert routes[-1] in found  # the best
     assert any(route in found for route in routes[1 : len(routes) // 2])  # and some of the worst
-    assert most_telling(draws[:100], routes[0]) == draws[:100]
+    assert subsample_draws(draws[:100], routes[0]) == draws[:100]

@@ -79,7 +79,7 @@ def test_a_single_draw_never_stops_the_search():
 def test_all_failures_leave_the_policy_as_it_is():
     search = MacroSearch(SPACE, 20, MacroSettings(iterations=2, draws=4, elite=2), seed=0)
     state = _run(search, lambda _route, _n: Failure("out of memory"))
-    assert (state.arrays["policy"] == search.start().arrays["policy"]).all()
+    assert (state.policy_table == search.start().policy_table).all()
     assert search.best_draw(state) is None
     assert search.candidates(state)
 
@@ -87,7 +87,7 @@ def test_all_failures_leave_the_policy_as_it_is():
 def test_variants_are_readable_from_the_final_state():
     search = MacroSearch(SPACE, 100, MacroSettings(final_set="anchored"), seed=5)
     state = _run(search, lambda route, n: Score(n if route.length == 9 else n // 2, n))
-    top = search.most_probable(state)
+    top = search.most_probable_candidate(state)
     assert top.raw_rank == 1
     best = search.best_draw(state)
     assert best.outcome.accuracy == max(draw.outcome.accuracy for draw in state.draws)
@@ -135,7 +135,7 @@ def test_answers_are_checked():
     search = MacroSearch(SPACE, 100)
     state = search.start()
     asked = search.ask(state)
-    with pytest.raises(SearchError, match="29 answers"):
+    with pytest.raises(SearchError, match="29 outcomes"):
         search.tell(state, asked, [Score(0, 10)] * 29)
     with pytest.raises(SearchError, match="over 9 examples"):
         search.tell(state, asked, [Score(0, 9)] * 30)

@@ -31,7 +31,7 @@ def digest(final_set, seed):
             found.update(f"{one.program} {one.route} {asked.examples} {outcome.correct} {outcome.total}\n".encode())
         state = search.tell(state, asked, outcomes)
         # Six digits: other machines add up in another order.
-        found.update(",".join(f"{value:.6g}" for value in state.arrays["policy"].ravel() if value > 1e-6).encode())
+        found.update(",".join(f"{value:.6g}" for value in state.policy_table.ravel() if value > 1e-6).encode())
     for one in search.candidates(state):
         found.update(f"{one.program} {one.route} {one.raw_rank} {one.rank}\n".encode())
     selected = solve_planted(search, problem, training=1000, validation=100).selected

@@ -9,7 +9,15 @@ import pytest
 
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MarkovPolicy
-from macro_routing.search.route_gp import KERNELS, Features, RouteModel, Scores, Sizes, _evidence, draw_best
+from macro_routing.search.route_gp import (
+    KERNELS,
+    KernelParameters,
+    RouteFeatures,
+    RouteGP,
+    ScoreTable,
+    log_marginal_likelihood,
+    thompson_sample,
+)
 
 SPACE = RouteSpace(8, max_length=12)
 STANDARD = Route.standard(8)
@@ -43,21 +51,21 @@ def plain_distance(one, other):
 
 def test_distance_counts_layers_jumps_and_adds():
     routes = [STANDARD, *some_routes(40)]
-    features = Features.of(routes)
-    found = features.distance(features)
+    features = RouteFeatures.from_routes(routes)
+    found = features.edit_distances(features)
     for row, one in enumerate(routes):
         for column, other in enumerate(routes):
             assert found[row, column] == pytest.approx(plain_distance(one, other)), (one, other)
-    assert features.changed == pytest.approx(found[0])
+    assert features.edit_counts == pytest.approx(found[0])
 
 
 def test_the_same_layers_in_another_order_are_another_route():
     block, each = (parse_route(text, 8) for text in ("L0-L4 L3 L4 RJ", "L0-L3 L3 L4 L4 RJ"))
-    features = Features.of([block, each])
-    assert (features.times[0] == features.times[1]).all()
-    assert features.distance(features)[0, 1] == pytest.approx(1.5)  # one jump against two
-    assert features.turning(features)[0, 0] == pytest.approx(1, abs=1e-6)
-    assert 0 < features.turning(features)[0, 1] < 1
+    features = RouteFeatures.from_routes([block, each])
+    assert (features.applications[0] == features.applications[1]).all()
+    assert features.edit_distances(features)[0, 1] == pytest.approx(1.5)  # one jump against two
+    assert features.shared_jumps(features)[0, 0] == pytest.approx(1, abs=1e-6)
+    assert 0 < features.shared_jumps(features)[0, 1] < 1
 
 
 def some_scores(routes, seed=1, rows=60):
@@ -65,54 +73,58 @@ def some_scores(routes, seed=1, rows=60):
     rng = np.random.default_rng(seed)
     where = np.concatenate([np.arange(len(routes)), rng.integers(0, len(routes), rows - len(routes))])
     when, examples = rng.integers(0, 4, rows), rng.integers(10, 50, rows).astype(float)
-    return Scores(Features.of(routes), where, when, rng.uniform(0.2, 0.8, rows), examples)
+    return ScoreTable(RouteFeatures.from_routes(routes), where, when, rng.uniform(0.2, 0.8, rows), examples)
 
 
-def plain_covariance(one, other, sizes):
+def plain_covariance(one, other, parameters):
     """Every part worked out by hand."""
-    features = Features.of([one, other])
-    like, turning = features.likeness(features)[0, 1], features.turning(features)[0, 1]
+    features = RouteFeatures.from_routes([one, other])
+    like, turning = features.shared_layers(features)[0, 1], features.shared_jumps(features)[0, 1]
     to_one, to_other = plain_distance(STANDARD, one), plain_distance(STANDARD, other)
-    between = math.exp(-plain_distance(one, other) / sizes.reach)
-    whole = between - math.exp(-to_one / sizes.reach) - math.exp(-to_other / sizes.reach) + 1
-    linear = sizes.layer**2 * like + sizes.turn**2 * turning + sizes.damage**2 * to_one * to_other
-    own = sizes.own**2 if one == other != STANDARD else 0.0
-    return linear + sizes.whole**2 * whole + own
+    between = math.exp(-plain_distance(one, other) / parameters.length_scale)
+    whole = between - math.exp(-to_one / parameters.length_scale) - math.exp(-to_other / parameters.length_scale) + 1
+    linear = (
+        parameters.layer_effect**2 * like
+        + parameters.jump_effect**2 * turning
+        + parameters.edit_penalty**2 * to_one * to_other
+    )
+    own = parameters.nugget**2 if one == other != STANDARD else 0.0
+    return linear + parameters.similarity**2 * whole + own
 
 
-def plain_rows(routes, scores, sizes):
-    """Covariance of the rows, one by one: gains, a common level, the rounds' own, what examples share, coin flips."""
-    gains = np.array([[plain_covariance(a, b, sizes) for b in routes] for a in routes])
-    found = gains[scores.where[:, None], scores.where] + 0.25
+def plain_rows(routes, scores, parameters):
+    """Covariance of the rows, one by one: gains, a common level, the rounds' own, what examples share, and noise."""
+    gains = np.array([[plain_covariance(a, b, parameters) for b in routes] for a in routes])
+    found = gains[scores.route_index[:, None], scores.route_index] + 0.25
     for row in range(len(found)):
         for column in range(len(found)):
-            if scores.when[row] == scores.when[column]:
-                one, other = routes[scores.where[row]], routes[scores.where[column]]
+            if scores.round_index[row] == scores.round_index[column]:
+                one, other = routes[scores.route_index[row]], routes[scores.route_index[column]]
                 apart = (plain_distance(a, b) for a, b in ((one, other), (one, STANDARD), (other, STANDARD)))
                 between, first, second = (math.exp(-steps / 6) for steps in apart)
-                shared = sizes.example**2 * (1 + between - first - second) / 2
-                found[row, column] += sizes.round**2
+                shared = parameters.example_effect**2 * (1 + between - first - second) / 2
+                found[row, column] += parameters.round_effect**2
                 found[row, column] += shared / math.sqrt(scores.examples[row] * scores.examples[column])
-    return found + np.diag(sizes.noise * scores.flips)
+    return found + np.diag(parameters.noise * scores.binomial_variance)
 
 
-SIZES = Sizes(0.03, 0.02, 0.04, 3.0, 0.02, 0.015, 0.03, 0.25, 0.8)
+PARAMETERS = KernelParameters(0.03, 0.02, 0.04, 3.0, 0.02, 0.015, 0.03, 0.25, 0.8)
 
 
 def test_the_posterior_is_the_textbooks():
     routes = [STANDARD, *some_routes(30)]
     known, wanted = routes[:20], routes[15:]  # some of them were scored
     scores = some_scores(known)
-    matrix = plain_rows(known, scores, SIZES)
-    across = np.array([[plain_covariance(a, b, SIZES) for b in wanted] for a in known])[scores.where]
-    own = np.array([[plain_covariance(a, b, SIZES) for b in wanted] for a in wanted])
+    matrix = plain_rows(known, scores, PARAMETERS)
+    across = np.array([[plain_covariance(a, b, PARAMETERS) for b in wanted] for a in known])[scores.route_index]
+    own = np.array([[plain_covariance(a, b, PARAMETERS) for b in wanted] for a in wanted])
     centred = scores.accuracy - np.average(scores.accuracy, weights=scores.examples)
     solved = np.linalg.solve(matrix, across)
-    model = RouteModel.fit(scores, begin=SIZES, sweeps=0)
-    mean, covariance = model.joint(Features.of(wanted))
+    model = RouteGP.fit(scores, start=PARAMETERS, sweeps=0)
+    mean, covariance = model.predict_joint(RouteFeatures.from_routes(wanted))
     assert mean == pytest.approx(solved.T @ centred, abs=1e-9)
     assert covariance == pytest.approx(own - across.T @ solved, abs=1e-9)
-    assert model.mean(Features.of(wanted)) == pytest.approx(mean, abs=1e-9)
+    assert model.predict_mean(RouteFeatures.from_routes(wanted)) == pytest.approx(mean, abs=1e-9)
 
 
 def test_the_evidence_is_the_textbooks():
@@ -120,13 +132,15 @@ def test_the_evidence_is_the_textbooks():
     scores = some_scores(routes)
     centred = scores.accuracy - np.average(scores.accuracy, weights=scores.examples)
 
-    def plain(sizes):
-        matrix = plain_rows(routes, scores, sizes)
-        strange = sum(math.log(getattr(sizes, n) / getattr(Sizes(), n)) ** 2 for n in vars(sizes)) / (2 * 1.2**2)
+    def plain(parameters):
+        matrix = plain_rows(routes, scores, parameters)
+        strange = sum(
+            math.log(getattr(parameters, n) / getattr(KernelParameters(), n)) ** 2 for n in vars(parameters)
+        ) / (2 * 1.2**2)
         return -0.5 * (centred @ np.linalg.solve(matrix, centred) + np.linalg.slogdet(matrix)[1]) - strange
 
-    for sizes in (SIZES, Sizes(), replace(SIZES, noise=0.3, round=0.1)):
-        assert _evidence(sizes, scores) == pytest.approx(plain(sizes), abs=1e-6)
+    for parameters in (PARAMETERS, KernelParameters(), replace(PARAMETERS, noise=0.3, round_effect=0.1)):
+        assert log_marginal_likelihood(parameters, scores) == pytest.approx(plain(parameters), abs=1e-6)
 
 
 def test_a_round_that_is_easier_for_all_moves_no_gain():
@@ -134,13 +148,13 @@ def test_a_round_that_is_easier_for_all_moves_no_gain():
     where, when = np.tile(np.arange(11), 2), np.repeat([0, 1], 11)
     rng = np.random.default_rng(5)
     accuracy = 0.5 + np.tile(rng.normal(0, 0.05, 11), 2)
-    features = Features.of(routes)
+    features = RouteFeatures.from_routes(routes)
     even, easier = (
-        RouteModel.fit(
-            Scores(features, where, when, accuracy + shift * (when == 1), np.full(22, 400.0)),
-            begin=replace(Sizes(), round=0.3),
+        RouteGP.fit(
+            ScoreTable(features, where, when, accuracy + shift * (when == 1), np.full(22, 400.0)),
+            start=replace(KernelParameters(), round_effect=0.3),
             sweeps=0,
-        ).mean(features)
+        ).predict_mean(features)
         for shift in (0.0, 0.1)
     )
     assert easier == pytest.approx(even, abs=2e-3)
@@ -149,112 +163,114 @@ def test_a_round_that_is_easier_for_all_moves_no_gain():
 def test_like_routes_on_the_same_examples_are_no_independent_evidence():
     """Six near copies of a route that all lead in one round tell less when routes share their examples' luck."""
     copies = [parse_route(f"L0-L4 L4{'(+h-2)' * (n % 2)} L5-L{5 + n % 3} L{5 + n % 3} RJ", 8) for n in range(6)]
-    features = Features.of([STANDARD, *copies])
+    features = RouteFeatures.from_routes([STANDARD, *copies])
     where = np.arange(7)
-    scores = Scores(features, where, np.zeros(7, dtype=int), np.array([0.5, *[0.6] * 6]), np.full(7, 50.0))
-    alone, together = (RouteModel.fit(scores, begin=replace(Sizes(), example=size), sweeps=0) for size in (1e-6, 0.5))
-    (mean, covariance), (less, wider) = (model.joint(features[where[1:2]]) for model in (alone, together))
+    scores = ScoreTable(features, where, np.zeros(7, dtype=int), np.array([0.5, *[0.6] * 6]), np.full(7, 50.0))
+    alone, together = (
+        RouteGP.fit(scores, start=replace(KernelParameters(), example_effect=size), sweeps=0) for size in (1e-6, 0.5)
+    )
+    (mean, covariance), (less, wider) = (model.predict_joint(features[where[1:2]]) for model in (alone, together))
     assert less[0] < mean[0]
     assert wider[0, 0] > covariance[0, 0]
 
 
 def test_the_standard_pass_gains_nothing_for_certain():
-    model = RouteModel.fit(some_scores([STANDARD, *some_routes(10)]), begin=Sizes())
-    mean, covariance = model.joint(Features.of([STANDARD]))
+    model = RouteGP.fit(some_scores([STANDARD, *some_routes(10)]), start=KernelParameters())
+    mean, covariance = model.predict_joint(RouteFeatures.from_routes([STANDARD]))
     assert mean == pytest.approx([0.0])
     assert covariance == pytest.approx(np.zeros((1, 1)), abs=1e-12)
 
 
-def test_sizes_follow_the_scores():
+def test_parameters_follow_the_scores():
     """Effects of single layers, added up: the model should see that, and predict routes it never saw."""
     routes = [STANDARD, *some_routes(300)]
-    features = Features.of(routes)
+    features = RouteFeatures.from_routes(routes)
     rng = np.random.default_rng(2)
-    effects = rng.normal(0, 0.05, features.times.shape[1:])
-    gains = (features.times * effects).sum(axis=(1, 2))
+    effects = rng.normal(0, 0.05, features.applications.shape[1:])
+    gains = (features.applications * effects).sum(axis=(1, 2))
     first, rest = np.arange(200), np.arange(200, 301)
     accuracy = 0.5 + gains[first] + rng.normal(0, 0.02, 200)
-    scores = Scores(features[first], first, np.zeros(200, dtype=int), accuracy, np.full(200, 600.0))
-    model = RouteModel.fit(scores, begin=Sizes(), sweeps=4)
-    assert model.sizes.layer > Sizes().layer
-    assert np.corrcoef(model.mean(features[rest]), gains[rest])[0, 1] > 0.8
-    worse = RouteModel.fit(scores, begin=replace(Sizes(), layer=1e-6, turn=1e-6), sweeps=0)
+    scores = ScoreTable(features[first], first, np.zeros(200, dtype=int), accuracy, np.full(200, 600.0))
+    model = RouteGP.fit(scores, start=KernelParameters(), sweeps=4)
+    assert model.parameters.layer_effect > KernelParameters().layer_effect
+    assert np.corrcoef(model.predict_mean(features[rest]), gains[rest])[0, 1] > 0.8
+    worse = RouteGP.fit(scores, start=replace(KernelParameters(), layer_effect=1e-6, jump_effect=1e-6), sweeps=0)
     assert (
-        np.corrcoef(worse.mean(features[rest]), gains[rest])[0, 1]
-        < np.corrcoef(model.mean(features[rest]), gains[rest])[0, 1]
+        np.corrcoef(worse.predict_mean(features[rest]), gains[rest])[0, 1]
+        < np.corrcoef(model.predict_mean(features[rest]), gains[rest])[0, 1]
     )
 
 
-def test_sizes_that_have_shrunk_grow_again():
+def test_parameters_that_have_shrunk_grow_again():
     routes = [STANDARD, *some_routes(100)]
-    features = Features.of(routes)
-    gains = 0.2 * features.times[:, 1].max(axis=1)
-    scores = Scores(features, np.arange(101), np.zeros(101, dtype=int), 0.3 + gains, np.full(101, 100.0))
-    shrunk = Sizes(1e-4, 1e-4, 1e-3, 2.0, 1e-3, 1e-4, 1e-3, 0.2, 0.4)
-    model = RouteModel.fit(scores, begin=shrunk, sweeps=1)
-    assert model.sizes.whole > 0.01
-    assert np.corrcoef(model.mean(features), gains)[0, 1] > 0.9
+    features = RouteFeatures.from_routes(routes)
+    gains = 0.2 * features.applications[:, 1].max(axis=1)
+    scores = ScoreTable(features, np.arange(101), np.zeros(101, dtype=int), 0.3 + gains, np.full(101, 100.0))
+    shrunk = KernelParameters(1e-4, 1e-4, 1e-3, 2.0, 1e-3, 1e-4, 1e-3, 0.2, 0.4)
+    model = RouteGP.fit(scores, start=shrunk, sweeps=1)
+    assert model.parameters.similarity > 0.01
+    assert np.corrcoef(model.predict_mean(features), gains)[0, 1] > 0.9
 
 
 def test_draws_choose_each_route_as_often_as_it_may_be_best():
     mean, covariance = np.array([0.0, 0.1, -5.0]), np.diag([0.01, 0.01, 0.0001])
     rng = np.random.default_rng(0)
-    first = [draw_best(mean, covariance, 1, 1, rng)[0] for _ in range(2000)]
+    first = [thompson_sample(mean, covariance, 1, 1, rng)[0] for _ in range(2000)]
     # Two normals a tenth apart, each with deviation 0.1: the second is larger with probability Φ(0.1 / 0.1414).
     assert np.mean([place == 1 for place in first]) == pytest.approx(0.76, abs=0.04)
-    assert sorted(draw_best(mean, covariance, 50, 3, rng)) == [0, 1, 2]
+    assert sorted(thompson_sample(mean, covariance, 50, 3, rng)) == [0, 1, 2]
 
 
 def test_a_subtraction_is_the_opposite_of_an_addition():
     plus, minus, none = (parse_route(text, 8) for text in ("L0-L4 L5(+h-2) RJ", "L0-L4 L5(-h-2) RJ", "L0 RJ"))
-    features = Features.of([plus, minus, none])
-    assert features.likeness(features)[0, 1] < 0 < features.likeness(features)[0, 0]
-    assert features.distance(features)[0, 1] > features.distance(features)[0, 2] > 0
+    features = RouteFeatures.from_routes([plus, minus, none])
+    assert features.shared_layers(features)[0, 1] < 0 < features.shared_layers(features)[0, 0]
+    assert features.edit_distances(features)[0, 1] > features.edit_distances(features)[0, 2] > 0
 
 
 def test_alone_routes_tell_nothing_about_each_other():
     routes = [STANDARD, *some_routes(30)]
     scores = some_scores(routes[:20])
-    model = RouteModel.fit(scores, begin=KERNELS["independent"], sweeps=3)
-    mean, covariance = model.joint(Features.of(routes[20:]))
+    model = RouteGP.fit(scores, start=KERNELS["independent"], sweeps=3)
+    mean, covariance = model.predict_joint(RouteFeatures.from_routes(routes[20:]))
     assert mean == pytest.approx(np.zeros(11), abs=1e-12)
     assert covariance == pytest.approx(np.diag(np.diag(covariance)), abs=1e-12)
-    assert model.sizes.layer == model.sizes.whole == model.sizes.damage == 0
+    assert model.parameters.layer_effect == model.parameters.similarity == model.parameters.edit_penalty == 0
 
 
 def test_routes_that_look_back_far_are_no_error():
     wide = RouteSpace(12, window=12)
     route = parse_route("L0-L11 L11(+h-11) RJ", 12)
     wide.check_route(route)
-    assert Features.of([route]).changed == pytest.approx([2.5])
+    assert RouteFeatures.from_routes([route]).edit_counts == pytest.approx([2.5])
 
 
-def test_sizes_are_read_off_some_routes_when_there_are_many_scores():
+def test_parameters_are_read_off_some_routes_when_there_are_many_scores():
     routes = some_routes(40)
     scores = some_scores(routes, rows=200)
-    some = scores.thinned(90)
-    assert scores.thinned(200) is scores
-    assert 0 < len(some.where) <= 100
+    some = scores.subsample(90)
+    assert scores.subsample(200) is scores
+    assert 0 < len(some.route_index) <= 100
     kept = {str(route) for route in some.routes.routes}
     assert str(routes[0]) in kept  # the standard pass
     told = [
         (str(scores.routes.routes[place]), *rest)
-        for place, *rest in zip(scores.where, scores.when, scores.accuracy, scores.examples, strict=True)
+        for place, *rest in zip(scores.route_index, scores.round_index, scores.accuracy, scores.examples, strict=True)
     ]
     left = [
         (str(some.routes.routes[place]), *rest)
-        for place, *rest in zip(some.where, some.when, some.accuracy, some.examples, strict=True)
+        for place, *rest in zip(some.route_index, some.round_index, some.accuracy, some.examples, strict=True)
     ]
     assert left == [row for row in told if row[0] in kept]  # all that was seen of a route, or nothing
 
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_coin_flips_are_taken_for_coin_flips_after_one_round(shared):
-    """Routes that fail on the same examples differ less than coin flips do; who mistakes one for the other errs."""
-    features, rng = Features.of(some_routes(80)), np.random.default_rng(3)
+    """Routes that fail on the same examples differ less than independent noise; who mistakes one for the other errs."""
+    features, rng = RouteFeatures.from_routes(some_routes(80)), np.random.default_rng(3)
     right = rng.random((80, 60)) < 0.5
     if shared:
         right = np.where(rng.random((80, 60)) < 0.1, right, right[:1])
-    scores = Scores(features, np.arange(80), np.zeros(80, dtype=int), right.mean(axis=1), np.full(80, 60.0))
-    noise = RouteModel.fit(scores, begin=Sizes()).sizes.noise
+    scores = ScoreTable(features, np.arange(80), np.zeros(80, dtype=int), right.mean(axis=1), np.full(80, 60.0))
+    noise = RouteGP.fit(scores, start=KernelParameters()).parameters.noise
     assert noise < 0.5 if shared else noise > 0.8

@@ -56,7 +56,7 @@ def _rounds(search, score=_some_score):
 
 
 def _smallest_budget(make):
-    return sum(make(10**9).sizes)
+    return sum(make(10**9).round_sizes)
 
 
 @pytest.mark.parametrize(("min_span", "max_span"), [(1, 0), (1, 3), (2, 0), (3, 4), (7, 0), (2, 99)])
@@ -74,7 +74,7 @@ def test_the_sweep_is_every_block_once_and_the_standard_pass(min_span, max_span)
 
 
 def test_all_blocks_of_a_model_are_as_many_as_rys_says():
-    assert BlockSweep(32, 100, 10_000).sizes == (32 * 33 // 2 + 1,)
+    assert BlockSweep(32, 100, 10_000).round_sizes == (32 * 33 // 2 + 1,)
 
 
 def test_the_sweep_of_counts_is_every_layer_alone():
@@ -152,15 +152,16 @@ def test_a_budget_is_spent_and_never_exceeded(make, factor):
     asked = [len(one.proposals) * len(one.examples) for one in rounds]
     assert sum(asked) <= search.max_evaluations() <= budget
     assert len(rounds) <= search.max_rounds
-    assert all(len(one.proposals) == one.keep <= size for one, size in zip(rounds, search.sizes, strict=False))
+    assert all(len(one.proposals) == one.keep <= size for one, size in zip(rounds, search.round_sizes, strict=False))
     assert max(len(one.proposals) for one in rounds) <= search.max_draws
     assert search.max_evaluations(search.max_rounds) == 0
     assert len(search.candidates(state)) <= search.max_candidates
     assert search.ask(state) is None
     # One example more for each route would be too many, for the budget or for the training set.
-    assert len(search.shown) == 50 or budget < (len(search.shown) + 1) * sum(search.sizes)
+    examples = search.round_plan[0].examples
+    assert len(examples) == 50 or budget < (len(examples) + 1) * sum(search.round_sizes)
     for one in rounds:
-        assert one.examples == search.shown
+        assert one.examples == examples
         assert len(set(one.examples)) == len(one.examples)
         assert set(one.examples) <= set(range(50))
     routes = [proposal.route for one in rounds for proposal in one.proposals]
@@ -203,7 +204,7 @@ def test_failures_alone_end_in_no_candidates(make):
 def test_answers_are_checked():
     search = BlockSweep(3, 10, 70)
     asked = search.ask(search.start())
-    with pytest.raises(SearchError, match="6 answers"):
+    with pytest.raises(SearchError, match="6 outcomes"):
         search.tell(search.start(), asked, [Score(1, 10)] * 6)
 
 

@@ -1,3 +1,5 @@
+import json
+import zipfile
 from dataclasses import replace
 
 import numpy as np
@@ -5,7 +7,7 @@ import pytest
 
 from macro_routing.errors import SearchError
 from macro_routing.routes import RouteSpace
-from macro_routing.search import MacroSearch, load_state, save_state
+from macro_routing.search import MacroSearch, SearchState, load_state, save_state
 
 
 def test_a_missing_file_is_named(tmp_path):
@@ -17,7 +19,7 @@ def test_a_missing_file_is_named(tmp_path):
 def test_other_files_are_refused(tmp_path, content):
     path = tmp_path / "state.npz"
     path.write_bytes(content)
-    with pytest.raises(SearchError, match="not a sound saved search"):
+    with pytest.raises(SearchError, match="not an intact saved search"):
         load_state(path)
 
 
@@ -26,7 +28,7 @@ def test_a_damaged_file_is_refused(tmp_path):
     save_state(path, MacroSearch(RouteSpace(4), 10).start())
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(SearchError, match="not a sound saved search"):
+    with pytest.raises(SearchError, match="not an intact saved search"):
         load_state(path)
 
 
@@ -47,10 +49,10 @@ def test_no_damage_escapes_as_another_error(tmp_path):
             continue
 
 
-def test_a_state_without_its_policy_is_refused(tmp_path):
+def test_a_state_without_its_policy_is_rejected(tmp_path):
     search = MacroSearch(RouteSpace(4), 10)
-    save_state(tmp_path / "state.npz", replace(search.start(), arrays={}))
-    with pytest.raises(SearchError, match="no policy"):
+    save_state(tmp_path / "state.npz", SearchState(search.identity))
+    with pytest.raises(SearchError, match="belongs to another search"):
         search.ask(load_state(tmp_path / "state.npz"))
 
 
@@ -68,7 +70,7 @@ def test_a_missing_folder_is_named(tmp_path):
 def test_pickled_arrays_are_refused(tmp_path):
     path = tmp_path / "state.npz"
     np.savez(path, record=np.array([{"format": "macro-search-state/1"}], dtype=object))
-    with pytest.raises(SearchError, match="not a sound saved search"):
+    with pytest.raises(SearchError, match="not an intact saved search"):
         load_state(path)
 
 
@@ -81,3 +83,45 @@ def test_an_interrupted_write_keeps_the_old_file(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         save_state(path, search.start())
     assert path.read_bytes() == before
+
+
+def write_head(path, head, **arrays):
+    np.savez_compressed(path, head=np.frombuffer(json.dumps(head).encode(), np.uint8), **arrays)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_old_format_names_the_version_that_wrote_it(tmp_path, number):
+    record = json.dumps({"format": f"macro-search-state/{number}", "identity": "{}"}).encode()
+    np.savez(tmp_path / "state.npz", record=np.frombuffer(record, np.uint8))
+    with pytest.raises(SearchError, match=r"written by macro-routing 0.1.0 or earlier .*continue it with that version"):
+        load_state(tmp_path / "state.npz")
+
+
+def test_a_later_format_names_the_version_that_wrote_it(tmp_path):
+    write_head(tmp_path / "state.npz", {"format": "macro-search-state/99", "version": "7.1"})
+    with pytest.raises(SearchError, match=r"macro-search-state/99', written by macro-routing 7.1; this version reads"):
+        load_state(tmp_path / "state.npz")
+
+
+def test_a_small_file_cannot_fill_the_memory(tmp_path, monkeypatch):
+    path = tmp_path / "state.npz"
+    np.savez_compressed(path, head=np.zeros(2**28 + 2**27, np.uint8))
+    assert path.stat().st_size < 2**20
+    with pytest.raises(SearchError, match="claims to hold more than"):
+        load_state(path)
+    draw = {"round": 0, "layers": 10_000, "program": None, "outcome": [1, 1]}
+    draws = [{**draw, "route": f"L{number} RJ"} for number in range(6)]
+    state = {"identity": "{}", "rounds": 1, "stopped": False, "draws": draws}
+    write_head(path, {"format": "macro-search-state/3", "kind": "SearchState", "state": state})
+    monkeypatch.setattr("macro_routing.search.state_file._MAX_STEPS", 50_000)
+    with pytest.raises(SearchError, match="more than 50000 steps"):
+        load_state(path)
+
+
+def test_an_array_that_claims_another_size_is_rejected(tmp_path):
+    path = tmp_path / "state.npz"
+    header = str({"descr": "<f8", "fortran_order": False, "shape": (10**12,)}).ljust(117) + "\n"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("head.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode())
+    with pytest.raises(SearchError, match="another type or size"):
+        load_state(path)

@@ -17,8 +17,9 @@ from macro_routing.errors import SettingsError
 from macro_routing.peers.router_settings import RouterSettings
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.budget import sample_examples
-from macro_routing.search.example_schedule import MAX_EXAMPLES, check_seed
+from macro_routing.search.example_schedule import sample_examples
+from macro_routing.search.random_streams import check_seed
+from macro_routing.search.searcher import MAX_EXAMPLES
 from macro_routing.search.tree_actions import LayerEdits, ProgramEdits
 from macro_routing.search.tree_search import TreeSearch, TreeSettings, run_in_lockstep
 from macro_routing.settings import check_integer

@@ -34,7 +34,7 @@ from macro_routing.peers.router_settings import RouterSettings
 from macro_routing.peers.router_training import Lessons, TrainingReport, check_lessons, fit, new_routers
 from macro_routing.routes.route import Add, Program, Route
 from macro_routing.routes.space import Position, RouteSpace
-from macro_routing.search.example_schedule import check_seed
+from macro_routing.search.random_streams import check_seed
 from macro_routing.settings import build_settings
 
 ChooseAction = Callable[[list[int], list[Position], list[torch.Tensor]], list[int]]

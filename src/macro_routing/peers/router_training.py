@@ -25,7 +25,7 @@ from macro_routing.peers.layer_router import (
     walk_layers,
 )
 from macro_routing.peers.router_settings import RouterSettings
-from macro_routing.search.example_schedule import check_seed
+from macro_routing.search.random_streams import check_seed
 from macro_routing.search.tree_actions import route_from_counts
 
 __all__ = [

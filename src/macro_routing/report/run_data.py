@@ -18,6 +18,7 @@ from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.progress import RoundReport
 from macro_routing.runs.result import RunResult
 from macro_routing.search.policy import MarkovPolicy
+from macro_routing.search.policy_search import PolicyState
 from macro_routing.search.searcher import Draw
 
 _MAX_FRAMES = 16
@@ -155,8 +156,8 @@ def _read_run(place: RunFolder) -> RunData:
 
 
 def _read_policies(place: RunFolder, header: dict[str, Any]) -> tuple[PolicyFrame, ...]:
-    states = [state for state in place.sample_states(_MAX_FRAMES) if "policy" in state.arrays]
+    states = [state for state in place.sample_states(_MAX_FRAMES) if isinstance(state, PolicyState)]
     if not states:
         return ()
     space = RouteSpace(**header["config"]["resolved"]["searcher"]["space"])
-    return tuple(PolicyFrame(state.rounds, MarkovPolicy(space, state.arrays["policy"])) for state in states)
+    return tuple(PolicyFrame(state.rounds, MarkovPolicy(space, state.policy_table)) for state in states)

@@ -22,7 +22,7 @@ from macro_routing.models.frozen import FrozenModel, LoadOptions
 from macro_routing.models.support import get_text_config
 from macro_routing.routes.space import RouteSpace
 from macro_routing.runs.methods import GUIDED, MACRO, MAX_EVALUATIONS, METHODS, Search, make_search_settings
-from macro_routing.search.example_schedule import check_seed
+from macro_routing.search.random_streams import check_seed
 from macro_routing.search.searcher import SearchPlan
 from macro_routing.settings import build_settings, check_choice, check_integer, check_number
 from macro_routing.tasks.catalog import list_task_names

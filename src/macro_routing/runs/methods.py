@@ -15,21 +15,20 @@ from macro_routing.errors import SettingsError, suggestion
 from macro_routing.peers.label_search import ColaSettings, DrLLMSettings, LabelSearch
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.budget import BudgetedSearch
+from macro_routing.search.budgeted_search import BudgetedSearch, FinalSetSettings
 from macro_routing.search.example_schedule import assign_examples
-from macro_routing.search.fixed_sweep import (
-    FixedSettings,
-    FixedSweep,
-    StandardOnly,
-    drop_least_influential,
-    list_early_exits,
-)
 from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.guided_settings import GuidedSettings
 from macro_routing.search.macro import MacroSearch, MacroSettings
 from macro_routing.search.method_names import METHOD_NAMES
 from macro_routing.search.random_search import RandomSearch, RandomSettings
 from macro_routing.search.restarts import RestartedSearch
+from macro_routing.search.route_list_sweep import (
+    RouteListSweep,
+    StandardOnly,
+    drop_least_influential,
+    list_early_exits,
+)
 from macro_routing.search.rys_beam import BeamSettings, RepeatBeam
 from macro_routing.search.rys_counts import CountSettings, CountSweep
 from macro_routing.search.rys_surrogate import SurrogateSearch, SurrogateSettings
@@ -88,7 +87,7 @@ def guided(search: Search) -> GuidedSearch:
     """The default search; without a budget it may spend what MACRO would."""
     budget = search.budget
     if budget is None and search.examples < search.paper.iterations:  # too few for MACRO to say what it would spend
-        budget = max(search.paper.draws * search.examples, search.settings.cost(3))
+        budget = max(search.paper.draws * search.examples, search.settings.min_evaluations(3))
     return GuidedSearch(search.space, search.examples, budget or search.to_spend, search.settings, search.seed)
 
 
@@ -129,7 +128,7 @@ def _affordable(settings: MacroSettings | RandomSettings, available: int, budget
 
 
 @dataclass(frozen=True)
-class DropSettings(FixedSettings):
+class DropSettings(FinalSetSettings):
     """The settings of dropping layers."""
 
     max_dropped: int = 0
@@ -148,18 +147,18 @@ def _budgeted(kind: type[BudgetedSearch]) -> Callable[[Search], BudgetedSearch]:
     return build
 
 
-def _early_exit(search: Search) -> FixedSweep:
+def _early_exit(search: Search) -> RouteListSweep:
     return _sweep("early-exit", search, list_early_exits(search.space.layers))
 
 
-def _shortgpt(search: Search) -> FixedSweep:
+def _shortgpt(search: Search) -> RouteListSweep:
     most = search.settings.max_dropped or max(1, search.space.layers // 2)
     return _sweep("shortgpt", search, drop_least_influential(search.influence(), most))
 
 
-def _sweep(name: str, search: Search, routes: tuple[Route, ...]) -> FixedSweep:
-    kept = FixedSettings(search.settings.k, search.settings.anchored)
-    return FixedSweep(search.space.layers, search.examples, search.to_spend, kept, search.seed, routes, name)
+def _sweep(name: str, search: Search, routes: tuple[Route, ...]) -> RouteListSweep:
+    kept = FinalSetSettings(k=search.settings.k, anchored=search.settings.anchored)
+    return RouteListSweep(search.space.layers, search.examples, search.to_spend, kept, search.seed, routes, name)
 
 
 def _labels(search: Search) -> LabelSearch:
@@ -184,11 +183,11 @@ METHODS: dict[str, Method] = {
     "rys-beam": Method("RYS, beam", BeamSettings, _budgeted(RepeatBeam)),
     "rys-surrogate": Method("RYS, surrogate", SurrogateSettings, _budgeted(SurrogateSearch)),
     "shortgpt": Method("ShortGPT", DropSettings, _shortgpt),
-    "early-exit": Method("early exit", FixedSettings, _early_exit),
+    "early-exit": Method("early exit", FinalSetSettings, _early_exit),
     "drllm": Method("Dr.LLM", DrLLMSettings, _labels, "router"),
     "drllm-ext": Method("Dr.LLM+Ext.", DrLLMSettings, _extended_labels, "router"),
     "cola": Method("CoLA (oracle)", ColaSettings, _oracle, "oracle"),
-    STANDARD: Method("standard pass", FixedSettings, _budgeted(StandardOnly)),
+    STANDARD: Method("standard pass", FinalSetSettings, _budgeted(StandardOnly)),
 }
 assert tuple(METHODS) == METHOD_NAMES
 

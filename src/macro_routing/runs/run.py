@@ -273,7 +273,7 @@ class PreparedRun:
         if not isinstance(self.searcher, MacroSearch):
             return []  # the variants are MACRO's
         best = self.searcher.best_draw(state)
-        top = (TOP_1, self.searcher.most_probable(state).route)
+        top = (TOP_1, self.searcher.most_probable_candidate(state).route)
         return [top, (NO_DECODING, best.proposal.route)] if best is not None else [top]
 
     def _route_file(self, result: RunResult, choice: FinalSelection) -> str:

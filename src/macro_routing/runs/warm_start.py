@@ -12,9 +12,8 @@ from macro_routing.routes.notation import parse_route
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import is_route_file, parse_route_file
 from macro_routing.runs.folder import RUN, RunFolder
-from macro_routing.search.guided import GuidedSearch
-from macro_routing.search.macro import MacroSearch
 from macro_routing.search.policy import MarkovPolicy
+from macro_routing.search.policy_search import PolicySearcher, PolicyState
 from macro_routing.search.searcher import Searcher, SearchState
 
 _TRUST = 0.5
@@ -28,7 +27,7 @@ def initial_state(
     state = searcher.start()
     if init_from is None:
         return state
-    if not isinstance(searcher, MacroSearch | GuidedSearch):
+    if not isinstance(searcher, PolicySearcher):
         raise RunError(
             "only searches with a policy can start from earlier knowledge; leave out init_from, or use method = guided"
             " or macro"
@@ -55,18 +54,16 @@ def _read(text: str, source: str, model: IdentifiedModel, report: MessageCallbac
     return check_route_file(parse_route_file(text), model, source, report=report)
 
 
-def _from_run(
-    searcher: MacroSearch | GuidedSearch, state: SearchState, path: Path, model: IdentifiedModel
-) -> SearchState:
+def _from_run(searcher: PolicySearcher, state: SearchState, path: Path, model: IdentifiedModel) -> SearchState:
     folder = RunFolder.open(path)
     _check_model(folder, model)
     earlier = folder.last_state()
-    if earlier is None or "policy" not in earlier.arrays:
+    if not isinstance(earlier, PolicyState):
         raise RunError(f"{path} holds no policy to start from; it was no search of MACRO's, or never began")
     mine, other = json.loads(searcher.identity)["space"], json.loads(earlier.identity)["space"]
     if mine != other:
         raise RunError(f"{path} searched another route space ({other}); start from it with the same [space] settings")
-    mixed = (1 - _TRUST) * searcher.policy(state).table + _TRUST * earlier.arrays["policy"]
+    mixed = (1 - _TRUST) * searcher.policy(state).table + _TRUST * earlier.policy_table
     return searcher.start_from_prior(MarkovPolicy(searcher.space, mixed))
 
 

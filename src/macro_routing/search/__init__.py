@@ -1,4 +1,4 @@
-"""How routes are proposed: the ask/tell protocol, MACRO's policy and search, exact decoding, the peers' searches."""
+"""How routes are proposed: the ask/tell interface, MACRO's policy and search, exact decoding, the peers' searches."""
 
 from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.guided_settings import GuidedSettings

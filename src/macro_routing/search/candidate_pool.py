@@ -1,4 +1,4 @@
-"""Which routes a guided search considers: edits of the standard pass and of the best routes, and the policy's own."""
+"""The routes that the guided search chooses from: edited routes and samples of the policy."""
 
 from __future__ import annotations
 
@@ -19,57 +19,56 @@ from macro_routing.search.edits import (
 from macro_routing.search.policy import MarkovPolicy
 from macro_routing.search.top_k import decode_top_routes
 
-_DECODED = 20
-"""Most probable routes of the policy that are considered in every round."""
-_MOST_EDITS = 6
-"""Programs that leave the standard order more often are not considered: they score near zero."""
+_N_DECODED = 20
+"""Number of most probable routes of the policy in every round's pool."""
+_MAX_EDITS = 6
+"""Sampled programs with more edits are left out: they score near zero."""
 
 
-def single_moves(space: RouteSpace) -> list[Program]:
-    """Every program with one move of its own; adds are too many to try one by one."""
-    return _feasible(space, ([edit] for edit in filter_moves(space, list_single_edits(space))))
+def list_single_moves(space: RouteSpace) -> list[Program]:
+    """Every program with one move other than forward; single adds are too many."""
+    return _build_programs(space, ([edit] for edit in filter_moves(space, list_single_edits(space))))
 
 
-def edited(space: RouteSpace, incumbents: Sequence[Route], promising: Sequence[Route]) -> list[Program]:
-    """Every incumbent with one edit less, one changed a little, and one more of those found in promising routes."""
+def mutate_routes(space: RouteSpace, incumbents: Sequence[Route], promising: Sequence[Route]) -> list[Program]:
+    """Every incumbent with one edit removed, one changed a little, or one added that a promising route has."""
     known = list(dict.fromkeys(edit for route in promising for edit in extract_edits(space, route)))
-    every = set(list_single_edits(space))
+    allowed = set(list_single_edits(space))
 
-    def variants() -> Iterable[list[Edit]]:
+    def list_variants() -> Iterable[list[Edit]]:
         for route in incumbents:
-            own = extract_edits(space, route)
-            for place, edit in enumerate(own):
-                rest = own[:place] + own[place + 1 :]
+            edits = extract_edits(space, route)
+            for index, edit in enumerate(edits):
+                rest = edits[:index] + edits[index + 1 :]
                 yield rest
-                yield from (sorted([*rest, other]) for other in like(space, edit) if other in every)
-            yield from (sorted([*own, edit]) for edit in known)
+                yield from (sorted([*rest, other]) for other in similar_edits(space, edit) if other in allowed)
+            yield from (sorted([*edits, edit]) for edit in known)
 
-    return _feasible(space, variants())
+    return _build_programs(space, list_variants())
 
 
-def like(space: RouteSpace, edit: Edit) -> list[Edit]:
-    """Edits one layer further or nearer, or one step wider or narrower."""
-    wider = [
-        Edit(edit.layer, other)
-        for other in range(len(space.action_deltas))
-        if abs(int(space.action_deltas[other]) - int(space.action_deltas[edit.action]))
-        + abs(int(space.action_backs[other]) - int(space.action_backs[edit.action]))
-        == 1
+def similar_edits(space: RouteSpace, edit: Edit) -> list[Edit]:
+    """The edit one layer earlier or later, or with a displacement or look-back that differs by one."""
+    deltas, backs = space.action_deltas.tolist(), space.action_backs.tolist()
+    similar_actions = [
+        Edit(edit.layer, action)
+        for action in range(len(deltas))
+        if abs(deltas[action] - deltas[edit.action]) + abs(backs[action] - backs[edit.action]) == 1
     ]
-    return [Edit(edit.layer - 1, edit.action), Edit(edit.layer + 1, edit.action), *wider]
+    return [Edit(edit.layer - 1, edit.action), Edit(edit.layer + 1, edit.action), *similar_actions]
 
 
-def written(policy: MarkovPolicy, count: int, rng: np.random.Generator) -> list[Program]:
-    """The policy's most probable different routes, exactly, and some draws with few deviations."""
-    decoded = [candidate.program for candidate in decode_top_routes(policy, _DECODED)]
-    drawn = (policy.sample_program(rng) for _ in range(count))
+def sample_programs(policy: MarkovPolicy, count: int, rng: np.random.Generator) -> list[Program]:
+    """The policy's most probable different routes and ``count`` samples, those with few edits."""
+    decoded = [candidate.program for candidate in decode_top_routes(policy, _N_DECODED)]
+    sampled = (policy.sample_program(rng) for _ in range(count))
     return [
         program
-        for program in (*decoded, *drawn)
-        if program is not None and count_edits(policy.space, program) <= _MOST_EDITS
+        for program in (*decoded, *sampled)
+        if program is not None and count_edits(policy.space, program) <= _MAX_EDITS
     ]
 
 
-def _feasible(space: RouteSpace, several: Iterable[Sequence[Edit]]) -> list[Program]:
-    found = (program_from_edits(space, edits) for edits in several)
-    return [program for program in found if program is not None]
+def _build_programs(space: RouteSpace, edit_lists: Iterable[Sequence[Edit]]) -> list[Program]:
+    programs = (program_from_edits(space, edits) for edits in edit_lists)
+    return [program for program in programs if program is not None]

@@ -1,7 +1,8 @@
-"""What routes scored by themselves, each without regard to the others: for routes that no model expects."""
+"""Empirical scores of routes, without regard to similar routes: for good routes that the Gaussian process misses."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,50 +11,50 @@ import numpy as np
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Draw, ExpectedGain, Score
 
-_TYPICAL = 300
-"""Examples of a typical route that a route's own are mixed with: so many as if gains differed by three points or so. A
-route that was lucky once must not come before one that did well ten times."""
+_PSEUDO_EXAMPLES = 300
+"""Pseudo-examples with no gain that a route's own are mixed with, as if gains differed by about three points. A route
+that was good by chance once must not rank above one that was good ten times."""
 
 
 @dataclass(frozen=True)
 class EmpiricalScores:
-    """Right answers of every route beyond what the routes of its rounds had on average."""
+    """Gains of every route over the mean of the routes in its rounds."""
 
-    leads: dict[Route, float]
-    seen: dict[Route, int]
-    """Examples."""
-    flips: float
-    """Variance of one example."""
+    gains: dict[Route, float]
+    """Correct answers beyond the mean."""
+    examples: dict[Route, int]
+    variance: float
+    """Binomial variance of one example."""
 
     @classmethod
-    def of(cls, draws: Sequence[Draw]) -> EmpiricalScores:
+    def from_draws(cls, draws: Sequence[Draw]) -> EmpiricalScores:
         """Add up the scored draws."""
         scored = [(draw, draw.outcome) for draw in draws if isinstance(draw.outcome, Score)]
-        right: dict[int, float] = {}
-        asked: dict[int, int] = {}
+        correct: dict[int, float] = {}
+        totals: Counter[int] = Counter()
         for draw, outcome in scored:
-            right[draw.round] = right.get(draw.round, 0.0) + outcome.correct
-            asked[draw.round] = asked.get(draw.round, 0) + outcome.total
-        leads: dict[Route, float] = {}
-        seen: dict[Route, int] = {}
+            correct[draw.round] = correct.get(draw.round, 0.0) + outcome.correct
+            totals[draw.round] += outcome.total
+        gains: dict[Route, float] = {}
+        examples: Counter[Route] = Counter()
         for draw, outcome in scored:
             route = draw.proposal.route
-            level = right[draw.round] / asked[draw.round]
-            leads[route] = leads.get(route, 0.0) + outcome.correct - level * outcome.total
-            seen[route] = seen.get(route, 0) + outcome.total
-        usual = float(np.clip(sum(right.values()) / max(sum(asked.values()), 1), 0.03, 0.97))
-        return cls(leads, seen, usual * (1 - usual))
+            mean = correct[draw.round] / totals[draw.round]
+            gains[route] = gains.get(route, 0.0) + outcome.correct - mean * outcome.total
+            examples[route] += outcome.total
+        accuracy = float(np.clip(sum(correct.values()) / max(totals.total(), 1), 0.03, 0.97))
+        return cls(gains, examples, accuracy * (1 - accuracy))
 
-    def ranked(self, typical: int = _TYPICAL) -> list[Route]:
-        """All routes but the standard pass, the best first; fewer ``typical`` examples give luck a second chance."""
-        routes = [route for route in self.seen if not route.is_standard]
-        return sorted(routes, key=lambda route: -self.leads[route] / (self.seen[route] + typical))
+    def rank_routes(self, pseudo_examples: int = _PSEUDO_EXAMPLES) -> list[Route]:
+        """All routes but the standard pass, best first; fewer ``pseudo_examples`` favour routes scored seldom."""
+        routes = [route for route in self.examples if not route.is_standard]
+        return sorted(routes, key=lambda route: -self.gains[route] / (self.examples[route] + pseudo_examples))
 
-    def expected(self, route: Route) -> ExpectedGain | None:
-        """Its gain over the standard pass by these scores alone; None where either was not scored."""
+    def expected_gain(self, route: Route) -> ExpectedGain | None:
+        """The gain over the standard pass by these scores alone; None if either was not scored."""
         standard = Route.standard(route.layers)
-        if not (self.seen.get(route) and self.seen.get(standard)):
+        if not (self.examples.get(route) and self.examples.get(standard)):
             return None
-        weight = self.seen[route] + _TYPICAL
-        mean = self.leads[route] / weight - self.leads[standard] / self.seen[standard]
-        return ExpectedGain(mean, self.flips / weight + self.flips / self.seen[standard])
+        weight = self.examples[route] + _PSEUDO_EXAMPLES
+        mean = self.gains[route] / weight - self.gains[standard] / self.examples[standard]
+        return ExpectedGain(mean, self.variance / weight + self.variance / self.examples[standard])

@@ -1,4 +1,4 @@
-"""The settings of the guided search, and what they cost."""
+"""The settings of the guided search, and the evaluations they need."""
 
 from __future__ import annotations
 
@@ -16,35 +16,34 @@ class GuidedSettings:
     rounds: int = 10
     """Rounds, each with its own share of the training examples."""
     draws: int = 70
-    """Different routes per round, the standard pass among them; more where the budget pays for it."""
+    """Different routes per round, the standard pass among them; more if the budget pays for it."""
     holdout: float = 0.5
-    """Share of the training examples that are kept for the confirmation."""
+    """Share of the training examples kept for the confirmation."""
     finalists: int = 4
-    """Routes of which the model expects most that meet the standard pass there."""
+    """Number of routes with the highest expected gain that are compared with the standard pass on the holdout."""
     n_empirical_best: int = 3
-    """Routes that are scored again in every round because of their own scores alone, whatever the model thinks of them;
-    the best of these is a finalist, too. The model expects no lonely peaks."""
+    """Number of routes that are scored again in every round because of their own scores, whatever the Gaussian process
+    predicts; the best of these is a finalist, too. The process misses good routes whose neighbours are bad."""
     max_error_probability: float = 0.1
-    """A finalist is chosen when, by all that is known, it is no better than the standard pass with at most this
-    probability."""
+    """A finalist is chosen if the probability that it is no better than the standard pass is at most this."""
     epsilon_local: float = 0.06
     """Prior mass spread over all moves and rejoin (``ε_loc``)."""
     epsilon_operator: float = 0.02
     """Prior mass spread over all adds (``ε_op``)."""
     policy_samples: int = 150
-    """Programs drawn from the policy per round, for the model to choose from; with 0 it is not decoded either."""
+    """Number of programs sampled from the policy for every round's pool; with 0 it is not decoded either."""
     incumbents: int = 8
-    """Best routes whose edits the model may choose in every round."""
+    """Number of best routes whose variants are in every round's pool."""
     kernel: str = "combined"
     """Covariance between routes: ``additive`` (effects of single layers add up), ``similarity`` (similar routes score
     alike), ``combined`` (both), or ``independent`` (no covariance)."""
     policy_temperature: float = 0.02
-    """A route expected to be worse than the best by this much weighs e times less in the policy."""
+    """A route whose expected gain is lower than the best by this much has 1/e of its weight in the policy."""
     policy_weight: float = 3.0
-    """Weight of all routes together in the policy, where the prior weighs 1."""
+    """Weight of all promising routes together in the policy; the prior has weight 1."""
 
     def __post_init__(self) -> None:
-        """Refuse impossible settings by name."""
+        """Reject impossible settings."""
         check_integer("rounds", self.rounds, minimum=1)
         check_integer("draws", self.draws, minimum=3)
         check_integer("finalists", self.finalists, minimum=1, maximum=100)
@@ -63,7 +62,7 @@ class GuidedSettings:
         """Size of the final set: the standard pass and the finalists."""
         return 1 + self.finalists + bool(self.n_empirical_best)
 
-    def cost(self, examples: int) -> int:
-        """Outcomes that a search over so many examples asks for at least."""
+    def min_evaluations(self, examples: int) -> int:
+        """Minimum number of evaluations (route × example) of a search over ``examples`` examples."""
         held = int(self.holdout * examples)
         return self.draws * (examples - held) + self.k * held

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,23 +9,21 @@ from functools import cached_property
 
 import numpy as np
 
-from macro_routing.errors import SearchError, SettingsError
+from macro_routing.errors import SettingsError
 from macro_routing.routes.route import Program
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.dealt_rounds import DealtRounds
-from macro_routing.search.example_schedule import sample_proposals
 from macro_routing.search.marginal_top_k import decode_marginal_routes
-from macro_routing.search.policy import MarkovPolicy, check_epsilons
+from macro_routing.search.policy import check_epsilons
+from macro_routing.search.policy_search import PolicySearcher, PolicyState, plan_chunked_rounds, sample_proposals
 from macro_routing.search.searcher import (
     Candidate,
     Draw,
     Outcome,
+    PlannedRound,
     Proposal,
     Round,
     Score,
     SearchState,
-    check_outcomes,
-    check_state,
     rank_draws,
 )
 from macro_routing.search.top_k import decode_anchored_routes, decode_top_programs, decode_top_routes
@@ -96,89 +92,69 @@ class MacroSettings:
 
 
 @dataclass(frozen=True)
-class MacroSearch(DealtRounds):
-    """MACRO over one route space and ``examples`` training examples; a pure function of its fields."""
+class MacroSearch(PolicySearcher):
+    """MACRO over one route space and ``examples`` training examples."""
 
     space: RouteSpace
     examples: int
     settings: MacroSettings = MacroSettings()
     seed: int = 0
 
+    name = "macro"
+
     @cached_property
-    def identity(self) -> str:
-        """What the search is, for recognising its states."""
-        return json.dumps({"search": "macro", **dataclasses.asdict(self)}, sort_keys=True)
+    def round_plan(self) -> tuple[PlannedRound, ...]:
+        """Chunks of examples with a replay buffer."""
+        return plan_chunked_rounds(self.examples, self.settings, self.seed)
 
-    def start(self) -> SearchState:
-        """The state before the first round: the prior."""
-        return self.start_from_prior(
-            MarkovPolicy.prior(self.space, self.settings.epsilon_local, self.settings.epsilon_operator)
-        )
-
-    def start_from_prior(self, prior: MarkovPolicy) -> SearchState:
-        """The same with another prior, which knows something already."""
-        return SearchState(self.identity, arrays={"policy": prior.table})
-
-    def policy(self, state: SearchState) -> MarkovPolicy:
-        """The policy a state has come to."""
-        check_state(self.identity, state)
-        if "policy" not in state.arrays:
-            raise SearchError("the state holds no policy table")
-        return MarkovPolicy(self.space, state.arrays["policy"])
-
-    def ask(self, state: SearchState) -> Round | None:
-        """Draw the next round's programs; every round has its own random stream, so asking again changes nothing."""
-        policy = self.policy(state)
-        if state.stopped or state.rounds == self.settings.iterations:
-            return None
+    def _ask(self, state: PolicyState) -> Round | None:
         proposals = sample_proposals(
-            policy,
+            self.policy(state),
             self.settings.draws,
             seed=self.seed,
             round_number=state.rounds,
             temperature=self.settings.temperature,
         )
-        return Round(state.rounds, proposals, self.schedule[state.rounds], keep=self.settings.elite)
+        return self._make_round(state, proposals, keep=self.settings.elite)
 
-    def tell(self, state: SearchState, asked: Round, outcomes: Sequence[Outcome]) -> SearchState:
+    def _tell(self, state: PolicyState, asked: Round, outcomes: Sequence[Outcome]) -> PolicyState:
         """Move the policy to the elite; failed draws never belong to it."""
-        check_outcomes(self.ask(state), asked, outcomes)
         programs, weights = compute_elite_weights(asked.proposals, outcomes, self.settings.elite, self.settings.beta)
         policy = self.policy(state).updated(programs, weights, self.settings.alpha, self.settings.smoothing)
-        # A policy that draws one and the same route only would draw it for ever.
-        settled = len(asked.proposals) > 1 and len({proposal.route for proposal in asked.proposals}) == 1
-        return replace(state.told(asked, outcomes), arrays={"policy": policy.table}, stopped=settled)
+        # A policy that samples only one route would sample it in every later round, too.
+        converged = len(asked.proposals) > 1 and len({proposal.route for proposal in asked.proposals}) == 1
+        return replace(state, policy_table=policy.table, stopped=converged)
 
     def candidates(self, state: SearchState) -> tuple[Candidate, ...]:
         """The final set, decoded exactly."""
         return FINAL_SETS[self.settings.final_set](self.policy(state), self.settings.k)
 
-    def most_probable(self, state: SearchState) -> Candidate:
+    def most_probable_candidate(self, state: SearchState) -> Candidate:
         """The variant "top-1": the route of the single most probable program, without validation."""
         return decode_top_programs(self.policy(state), 1)[0]
 
     def best_draw(self, state: SearchState) -> Draw | None:
-        """The variant "no Vit.": the best drawn route on its own examples; None when nothing was scored."""
+        """The variant "no Vit.": the best drawn route on its own examples; None if nothing was scored."""
         return next(iter(rank_draws(state.draws)), None)
 
 
 def select_elite(outcomes: Sequence[Outcome], size: int) -> list[int]:
-    """Places of the ``size`` best scores, best first, ties by earlier draw; failures are never among them."""
-    accuracies = _accuracies(outcomes)
-    return sorted(accuracies, key=lambda place: (-accuracies[place], place))[:size]
+    """Indices of the ``size`` best scores, best first, ties by earlier draw; failures are never among them."""
+    accuracies = _accuracy_by_index(outcomes)
+    return sorted(accuracies, key=lambda index: (-accuracies[index], index))[:size]
 
 
 def compute_elite_weights(
     proposals: Sequence[Proposal], outcomes: Sequence[Outcome], size: int, beta: float
 ) -> tuple[list[Program], list[float]]:
-    """The elite's programs with weights ∝ exp(β (q - max q)) that sum to 1; both empty when every draw failed."""
-    places = select_elite(outcomes, size)
-    accuracies = _accuracies(outcomes)
-    raw = np.array([math.exp(beta * (accuracies[place] - accuracies[places[0]])) for place in places])
-    programs = [program for program in (proposals[place].program for place in places) if program is not None]
-    return programs, (raw / raw.sum()).tolist() if places else []
+    """The elite's programs with weights ∝ exp(β (q - max q)) that sum to 1; both empty if every draw failed."""
+    elite = select_elite(outcomes, size)
+    accuracies = _accuracy_by_index(outcomes)
+    raw = np.array([math.exp(beta * (accuracies[index] - accuracies[elite[0]])) for index in elite])
+    programs = [program for program in (proposals[index].program for index in elite) if program is not None]
+    return programs, (raw / raw.sum()).tolist() if elite else []
 
 
-def _accuracies(outcomes: Sequence[Outcome]) -> dict[int, float]:
-    """Accuracy by place, of the draws that could be scored."""
-    return {place: outcome.accuracy for place, outcome in enumerate(outcomes) if isinstance(outcome, Score)}
+def _accuracy_by_index(outcomes: Sequence[Outcome]) -> dict[int, float]:
+    """The accuracies of the draws that could be scored."""
+    return {index: outcome.accuracy for index, outcome in enumerate(outcomes) if isinstance(outcome, Score)}

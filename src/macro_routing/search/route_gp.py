@@ -1,382 +1,286 @@
-"""What some scored routes say about others: a Gaussian process over routes.
+"""A Gaussian process over routes: predicts the gains of routes from the scores of others.
 
-Routes that apply nearly the same layers do nearly the same. A gain over the standard pass is modelled as a sum of three
-parts: what each layer more, or less, brings by itself (neighbouring layers alike); what only the whole route explains,
-shared by routes that differ in little; and a damage that grows with the number of changed steps. How large each part
-is, is read off the scores themselves (marginal likelihood). The standard pass has gain zero.
+A gain over the standard pass is a sum of three parts: effects of single layers and jumps (neighbouring layers have
+similar effects); a part shared by routes with a small edit distance; and a penalty per edited step. The size of each
+part is a kernel parameter, fitted by the marginal likelihood. The standard pass has gain zero.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from macro_routing.routes.route import Route
+from macro_routing.search.route_features import Floats, RouteFeatures
 
-Floats = NDArray[np.float64]
-
-_MOST_TIMES = 4
-"""Applications of one layer that are told apart."""
-_MOST_BACK = 8
-"""Adds that look back further are told apart no more."""
-_WIDEST_TURN = 8
-"""Jumps that go further, forwards or back, are told apart no more."""
-_NEIGHBOURS = 2.0
-"""Over how many layers the effect of a layer resembles that of its neighbours."""
-_TURN = 0.5
-"""A jump counts as half a changed step, beside the layers that it repeats or skips."""
-_SPREAD = 1.2
-"""How far, in log units, the sizes below may reasonably be from where they begin."""
-_LEVEL = 0.5
-"""How far the accuracy of the standard pass may be from the mean of all scores."""
-_SHARED = 6.0
-"""In how many changed steps two routes stop to succeed and fail on the same examples."""
-_USUAL = 40
-"""Examples that a route's own accuracy is mixed with, to say how noisy its scores are."""
+_LOG_PRIOR_SCALE = 1.2
+"""Standard deviation of the logarithm of a parameter under its prior, which is centred on the default."""
+_STANDARD_SCALE = 0.5
+"""Prior standard deviation of the standard pass's accuracy around the mean of all scores."""
+_EXAMPLE_LENGTH_SCALE = 6.0
+"""Over how many edited steps two routes are correct on the same examples."""
+_PSEUDO_EXAMPLES = 40
+"""Pseudo-examples at the mean accuracy that a route's own are mixed with, to estimate the variance of its scores."""
 _JITTER = 1e-6
-_MOST_FITTED = 600
-"""Scores from which sizes are read off, at most: that is done many times over, and its work grows with their cube."""
+_MAX_FIT_ROWS = 600
+"""Maximum number of scores for fitting parameters: each of many evaluations takes time cubic in it."""
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """How large each part of the model is; accuracies are fractions. The defaults are those of recorded landscapes."""
+class KernelParameters:
+    """Standard deviations of the parts of a gain; accuracies are fractions. The defaults fit recorded landscapes."""
 
-    layer: float = 0.02
-    """Effect of one layer more or less."""
-    turn: float = 0.01
+    layer_effect: float = 0.02
+    """Effect of one application of a layer more or less."""
+    jump_effect: float = 0.01
     """Effect of a jump from one layer to another."""
-    whole: float = 0.01
-    """What only the whole route explains."""
-    reach: float = 4.0
-    """In how many changed steps that part is forgotten."""
-    own: float = 0.001
-    """What a route has for itself, shared by none."""
-    damage: float = 0.015
-    """Loss per changed step."""
-    round: float = 0.03
-    """How much the examples of one round are easier or harder than those of another."""
-    example: float = 0.2
-    """How much a route's effect differs from example to example, in a way that routes like it share."""
+    similarity: float = 0.01
+    """Part shared by similar routes."""
+    length_scale: float = 4.0
+    """Edit distance over which that part is shared."""
+    nugget: float = 0.001
+    """Part of a single route, shared by none."""
+    edit_penalty: float = 0.015
+    """Loss per edited step."""
+    round_effect: float = 0.03
+    """Difference in difficulty between the examples of different rounds."""
+    example_effect: float = 0.2
+    """How much a route's effect differs between examples, in a way that similar routes share."""
     noise: float = 0.4
-    """Variance of a score within its round, relative to coin flips, that is left then."""
+    """Remaining variance of a score, relative to the binomial variance."""
 
 
 KERNELS = {
-    "combined": Sizes(),
-    "additive": Sizes(whole=0.0),
-    "similarity": Sizes(layer=0.0, turn=0.0),
-    "independent": Sizes(layer=0.0, turn=0.0, whole=0.0, own=0.03, damage=0.0, example=0.0),
+    "combined": KernelParameters(),
+    "additive": KernelParameters(similarity=0.0),
+    "similarity": KernelParameters(layer_effect=0.0, jump_effect=0.0),
+    "independent": KernelParameters(
+        layer_effect=0.0, jump_effect=0.0, similarity=0.0, nugget=0.03, edit_penalty=0.0, example_effect=0.0
+    ),
 }
-"""Where fitting begins: all parts, one of them, or none, where routes tell nothing about each other; 0 stays 0."""
+"""Parameters that fitting starts from, by kernel; a parameter of 0 stays 0."""
 
-_BEGINNINGS = (Sizes(), Sizes(example=0.05, noise=1.0))
-"""From where fitting may begin anew: what recorded landscapes have, where like routes fail on the same examples; and
-coin flips, each for itself. To take the second for the first is to be sure too early."""
+_START_PARAMETERS = (KernelParameters(), KernelParameters(example_effect=0.05, noise=1.0))
+"""Parameters that fitting may also start from: those of recorded landscapes, where similar routes fail on the same
+examples, and independent noise. Mistaking the second for the first makes the search certain too early."""
 
-_FACTORS = {
-    "layer": (0.5, 2.0),
-    "turn": (0.5, 2.0),
-    "whole": (0.5, 2.0),
-    "reach": (0.6, 1.6),
-    "own": (0.5, 2.0),
-    "damage": (0.4, 2.5),
-    "round": (0.5, 2.0),
-    "example": (0.5, 2.0),
+_SEARCH_FACTORS = {
+    "layer_effect": (0.5, 2.0),
+    "jump_effect": (0.5, 2.0),
+    "similarity": (0.5, 2.0),
+    "length_scale": (0.6, 1.6),
+    "nugget": (0.5, 2.0),
+    "edit_penalty": (0.4, 2.5),
+    "round_effect": (0.5, 2.0),
+    "example_effect": (0.5, 2.0),
     "noise": (0.7, 1.4),
 }
-_LEAST_REACH = 2.0
-"""A shorter one would make every route a law of its own, which is what noise looks like."""
-_NOISE = (0.05, 1.2)
-"""Less than coin flips where routes fail on the same examples, hardly ever more."""
+_MIN_LENGTH_SCALE = 2.0
+"""With a shorter one the similarity part could not be told from noise."""
+_NOISE_RANGE = (0.05, 1.2)
+"""The noise is below the binomial variance if routes fail on the same examples, and hardly ever above."""
 
 
 @dataclass(frozen=True, eq=False)
-class Features:
-    """Routes as numbers; rows are routes."""
+class ScoreTable:
+    """Observed accuracies; a row is a route on the examples of a round."""
 
-    routes: tuple[Route, ...]
-    times: Floats
-    """Skipped, applied a second, third, fourth time: ``[route, 4, layer]``, 0 or 1; the standard pass is all zeros."""
-    turns: Floats
-    """Where a layer is not followed by the next one, and by which: ``[route, jump, layer]``, 0 or 1."""
-    adds: Floats
-    """Whether a layer's input got an earlier state, and which one: ``[route, 1 + backs, layer]``, its coefficient."""
-
-    @classmethod
-    def of(cls, routes: Sequence[Route]) -> Features:
-        """Read the routes."""
-        layers = routes[0].layers if routes else 1
-        found = [_features(route) for route in routes]
-        sizes = (_MOST_TIMES, 2 * _WIDEST_TURN + 1, 1 + _MOST_BACK)
-        return cls(
-            tuple(routes),
-            *(
-                np.stack([one[part] for one in found]) if found else np.zeros((0, size, layers))
-                for part, size in enumerate(sizes)
-            ),
-        )
-
-    def __len__(self) -> int:
-        return len(self.times)
-
-    def __getitem__(self, places: NDArray[np.int64]) -> Features:
-        chosen = tuple(self.routes[place] for place in places)
-        return Features(chosen, self.times[places], self.turns[places], self.adds[places])
-
-    @cached_property
-    def changed(self) -> Floats:
-        """Steps in which each route differs from the standard pass."""
-        return np.asarray((self._flat**2).sum(axis=1))
-
-    @cached_property
-    def _flat(self) -> Floats:
-        # An add counts half for being one and half for its source: another source is as far away as no add.
-        parts = (self.times, math.sqrt(_TURN) * self.turns, math.sqrt(0.5) * self.adds)
-        return np.concatenate([part.reshape(len(self), -1) for part in parts], axis=1)
-
-    @cached_property
-    def _smooth_layers(self) -> Floats:
-        """Layers and adds, so that products of rows count neighbouring layers as related; sources of adds are not."""
-        root = _neighbourhood(self.times.shape[2])
-        parts = (self.times @ root, math.sqrt(0.5) * self.adds[:, :1] @ root, math.sqrt(0.5) * self.adds[:, 1:])
-        return np.concatenate([part.reshape(len(self), -1) for part in parts], axis=1)
-
-    @cached_property
-    def _smooth_turns(self) -> Floats:
-        """Jumps, so that those between neighbouring layers, and those of nearly the same width, are related."""
-        widths, layers = self.turns.shape[1:]
-        related = _neighbourhood(widths).T @ self.turns @ _neighbourhood(layers)
-        return np.asarray(related.reshape(len(self), -1))
-
-    def distance(self, other: Features) -> Floats:
-        """In how many steps each of these differs from each of the others."""
-        common = self._flat @ other._flat.T
-        return np.asarray(np.maximum(self.changed[:, None] + other.changed - 2 * common, 0))
-
-    def same(self, other: Features) -> Floats:
-        """Which of these is which of the others; the standard pass has nothing for itself."""
-        places = {route: place for place, route in enumerate(self.routes) if not route.is_standard}
-        found = np.zeros((len(self), len(other)))
-        for column, route in enumerate(other.routes):
-            if route in places:
-                found[places[route], column] = 1
-        return found
-
-    def likeness(self, other: Features) -> Floats:
-        """Layers changed in both."""
-        return np.asarray(self._smooth_layers @ other._smooth_layers.T)
-
-    def turning(self, other: Features) -> Floats:
-        """Jumps made by both."""
-        return np.asarray(self._smooth_turns @ other._smooth_turns.T)
-
-
-@lru_cache(maxsize=10_000)
-def _features(route: Route) -> tuple[Floats, Floats, Floats]:
-    applied = np.zeros(route.layers)
-    turns = np.zeros((2 * _WIDEST_TURN + 1, route.layers))
-    adds = np.zeros((1 + _MOST_BACK, route.layers))
-    before = -1
-    for step in route.steps:
-        applied[step.layer] += 1
-        if step.add is not None:
-            # A subtraction does the opposite of an addition; a small one does less.
-            adds[[0, min(step.add.back, _MOST_BACK)], step.layer] = np.clip(step.add.coefficient, -1, 1)
-        if step.layer != before + 1:
-            width = max(-_WIDEST_TURN, min(_WIDEST_TURN, step.layer - before - 1))
-            turns[_WIDEST_TURN + width, max(before, 0)] = 1
-        before = step.layer
-    more = [applied > times for times in range(1, _MOST_TIMES)]
-    return np.stack([applied < 1, *more]).astype(np.float64), turns, adds
-
-
-@lru_cache(maxsize=8)
-def _neighbourhood(places: int) -> Floats:
-    numbers = np.arange(places)
-    alike = np.exp(-np.abs(numbers[:, None] - numbers) / _NEIGHBOURS)
-    return np.asarray(np.linalg.cholesky(alike + 1e-9 * np.eye(places)))
-
-
-@dataclass(frozen=True, eq=False)
-class Scores:
-    """What was seen: a route's accuracy on the examples of a round, per row."""
-
-    routes: Features
+    routes: RouteFeatures
     """Different routes, the standard pass among them."""
-    where: NDArray[np.int64]
-    """Which of them a row is about."""
-    when: NDArray[np.int64]
-    """Its round."""
+    route_index: NDArray[np.int64]
+    """Index of each row's route."""
+    round_index: NDArray[np.int64]
+    """Number of each row's round."""
     accuracy: Floats
     examples: Floats
-    """How many examples the accuracy is of."""
+    """Number of examples of each row."""
 
     @cached_property
-    def flips(self) -> Floats:
-        """Variance of each row if its examples were coin flips of the route's probability, roughly known."""
-        right = np.bincount(self.where, self.accuracy * self.examples, len(self.routes))
-        seen = np.bincount(self.where, self.examples, len(self.routes))
-        usual = right.sum() / seen.sum()
-        # As if every route had been seen on some more examples, where it did as well as all of them.
-        typical = np.clip((right + _USUAL * usual) / (seen + _USUAL), 0.03, 0.97)[self.where]
-        return np.asarray(typical * (1 - typical) / self.examples)
+    def binomial_variance(self) -> Floats:
+        """Variance of each row if its examples were independent, with the route's smoothed accuracy."""
+        correct = np.bincount(self.route_index, self.accuracy * self.examples, len(self.routes))
+        seen = np.bincount(self.route_index, self.examples, len(self.routes))
+        mean = correct.sum() / seen.sum()
+        smoothed = np.clip((correct + _PSEUDO_EXAMPLES * mean) / (seen + _PSEUDO_EXAMPLES), 0.03, 0.97)[
+            self.route_index
+        ]
+        return np.asarray(smoothed * (1 - smoothed) / self.examples)
 
     @cached_property
-    def parts(self) -> _Parts:
-        """What covariances are made of."""
-        return _parts(self.routes, self.routes)
+    def kernel_terms(self) -> _KernelTerms:
+        """Terms of the covariance between the routes."""
+        return _kernel_terms(self.routes, self.routes)
 
     @cached_property
-    def centred(self) -> Floats:
-        """Accuracies around their mean."""
+    def centred_accuracy(self) -> Floats:
+        """Accuracies minus their mean."""
         return np.asarray(self.accuracy - np.average(self.accuracy, weights=self.examples))
 
     @cached_property
     def _same_round(self) -> Floats:
-        return np.asarray(self.when[:, None] == self.when, np.float64)
+        return np.asarray(self.round_index[:, None] == self.round_index, np.float64)
 
     @cached_property
     def _same_examples(self) -> Floats:
-        """How far two rows share what their examples do to a route, per square of how much that is."""
-        together = _whole(self.parts, _SHARED)[self.where[:, None], self.where]
-        return np.asarray(self._same_round * together / (2 * np.sqrt(self.examples[:, None] * self.examples)))
+        """Covariance of rows whose routes are correct on the same examples, for an ``example_effect`` of 1."""
+        similarity = _similarity_kernel(self.kernel_terms, _EXAMPLE_LENGTH_SCALE)[
+            self.route_index[:, None], self.route_index
+        ]
+        return np.asarray(self._same_round * similarity / (2 * np.sqrt(self.examples[:, None] * self.examples)))
 
-    def thinned(self, most: int) -> Scores:
-        """About so many rows: those of every second, third, … route, chosen by nothing that they scored."""
-        if len(self.where) <= most:
+    def subsample(self, max_rows: int) -> ScoreTable:
+        """About ``max_rows`` rows: those of every second, third, … route, independent of the scores."""
+        if len(self.route_index) <= max_rows:
             return self
-        every = -(-len(self.where) // most)
-        kept = np.flatnonzero(self.where % every == 0)
-        routes = self.routes[np.arange(0, len(self.routes), every)]
-        return Scores(routes, self.where[kept] // every, self.when[kept], self.accuracy[kept], self.examples[kept])
+        stride = -(-len(self.route_index) // max_rows)
+        kept = np.flatnonzero(self.route_index % stride == 0)
+        routes = self.routes[np.arange(0, len(self.routes), stride)]
+        route_index = self.route_index[kept] // stride
+        return ScoreTable(routes, route_index, self.round_index[kept], self.accuracy[kept], self.examples[kept])
 
-    def covariance(self, sizes: Sizes) -> Floats:
+    def covariance(self, parameters: KernelParameters) -> Floats:
         """Covariance of the rows."""
-        found = _covariance(sizes, self.parts)[self.where[:, None], self.where]
-        found += _LEVEL**2
-        found += sizes.round**2 * self._same_round
-        found += sizes.example**2 * self._same_examples
-        found[np.diag_indices(len(found))] += sizes.noise * self.flips
-        return found
+        covariance = _covariance(parameters, self.kernel_terms)[self.route_index[:, None], self.route_index]
+        covariance += _STANDARD_SCALE**2
+        covariance += parameters.round_effect**2 * self._same_round
+        covariance += parameters.example_effect**2 * self._same_examples
+        covariance[np.diag_indices(len(covariance))] += parameters.noise * self.binomial_variance
+        return covariance
 
 
 @dataclass(frozen=True, eq=False)
-class RouteModel:
-    """The process after some routes were scored."""
+class RouteGP:
+    """The posterior of the process, given the scores of some routes."""
 
-    known: Features
-    sizes: Sizes
+    known: RouteFeatures
+    parameters: KernelParameters
     _precision: Floats = field(repr=False)
     _weights: Floats = field(repr=False)
 
     @classmethod
-    def fit(cls, scores: Scores, *, begin: Sizes, sweeps: int = 1) -> RouteModel:
-        """Learn from scores; ``sweeps`` says how often every size is tried larger and smaller.
-
-        That begins with ``begin``, or with what was typical before anything was known, if it explains the scores
-        better: sizes that have shrunk while nothing was found would take long to grow again.
-        """
-        some = scores.thinned(_MOST_FITTED)
-        sizes, best = begin, _evidence(begin, some) if sweeps else 0.0
-        for typical in _BEGINNINGS if sweeps else ():
-            tried = replace(typical, **{name: 0.0 for name in _FACTORS if getattr(begin, name) == 0})
-            if (evidence := _evidence(tried, some)) > best:
-                sizes, best = tried, evidence
-        for _ in range(sweeps):
-            for name, factors in _FACTORS.items():
-                for factor in factors:
-                    tried = replace(sizes, **{name: getattr(sizes, name) * factor})
-                    if tried.reach < _LEAST_REACH or not _NOISE[0] <= tried.noise <= _NOISE[1]:
-                        continue
-                    if tried == sizes:
-                        continue
-                    if (evidence := _evidence(tried, some)) > best:
-                        sizes, best = tried, evidence
-                        break
-        inverse = np.linalg.inv(scores.covariance(sizes))
-        # Rows of one route are taken together: what is wanted is about routes.
-        order = np.argsort(scores.where, kind="stable")
-        first = np.flatnonzero(np.diff(scores.where[order], prepend=-1))
-        known = scores.routes[scores.where[order][first]]
+    def fit(cls, scores: ScoreTable, *, start: KernelParameters, sweeps: int = 1) -> RouteGP:
+        """Compute the posterior; parameters are fitted from ``start``, or kept as they are without ``sweeps``."""
+        parameters = fit_parameters(scores.subsample(_MAX_FIT_ROWS), start, sweeps) if sweeps else start
+        inverse = np.linalg.inv(scores.covariance(parameters))
+        # Rows of one route are added up: predictions are about routes.
+        order = np.argsort(scores.route_index, kind="stable")
+        first = np.flatnonzero(np.diff(scores.route_index[order], prepend=-1))
+        known = scores.routes[scores.route_index[order][first]]
         precision = np.add.reduceat(np.add.reduceat(inverse[order[:, None], order], first, axis=0), first, axis=1)
-        return cls(known, sizes, precision, np.add.reduceat((inverse @ scores.centred)[order], first))
+        return cls(known, parameters, precision, np.add.reduceat((inverse @ scores.centred_accuracy)[order], first))
 
-    def mean(self, routes: Features) -> Floats:
-        """Expected gain."""
-        return np.asarray(self._across(routes).T @ self._weights)
+    def predict_mean(self, routes: RouteFeatures) -> Floats:
+        """Expected gains."""
+        return np.asarray(self._cross_covariance(routes).T @ self._weights)
 
-    def joint(self, routes: Features) -> tuple[Floats, Floats]:
+    def predict_joint(self, routes: RouteFeatures) -> tuple[Floats, Floats]:
         """Expected gains, and their covariance."""
-        across = self._across(routes)
-        own = _covariance(self.sizes, _parts(routes, routes))
-        return np.asarray(across.T @ self._weights), np.asarray(own - across.T @ self._precision @ across)
+        cross = self._cross_covariance(routes)
+        prior = _covariance(self.parameters, _kernel_terms(routes, routes))
+        return np.asarray(cross.T @ self._weights), np.asarray(prior - cross.T @ self._precision @ cross)
 
-    def _across(self, routes: Features) -> Floats:
-        return _covariance(self.sizes, _parts(self.known, routes))
+    def _cross_covariance(self, routes: RouteFeatures) -> Floats:
+        return _covariance(self.parameters, _kernel_terms(self.known, routes))
 
 
 @dataclass(frozen=True)
-class _Parts:
-    same: Floats
-    likeness: Floats
-    turning: Floats
-    distance: Floats
-    changed: Floats
-    other: Floats
+class _KernelTerms:
+    same_route: Floats
+    shared_layers: Floats
+    shared_jumps: Floats
+    edit_distances: Floats
+    row_edits: Floats
+    column_edits: Floats
 
 
-def _parts(one: Features, other: Features) -> _Parts:
-    return _Parts(
-        one.same(other), one.likeness(other), one.turning(other), one.distance(other), one.changed, other.changed
+def _kernel_terms(rows: RouteFeatures, columns: RouteFeatures) -> _KernelTerms:
+    return _KernelTerms(
+        rows.same_route(columns),
+        rows.shared_layers(columns),
+        rows.shared_jumps(columns),
+        rows.edit_distances(columns),
+        rows.edit_counts,
+        columns.edit_counts,
     )
 
 
-def _whole(parts: _Parts, reach: float) -> Floats:
-    """How far two routes share what only the whole of a route explains.
+def _similarity_kernel(terms: _KernelTerms, length_scale: float) -> Floats:
+    """Covariance of the part shared by similar routes, relative to the standard pass, whose gain is zero."""
+    rows = np.exp(-terms.row_edits / length_scale)[:, None]
+    columns = np.exp(-terms.column_edits / length_scale)
+    return np.asarray(np.exp(-terms.edit_distances / length_scale) - rows - columns + 1)
 
-    Differences from the standard pass, which lies `changed` steps away from each: its own gain is zero.
+
+def _covariance(parameters: KernelParameters, terms: _KernelTerms) -> Floats:
+    linear = parameters.layer_effect**2 * terms.shared_layers + parameters.jump_effect**2 * terms.shared_jumps
+    penalty = np.outer(parameters.edit_penalty * terms.row_edits, parameters.edit_penalty * terms.column_edits)
+    nugget = parameters.nugget**2 * terms.same_route
+    similarity = parameters.similarity**2 * _similarity_kernel(terms, parameters.length_scale)
+    return np.asarray(linear + similarity + nugget + penalty)
+
+
+def fit_parameters(scores: ScoreTable, start: KernelParameters, sweeps: int) -> KernelParameters:
+    """Maximise the marginal likelihood; each sweep tries every parameter larger and smaller.
+
+    The search starts from ``start`` or from typical parameters, whichever explain the scores better: parameters that
+    have shrunk while nothing was found would take long to grow again.
     """
-    rows, columns = np.exp(-parts.changed / reach)[:, None], np.exp(-parts.other / reach)
-    return np.asarray(np.exp(-parts.distance / reach) - rows - columns + 1)
+    parameters, best = start, log_marginal_likelihood(start, scores)
+    for typical in _START_PARAMETERS:
+        tried = replace(typical, **{name: 0.0 for name in _SEARCH_FACTORS if getattr(start, name) == 0})
+        if (likelihood := log_marginal_likelihood(tried, scores)) > best:
+            parameters, best = tried, likelihood
+    for _ in range(sweeps):
+        for name, factors in _SEARCH_FACTORS.items():
+            for factor in factors:
+                tried = replace(parameters, **{name: getattr(parameters, name) * factor})
+                if tried == parameters or not _is_allowed(tried):
+                    continue
+                if (likelihood := log_marginal_likelihood(tried, scores)) > best:
+                    parameters, best = tried, likelihood
+                    break
+    return parameters
 
 
-def _covariance(sizes: Sizes, parts: _Parts) -> Floats:
-    linear = sizes.layer**2 * parts.likeness + sizes.turn**2 * parts.turning
-    damage = np.outer(sizes.damage * parts.changed, sizes.damage * parts.other)
-    own = sizes.own**2 * parts.same
-    return np.asarray(linear + sizes.whole**2 * _whole(parts, sizes.reach) + own + damage)
+def _is_allowed(parameters: KernelParameters) -> bool:
+    smallest, largest = _NOISE_RANGE
+    return parameters.length_scale >= _MIN_LENGTH_SCALE and smallest <= parameters.noise <= largest
 
 
-def _evidence(sizes: Sizes, scores: Scores) -> float:
-    """Log marginal likelihood, and how far the sizes are from where they begin."""
-    count = len(scores.where)
-    # One more row and column, the scores: its part of the root is what a triangular solve would give.
+def log_marginal_likelihood(parameters: KernelParameters, scores: ScoreTable) -> float:
+    """Log marginal likelihood of the scores plus log prior of the parameters; -inf for a singular covariance."""
+    count = len(scores.route_index)
+    # One more row and column, the scores: its part of the Cholesky factor is what a triangular solve would give.
     bordered = np.full((count + 1, count + 1), 1e12)
-    bordered[:count, :count] = scores.covariance(sizes)
-    bordered[count, :count] = bordered[:count, count] = scores.centred
+    bordered[:count, :count] = scores.covariance(parameters)
+    bordered[count, :count] = bordered[:count, count] = scores.centred_accuracy
     try:
         root = np.linalg.cholesky(bordered)
     except np.linalg.LinAlgError:
         return -math.inf
     fit = root[count, :count] @ root[count, :count]
-    strange = sum(
-        math.log(getattr(sizes, name) / getattr(Sizes(), name)) ** 2 for name in _FACTORS if getattr(sizes, name) > 0
+    defaults = KernelParameters()
+    deviation = sum(
+        math.log(getattr(parameters, name) / getattr(defaults, name)) ** 2
+        for name in _SEARCH_FACTORS
+        if getattr(parameters, name) > 0
     )
-    return float(-0.5 * fit - np.log(np.diag(root)[:count]).sum() - strange / (2 * _SPREAD**2))
+    return float(-0.5 * fit - np.log(np.diag(root)[:count]).sum() - deviation / (2 * _LOG_PRIOR_SCALE**2))
 
 
-def draw_best(mean: Floats, covariance: Floats, count: int, wanted: int, rng: np.random.Generator) -> list[int]:
-    """Places of different routes, each the best one in a draw from the posterior; filled up by optimism."""
+def thompson_sample(mean: Floats, covariance: Floats, samples: int, wanted: int, rng: np.random.Generator) -> list[int]:
+    """Indices of different routes, each the best in a sample from the posterior.
+
+    If the samples have fewer than ``wanted`` different best routes, those with the highest mean plus standard deviation
+    follow.
+    """
     root = np.linalg.cholesky(covariance + _JITTER * np.eye(len(mean)))
-    drawn = mean[:, None] + root @ rng.standard_normal((len(mean), count))
-    chosen = list(dict.fromkeys(drawn.argmax(axis=0).tolist()))[:wanted]
-    hopeful = np.argsort(-(mean + np.sqrt(np.clip(np.diag(covariance), 0, None))), kind="stable").tolist()
+    sampled = mean[:, None] + root @ rng.standard_normal((len(mean), samples))
+    chosen = list(dict.fromkeys(sampled.argmax(axis=0).tolist()))[:wanted]
+    upper_bound = mean + np.sqrt(np.clip(np.diag(covariance), 0, None))
     taken = set(chosen)
-    rest = [place for place in hopeful if place not in taken]
+    rest = [index for index in np.argsort(-upper_bound, kind="stable").tolist() if index not in taken]
     return chosen + rest[: wanted - len(chosen)]

@@ -9,10 +9,10 @@ from itertools import pairwise
 
 from macro_routing.errors import RouteError
 from macro_routing.routes.route import Route, Step
-from macro_routing.search.budget import BudgetedSearch
+from macro_routing.search.budgeted_search import BudgetedSearch, FinalSetSettings
 from macro_routing.search.rys_sweep import Block, count_blocks, find_back_jumps, list_blocks
 from macro_routing.search.searcher import SearchState, rank_draws
-from macro_routing.settings import check_boolean, check_integer
+from macro_routing.settings import check_integer
 
 
 def route_from_blocks(layers: int, repeated: Iterable[Block]) -> Route:
@@ -39,7 +39,7 @@ def _are_disjoint(ordered: Sequence[Block]) -> bool:
 
 
 @dataclass(frozen=True)
-class BeamSettings:
+class BeamSettings(FinalSetSettings):
     """The settings of the beam search."""
 
     beam_width: int = 8
@@ -48,31 +48,26 @@ class BeamSettings:
     """Rounds, which is also the most blocks of a set."""
     max_span: int = 8
     """Most layers of a repeated block; 0 is no limit."""
-    k: int = 5
-    """Size of the final set: the k best different routes by their own scores."""
-    anchored: bool = False
-    """Whether the standard pass takes the first place of the final set."""
 
     def __post_init__(self) -> None:
-        """Refuse impossible settings by name."""
+        """Reject impossible settings."""
+        super().__post_init__()
         check_integer("beam_width", self.beam_width, minimum=1)
         check_integer("beam_depth", self.beam_depth, minimum=1)
         check_integer("max_span", self.max_span, minimum=0)
-        check_integer("k", self.k, minimum=1)
-        check_boolean("anchored", self.anchored)
 
 
 @dataclass(frozen=True)
 class RepeatBeam(BudgetedSearch):
-    """One block more per round, added to the best sets of the round before; a pure function of its fields."""
+    """One block more per round, added to the best sets of the round before."""
 
     settings: BeamSettings = BeamSettings()
 
     name = "rys-beam"
-    mend = "a smaller beam_width, beam_depth or max_span"
+    remedy = "a smaller beam_width, beam_depth or max_span"
 
     @cached_property
-    def sizes(self) -> tuple[int, ...]:
+    def round_sizes(self) -> tuple[int, ...]:
         """Bounds that hold whatever the scores: n blocks leave at most ``layers - n`` layers, at best in one piece.
 
         So a set of n blocks has at most as many extensions as a model of ``layers - n`` layers has blocks.
@@ -83,7 +78,7 @@ class RepeatBeam(BudgetedSearch):
             sizes.append(parents * count_blocks(self.layers - chosen, 1, self.settings.max_span))
         return (1 + sizes[0], *sizes[1:])
 
-    def routes(self, state: SearchState) -> list[Route]:
+    def _propose_routes(self, state: SearchState) -> list[Route]:
         """The standard pass and every single block; later the best sets with one block more."""
         singles = list_blocks(self.layers, 1, self.settings.max_span)
         sets = self._extended(state, singles) if state.rounds else [(), *((block,) for block in singles)]

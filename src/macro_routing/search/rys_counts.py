@@ -8,9 +8,9 @@ from functools import cached_property
 
 from macro_routing.errors import RouteError
 from macro_routing.routes.route import Route, Step
-from macro_routing.search.budget import BudgetedSearch
+from macro_routing.search.budgeted_search import BudgetedSearch, FinalSetSettings
 from macro_routing.search.searcher import SearchState
-from macro_routing.settings import check_boolean, check_integer
+from macro_routing.settings import check_integer
 
 MAX_REPEATS = 1000
 
@@ -31,38 +31,33 @@ def counts_of(route: Route) -> tuple[int, ...] | None:
 
 
 @dataclass(frozen=True)
-class CountSettings:
+class CountSettings(FinalSetSettings):
     """The settings of the sweep of counts."""
 
     max_repeats: int = 8
     """How often a layer is applied at most; the sweep begins at twice."""
-    k: int = 5
-    """Size of the final set: the k best different routes by their own scores."""
-    anchored: bool = False
-    """Whether the standard pass takes the first place of the final set."""
 
     def __post_init__(self) -> None:
-        """Refuse impossible settings by name."""
+        """Reject impossible settings."""
+        super().__post_init__()
         check_integer("max_repeats", self.max_repeats, minimum=2, maximum=MAX_REPEATS)
-        check_integer("k", self.k, minimum=1)
-        check_boolean("anchored", self.anchored)
 
 
 @dataclass(frozen=True)
 class CountSweep(BudgetedSearch):
-    """Each layer with each count, and the standard pass, in one round; a pure function of its fields."""
+    """Each layer with each count, and the standard pass, in one round."""
 
     settings: CountSettings = CountSettings()
 
     name = "rys-counts"
-    mend = "a smaller max_repeats"
+    remedy = "a smaller max_repeats"
 
     @cached_property
-    def sizes(self) -> tuple[int, ...]:
+    def round_sizes(self) -> tuple[int, ...]:
         """All of it in one round."""
         return (1 + self.layers * (self.settings.max_repeats - 1),)
 
-    def routes(self, state: SearchState) -> list[Route]:  # noqa: ARG002 nothing is learnt on the way
+    def _propose_routes(self, state: SearchState) -> list[Route]:  # noqa: ARG002 nothing is learnt on the way
         """The standard pass, then every layer with every count."""
         once = [1] * self.layers
         return [

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from macro_routing.errors import SettingsError
 from macro_routing.routes.route import Route
-from macro_routing.search.budget import BudgetedSearch
+from macro_routing.search.budgeted_search import BudgetedSearch, FinalSetSettings
+from macro_routing.search.random_streams import RandomStream, make_generator
 from macro_routing.search.rys_counts import MAX_REPEATS, counts_of, route_from_counts
 from macro_routing.search.searcher import Score, SearchState
-from macro_routing.settings import check_boolean, check_integer
+from macro_routing.settings import check_integer
 
 Counts = tuple[int, ...]
-_DRAWING, _FITTING = 3, 4
 _MAX_ROUNDS = 10_000
 _MAX_POOL_SIZE = 1_000_000
 _MOST_SCATTERED = 4
@@ -30,7 +30,7 @@ _TRIES = 3
 
 
 @dataclass(frozen=True)
-class SurrogateSettings:
+class SurrogateSettings(FinalSetSettings):
     """The settings of the surrogate search."""
 
     rounds: int = 5
@@ -41,13 +41,10 @@ class SurrogateSettings:
     """How often a layer is applied at most."""
     pool_size: int = 2000
     """Random vectors per round from which the surrogate chooses."""
-    k: int = 5
-    """Size of the final set: the k best different routes by their own scores."""
-    anchored: bool = False
-    """Whether the standard pass takes the first place of the final set."""
 
     def __post_init__(self) -> None:
-        """Refuse impossible settings by name."""
+        """Reject impossible settings."""
+        super().__post_init__()
         check_integer("rounds", self.rounds, minimum=1, maximum=_MAX_ROUNDS)
         check_integer("proposals", self.proposals, minimum=1)
         check_integer("max_repeats", self.max_repeats, minimum=2, maximum=MAX_REPEATS)
@@ -57,21 +54,19 @@ class SurrogateSettings:
                 f"pool_size = {self.pool_size} is not allowed: it must be at least proposals = {self.proposals},"
                 " which are chosen from it"
             )
-        check_integer("k", self.k, minimum=1)
-        check_boolean("anchored", self.anchored)
 
 
 @dataclass(frozen=True)
 class SurrogateSearch(BudgetedSearch):
-    """Random vectors first, then the most promising of a random pool; a pure function of its fields."""
+    """Random vectors first, then the most promising of a random pool."""
 
     settings: SurrogateSettings = SurrogateSettings()
 
     name = "rys-surrogate"
-    mend = "smaller rounds or proposals"
+    remedy = "smaller rounds or proposals"
 
     @cached_property
-    def sizes(self) -> tuple[int, ...]:
+    def round_sizes(self) -> tuple[int, ...]:
         """The standard pass comes on top of the first round; a small model may not have that many vectors."""
         wanted = [1 + self.settings.proposals, *[self.settings.proposals] * (self.settings.rounds - 1)]
         left = self.settings.max_repeats**self.layers
@@ -87,10 +82,10 @@ class SurrogateSearch(BudgetedSearch):
             _boosted_trees()
         return super().start()
 
-    def routes(self, state: SearchState) -> list[Route]:
+    def _propose_routes(self, state: SearchState) -> list[Route]:
         """The standard pass and random vectors; later those of a pool that the surrogate thinks best."""
-        rng = np.random.default_rng([self.seed, _DRAWING, state.rounds])
-        size = self.sizes[state.rounds]
+        rng = make_generator(self.seed, RandomStream.SURROGATE_VECTORS, state.rounds)
+        size = self.round_sizes[state.rounds]
         if state.rounds == 0:
             standard = (1,) * self.layers
             chosen = [standard, *self._unseen(rng, size - 1, {standard})]
@@ -120,7 +115,7 @@ class SurrogateSearch(BudgetedSearch):
                 scores[counts].append(draw.outcome.accuracy)
         if not scores or not pool:
             return np.zeros(len(pool))
-        tie_breaking = np.random.default_rng([self.seed, _FITTING, state.rounds]).integers(2**32)
+        tie_breaking = make_generator(self.seed, RandomStream.SURROGATE_FIT, state.rounds).integers(2**32)
         surrogate = _boosted_trees()(random_state=int(tie_breaking))
         surrogate.fit(np.array(list(scores)), np.array([fmean(several) for several in scores.values()]))
         return np.asarray(surrogate.predict(np.array(pool)), np.float64)

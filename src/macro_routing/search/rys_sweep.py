@@ -8,9 +8,9 @@ from itertools import pairwise
 
 from macro_routing.errors import RouteError, SettingsError
 from macro_routing.routes.route import Route, Step
-from macro_routing.search.budget import BudgetedSearch
+from macro_routing.search.budgeted_search import BudgetedSearch, FinalSetSettings
 from macro_routing.search.searcher import SearchState
-from macro_routing.settings import check_boolean, check_integer
+from macro_routing.settings import check_integer
 
 Block = tuple[int, int]
 """``(i, j)``: the layers from i to j - 1."""
@@ -48,20 +48,17 @@ def count_blocks(layers: int, min_span: int = 1, max_span: int = 0) -> int:
 
 
 @dataclass(frozen=True)
-class SweepSettings:
+class SweepSettings(FinalSetSettings):
     """The settings of the sweep."""
 
     min_span: int = 1
     """Fewest layers of a repeated block."""
     max_span: int = 0
     """Most layers of a repeated block; 0 is no limit."""
-    k: int = 5
-    """Size of the final set: the k best different routes by their own scores."""
-    anchored: bool = False
-    """Whether the standard pass takes the first place of the final set."""
 
     def __post_init__(self) -> None:
-        """Refuse impossible settings by name."""
+        """Reject impossible settings."""
+        super().__post_init__()
         check_integer("min_span", self.min_span, minimum=1)
         check_integer("max_span", self.max_span, minimum=0)
         if 0 < self.max_span < self.min_span:
@@ -69,21 +66,19 @@ class SweepSettings:
                 f"max_span = {self.max_span} is not allowed: it must be at least min_span = {self.min_span},"
                 " or 0 for no limit"
             )
-        check_integer("k", self.k, minimum=1)
-        check_boolean("anchored", self.anchored)
 
 
 @dataclass(frozen=True)
 class BlockSweep(BudgetedSearch):
-    """All blocks and the standard pass in one round, on the same examples; a pure function of its fields."""
+    """All blocks and the standard pass in one round, on the same examples."""
 
     settings: SweepSettings = SweepSettings()
 
     name = "rys-sweep"
-    mend = "a smaller max_span"
+    remedy = "a smaller max_span"
 
     @cached_property
-    def sizes(self) -> tuple[int, ...]:
+    def round_sizes(self) -> tuple[int, ...]:
         """All of it in one round."""
         if self.settings.min_span > self.layers:
             raise SettingsError(
@@ -91,7 +86,7 @@ class BlockSweep(BudgetedSearch):
             )
         return (1 + count_blocks(self.layers, self.settings.min_span, self.settings.max_span),)
 
-    def routes(self, state: SearchState) -> list[Route]:  # noqa: ARG002 nothing is learnt on the way
+    def _propose_routes(self, state: SearchState) -> list[Route]:  # noqa: ARG002 nothing is learnt on the way
         """The standard pass, then every block."""
         found = list_blocks(self.layers, self.settings.min_span, self.settings.max_span)
         return [Route.standard(self.layers), *(route_from_block(self.layers, i, j) for i, j in found)]

@@ -1,44 +1,52 @@
-"""The ask/tell protocol every search obeys, and the values that pass through it.
+"""The base class of every search, and the values that pass through its ask/tell interface.
 
-A search is a value: its state goes in, its next state comes out, nothing is changed in place. ``ask`` of the same
-state always gives the same round, so a run that was cut off asks again and continues as if nothing had happened.
+A search is a value: its state goes in, its next state comes out, nothing is changed in place. ``ask`` of the same state
+always gives the same round, so an interrupted run asks again and continues as if nothing had happened. The base class
+counts rounds, checks states and outcomes, and records draws; an algorithm implements ``round_plan``, ``_ask``,
+``candidates`` and, if it learns, ``_tell``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
-
-import numpy as np
-from numpy.typing import NDArray
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from macro_routing.errors import SearchError
 from macro_routing.routes.route import Program, Route
+from macro_routing.search.random_streams import check_seed
+from macro_routing.settings import check_integer
+
+MAX_EXAMPLES = 10_000_000
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
 class Score:
-    """How many of ``total`` examples a route got right (the sum of credits where a task gives partial credit)."""
+    """How many of ``total`` examples a route answered correctly (the sum of credits if a task gives partial credit)."""
 
     correct: float
     total: int
 
     def __post_init__(self) -> None:
-        """Refuse what is no accuracy; NaN fails the comparison too."""
+        """Reject what is not a score; NaN fails the comparison too."""
         try:
             correct, total = float(self.correct), int(self.total)
         except (TypeError, ValueError, OverflowError):
             correct, total = float("nan"), 0
         if total < 1 or total != self.total or not 0 <= correct <= total:
-            raise SearchError(f"{self.correct!r} right of {self.total!r} is not a score")
+            raise SearchError(f"{self.correct!r} correct of {self.total!r} is not a score")
         # Plain numbers, whatever library counted them, so that states can be saved.
         object.__setattr__(self, "correct", int(correct) if correct.is_integer() else correct)
         object.__setattr__(self, "total", total)
 
     @property
     def accuracy(self) -> float:
-        """The share of examples that were right."""
+        """The share of examples that were correct."""
         return self.correct / self.total
 
 
@@ -49,21 +57,21 @@ class Failure:
     reason: str
 
     def __post_init__(self) -> None:
-        """A reason is words."""
+        """A reason is a string."""
         if not isinstance(self.reason, str):
-            raise SearchError(f"a failure's reason must be a text, not {self.reason!r}")
+            raise SearchError(f"a failure's reason must be a string, not {self.reason!r}")
 
 
 @dataclass(frozen=True)
 class Stopped:
-    """A draw that was given up because it could no longer be among the best; its final score is not known."""
+    """A draw whose scoring was stopped because it could no longer be among the best; its final score is unknown."""
 
     correct: float
     scored: int
     total: int
 
     def __post_init__(self) -> None:
-        """Refuse what is no part of a score."""
+        """Reject what is not a part of a score."""
         if self.scored == self.total:
             raise SearchError("a draw that was scored on all examples was not stopped; tell its Score")
         partial = Score(self.correct, self.scored) if self.scored else Score(0, 1)
@@ -73,7 +81,7 @@ class Stopped:
 
     @property
     def max_accuracy(self) -> float:
-        """The accuracy it would have had if all the rest had been right."""
+        """The accuracy if all other examples had been correct."""
         return (self.correct + self.total - self.scored) / self.total
 
 
@@ -82,7 +90,7 @@ Outcome = Score | Failure | Stopped
 
 @dataclass(frozen=True)
 class Proposal:
-    """A route to be scored, with the program that wrote it where there is one."""
+    """A route to be scored, with the program that wrote it if there is one."""
 
     route: Route
     program: Program | None = None
@@ -90,19 +98,19 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Round:
-    """What a search wants to know next: these routes on these training examples."""
+    """What a search asks for: scores of these routes on these training examples."""
 
     number: int
     proposals: tuple[Proposal, ...]
     examples: tuple[int, ...]
     """Indices into the training set."""
     keep: int
-    """How many of the best (ties by earlier proposal) change what the search does; the others' exact scores do not."""
+    """How many of the best (ties: earlier proposal) the search learns from; it needs no exact scores of the others."""
 
 
 @dataclass(frozen=True)
 class Draw:
-    """A proposal that was answered."""
+    """A proposal and its outcome."""
 
     round: int
     proposal: Proposal
@@ -111,7 +119,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class ExpectedGain:
-    """What a search expects a route to gain over the standard pass, as a fraction, from the examples it saw."""
+    """The expected gain of a route in accuracy over the standard pass, as a fraction."""
 
     mean: float
     variance: float
@@ -119,56 +127,61 @@ class ExpectedGain:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A route to be considered at the end of a search, and how it came to be one."""
+    """A route to be validated at the end of a search, and how it was found."""
 
     route: Route
     program: Program | None = None
-    """The most probable program of the route; None when the route was not decoded from a policy."""
+    """The most probable program of the route; None if the route was not decoded from a policy."""
     log_probability: float | None = None
     raw_rank: int | None = None
-    """Place among all programs, from 1; None when decoding did not reach the route."""
+    """Rank among all programs, from 1; None if decoding did not reach the route."""
     rank: int | None = None
-    """Place among different routes, from 1."""
+    """Rank among different routes, from 1."""
     expected: ExpectedGain | None = None
-    """None when the search has no opinion on how good it is."""
+    """None if the search does not estimate it."""
 
 
 @dataclass(frozen=True, eq=False)
 class SearchState:
-    """Everything a search knows; saved and loaded by ``state_file``."""
+    """Everything a search knows after some rounds; an algorithm that learns adds fields in a subclass.
+
+    ``state_file`` saves the fields of every state in the same way.
+    """
 
     identity: str
-    """The settings the state belongs to, as JSON; a search refuses another search's state."""
+    """The search that the state belongs to, as JSON; other searches reject the state."""
     rounds: int = 0
-    """Rounds answered so far."""
+    """Rounds told so far."""
     draws: tuple[Draw, ...] = ()
-    arrays: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     stopped: bool = False
     """Whether the search ended before its last round."""
+    cache: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    """Values computed from the other fields, shared by ``ask``, ``tell`` and ``candidates``; never saved."""
 
-    def told(self, asked: Round, outcomes: Sequence[Outcome]) -> SearchState:
-        """The state with one more round answered, everything else unchanged."""
-        answered = zip(asked.proposals, outcomes, strict=True)
-        draws = tuple(Draw(asked.number, proposal, outcome) for proposal, outcome in answered)
-        return replace(self, rounds=self.rounds + 1, draws=self.draws + draws)
+    def cached(self, name: str, compute: Callable[[], Value]) -> Value:
+        """The cached value of ``name``, computed when it is needed for the first time."""
+        if name not in self.cache:
+            self.cache[name] = compute()
+        value: Value = self.cache[name]
+        return value
 
 
 class SearchPlan(Protocol):
-    """What is known of every search before it begins."""
+    """What is known of every search before it starts."""
 
     @property
     def max_rounds(self) -> int:
-        """Most rounds there can be."""
+        """Maximum number of rounds."""
         ...
 
     @property
     def max_draws(self) -> int:
-        """Most proposals of a round."""
+        """Maximum number of proposals in a round."""
         ...
 
     @property
     def max_candidates(self) -> int:
-        """Most routes to be validated in the end."""
+        """Maximum number of routes to be validated."""
         ...
 
     @property
@@ -178,38 +191,133 @@ class SearchPlan(Protocol):
 
     @property
     def identity(self) -> str:
-        """What the search is, as JSON."""
+        """The search and its settings, as JSON."""
         ...
 
     def max_evaluations(self, done: int = 0) -> int:
-        """Outcomes, route × example, that the rounds from ``done`` on may ask for."""
+        """Maximum number of evaluations (route × example) in the rounds from ``done`` on."""
         ...
 
 
-@runtime_checkable
-class Searcher(SearchPlan, Protocol):
-    """What every search for routes offers."""
+class PlannedRound(NamedTuple):
+    """The size of a round."""
+
+    draws: int
+    """Maximum number of proposals."""
+    examples: tuple[int, ...]
+    """Indices into the training set."""
+
+
+class Searcher(ABC):
+    """Base class of every search for routes; a subclass is a frozen dataclass with at least these three fields."""
+
+    examples: int
+    """Number of training examples."""
+    settings: Any
+    seed: int
+
+    name: ClassVar[str]
+    state_type: ClassVar[type[SearchState]] = SearchState
+
+    def __post_init__(self) -> None:
+        """Reject bad seeds, and too few examples or too small a budget before anything is scored."""
+        check_seed(self.seed)
+        check_integer("examples", self.examples, minimum=1, maximum=MAX_EXAMPLES)
+        _ = self.round_plan
+
+    # --- what an algorithm implements -----------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def round_plan(self) -> Sequence[PlannedRound]:
+        """The rounds of the search; it may end earlier."""
+
+    @abstractmethod
+    def _ask(self, state: Any) -> Round | None:
+        """The next round, made by ``_make_round``; None ends the search."""
+
+    def _tell(self, state: Any, asked: Round, outcomes: Sequence[Outcome]) -> Any:  # noqa: ARG002
+        """Learn from a round. ``state`` has its draws recorded already; a search that learns nothing returns it."""
+        return state
+
+    @abstractmethod
+    def candidates(self, state: SearchState) -> tuple[Candidate, ...]:
+        """The routes to be validated, most promising first."""
+
+    # --- what the base class does ---------------------------------------------------------------------------------
+
+    @property
+    def max_rounds(self) -> int:
+        """Maximum number of rounds."""
+        return len(self.round_plan)
+
+    @property
+    def max_draws(self) -> int:
+        """Maximum number of proposals in a round."""
+        return max((planned.draws for planned in self.round_plan), default=0)
+
+    @property
+    def max_candidates(self) -> int:
+        """Maximum number of routes to be validated."""
+        return int(self.settings.k)
+
+    def max_evaluations(self, done: int = 0) -> int:
+        """Maximum number of evaluations (route × example) in the rounds from ``done`` on."""
+        return sum(planned.draws * len(planned.examples) for planned in self.round_plan[done:])
+
+    @cached_property
+    def identity(self) -> str:
+        """The search and its settings, as JSON; its states carry it."""
+        return json.dumps({"search": self.name, **self._identity_fields()}, sort_keys=True)
+
+    def _identity_fields(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)  # type: ignore[call-overload, no-any-return]
 
     def start(self) -> SearchState:
         """The state before the first round."""
-        ...
+        return self.state_type(self.identity)
 
     def ask(self, state: SearchState) -> Round | None:
         """The next round; None when the search is over. Asking again gives the same round."""
-        ...
+        self.check_state(state)
+        return self._pending_round(state)
 
     def tell(self, state: SearchState, asked: Round, outcomes: Sequence[Outcome]) -> SearchState:
-        """The state after the round was answered, one outcome per proposal, in order."""
-        ...
+        """The state after ``asked``, with one outcome per proposal, in order."""
+        self.check_state(state)
+        check_outcomes(self._pending_round(state), asked, outcomes)
+        answered = zip(asked.proposals, outcomes, strict=True)
+        draws = tuple(Draw(asked.number, proposal, outcome) for proposal, outcome in answered)
+        recorded = replace(state, rounds=state.rounds + 1, draws=state.draws + draws)
+        told: SearchState = self._tell(recorded, asked, outcomes)
+        return told
 
-    def candidates(self, state: SearchState) -> tuple[Candidate, ...]:
-        """The routes to be validated, most promising first."""
-        ...
+    def _pending_round(self, state: SearchState) -> Round | None:
+        return None if self.is_over(state) else state.cached("pending_round", lambda: self._ask(state))
+
+    def is_over(self, state: SearchState) -> bool:
+        """Whether all rounds are told or the search stopped early."""
+        return state.stopped or state.rounds >= self.max_rounds
+
+    def check_state(self, state: SearchState) -> None:
+        """Reject a state of another search, or of the same one with other settings."""
+        if state.identity != self.identity or not isinstance(state, self.state_type):
+            raise SearchError(
+                "this state belongs to another search; continue it with the settings it was started with:"
+                f" {state.identity}, not {self.identity}"
+            )
+
+    def _make_round(self, state: SearchState, proposals: Sequence[Proposal], keep: int | None = None) -> Round | None:
+        """The state's next round; without ``keep`` every score matters, without proposals there is no round."""
+        if not proposals:
+            return None
+        examples = self.round_plan[state.rounds].examples
+        return Round(state.rounds, tuple(proposals), examples, len(proposals) if keep is None else keep)
 
 
 @runtime_checkable
 class HoldoutSearcher(Protocol):
-    """A search that keeps training examples back, on which its finalists meet the standard pass."""
+    """A search that keeps training examples for a last round with its finalists and the standard pass."""
 
     @property
     def holdout(self) -> tuple[int, ...]:
@@ -218,31 +326,22 @@ class HoldoutSearcher(Protocol):
 
     @property
     def max_error_probability(self) -> float:
-        """A finalist is chosen when it is no better than the standard pass with at most this probability."""
+        """A finalist is chosen if the probability that it is no better than the standard pass is at most this."""
         ...
 
 
-def check_state(identity: str, state: SearchState) -> None:
-    """Refuse a state that another search, or the same one with other settings, has left."""
-    if state.identity != identity:
-        raise SearchError(
-            "this state belongs to another search; continue it with the settings it was started with:"
-            f" {state.identity}, not {identity}"
-        )
-
-
 def check_outcomes(expected: Round | None, asked: Round, outcomes: Sequence[Outcome]) -> None:
-    """Refuse answers to a round that was not asked, incomplete answers and scores over other examples."""
+    """Reject outcomes of a round that was not asked, incomplete outcomes and scores over other examples."""
     if asked != expected:
-        raise SearchError(f"round {asked.number} was not asked in this state; tell the answers to the round from ask")
+        raise SearchError(f"round {asked.number} was not asked in this state; tell the outcomes of the round from ask")
     if len(outcomes) != len(asked.proposals):
         raise SearchError(
-            f"round {asked.number} has {len(asked.proposals)} proposals, but {len(outcomes)} answers came"
+            f"round {asked.number} has {len(asked.proposals)} proposals, but {len(outcomes)} outcomes came"
         )
     for outcome in outcomes:
         if not isinstance(outcome, Outcome):
             raise SearchError(
-                f"{outcome!r} is no outcome; tell a Score(correct, total) or a Failure(reason) per proposal"
+                f"{outcome!r} is not an outcome; tell a Score(correct, total) or a Failure(reason) per proposal"
             )
         if isinstance(outcome, Score | Stopped) and outcome.total != len(asked.examples):
             raise SearchError(f"a score over {outcome.total} examples came, but {len(asked.examples)} were asked for")
@@ -263,3 +362,12 @@ def rank_draws(draws: Sequence[Draw]) -> list[Draw]:
 def _merit(draw: Draw) -> tuple[float, int, int]:
     assert isinstance(draw.outcome, Score)
     return -draw.outcome.accuracy, -draw.outcome.total, draw.proposal.route.length
+
+
+def rank_candidates(draws: Sequence[Draw], k: int, first: Route | None = None) -> tuple[Candidate, ...]:
+    """The ``k`` best different routes by their own scores; ``first`` takes the first rank, scored or not."""
+    proposals = [draw.proposal for draw in rank_draws(draws)]
+    if first is not None:
+        proposals = [Proposal(first), *(proposal for proposal in proposals if proposal.route != first)]
+    ranked = enumerate(proposals[:k], 1)
+    return tuple(Candidate(proposal.route, proposal.program, rank=rank) for rank, proposal in ranked)

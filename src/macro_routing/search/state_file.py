@@ -1,67 +1,171 @@
-"""A search's state as one file: arrays and JSON in an npz archive, written whole or not at all; never pickle."""
+"""A search's state as one file: a JSON head and arrays in an npz archive, written completely or not at all; no pickle.
+
+All state classes are saved in the same way, by the types of their fields. Sizes are checked before anything is read or
+built, so that a small file cannot fill the memory.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import io
 import json
+import math
 import os
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
-from macro_routing.errors import MacroError, SearchError
+from macro_routing import __version__
+from macro_routing.errors import MacroError, SearchError, shorten
 from macro_routing.files import open_atomically
 from macro_routing.routes.paper_notation import parse_program
+from macro_routing.routes.route import Program, Route
+from macro_routing.search.guided import GuidedState
+from macro_routing.search.policy_search import PolicyState
+from macro_routing.search.restarts import RestartState
 from macro_routing.search.searcher import Draw, Failure, Outcome, Proposal, Score, SearchState, Stopped
 
-_FORMAT = "macro-search-state/2"
-_READABLE = ("macro-search-state/1", _FORMAT)
-"""Version 1 knew no stopped draws."""
+_FORMAT = "macro-search-state/3"
+_OLD_FORMATS = ("macro-search-state/1", "macro-search-state/2")
+_STATE_TYPES = {kind.__name__: kind for kind in (SearchState, PolicyState, GuidedState, RestartState)}
+_HEAD = "head"
+_MAX_HEAD_BYTES = 64 * 2**20
+_MAX_STEPS = 5_000_000
+"""Maximum number of steps of all different routes: a short text may stand for a route of many steps."""
 
 
 def save_state(path: str | os.PathLike[str], state: SearchState) -> None:
     """Write ``state`` to ``path``; an interrupted write leaves the old file as it was."""
-    record = {
-        "format": _FORMAT,
-        "identity": state.identity,
-        "rounds": state.rounds,
-        "stopped": state.stopped,
-        "draws": [_draw_to_json(draw) for draw in state.draws],
-    }
-    arrays: dict[str, Any] = {f"array.{name}": values for name, values in state.arrays.items()}
     path = Path(path)
     if not path.parent.is_dir():
         raise SearchError(f"the search cannot be saved: there is no folder {path.parent}")
+    arrays: dict[str, Any] = {}
+    fields = _encode(state, "state", arrays)
+    head = {"format": _FORMAT, "version": __version__, "kind": type(state).__name__, "state": fields}
+    arrays[_HEAD] = np.frombuffer(json.dumps(head).encode(), np.uint8)
     with open_atomically(path) as file:
-        np.savez_compressed(file, record=np.frombuffer(json.dumps(record).encode(), np.uint8), **arrays)
+        np.savez_compressed(file, **arrays)
 
 
 def load_state(path: str | os.PathLike[str]) -> SearchState:
-    """Read a state; anything but a sound state file is refused by name."""
+    """Read a state; anything but an intact state file is rejected with an explanation."""
     try:
-        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            contents = {name: archive[name] for name in archive.files}
-        record = json.loads(contents.pop("record").tobytes())
-        return _state_from(record, {name.removeprefix("array."): values for name, values in contents.items()})
+        arrays = _read_arrays(Path(path))
+        # Formats 1 and 2 called the head "record".
+        head = _parse_head(arrays.pop(_HEAD if _HEAD in arrays else "record"))
+        _check_format(head)
+        return _check_rounds(_StateReader(arrays).decode(_STATE_TYPES[head["kind"]], head["state"], "state"))
     except FileNotFoundError:
         raise SearchError(f"there is no saved search at {path}") from None
     except MacroError as error:
-        raise SearchError(f"{path} is not a sound saved search: {error}") from None
+        raise SearchError(f"{path} is not an intact saved search: {error}") from None
     except Exception as error:  # noqa: BLE001 a damaged archive can fail in any of the libraries that read it
-        raise SearchError(f"{path} is not a sound saved search ({type(error).__name__})") from None
+        raise SearchError(f"{path} is not an intact saved search ({type(error).__name__})") from None
 
 
-def _state_from(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> SearchState:
-    if record.get("format") not in _READABLE:
-        raise SearchError(f"its format is {record.get('format')!r}, not {_FORMAT!r}")
-    draws = tuple(_draw_from_json(draw) for draw in record["draws"])
-    rounds, stopped = record["rounds"], record["stopped"]
-    if not isinstance(rounds, int) or rounds < 0 or not isinstance(stopped, bool):
-        raise SearchError(f"it claims {rounds!r} rounds")
-    if {draw.round for draw in draws} != set(range(rounds)):
-        raise SearchError(f"it claims {rounds} rounds, but its draws tell otherwise")
-    return SearchState(record["identity"], rounds, draws, arrays, stopped)
+def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of an npz archive by name, unless they are too large for the file's size."""
+    limit = min(2**30, 2**28 + 256 * path.stat().st_size)
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        if sum(member.file_size for member in members) > limit:
+            raise SearchError(f"it claims to hold more than {limit >> 20} MiB")
+        return {member.filename.removesuffix(".npy"): _parse_npy(archive.read(member)) for member in members}
+
+
+def _parse_npy(data: bytes) -> NDArray[Any]:
+    """An array in npy format; its size is compared with the data before any memory is allocated."""
+    file = io.BytesIO(data)
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise SearchError("it holds an array of another npy version")
+    shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(file)
+    if dtype.hasobject or fortran_order or math.prod(shape) * dtype.itemsize != len(data) - file.tell():
+        raise SearchError("it holds an array of another type or size than it says")
+    return np.frombuffer(data, dtype, offset=file.tell()).reshape(shape)
+
+
+def _parse_head(array: NDArray[Any]) -> Any:
+    if array.nbytes > _MAX_HEAD_BYTES:
+        raise SearchError(f"its head is larger than {_MAX_HEAD_BYTES >> 20} MiB")
+    return json.loads(array.tobytes())
+
+
+def _check_format(head: Mapping[str, Any]) -> None:
+    written_by = f"macro-routing {head.get('version', '0.1.0 or earlier')}"
+    if head.get("format") in _OLD_FORMATS:
+        raise SearchError(
+            f"it was written by {written_by} (format {head['format']}), whose settings had other names; continue it"
+            " with that version, or start the search again"
+        )
+    if head.get("format") != _FORMAT:
+        raise SearchError(
+            f"its format is {shorten(head.get('format'))}, written by {written_by}; this version reads {_FORMAT}"
+        )
+
+
+def _check_rounds(state: SearchState) -> SearchState:
+    if state.rounds < 0 or {draw.round for draw in state.draws} != set(range(state.rounds)):
+        raise SearchError(f"it claims {state.rounds} rounds, but its draws are of other rounds")
+    return state
+
+
+def _encode(value: Any, name: str, arrays: dict[str, Any]) -> Any:
+    """A value as JSON; arrays are put into ``arrays`` under their names."""
+    if isinstance(value, np.ndarray):
+        arrays[name] = value
+        return None
+    if isinstance(value, Draw):
+        return _draw_to_json(value)
+    if isinstance(value, tuple):
+        return [_encode(item, f"{name}.{index}", arrays) for index, item in enumerate(value)]
+    if dataclasses.is_dataclass(value):
+        fields = [field.name for field in dataclasses.fields(value) if field.init]
+        return {field: _encode(getattr(value, field), f"{name}.{field}", arrays) for field in fields}
+    return value
+
+
+class _StateReader:
+    """Builds a state from JSON and arrays; routes that occur several times are built once."""
+
+    def __init__(self, arrays: dict[str, NDArray[Any]]) -> None:
+        self._arrays = arrays
+        self._routes: dict[tuple[str, int], Route] = {}
+        self._steps = 0
+
+    def decode(self, kind: Any, value: Any, name: str) -> Any:
+        """The value of type ``kind``; the inverse of ``_encode``."""
+        if get_origin(kind) is np.ndarray:
+            return self._arrays[name]
+        if kind is Draw:
+            return self._draw_from_json(value)
+        if get_origin(kind) is tuple:
+            item = get_args(kind)[0]
+            return tuple(self.decode(item, part, f"{name}.{index}") for index, part in enumerate(value))
+        if dataclasses.is_dataclass(kind):
+            hints = get_type_hints(kind)
+            fields = [field.name for field in dataclasses.fields(kind) if field.init]
+            return kind(**{field: self.decode(hints[field], value[field], f"{name}.{field}") for field in fields})  # type: ignore[operator]
+        if type(value) is not kind:
+            raise SearchError(f"{name} must be of type {kind.__name__}, not {shorten(value)}")
+        return value
+
+    def _draw_from_json(self, value: Mapping[str, Any]) -> Draw:
+        program = None if value["program"] is None else parse_program(value["program"])
+        proposal = Proposal(self._parse_route(value["route"], value["layers"]), program)
+        return Draw(value["round"], proposal, _outcome_from_json(value["outcome"]))
+
+    def _parse_route(self, text: str, layers: int) -> Route:
+        if (text, layers) not in self._routes:
+            program: Program = parse_program(text)
+            self._steps += len(program.steps) + layers
+            if self._steps > _MAX_STEPS:
+                raise SearchError(f"its routes have more than {_MAX_STEPS} steps")
+            self._routes[text, layers] = program.expand(layers)
+        return self._routes[text, layers]
 
 
 def _draw_to_json(draw: Draw) -> dict[str, Any]:
@@ -85,9 +189,3 @@ def _outcome_from_json(value: Any) -> Outcome:
     if isinstance(value, dict):
         return Stopped(**value)
     return Failure(value) if isinstance(value, str) else Score(*value)
-
-
-def _draw_from_json(value: Mapping[str, Any]) -> Draw:
-    route = parse_program(value["route"]).expand(value["layers"])
-    program = None if value["program"] is None else parse_program(value["program"])
-    return Draw(value["round"], Proposal(route, program), _outcome_from_json(value["outcome"]))

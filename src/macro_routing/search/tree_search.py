@@ -18,14 +18,13 @@ from numpy.typing import NDArray
 
 from macro_routing.errors import SearchError
 from macro_routing.routes.route import Route
-from macro_routing.search.example_schedule import MAX_EXAMPLES, check_seed
+from macro_routing.search.random_streams import RandomStream, check_seed, make_generator
+from macro_routing.search.searcher import MAX_EXAMPLES
 from macro_routing.search.tree_actions import Plan, TreeActions
 from macro_routing.settings import check_boolean, check_integer, check_number
 
 CORRECT = 1.0
 """A reward of at least this much means that the example was answered right."""
-_GROWING = 5
-"""The purpose of this random stream; the searches beside this one use smaller numbers."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ class TreeSearch(Generic[Plan]):
         check_integer("example", example, minimum=0, maximum=MAX_EXAMPLES)
         self._actions = actions
         self._settings = settings
-        self._rng = np.random.default_rng([seed, _GROWING, example])
+        self._rng = make_generator(seed, RandomStream.TREE_GROWTH, example)
         self._nodes: list[_Node[Plan]] = []
         self._rewards: dict[Route, float] = {}
         self._label: Route | None = None

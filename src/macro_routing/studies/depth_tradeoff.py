@@ -12,6 +12,7 @@ from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.runs.folder import RunFolder
 from macro_routing.search.policy import MarkovPolicy
+from macro_routing.search.policy_search import PolicyState
 from macro_routing.search.top_k import decode_top_routes
 from macro_routing.studies.columns import comparisons_note, difference_columns, number_column, text_column
 from macro_routing.studies.context import StudyContext, Subject
@@ -26,11 +27,11 @@ STUDY = "depth-tradeoff"
 def policy_of(place: RunFolder) -> MarkovPolicy:
     """The policy that a run's search has come to."""
     state = place.last_state()
-    if state is None or "policy" not in state.arrays:
+    if not isinstance(state, PolicyState):
         raise RunError(
             f"{place.path} holds no policy: its search has none, or never began; use a run of --method guided or macro"
         )
-    return MarkovPolicy(RouteSpace(**json.loads(state.identity)["space"]), state.arrays["policy"])
+    return MarkovPolicy(RouteSpace(**json.loads(state.identity)["space"]), state.policy_table)
 
 
 def run_depth_tradeoff(

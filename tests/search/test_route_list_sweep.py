@@ -8,9 +8,10 @@ from macro_routing.errors import SettingsError
 from macro_routing.evaluation.planted import PlantedProblem, solve_planted
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MacroSearch, MacroSettings, Score
-from macro_routing.search.fixed_sweep import FixedSettings, FixedSweep, StandardOnly, list_early_exits
-from macro_routing.search.fixed_sweep import drop_least_influential as dropped
+from macro_routing.search.budgeted_search import FinalSetSettings
 from macro_routing.search.restarts import RestartedSearch
+from macro_routing.search.route_list_sweep import RouteListSweep, StandardOnly, list_early_exits
+from macro_routing.search.route_list_sweep import drop_least_influential as dropped
 from macro_routing.search.state_file import load_state, save_state
 
 
@@ -24,7 +25,7 @@ def test_layers_are_dropped_by_influence():
 
 
 def test_a_sweep_asks_for_all_routes_on_as_many_examples_as_it_can_pay():
-    sweep = FixedSweep(4, 50, 20, listed=list_early_exits(4))
+    sweep = RouteListSweep(4, 50, 20, routes=list_early_exits(4))
     asked = sweep.ask(sweep.start())
     assert len(asked.proposals) == 3
     assert len(asked.examples) == 6
@@ -32,16 +33,16 @@ def test_a_sweep_asks_for_all_routes_on_as_many_examples_as_it_can_pay():
     state = sweep.tell(sweep.start(), asked, [Score(1, 6), Score(5, 6), Score(2, 6)])
     assert sweep.ask(state) is None
     assert [str(one.route) for one in sweep.candidates(state)] == ["L0 L1", "L0-L2", "L0"]
-    anchored = dataclasses.replace(sweep, settings=FixedSettings(k=2, anchored=True))
+    anchored = dataclasses.replace(sweep, settings=FinalSetSettings(k=2, anchored=True))
     state = anchored.tell(anchored.start(), asked, [Score(1, 6), Score(5, 6), Score(2, 6)])
     assert [str(one.route) for one in anchored.candidates(state)] == ["L0 RJ", "L0 L1"]
     with pytest.raises(SettingsError, match="at least 3"):
-        FixedSweep(4, 50, 2, listed=list_early_exits(4))
+        RouteListSweep(4, 50, 2, routes=list_early_exits(4))
 
 
 def test_a_model_of_one_layer_has_nothing_to_leave_out():
     with pytest.raises(SettingsError, match="no route to try on 1 layers"):
-        FixedSweep(1, 50, 20, listed=list_early_exits(1))
+        RouteListSweep(1, 50, 20, routes=list_early_exits(1))
 
 
 def test_the_standard_pass_needs_no_search():
@@ -75,9 +76,11 @@ def test_restarts_spend_the_budget_and_begin_with_the_literal_search():
         assert (mine.proposals, mine.examples) == (other.proposals, other.examples)
     spent = sum(len(one.proposals) * len(one.examples) for one in rounds)
     assert spent <= budget
-    assert spent + FIRST.max_draws * max(map(len, FIRST.schedule)) > budget  # no further round would have fitted
+    assert (
+        spent + FIRST.max_draws * max(len(planned.examples) for planned in FIRST.round_plan) > budget
+    )  # no further round would have fitted
     assert [one.number for one in rounds] == list(range(len(rounds)))
-    assert len(state.arrays["starts"]) >= 3
+    assert len(state.restarts) >= 3
     mine = {one.route for one in search.candidates(state)}
     assert {one.route for one in FIRST.candidates(literal)} <= mine
     assert len(search.candidates(state)) == len(mine)  # each once
