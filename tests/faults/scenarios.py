@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import platform
 import random
 import shlex
 import shutil
@@ -268,11 +269,9 @@ def _overwrite_with_noise(store: Path, rng: random.Random) -> None:
 
 def jump_clock(reference: ReferenceSearch, run_folder: Path, rng: random.Random) -> FaultResult:
     """The clock of the driver and its workers set forwards by years and back again while they run (libfaketime)."""
-    import libfaketime
-
-    library = Path(libfaketime.__file__).parent / "vendor" / "libfaketime" / "src" / "libfaketime.so.1"
     clock = run_folder.with_suffix(".clock")
     clock.parent.mkdir(parents=True, exist_ok=True)
+    library = _faketime_library(run_folder.with_suffix(".faketime"))
     clock.write_text("+0d\n")
     faked = command_environment(
         LD_PRELOAD=str(library),
@@ -301,6 +300,21 @@ def jump_clock(reference: ReferenceSearch, run_folder: Path, rng: random.Random)
     note = f"{jumps} jumps; {wrong} of {len(times)} lines of the run's log were written at a time that was none"
     same = read_decisions(run_folder) == read_decisions(reference.undisturbed)
     return FaultResult(wrong > 0, same, count_lost_outcomes(reference, store_path(run_folder)), None, None, note)
+
+
+def _faketime_library(build_folder: Path) -> Path:
+    """The library that fakes the clock; the package ships it for x86-64 and its sources for other machines."""
+    import libfaketime
+
+    sources = Path(libfaketime.__file__).parent / "vendor" / "libfaketime" / "src"
+    name = "libfaketime.so.1"
+    if platform.machine() == "x86_64":
+        return sources / name
+    shutil.copytree(sources, build_folder, ignore=shutil.ignore_patterns(name))
+    makefile = build_folder / "Makefile"
+    makefile.write_text(makefile.read_text().replace("-DFAKE_SLEEP", ""))  # a faked sleep fails with EINVAL here
+    subprocess.run(["make", "-C", build_folder, name], check=True, capture_output=True)
+    return build_folder / name
 
 
 def kill_ray_worker(reference: ReferenceSearch, run_folder: Path, rng: random.Random) -> FaultResult:
