@@ -16,11 +16,12 @@ LM_EVAL_READY := $(if $(MACRO_LM_EVAL_ENV),,.venv-lm-eval/.ready)
 # What is imported is compiled once, not whenever a command starts, whatever the machine's own habit is.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-engines vllm-env lm-eval-env test-large check bench faults audit docs format clean help
+.PHONY: demo test test-core test-engines vllm-env lm-eval-env test-large check bench faults audit docs format dist clean help
 
 help:
 	@echo "make demo    search a small task on a small model, print the result, write the report"
 	@echo "make test    all tests but those of test-engines and test-large"
+	@echo "make test-core  the tests of routes, search, tasks and contracts, in under a minute, without torch"
 	@echo "make test-engines  the tests that take minutes or need a browser: whole demo, faults, reports in Chromium"
 	@echo "make vllm-env  the environment in which test-engines runs vLLM on CPU"
 	@echo "make lm-eval-env  the environment in which test-engines runs lm-evaluation-harness"
@@ -30,7 +31,8 @@ help:
 	@echo "make faults  every fault many times, and 100,000 fuzzed inputs; writes the figures of docs/reliability.md"
 	@echo "make audit   known vulnerabilities of the fixed versions (needs a network)"
 	@echo "make docs    put the recorded figures into the pages"
-	@echo "make format  let the formatter and the linter mend what they can"
+	@echo "make dist    build the wheel and the source archive into dist/"
+	@echo "make format  let the formatter and the linter fix what they can"
 
 # torch comes first and by exact version, so that a CPU build is taken where one is at hand. A new pip resolves in half
 # of the time; without --no-compile it would compile tens of thousands of files that nobody imports.
@@ -47,6 +49,16 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest $(BESIDE)
+
+# The rooms that must work without torch, in an environment that has none.
+.venv-core/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-core
+	.venv-core/bin/python $(INSTALL) --upgrade pip
+	.venv-core/bin/python $(INSTALL) --constraint constraints.txt --editable '.[eval,peers,test]'
+	touch $@
+
+test-core: .venv-core/.ready
+	.venv-core/bin/python -m pytest --numprocesses auto --dist worksteal tests/routes tests/search tests/tasks tests/contracts
 
 # The three that go are built for another torch; with them there, vLLM cannot be imported.
 .venv-vllm/.ready: pyproject.toml
@@ -111,5 +123,13 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+.venv-dist/.ready:
+	$(PYTHON) -m venv .venv-dist
+	.venv-dist/bin/python $(INSTALL) 'build>=1.2,<2'
+	touch $@
+
+dist: .venv-dist/.ready
+	.venv-dist/bin/python -m build
+
 clean:
-	rm -rf $(VENV) .venv-vllm .venv-lm-eval .venv-audit dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-core .venv-vllm .venv-lm-eval .venv-audit .venv-dist dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
