@@ -52,7 +52,7 @@ def measure(frozen: Any, data_dir: Path | None) -> dict[str, Any]:
 
     evaluator.run_pairs([(Route.standard(frozen.layers), examples[0])])  # kernels are compiled at their first use
     start = time.perf_counter()
-    searches = labels.run(score)
+    searches = labels.run_searches(score)
     shared = (time.perf_counter() - start) / len(asked)
     chosen = np.random.default_rng(SEED).choice(len(asked), min(COMPARED, len(asked)), replace=False)
     prompts, (stage,) = encode_prompts_and_stages(frozen, task, examples, decoding)

@@ -11,21 +11,17 @@ from torch import nn
 from macro_routing.errors import ModelError, RouteError, SettingsError, SpaceError
 from macro_routing.models import apply_lm_head, apply_route, collect_hidden_states, freeze_model
 from macro_routing.models.decoder import get_decoder
-from macro_routing.peers.layer_router import (
-    LayerRouters,
-    PaddedPrompts,
-    WindowRouters,
-    pool_prompts,
-    walk_layers,
-)
-from macro_routing.peers.program_router import ProgramRouters, train_program_routers, walk_programs
+from macro_routing.peers.layer_router import LayerRouters, run_layer_decisions
+from macro_routing.peers.padded_prompts import PaddedPrompts
+from macro_routing.peers.program_router import ProgramRouters, run_program_decisions, train_program_routers
+from macro_routing.peers.router_network import StackedRouters, pool_windows
 from macro_routing.peers.router_settings import RouterSettings
 from macro_routing.peers.router_training import (
-    Lessons,
+    TrainingExamples,
     class_weights,
-    fit,
+    fit_routers,
     focal_loss,
-    train_routers,
+    train_layer_routers,
 )
 from macro_routing.routes import Route, parse_route
 from macro_routing.routes.paper_notation import parse_program
@@ -70,13 +66,13 @@ def _programs(prompts):
 
 def _untrained(frozen, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    routers = WindowRouters(frozen.layers, WIDTH, 3, 16, generator).requires_grad_(requires_grad=False)
+    routers = StackedRouters(frozen.layers, WIDTH, 3, 16, generator).requires_grad_(requires_grad=False)
     return LayerRouters(routers, RouterSettings(hidden=16), frozen.weights_id)
 
 
 def _untrained_programs(frozen, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    routers = WindowRouters(SPACE.max_length - 1, WIDTH, SPACE.action_count, 16, generator)
+    routers = StackedRouters(SPACE.max_length - 1, WIDTH, SPACE.action_count, 16, generator)
     routers.requires_grad_(requires_grad=False)
     return ProgramRouters(routers, SPACE, RouterSettings(hidden=16), frozen.weights_id)
 
@@ -84,7 +80,7 @@ def _untrained_programs(frozen, seed=0):
 @pytest.fixture(scope="module")
 def trained(frozen):
     prompts = _prompts()
-    return train_routers(frozen, prompts, _counts(prompts), QUICK, seed=1)
+    return train_layer_routers(frozen, prompts, _counts(prompts), QUICK, seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +92,7 @@ def trained_programs(frozen):
 # --- what routers see ---------------------------------------------------------------------------------------------
 
 
-def pool_windows(state, windows):
+def pool_one_prompt(state, windows):
     """Window by window, as it reads: the mean of each, the longer ones first."""
     parts = state.float().tensor_split(min(windows, len(state)))
     return torch.stack([part.mean(dim=0) for part in parts])
@@ -110,7 +106,7 @@ def test_windows_are_as_equal_as_whole_tokens_allow(tokens, sizes):
         rows = [state[start + offset] for offset in range(size)]
         expected.append(sum(rows) / size)
         start += size
-    (pooled,), (shares,) = pool_prompts([state], 8)
+    (pooled,), (shares,) = pool_windows([state], 8)
     assert torch.allclose(pooled[: len(sizes)], torch.stack(expected))
     assert not pooled[len(sizes) :].any()
     assert shares.tolist() == pytest.approx([1 / len(sizes)] * len(sizes) + [0.0] * (8 - len(sizes)))
@@ -127,23 +123,23 @@ def test_many_prompts_are_pooled_together_as_one_by_one(dtype, device):
     generator = torch.Generator().manual_seed(5)
     wide = torch.randn(40, 60, WIDTH, generator=generator).to(device, dtype)
     states = [row[-tokens:] for tokens, row in enumerate(wide, 1)]  # views of one tensor, as a batch gives them
-    pooled, shares = pool_prompts(states, 8)
+    pooled, shares = pool_windows(states, 8)
     assert pooled.dtype == shares.dtype == torch.float32
     for state, own, share in zip(states, pooled, shares, strict=True):
-        expected = pool_windows(state, 8)
+        expected = pool_one_prompt(state, 8)
         assert torch.allclose(own[: len(expected)], expected, atol=1e-6)
         assert torch.allclose(share @ own, expected.mean(dim=0), atol=1e-6)
 
 
 def test_a_router_is_what_torch_calls_it():
     generator = torch.Generator().manual_seed(3)
-    routers = WindowRouters(2, WIDTH, 3, 16, generator)
+    routers = StackedRouters(2, WIDTH, 3, 16, generator)
     states = [torch.randn(tokens, WIDTH, generator=generator) for tokens in (1, 5, 8, 20)]
-    pooled, shares = pool_prompts(states, 8)
+    pooled, shares = pool_windows(states, 8)
     for number in range(2):
         plain = _plain_router(routers, number)
-        expected = torch.stack([plain(pool_windows(state, 8)).mean(dim=0) for state in states])
-        assert torch.allclose(routers.one(number, pooled, shares), expected, atol=1e-6)
+        expected = torch.stack([plain(pool_one_prompt(state, 8)).mean(dim=0) for state in states])
+        assert torch.allclose(routers.forward_single(number, pooled, shares), expected, atol=1e-6)
         together = routers(pooled[:, None].expand(-1, 2, -1, -1), shares)
         assert torch.allclose(together[:, number], expected, atol=1e-6)
 
@@ -168,8 +164,8 @@ def test_layers_run_on_some_rows_give_what_the_routed_models_give(name):
     state = batch.embedded
     for layer in range(LAYERS):
         for times in (1, 2):
-            state = batch.apply(layer, [row for row, label in enumerate(labels) if label[layer] >= times], state)
-    for own, prompt, label in zip(batch.without_padding(state, range(4)), prompts, labels, strict=True):
+            state = batch.apply_layer(layer, [row for row, label in enumerate(labels) if label[layer] >= times], state)
+    for own, prompt, label in zip(batch.remove_padding(state, range(4)), prompts, labels, strict=True):
         with torch.no_grad():
             expected = apply_route(model, route_from_counts(label))(torch.tensor([prompt])).logits
         assert torch.allclose(apply_lm_head(model, own[None]), expected, atol=1e-4)
@@ -184,10 +180,10 @@ def test_a_router_sees_the_state_of_the_route_decided_so_far(name):
 
     def choose(places, layer, states):
         seen.update({(place, layer): state for place, state in zip(places, states, strict=True)})
-        return routers.logits(layer, states).argmax(dim=-1).tolist()
+        return routers.compute_logits(layer, states).argmax(dim=-1).tolist()
 
-    counts = walk_layers(frozen, prompts, choose, most_tokens=64)
-    assert [route_from_counts(each) for each in counts] == routers.decide(frozen, prompts, most_tokens=64)
+    counts = run_layer_decisions(frozen, prompts, choose, max_batch_tokens=64)
+    assert [route_from_counts(each) for each in counts] == routers.decide_routes(frozen, prompts, max_batch_tokens=64)
     assert len(set(counts)) > 1  # or the rows of a batch were never apart
     for place, prompt in enumerate(prompts):
         ids = torch.tensor([prompt])
@@ -207,15 +203,15 @@ def test_neighbours_change_nothing(name):
     prompts = _prompts(12)
     routers = _untrained(frozen, seed=2)
 
-    def logits_of(prompts, most_tokens):
+    def logits_of(prompts, max_batch_tokens):
         found = {}
 
         def choose(places, layer, states):
-            logits = routers.logits(layer, states)
+            logits = routers.compute_logits(layer, states)
             found.update({(place, layer): row for place, row in zip(places, logits, strict=True)})
             return logits.argmax(dim=-1).tolist()
 
-        walk_layers(frozen, prompts, choose, most_tokens=most_tokens)
+        run_layer_decisions(frozen, prompts, choose, max_batch_tokens=max_batch_tokens)
         return found
 
     together = logits_of(prompts, 10_000)
@@ -223,31 +219,35 @@ def test_neighbours_change_nothing(name):
         alone = logits_of([prompt], 10_000)
         for layer in range(LAYERS):
             assert torch.allclose(together[place, layer], alone[0, layer], atol=1e-4)
-    one_by_one = [routers.decide(frozen, [prompt])[0] for prompt in prompts]
+    one_by_one = [routers.decide_routes(frozen, [prompt])[0] for prompt in prompts]
     assert len(set(one_by_one)) > 1
-    assert routers.decide(frozen, prompts) == one_by_one == routers.decide(frozen, prompts, most_tokens=40)
+    assert (
+        routers.decide_routes(frozen, prompts)
+        == one_by_one
+        == routers.decide_routes(frozen, prompts, max_batch_tokens=40)
+    )
 
 
 def test_when_all_layers_would_be_skipped_the_last_is_executed(frozen):
     routers = _untrained(frozen)
     routers.routers.outer_bias[:, 0] += 100
-    assert routers.decide(frozen, [(5, 6), (7,)]) == [parse_route("L5", LAYERS)] * 2
-    assert routers.decide(frozen, []) == []
+    assert routers.decide_routes(frozen, [(5, 6), (7,)]) == [parse_route("L5", LAYERS)] * 2
+    assert routers.decide_routes(frozen, []) == []
 
 
 def test_a_model_in_half_precision_is_decided_in_single(frozen):
     half = freeze_model(tiny_model("llama").bfloat16())
     routers = LayerRouters(_untrained(frozen).routers, RouterSettings(hidden=16), half.weights_id)
-    assert len(routers.decide(half, _prompts(3))) == 3
-    assert routers.logits(0, [torch.ones(2, WIDTH, dtype=torch.bfloat16)]).dtype == torch.float32
+    assert len(routers.decide_routes(half, _prompts(3))) == 3
+    assert routers.compute_logits(0, [torch.ones(2, WIDTH, dtype=torch.bfloat16)]).dtype == torch.float32
 
 
 def test_what_cannot_be_decided_is_refused(frozen):
     routers = _untrained(frozen)
     with pytest.raises(ModelError, match="prompt 2 has no tokens"):
-        routers.decide(frozen, [(5,), ()])
+        routers.decide_routes(frozen, [(5,), ()])
     with pytest.raises(ModelError, match="another model"):
-        routers.decide(freeze_model(tiny_model("llama", seed=9)), [(5,)])
+        routers.decide_routes(freeze_model(tiny_model("llama", seed=9)), [(5,)])
 
 
 # --- training -----------------------------------------------------------------------------------------------------
@@ -284,8 +284,8 @@ def test_training_is_prompt_by_prompt_with_accumulated_gradients():
     """The stacked, grouped training against separate routers that see one prompt at a time."""
     settings = RouterSettings(hidden=16, epochs=3, accumulation=2, learning_rate=0.01, weight_decay=0.1)
     generator = torch.Generator().manual_seed(4)
-    lessons = Lessons.blank(prompts=5, routers=2, classes=3, windows=8, width=WIDTH)
-    lessons.allowed[:, 1, 0] = False
+    examples = TrainingExamples.create_empty(prompts=5, routers=2, classes=3, windows=8, width=WIDTH)
+    examples.allowed[:, 1, 0] = False
     # By prompt: (router, state, right class); the fourth prompt's label has ended before the second router.
     decisions = [
         [(router, torch.randn(place + 2, WIDTH, generator=generator), target) for router, target in enumerate(targets)]
@@ -293,12 +293,12 @@ def test_training_is_prompt_by_prompt_with_accumulated_gradients():
     ]
     for place, own in enumerate(decisions):
         for router, state, target in own:
-            lessons.note([place], router, [state], [target])
+            examples.record_decisions([place], router, [state], [target])
     drawing = torch.Generator().manual_seed(7)
-    routers = WindowRouters(2, WIDTH, 3, 16, drawing)
+    routers = StackedRouters(2, WIDTH, 3, 16, drawing)
     plain = [_plain_router(routers, number) for number in range(2)]
     after_weights = drawing.get_state()
-    report = fit(routers, lessons, settings, drawing)
+    report = fit_routers(routers, examples, settings, drawing)
     drawing.set_state(after_weights)
     losses = _train_plainly(plain, decisions, settings, drawing)
     for number, one in enumerate(plain):
@@ -332,7 +332,7 @@ def _train_plainly(plain, decisions, settings, drawing):
 
 
 def _plain_loss(plain, weights, router, state, target):
-    logits = plain[router](pool_windows(state, 8)).mean(dim=0)
+    logits = plain[router](pool_one_prompt(state, 8)).mean(dim=0)
     if router == 1:
         logits = torch.cat([torch.tensor([-math.inf]), logits[1:]])
     return focal_loss(logits[None], torch.tensor([target]), weights, 2.0)[0]
@@ -341,7 +341,7 @@ def _plain_loss(plain, weights, router, state, target):
 def test_routers_learn_what_the_first_token_says(frozen, trained):
     routers, report = trained
     prompts = _prompts()
-    decided = routers.decide(frozen, prompts)
+    decided = routers.decide_routes(frozen, prompts)
     pairs = [
         (sum(step.layer == layer for step in route.steps), label[layer])
         for route, label in zip(decided, _counts(prompts), strict=True)
@@ -360,7 +360,7 @@ def test_the_model_stays_as_it_is():
     frozen = freeze_model(model)
     prompts = _prompts(6)
     quick = RouterSettings(hidden=4, epochs=2)
-    train_routers(frozen, prompts, _counts(prompts), quick, 0)
+    train_layer_routers(frozen, prompts, _counts(prompts), quick, 0)
     train_program_routers(frozen, SPACE, prompts, _programs(prompts), quick, 0)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert not any(value.requires_grad or value.grad is not None for value in model.parameters())
@@ -372,7 +372,7 @@ def test_a_seed_decides_everything_and_nothing_else_is_touched(frozen):
     quick = RouterSettings(hidden=4, epochs=2, accumulation=2)
     torch.manual_seed(123)
     global_state = torch.get_rng_state()
-    one, other, third = (train_routers(frozen, prompts, _counts(prompts), quick, seed)[0] for seed in (1, 1, 2))
+    one, other, third = (train_layer_routers(frozen, prompts, _counts(prompts), quick, seed)[0] for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), global_state)
     assert torch.equal(one.routers.inner, other.routers.inner)
     assert torch.equal(one.routers.outer, other.routers.outer)
@@ -391,7 +391,7 @@ def test_a_seed_decides_everything_and_nothing_else_is_touched(frozen):
 )
 def test_labels_that_cannot_be_executed_are_refused(frozen, labels, error, message):
     with pytest.raises(error, match=message):
-        train_routers(frozen, [(5, 6)], labels, QUICK, 0)
+        train_layer_routers(frozen, [(5, 6)], labels, QUICK, 0)
 
 
 @pytest.mark.parametrize(
@@ -413,7 +413,7 @@ def test_saved_routers_decide_the_same(frozen, trained, trained_programs, tmp_pa
         routers.save(tmp_path / str(number))  # over the old ones
         loaded = type(routers).load(tmp_path / str(number), frozen)
         assert loaded.settings == routers.settings
-        assert loaded.decide(frozen, prompts) == routers.decide(frozen, prompts)
+        assert loaded.decide_routes(frozen, prompts) == routers.decide_routes(frozen, prompts)
         assert torch.equal(loaded.routers.inner, routers.routers.inner)
     assert loaded.space == SPACE
     assert sorted(path.name for path in (tmp_path / "0").iterdir()) == ["routers.json", "routers.safetensors"]
@@ -428,14 +428,14 @@ def _edit(folder, **changes):
     ("damage", "message"),
     [
         (lambda folder: (folder / "routers.safetensors").write_bytes(b"x" * 40), "is damaged"),
-        (lambda folder: (folder / "routers.json").write_bytes(b'{"format": "ma'), "is no JSON"),
-        (lambda folder: (folder / "routers.json").write_bytes(b"\xff\xfe"), "is no JSON"),
+        (lambda folder: (folder / "routers.json").write_bytes(b'{"format": "ma'), "is not JSON"),
+        (lambda folder: (folder / "routers.json").write_bytes(b"\xff\xfe"), "is not JSON"),
         (lambda folder: (folder / "routers.json").write_bytes(b"[]"), "has the format"),
         (lambda folder: (folder / "routers.safetensors").unlink(), "no saved routers"),
         (lambda folder: _edit(folder, format="macro-routers/9"), "macro-routers/9"),
         (lambda folder: _edit(folder, kind="program"), "of the kind 'program'"),
         (lambda folder: _edit(folder, settings={"hiden": 3}), "unknown key 'hiden'"),
-        (lambda folder: _edit(folder, settings=3), "no sound routers"),
+        (lambda folder: _edit(folder, settings=3), "invalid routers"),
         (lambda folder: _edit(folder, settings={"hidden": 5}), "does not hold these routers"),
         (lambda folder: _edit(folder, routers=7), "holds 7 routers"),
     ],
@@ -492,7 +492,7 @@ def test_a_program_router_sees_the_state_of_its_own_program(name):
         seen.update({(place, applied): state for place, state in zip(places, states, strict=True)})
         return [labels[place][applied - 1] for place in places]
 
-    assert walk_programs(frozen, space, prompts, follow) == labels
+    assert run_program_decisions(frozen, space, prompts, follow) == labels
     for place, (prompt, program) in enumerate(zip(prompts, programs, strict=True)):
         states = collect_hidden_states(apply_route(frozen.model, program.expand(LAYERS)), torch.tensor([prompt]))
         for applied in range(1, len(program.steps) + 1):
@@ -505,8 +505,8 @@ def test_infeasible_actions_are_never_decided(frozen, seed):
     routers = _untrained_programs(frozen, seed)
     routers.routers.outer_bias[:, SPACE.rejoin_action] -= 100  # written to the end of the budget
     prompts = _prompts(8, seed)
-    programs = routers.programs(frozen, prompts)
-    for program, route in zip(programs, routers.decide(frozen, prompts), strict=True):
+    programs = routers.decide_programs(frozen, prompts)
+    for program, route in zip(programs, routers.decide_routes(frozen, prompts), strict=True):
         SPACE.check_route(program)
         SPACE.check_route(route)
         assert program.expand(LAYERS) == route
@@ -524,29 +524,33 @@ def test_infeasible_actions_teach_nothing(frozen):
 
 def _untrained_weights(trained, seed):
     generator = torch.Generator().manual_seed(seed)
-    return WindowRouters(trained.routers.count, WIDTH, SPACE.action_count, 16, generator)
+    return StackedRouters(trained.routers.count, WIDTH, SPACE.action_count, 16, generator)
 
 
 def test_program_routers_decide_each_prompt_by_itself(frozen):
     routers = _untrained_programs(frozen, seed=3)
     prompts = _prompts(12)
-    one_by_one = [routers.decide(frozen, [prompt])[0] for prompt in prompts]
+    one_by_one = [routers.decide_routes(frozen, [prompt])[0] for prompt in prompts]
     assert len(set(one_by_one)) > 1
-    assert routers.decide(frozen, prompts) == one_by_one == routers.decide(frozen, prompts, most_tokens=40)
+    assert (
+        routers.decide_routes(frozen, prompts)
+        == one_by_one
+        == routers.decide_routes(frozen, prompts, max_batch_tokens=40)
+    )
 
 
 def test_program_routers_learn_what_the_first_token_says(frozen, trained_programs):
     routers, report = trained_programs
     prompts = _prompts()
     expected = [program.expand(LAYERS) for program in _programs(prompts)]
-    decided = routers.decide(frozen, prompts)
+    decided = routers.decide_routes(frozen, prompts)
     assert sum(one == other for one, other in zip(decided, expected, strict=True)) > 0.9 * len(prompts)
     assert report.accuracy > 0.9
     # Six actions of the longest label: beyond them nothing was learnt, and deciding rejoins.
     assert routers.routers.count == 6
     endless = copy.deepcopy(routers)
     endless.routers.outer_bias[:, SPACE.rejoin_action] -= 100
-    assert max(len(program.steps) for program in endless.programs(frozen, prompts)) == 7
+    assert max(len(program.steps) for program in endless.decide_programs(frozen, prompts)) == 7
 
 
 def test_a_program_of_the_greatest_length_has_no_router_for_its_forced_end(frozen):

@@ -93,7 +93,7 @@ def test_routers_are_kept_and_decide_the_same_again(frozen, tmp_path):
     test = [example for example in task.pools["test"] if example.id in {one["id"] for one in answers["examples"]}]
     order = {example.id: example for example in test}
     examples = [order[one["id"]] for one in answers["examples"]]
-    decided = routers.decide(frozen, encode_prompts(frozen, task, examples, DecodingSettings("likelihood")))
+    decided = routers.decide_routes(frozen, encode_prompts(frozen, task, examples, DecodingSettings("likelihood")))
     assert [str(route) for route in decided] == answers["decided"]
 
 
@@ -202,13 +202,13 @@ def test_the_oracle_is_a_bound_and_stands_apart(frozen, tmp_path):
 def test_budgets_buy_examples_first_then_simulations():
     space = RouteSpace(6)
     published = LabelSearch(space, 500, DrLLMSettings())
-    assert (len(published.chosen), published.simulations) == (100, 10)
+    assert (len(published.searched_examples), published.simulations) == (100, 10)
     few = LabelSearch(space, 500, DrLLMSettings(), budget=330)
-    assert (len(few.chosen), few.simulations) == (30, 10)
+    assert (len(few.searched_examples), few.simulations) == (30, 10)
     many = LabelSearch(space, 50, DrLLMSettings(), budget=5000)
-    assert (len(many.chosen), many.simulations) == (50, 99)
+    assert (len(many.searched_examples), many.simulations) == (50, 99)
     oracle = LabelSearch(space, 40, ColaSettings(), budget=400, every_example=True)
-    assert (len(oracle.chosen), oracle.simulations) == (40, 9)
+    assert (len(oracle.searched_examples), oracle.simulations) == (40, 9)
     for labels in (published, few, many, oracle):
         assert labels.budget is None or labels.max_evaluations() <= labels.budget
 
@@ -222,7 +222,7 @@ def test_every_reward_is_asked_of_its_own_example():
         return [0.0] * len(pairs)
 
     labels = LabelSearch(space, 30, ColaSettings(simulations=3), budget=120, every_example=True)
-    labels.run(score)
+    labels.run_searches(score)
     standard = Route.standard(6)
     assert [place for place, route in asked if route == standard] == list(range(30))
     assert len(asked) <= labels.max_evaluations()

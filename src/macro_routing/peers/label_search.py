@@ -1,7 +1,7 @@
-"""Dr.LLM and CoLA in numbers: which examples get a tree search, how large it is, and what a router learns from.
+"""The tree searches of Dr.LLM and CoLA: which examples are searched, and with how many simulations.
 
-Published are 100 examples with 10 simulations each. A budget beyond that buys more examples first, then more
-simulations; the standard pass of an example is one outcome, every simulation at most one more.
+Published are 100 examples with 10 simulations each. A larger budget buys more examples first, then more simulations;
+the standard pass of an example is one evaluation, every simulation at most one more.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from macro_routing.errors import SettingsError
 from macro_routing.peers.router_settings import RouterSettings
@@ -25,51 +25,51 @@ from macro_routing.search.tree_search import TreeSearch, TreeSettings, run_in_lo
 from macro_routing.settings import check_integer
 
 PUBLISHED_EXAMPLES = 100
+_Settings = TypeVar("_Settings", bound=TreeSettings | RouterSettings)
 
 
 @dataclass(frozen=True)
 class ColaSettings(TreeSettings):
-    """The settings of CoLA: a search per test example, with its answer known."""
+    """Settings of CoLA: a search per test example, with its answer known."""
 
     min_layers_saved: int = 1
-    """CoLA asks for any shorter path that is right."""
+    """CoLA accepts any shorter path with a correct answer."""
 
 
 @dataclass(frozen=True)
 class DrLLMSettings(RouterSettings, TreeSettings):
-    """The settings of Dr.LLM: its search for labels, and its routers."""
+    """Settings of Dr.LLM: its search for labels, and its routers."""
 
     @property
     def tree(self) -> TreeSettings:
-        """Those of the search."""
-        found: TreeSettings = _part(TreeSettings, self)
-        return found
+        """Settings of the search."""
+        return _select_fields(TreeSettings, self)
 
     @property
     def router(self) -> RouterSettings:
-        """Those of the routers."""
-        found: RouterSettings = _part(RouterSettings, self)
-        return found
+        """Settings of the routers."""
+        return _select_fields(RouterSettings, self)
 
     def __post_init__(self) -> None:
-        """Each part refuses its own."""
+        """Each part checks its own fields."""
         _ = self.tree, self.router
 
 
-def _part(kind: type[Any], settings: Any) -> Any:
+def _select_fields(kind: type[_Settings], settings: TreeSettings) -> _Settings:
+    """The part of combined settings that belongs to one class."""
     return kind(**{field.name: getattr(settings, field.name) for field in dataclasses.fields(kind)})
 
 
 @dataclass(frozen=True)
 class LabelSearch:
-    """Tree searches over some examples, all in step; what a run needs to know of them beforehand."""
+    """Tree searches over some examples, all in lockstep, and their cost, known beforehand."""
 
     space: RouteSpace
     examples: int
-    """There are so many."""
+    """Number of examples to choose from."""
     settings: TreeSettings
     budget: int | None = None
-    """Outcomes that may be asked for; None: what is published."""
+    """Maximum evaluations; None: the published number."""
     seed: int = 0
     extended: bool = False
     """Whether MACRO's actions are searched instead of skips and repeats."""
@@ -77,19 +77,19 @@ class LabelSearch:
     """Whether all examples are searched, as an oracle does; else as many as are published or the budget allows."""
 
     def __post_init__(self) -> None:
-        """Refuse a budget that does not pay for one example."""
+        """Reject a budget that is too small for one example."""
         check_seed(self.seed)
         check_integer("examples", self.examples, minimum=1, maximum=MAX_EXAMPLES)
         needed = 2 * self.examples if self.every_example else self.settings.simulations + 1
         if self.budget is not None and self.budget < needed:
             raise SettingsError(
-                f"budget = {self.budget} is not allowed: these tree searches need {needed} outcomes at least;"
+                f"budget = {self.budget} is not allowed: these tree searches need at least {needed} evaluations;"
                 f" give a larger budget or fewer {'test examples' if self.every_example else 'simulations'}"
             )
 
     @cached_property
-    def chosen(self) -> tuple[int, ...]:
-        """The examples that are searched."""
+    def searched_examples(self) -> tuple[int, ...]:
+        """Indices of the examples that are searched."""
         if self.every_example:
             return tuple(range(self.examples))
         affordable = PUBLISHED_EXAMPLES if self.budget is None else self.budget // (self.settings.simulations + 1)
@@ -97,40 +97,42 @@ class LabelSearch:
 
     @property
     def simulations(self) -> int:
-        """Per example."""
+        """Simulations per example."""
         if self.budget is None:
             return self.settings.simulations
-        affordable = self.budget // len(self.chosen) - 1
+        affordable = self.budget // len(self.searched_examples) - 1
         return affordable if self.every_example else max(self.settings.simulations, affordable)
 
     @property
     def max_rounds(self) -> int:
-        """All of it is one round."""
+        """All searches together are one round."""
         return 1
 
     @property
     def max_draws(self) -> int:
-        """Routes per example, at most."""
+        """Maximum routes per example."""
         return self.simulations + 1
 
     @property
     def max_candidates(self) -> int:
-        """Nothing is validated."""
+        """No route is validated."""
         return 0
 
     def max_evaluations(self, done: int = 0) -> int:
-        """Outcomes that may be asked for."""
-        return 0 if done else len(self.chosen) * self.max_draws
+        """Maximum evaluations from round ``done`` on."""
+        return 0 if done else len(self.searched_examples) * self.max_draws
 
     @cached_property
     def identity(self) -> str:
-        """What the search is."""
+        """Description of the search, for comparing saved states."""
         return json.dumps({"search": "tree", **dataclasses.asdict(self)}, sort_keys=True)
 
-    def run(self, score: Callable[[list[tuple[int, Route]]], Sequence[float]]) -> list[TreeSearch[Any]]:
-        """Every chosen example's search at its end; ``score`` answers (place among all examples, route) pairs."""
+    def run_searches(self, score: Callable[[list[tuple[int, Route]]], Sequence[float]]) -> list[TreeSearch[Any]]:
+        """Run every searched example's search to its end; ``score`` scores (index of the example, route) pairs."""
         actions: Any = ProgramEdits(self.space) if self.extended else LayerEdits(self.space.layers)
-        settings = dataclasses.replace(_part(TreeSettings, self.settings), simulations=self.simulations)
-        searches = [TreeSearch(actions, settings, self.seed, example=place) for place in self.chosen]
-        run_in_lockstep(searches, lambda asked: score([(self.chosen[place], route) for place, route in asked]))
+        settings = dataclasses.replace(_select_fields(TreeSettings, self.settings), simulations=self.simulations)
+        searches = [TreeSearch(actions, settings, self.seed, example=index) for index in self.searched_examples]
+        run_in_lockstep(
+            searches, lambda asked: score([(self.searched_examples[number], route) for number, route in asked])
+        )
         return searches

@@ -1,4 +1,4 @@
-"""What routers are and how they are trained, where it can be read without a deep-learning library."""
+"""Router settings; readable without a deep-learning library."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from macro_routing.settings import check_integer, check_number
 
 @dataclass(frozen=True)
 class RouterSettings:
-    """What the routers are and how they are trained."""
+    """Architecture and training of the routers."""
 
     hidden: int = 128
     """Width of a router's hidden layer."""
     windows: int = 8
-    """Windows that a prompt's states are cut into; shorter prompts have one per token."""
+    """Windows that a prompt's states are divided into; shorter prompts have one per token."""
     epochs: int = 15
-    """Times that every prompt is seen."""
+    """Training epochs."""
     learning_rate: float = 1e-3
-    """AdamW's first learning rate; it falls to 0 along a cosine."""
+    """Initial learning rate of AdamW; it falls to 0 along a cosine."""
     weight_decay: float = 0.01
-    """AdamW's weight decay."""
+    """Weight decay of AdamW."""
     accumulation: int = 16
-    """Prompts whose gradients are averaged before the routers change."""
+    """Prompts per optimizer step."""
     focal_gamma: float = 2.0
-    """How strongly the loss turns away from decisions that are right already; 0 is cross-entropy."""
+    """Focal loss: how strongly decisions that are already correct are down-weighted; 0 is cross-entropy."""
     effective_beta: float = 0.999
-    """How strongly classes are weighted by their rarity; 0 not at all, 1 by the inverse of their number."""
+    """How strongly rare classes are weighted up; 0 not at all, 1 by the inverse of their number."""
 
     def __post_init__(self) -> None:
-        """Refuse impossible settings by name."""
+        """Reject impossible settings by name."""
         check_integer("hidden", self.hidden, minimum=1, maximum=65_536)
         check_integer("windows", self.windows, minimum=1, maximum=65_536)
         check_integer("epochs", self.epochs, minimum=1)

@@ -19,7 +19,7 @@ from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.peers.label_search import LabelSearch
 from macro_routing.peers.layer_router import LayerRouters
 from macro_routing.peers.program_router import ProgramRouters, train_program_routers
-from macro_routing.peers.router_training import train_routers
+from macro_routing.peers.router_training import train_layer_routers
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as files
 from macro_routing.runs.folder import RunFolder
@@ -64,7 +64,7 @@ class PerExampleRun(PreparedRun):
             # A route that cannot be run is no way to a right answer, and no wrong answer either: no tree ends with it.
             return [0.0 if isinstance(outcome, Failure) else float(outcome.correct) for outcome in found]
 
-        searches = self._labels.run(score)
+        searches = self._labels.run_searches(score)
         report = self._report(searches, seen, time.perf_counter() - start)
         state = SearchState(self._labels.identity, rounds=1, draws=_most_visited(seen))
         place.save_round(state, dataclasses.asdict(report))
@@ -134,7 +134,7 @@ class RouterRun(PerExampleRun):
         release_fused_decoder(frozen)  # it holds most of a GPU, which training and deciding need
         routers = self._trained(place, searches)
         prompts = encode_prompts(frozen, config.task, self.splits.test, config.decoding)
-        routes = [self._standard] * len(prompts) if routers is None else routers.decide(frozen, prompts)
+        routes = [self._standard] * len(prompts) if routers is None else routers.decide_routes(frozen, prompts)
         result = self._tested(place, METHODS[self.config.method].title, routes, ROUTER)
         place.write_json(files.RESULT, result.to_json())
         place.write_manifest()
@@ -145,7 +145,7 @@ class RouterRun(PerExampleRun):
         """The routers; None where no example has a label, and every prompt takes the standard pass."""
         labels = [
             (self.splits.train[number], search.label)
-            for number, search in zip(self._labels.chosen, searches, strict=True)
+            for number, search in zip(self._labels.searched_examples, searches, strict=True)
             if search.label is not None
         ]
         self.listener.on_message(f"{len(labels)} of {len(searches)} examples have a label; training the routers")
@@ -162,7 +162,7 @@ class RouterRun(PerExampleRun):
             found = train_program_routers(frozen, space, prompts, programs, settings.router, self.config.seed)
         else:
             counts = [layer_counts(route) for route in routes]
-            found = train_routers(frozen, prompts, counts, settings.router, self.config.seed)
+            found = train_layer_routers(frozen, prompts, counts, settings.router, self.config.seed)
         routers, report = found
         routers.save(place.path / files.ROUTERS)
         place.write_json(f"{files.ROUTERS}/training.json", dataclasses.asdict(report))
