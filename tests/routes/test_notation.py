@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macro_routing.errors import MacroError, NotationError, RouteError
-from macro_routing.routes import Program, Route, parse_program, parse_route, print_route
+from macro_routing.routes import Program, Route, format_route, parse_program, parse_route
 from tests.strategies import programs
 
 EXAMPLE = "L0-L7 L3-L9 RJ"
@@ -20,8 +20,8 @@ def test_text_round_trip(program):
 @given(programs())
 def test_json_round_trip(program):
     route = program.expand(12)
-    assert parse_route(print_route(route, "json"), 12) == route
-    assert parse_route(print_route(route, "json"), None) == route
+    assert parse_route(format_route(route, "json"), 12) == route
+    assert parse_route(format_route(route, "json"), None) == route
 
 
 @given(programs())
@@ -30,14 +30,14 @@ def test_plain_forms_round_trip_and_adds_are_refused(program):
     for form in ("ranges", "mergekit"):
         if route.has_adds:
             with pytest.raises(RouteError, match="cannot express the add at step"):
-                print_route(route, form)
+                format_route(route, form)
         else:
-            assert parse_route(print_route(route, form), 12) == route
+            assert parse_route(format_route(route, form), 12) == route
 
 
 def test_short_range_lists_are_not_taken_for_rys_pairs():
-    assert print_route(parse_route("L3 L5", 6), "ranges") == "3..3,5..5"
-    assert print_route(parse_route("L3", 6), "ranges") == "3..3"
+    assert format_route(parse_route("L3 L5", 6), "ranges") == "3..3,5..5"
+    assert format_route(parse_route("L3", 6), "ranges") == "3..3"
 
 
 def test_runs_of_three_or_more_have_a_dash():
@@ -147,7 +147,7 @@ def test_bad_mergekit(text, message):
 
 
 def test_mergekit_out_is_half_open():
-    configuration = yaml.safe_load(print_route(parse_route(EXAMPLE, 28), "mergekit", "./base"))
+    configuration = yaml.safe_load(format_route(parse_route(EXAMPLE, 28), "mergekit", "./base"))
     spans = [part["sources"][0]["layer_range"] for part in configuration["slices"]]
     assert spans == [[0, 8], [3, 28]]
     assert configuration["slices"][0]["sources"][0]["model"] == "./base"

@@ -22,7 +22,7 @@ def test_rejoin_continues_after_the_last_layer_applied():
 def test_a_program_without_rejoin_ends_where_it_ends():
     route = parse_program("L0-L4").expand(8)
     assert route.length == 5
-    assert not route.rejoins
+    assert not route.reaches_last_layer
     assert str(route) == "L0-L4"
 
 

@@ -46,9 +46,9 @@ def test_programs_have_the_plainly_computed_probabilities_and_they_sum_to_one(po
 def test_one_row_and_all_rows_are_the_same_numbers(policy):
     space = policy.space
     for applied in range(1, space.max_length + 1):
-        rows = policy.log_rows(applied)
+        rows = policy.masked_log_rows(applied)
         position = space.start_position._replace(applied=applied)
-        row = policy.log_row(position)
+        row = policy.masked_log_row(position)
         assert (rows[position.layer, position.displacement, position.operator] == row).all()
         assert math.fsum(np.exp(row)) == pytest.approx(1)
 

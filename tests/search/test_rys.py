@@ -11,8 +11,8 @@ from macro_routing.evaluation.planted import PlantedProblem, solve_planted
 from macro_routing.routes import Route
 from macro_routing.search import Failure, Score, load_state, save_state
 from macro_routing.search.rys_beam import BeamSettings, RepeatBeam, blocks_from_route, route_from_blocks
-from macro_routing.search.rys_counts import CountSettings, CountSweep, counts_of, route_from_counts
-from macro_routing.search.rys_surrogate import SurrogateSearch, SurrogateSettings, random_counts
+from macro_routing.search.rys_counts import CountSettings, CountSweep, counts_from_route, route_from_counts
+from macro_routing.search.rys_surrogate import SurrogateSearch, SurrogateSettings, sample_counts
 from macro_routing.search.rys_sweep import (
     BlockSweep,
     SweepSettings,
@@ -114,7 +114,7 @@ def test_sets_of_blocks_are_read_back_from_their_routes(cuts):
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=8).filter(any))
 def test_counts_are_read_back_from_their_routes(counts):
-    assert counts_of(route_from_counts(len(counts), counts)) == tuple(counts)
+    assert counts_from_route(route_from_counts(len(counts), counts)) == tuple(counts)
 
 
 @given(programs(layers=4))
@@ -124,7 +124,7 @@ def test_nothing_is_read_from_other_routes(program):
         assert route_from_block(4, *block) == route
     if (repeated := blocks_from_route(route)) is not None:
         assert route_from_blocks(4, repeated) == route
-    if (counts := counts_of(route)) is not None:
+    if (counts := counts_from_route(route)) is not None:
         assert route_from_counts(4, counts) == route
 
 
@@ -297,7 +297,7 @@ def test_the_surrogate_leads_to_better_vectors():
     worth = np.linspace(-0.08, 0.08, 12)
 
     def additive(route, total):
-        share = 0.5 + worth @ (np.array(counts_of(route)) - 1)
+        share = 0.5 + worth @ (np.array(counts_from_route(route)) - 1)
         return Score(float(np.clip(share, 0, 1)) * total, total)
 
     search = SurrogateSearch(12, 10, 10_000, SurrogateSettings(rounds=4, proposals=20, pool_size=200))
@@ -309,7 +309,7 @@ def test_the_surrogate_leads_to_better_vectors():
 def test_random_counts_repeat_a_few_layers_or_one_block():
     rng = np.random.default_rng(0)
     for _ in range(300):
-        counts = random_counts(rng, 9, 3)
+        counts = sample_counts(rng, 9, 3)
         repeated = [layer for layer, count in enumerate(counts) if count > 1]
         one_block = repeated == list(range(repeated[0], repeated[-1] + 1)) and len({counts[x] for x in repeated}) == 1
         assert one_block or len(repeated) <= 4

@@ -8,7 +8,7 @@ from macro_routing.errors import RouteError, SearchError, SettingsError
 from macro_routing.evaluation.planted import PlantedProblem
 from macro_routing.routes import Route, RouteSpace, parse_program
 from macro_routing.search.tree_actions import LayerEdits, ProgramEdits, layer_counts, route_from_counts
-from macro_routing.search.tree_search import TreeSearch, TreeSettings, child_limit, run_in_lockstep, ucb
+from macro_routing.search.tree_search import TreeSearch, TreeSettings, child_limit, run_in_lockstep, ucb_score
 from tests.strategies import small_spaces
 
 LAYERS = 12
@@ -46,7 +46,7 @@ def layer_list(*layers, of=LAYERS):
 def test_the_tree_branches_and_goes_deep(actions):
     search = TreeSearch(actions, TreeSettings(), seed=1)
     run(search, wrong)
-    assert search.statistics.most_children > 1
+    assert search.statistics.max_children > 1
     assert search.statistics.depth > 1
     assert search.statistics.nodes == 11  # the root, and one for each simulation
 
@@ -106,10 +106,10 @@ def test_seed_and_example_fix_what_is_asked(actions):
 
 def test_ucb_by_hand():
     plain = TreeSettings(exploration=2.0, length_penalty=3.0)
-    assert ucb(1.0, 4, 9, relative_length=0.5, settings=plain) == pytest.approx(
+    assert ucb_score(1.0, 4, 9, relative_length=0.5, settings=plain) == pytest.approx(
         0.25 + 2 * math.sqrt(2.1972245773362196 / 4) - 1.5
     )
-    assert ucb(0.0, 1, 1, relative_length=1.0, settings=plain) == -3.0
+    assert ucb_score(0.0, 1, 1, relative_length=1.0, settings=plain) == -3.0
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_selection_follows_the_best_ucb(length_penalty, rewards, followed):
     assert len({route.length for route in first}) > 1
     below = search.ask()
     expected = min(first, key=lambda route: route.length) if followed is None else first[followed]
-    assert below in LayerEdits(LAYERS).children(expected)
+    assert below in LayerEdits(LAYERS).list_children(expected)
     assert [len(node.children) for node in search._nodes if node.route == expected] == [1]
 
 
@@ -296,16 +296,16 @@ def test_impossible_settings_are_refused_by_name(name, value):
 
 
 def test_layer_edits_of_the_standard_pass():
-    lists = {tuple(step.layer for step in route.steps) for route in LayerEdits(3).children(Route.standard(3))}
+    lists = {tuple(step.layer for step in route.steps) for route in LayerEdits(3).list_children(Route.standard(3))}
     repeats = {(0, 0, 1, 2), (0, 1, 1, 2), (0, 1, 2, 2)}
     assert lists == repeats | {(1, 2), (0, 2), (0, 1)} | {(2,), (0,)}
 
 
 def test_layer_edits_leave_one_layer_and_repeat_none_twice():
     actions = LayerEdits(2)
-    assert actions.children(layer_list(1, of=2)) == [layer_list(1, 1, of=2)]
-    assert set(actions.children(layer_list(0, 0, of=2))) == {layer_list(0, of=2)}
-    assert all(route.length < 4 for route in actions.children(layer_list(0, 0, 1, 1, of=2)))
+    assert actions.list_children(layer_list(1, of=2)) == [layer_list(1, 1, of=2)]
+    assert set(actions.list_children(layer_list(0, 0, of=2))) == {layer_list(0, of=2)}
+    assert all(route.length < 4 for route in actions.list_children(layer_list(0, 0, 1, 1, of=2)))
 
 
 label_counts = st.lists(st.integers(0, 2), min_size=1, max_size=8).filter(any).map(tuple)
@@ -321,7 +321,7 @@ def test_counts_and_lists_say_the_same(counts):
 @given(label_counts)
 def test_layer_edits_give_different_labels(counts):
     actions, parent = LayerEdits(len(counts)), route_from_counts(counts)
-    children = actions.children(parent)
+    children = actions.list_children(parent)
     assert len({parent, *children}) == len(children) + 1
     for child in children:
         assert sum(layer_counts(child)) == child.length <= 2 * len(counts)
@@ -344,9 +344,9 @@ def test_counts_that_are_no_label_are_refused(counts):
 
 def check_children(space, program):
     actions = ProgramEdits(space)
-    children = actions.children(program)
-    routes = {actions.route_of(child) for child in children}
-    assert len(routes | {actions.route_of(program)}) == len(children) + 1
+    children = actions.list_children(program)
+    routes = {actions.plan_to_route(child) for child in children}
+    assert len(routes | {actions.plan_to_route(program)}) == len(children) + 1
     for child in children:
         space.check_route(child)
         assert child.steps[: len(program.steps)] == program.steps
@@ -356,7 +356,7 @@ def check_children(space, program):
 @given(small_spaces(), st.randoms(use_true_random=False))
 @settings(max_examples=50)
 def test_program_edits_give_different_feasible_programs(space, random):
-    program = ProgramEdits(space).root
+    program = ProgramEdits(space).root_plan
     for _ in range(3):
         children = check_children(space, program)
         if not children:
@@ -366,7 +366,7 @@ def test_program_edits_give_different_feasible_programs(space, random):
 
 @pytest.mark.parametrize("space", [PAPER, RouteSpace(16, max_length=16), RouteSpace(28, window=0)])
 def test_program_edits_of_the_standard_pass(space):
-    children = check_children(space, ProgramEdits(space).root)
+    children = check_children(space, ProgramEdits(space).root_plan)
     assert len(children) == len(set(children)) > 0
     if space is PAPER:
         assert parse_program("L0-L7 L3 RJ") in children
@@ -377,10 +377,10 @@ def test_program_edits_of_the_standard_pass(space):
 def test_program_edits_reach_every_route_of_a_small_space():
     space = RouteSpace(3, max_length=4, radius=1, window=1)
     actions = ProgramEdits(space)
-    reached, new = set(), [actions.root]
+    reached, new = set(), [actions.root_plan]
     while new:
-        reached |= {actions.route_of(program) for program in new}
-        new = [child for program in new for child in actions.children(program)]
+        reached |= {actions.plan_to_route(program) for program in new}
+        new = [child for program in new for child in actions.list_children(program)]
     every, prefixes = set(), [[]]
     while prefixes:
         every |= {space.program_from_actions(actions_so_far).expand(3) for actions_so_far in prefixes}

@@ -12,7 +12,7 @@ from macro_routing.cli import route_diff
 from macro_routing.cli.console import print_fields, print_json, read_text_argument
 from macro_routing.cli.group import group
 from macro_routing.routes.composition import analyze_composition, describe_deviations, render_route_ascii
-from macro_routing.routes.notation import parse_route, print_route
+from macro_routing.routes.notation import format_route, parse_route
 from macro_routing.routes.route import Route
 
 app = group(help="Look at routes and convert between notations.")
@@ -108,4 +108,4 @@ def convert(
 
     Example: `macro route convert 45,52 --layers 80 --to mergekit --model ./my-model`
     """
-    print(print_route(parse_route(read_text_argument(route), layers), to.value, model))
+    print(format_route(parse_route(read_text_argument(route), layers), to.value, model))

@@ -10,7 +10,7 @@ from macro_routing.deploy.plain_routes import reject_adds
 from macro_routing.errors import ExportError
 from macro_routing.models.metadata import ModelMetadata
 from macro_routing.models.support import get_text_config
-from macro_routing.routes.formats import print_mergekit
+from macro_routing.routes.formats import format_mergekit
 from macro_routing.routes.route import Route
 
 
@@ -22,7 +22,7 @@ def write_mergekit_config(base: ModelMetadata, route: Route, out: Path) -> None:
     name = base.name if get_hub_commit(base) else str(base.folder.resolve())
     dtype = str(getattr(base.config, "dtype", None) or "bfloat16").removeprefix("torch.")
     with export_output(out, 0) as file:
-        file.write_text(print_mergekit(route, name, dtype) + "\n", encoding="utf-8")
+        file.write_text(format_mergekit(route, name, dtype) + "\n", encoding="utf-8")
 
 
 def _reject_mixed_layer_types(base: ModelMetadata, route: Route) -> None:

@@ -21,7 +21,7 @@ def expected_actions(policy: MarkovPolicy) -> Floats:
     mass[space.start_position.layer, space.start_position.displacement, space.start_position.operator] = 1
     total = np.zeros((space.layers, space.action_count))
     for applied in range(1, space.max_length + 1):
-        taken = np.einsum("ldo,ldoa->la", mass, np.exp(policy.log_rows(applied)))
+        taken = np.einsum("ldo,ldoa->la", mass, np.exp(policy.masked_log_rows(applied)))
         total += taken
         mass = _move_mass(space, taken)
     return total

@@ -54,9 +54,12 @@ def describe_deviations(route: Route) -> list[str]:
     lines = _describe_jumps(route)
     counts = Counter(step.layer for step in route.steps)
     repeated = [layer for layer in sorted(counts) if counts[layer] > 1]
-    lines += [f"applies {_names(group)} {counts[group[0]]} times" for group in _runs(repeated, counts)]
+    lines += [
+        f"applies {_format_layer_range(group)} {counts[group[0]]} times"
+        for group in _group_consecutive(repeated, counts)
+    ]
     skipped = [layer for layer in range(route.layers) if layer not in counts]
-    lines += [f"never applies {_names(group)}" for group in _runs(skipped, counts)]
+    lines += [f"never applies {_format_layer_range(group)}" for group in _group_consecutive(skipped, counts)]
     for number, step in enumerate(route.steps, 1):
         if step.add is not None:
             verb = "adds" if step.add.coefficient > 0 else "subtracts"
@@ -72,12 +75,12 @@ def _describe_jumps(route: Route) -> list[str]:
         if delta != 1:
             kind = "repeats" if delta == 0 else "jumps back" if delta < 0 else "jumps ahead"
             lines.append(f"{kind} at step {number}: L{before.layer} to L{before.layer + delta}")
-    if not route.rejoins:
+    if not route.reaches_last_layer:
         lines.append(f"ends early, after L{route.steps[-1].layer}")
     return lines
 
 
-def _runs(layers: list[int], counts: Counter[int]) -> list[list[int]]:
+def _group_consecutive(layers: list[int], counts: Counter[int]) -> list[list[int]]:
     """Group neighbouring layers that were applied equally often."""
     groups: list[list[int]] = []
     for layer in layers:
@@ -88,7 +91,7 @@ def _runs(layers: list[int], counts: Counter[int]) -> list[list[int]]:
     return groups
 
 
-def _names(layers: list[int]) -> str:
+def _format_layer_range(layers: list[int]) -> str:
     return f"L{layers[0]}" if len(layers) == 1 else f"L{layers[0]}-L{layers[-1]}"
 
 
@@ -102,9 +105,9 @@ def render_route_ascii(route: Route) -> str:
     parts = [str(route.steps[0].layer)]
     previous = route.steps[0]
     for place, step in enumerate(route.steps[1:], 1):
-        mark = _mark(previous, step)
+        mark = _step_symbol(previous, step)
         ordinary = mark == "-"
-        last_of_run = place + 1 == route.length or _mark(step, route.steps[place + 1]) != "-"
+        last_of_run = place + 1 == route.length or _step_symbol(step, route.steps[place + 1]) != "-"
         parts.append(mark)
         if not ordinary or last_of_run:
             parts.append(str(step.layer))
@@ -112,7 +115,7 @@ def render_route_ascii(route: Route) -> str:
     return "".join(parts)
 
 
-def _mark(before: Step, step: Step) -> str:
+def _step_symbol(before: Step, step: Step) -> str:
     delta = step.layer - before.layer
     jump = "<" if delta < 0 else "=" if delta == 0 else ">" if delta > 1 else ""
     add = "" if step.add is None else "+" if step.add.coefficient > 0 else "~"

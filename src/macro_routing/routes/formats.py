@@ -39,16 +39,16 @@ def parse_json(text: str, layers: int | None) -> Route:
     if len(value["steps"]) > MAX_STEPS:
         raise NotationError(f"the JSON route has more than {MAX_STEPS} steps")
     steps = tuple(_step_from_json(step, number) for number, step in enumerate(value["steps"], 1))
-    return Program(steps, rejoin).expand(_agree_on_layers(value.get("layers"), layers))
+    return Program(steps, rejoin).expand(_resolve_layer_count(value.get("layers"), layers))
 
 
 def _step_from_json(value: Any, number: int) -> Step:
     where = f"step {number} of the JSON route"
     if not isinstance(value, dict):
-        return Step(_integer(value, where))
+        return Step(_check_index(value, where))
     if unknown := sorted(set(value) - {"layer", "back", "coefficient"}):
         raise NotationError(f"{where} has the unknown key {shorten(unknown[0])}; known keys: layer, back, coefficient")
-    layer = _integer(value.get("layer"), where)
+    layer = _check_index(value.get("layer"), where)
     if "back" not in value:
         if "coefficient" in value:
             raise NotationError(f"{where} has a coefficient but no 'back': what should be added?")
@@ -57,18 +57,18 @@ def _step_from_json(value: Any, number: int) -> Step:
     if isinstance(coefficient, bool) or not isinstance(coefficient, int | float):
         raise NotationError(f"{where}: the coefficient must be a number, not {shorten(coefficient)}")
     try:
-        return Step(layer, Add(_integer(value["back"], where), float(coefficient)))
+        return Step(layer, Add(_check_index(value["back"], where), float(coefficient)))
     except (RouteError, OverflowError) as error:
         raise NotationError(f"{where}: {error}") from None
 
 
-def _integer(value: Any, where: str) -> int:
+def _check_index(value: Any, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MAX_STEPS:
         raise NotationError(f"{where}: {shorten(value)} is not a layer or state number")
     return value
 
 
-def _agree_on_layers(written: Any, given: int | None) -> int:
+def _resolve_layer_count(written: Any, given: int | None) -> int:
     if written is None and given is None:
         raise NotationError("the number of the model's layers is not known; give it with --layers")
     if written is None:
@@ -80,7 +80,7 @@ def _agree_on_layers(written: Any, given: int | None) -> int:
     return written
 
 
-def print_json(route: Route) -> str:
+def format_json(route: Route) -> str:
     """The executed steps as JSON: a number for a plain step, an object for an add."""
     steps = [
         step.layer
@@ -91,7 +91,7 @@ def print_json(route: Route) -> str:
     return json.dumps({"layers": route.layers, "steps": steps})
 
 
-def parse_rys(text: str, layers: int) -> Route:
+def parse_rys_pair(text: str, layers: int) -> Route:
     """Read a RYS pair ``i,j``: layers 0 to j-1, then i to the last."""
     match = RYS_PAIR.fullmatch(text)
     if match is None:
@@ -121,9 +121,9 @@ def parse_ranges(text: str, layers: int) -> Route:
     return Route(tuple(steps), layers)
 
 
-def print_ranges(route: Route) -> str:
+def format_ranges(route: Route) -> str:
     """The route as a range list; refused for adds."""
-    runs = _plain_runs(route, "a range list")
+    runs = _split_into_ranges(route, "a range list")
     # One or two bare numbers would be read as something else (two are a RYS pair), so they are written as ranges.
     bare = len(runs) > 2 or any(first != last for first, last in runs)
     return ",".join(str(first) if first == last and bare else f"{first}..{last}" for first, last in runs)
@@ -147,7 +147,7 @@ def parse_mergekit(text: str, layers: int) -> Route:
     steps: list[Step] = []
     models: set[str] = set()
     for number, part in enumerate(value["slices"], 1):
-        model, first, end = _slice(part, f"slice {number}", layers)
+        model, first, end = _parse_mergekit_slice(part, f"slice {number}", layers)
         models.add(model)
         steps += [Step(layer) for layer in range(first, end)]
         if len(models) > 1 or len(steps) > MAX_STEPS:
@@ -155,7 +155,7 @@ def parse_mergekit(text: str, layers: int) -> Route:
     return Route(tuple(steps), layers)
 
 
-def _slice(part: Any, where: str, layers: int) -> tuple[str, int, int]:
+def _parse_mergekit_slice(part: Any, where: str, layers: int) -> tuple[str, int, int]:
     sources = part.get("sources") if isinstance(part, dict) else None
     if not isinstance(sources, list) or len(sources) != 1 or not isinstance(sources[0], dict):
         raise NotationError(f"{where} needs exactly one source with a model and a layer_range")
@@ -175,17 +175,17 @@ def _slice(part: Any, where: str, layers: int) -> tuple[str, int, int]:
     return source["model"], span[0], span[1]
 
 
-def print_mergekit(route: Route, model: str, dtype: str = "bfloat16") -> str:
+def format_mergekit(route: Route, model: str, dtype: str = "bfloat16") -> str:
     """A mergekit passthrough configuration that writes the route out as a deeper checkpoint; refused for adds."""
     slices = [
         {"sources": [{"model": model, "layer_range": [first, last + 1]}]}
-        for first, last in _plain_runs(route, "mergekit")
+        for first, last in _split_into_ranges(route, "mergekit")
     ]
     configuration = {"merge_method": "passthrough", "dtype": dtype, "slices": slices}
     return str(yaml.safe_dump(configuration, sort_keys=False)).rstrip("\n")
 
 
-def _plain_runs(route: Route, form: str) -> list[tuple[int, int]]:
+def _split_into_ranges(route: Route, form: str) -> list[tuple[int, int]]:
     runs: list[tuple[int, int]] = []
     for number, step in enumerate(route.steps, 1):
         if step.add is not None:

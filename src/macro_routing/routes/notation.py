@@ -10,7 +10,7 @@ from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import is_route_file, parse_route_file
 
-FORMS = ("text", "json", "ranges", "mergekit")
+NOTATIONS = ("text", "json", "ranges", "mergekit")
 
 
 def parse_route(text: str, layers: int | None) -> Route:
@@ -30,16 +30,16 @@ def parse_route(text: str, layers: int | None) -> Route:
         if stripped[:1] in ("L", "R"):
             parse_program(stripped)  # a malformed text is the first thing to mend
         raise NotationError("the number of the model's layers is not known; give it with --layers")
-    return _parser_for(stripped)(stripped, layers)
+    return _select_parser(stripped)(stripped, layers)
 
 
-def _parser_for(text: str) -> Callable[[str, int], Route]:
+def _select_parser(text: str) -> Callable[[str, int], Route]:
     if text[:1] in ("L", "R") or not text:
         return lambda given, layers: parse_program(given).expand(layers)
     if "slices:" in text or "merge_method:" in text:
         return formats.parse_mergekit
     if formats.RYS_PAIR.fullmatch(text):
-        return formats.parse_rys
+        return formats.parse_rys_pair
     if text[0].isdigit() and ("," in text or ".." in text):
         return formats.parse_ranges
     if ":" in text and "\n" in text:
@@ -47,14 +47,14 @@ def _parser_for(text: str) -> Callable[[str, int], Route]:
     return lambda given, layers: parse_program(given).expand(layers)
 
 
-def print_route(route: Route, form: str, model: str = "MODEL") -> str:
-    """Write a route in one of ``FORMS``; ``model`` is the name mergekit should load."""
+def format_route(route: Route, form: str, model: str = "MODEL") -> str:
+    """Write a route in one of ``NOTATIONS``; ``model`` is the name mergekit should load."""
     if form == "text":
         return str(route)
     if form == "json":
-        return formats.print_json(route)
+        return formats.format_json(route)
     if form == "ranges":
-        return formats.print_ranges(route)
+        return formats.format_ranges(route)
     if form == "mergekit":
-        return formats.print_mergekit(route, model)
-    raise NotationError(f"unknown form {shorten(form)}; known forms: {', '.join(FORMS)}")
+        return formats.format_mergekit(route, model)
+    raise NotationError(f"unknown form {shorten(form)}; known forms: {', '.join(NOTATIONS)}")

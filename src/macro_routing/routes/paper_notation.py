@@ -39,7 +39,7 @@ def _parse_token(token: str, place: int, count: int) -> list[Step]:
     if match := _STEP.fullmatch(token):
         return [_parse_step(match, where)]
     if match := _RUN.fullmatch(token):
-        first, last = (_layer(digits, where) for digits in match.groups())
+        first, last = (_parse_layer(digits, where) for digits in match.groups())
         if first > last:
             raise NotationError(f"{where}: a run ascends; write the steps of a descent one by one")
         return [Step(layer) for layer in range(first, last + 1)]
@@ -50,7 +50,7 @@ def _parse_token(token: str, place: int, count: int) -> list[Step]:
 
 def _parse_step(match: re.Match[str], where: str) -> Step:
     digits, sign, size, back = match.groups()
-    layer = _layer(digits, where)
+    layer = _parse_layer(digits, where)
     if sign is None:
         return Step(layer)
     if len(back) > len(str(MAX_STEPS)):
@@ -61,7 +61,7 @@ def _parse_step(match: re.Match[str], where: str) -> Step:
         raise NotationError(f"{where}: {error}") from None
 
 
-def _layer(digits: str, where: str) -> int:
+def _parse_layer(digits: str, where: str) -> int:
     # The length is checked before int(), which refuses very long numbers with an error of its own.
     short = digits.lstrip("0") or "0"
     if len(short) > len(str(MAX_LAYERS)) or int(short) >= MAX_LAYERS:

@@ -112,13 +112,13 @@ class Route:
         return any(step.add is not None for step in self.steps)
 
     @property
-    def rejoins(self) -> bool:
+    def reaches_last_layer(self) -> bool:
         """Whether the route runs through to the model's last layer."""
         return self.steps[-1].layer == self.layers - 1
 
     def shortest_program(self) -> Program:
         """The program whose ``RJ`` stands for the longest standard tail that leaves at least one step."""
-        if not self.rejoins:
+        if not self.reaches_last_layer:
             return Program(self.steps, rejoin=False)
         kept = self.length
         while kept > 1 and is_next_layer(self.steps[kept - 2], self.steps[kept - 1]):
@@ -159,7 +159,7 @@ class Program:
     def __str__(self) -> str:
         """The program in the paper's notation; plain ascending runs of three or more are written with a dash."""
         words: list[str] = []
-        for run in self._plain_runs():
+        for run in self._split_into_runs():
             words += [f"{run[0]}-{run[-1]}"] if len(run) >= 3 else [str(step) for step in run]
         return " ".join([*words, "RJ"] if self.rejoin else words)
 
@@ -167,7 +167,7 @@ class Program:
         """Short enough to be read in a list of programs."""
         return f"Program({str(self)!r})"
 
-    def _plain_runs(self) -> list[list[Step]]:
+    def _split_into_runs(self) -> list[list[Step]]:
         """The steps cut into ascending plain runs; an add stands alone."""
         runs = [[self.steps[0]]]
         for before, step in pairwise(self.steps):

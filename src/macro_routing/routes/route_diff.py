@@ -9,12 +9,12 @@ from difflib import SequenceMatcher
 from macro_routing.errors import RouteError
 from macro_routing.routes.route import Route, Step
 
-_MOST_STEPS = 2_000
+_MAX_STEPS = 2_000
 """Aligning takes time with the square of the length; models people route have a hundred layers."""
 
 
 @dataclass(frozen=True)
-class Edit:
+class RouteEdit:
     """Neighbouring steps that one route has and the other has not, or has with another add."""
 
     kind: str
@@ -26,37 +26,37 @@ class Edit:
     new_start: int
 
 
-def diff_routes(old: Route, new: Route) -> list[Edit]:
+def diff_routes(old: Route, new: Route) -> list[RouteEdit]:
     """The edits that turn ``old`` into ``new``; empty when both execute the same steps."""
     for route in (old, new):
-        if route.length > _MOST_STEPS:
-            raise RouteError(f"routes of up to {_MOST_STEPS} steps can be compared; this one has {route.length}")
+        if route.length > _MAX_STEPS:
+            raise RouteError(f"routes of up to {_MAX_STEPS} steps can be compared; this one has {route.length}")
     edits = [
         edit
-        for kind, a, b, c, d in _aligned(old.steps, new.steps)
+        for kind, a, b, c, d in _align(old.steps, new.steps)
         if kind != "equal"
-        for edit in _edits(old.steps[a:b], new.steps[c:d], a, c)
+        for edit in _refine_edits(old.steps[a:b], new.steps[c:d], a, c)
     ]
     ends = [*(edit.old_start - 1 for edit in edits[1:]), old.length]
-    return [_slid(edit, old, new, end) for edit, end in zip(edits, ends, strict=False)]
+    return [_shift_edit(edit, old, new, end) for edit, end in zip(edits, ends, strict=False)]
 
 
-def _edits(old: Sequence[Step], new: Sequence[Step], old_start: int, new_start: int) -> Iterator[Edit]:
+def _refine_edits(old: Sequence[Step], new: Sequence[Step], old_start: int, new_start: int) -> Iterator[RouteEdit]:
     """Where whole steps do not match, their layers still may: then only an add is new."""
     names = {"delete": "removed", "insert": "added", "replace": "replaced"}
-    for kind, a, b, c, d in _aligned([step.layer for step in old], [step.layer for step in new]):
+    for kind, a, b, c, d in _align([step.layer for step in old], [step.layer for step in new]):
         if kind == "equal":
             for i, j in zip(range(a, b), range(c, d), strict=True):
-                yield Edit("changed", (old[i],), (new[j],), old_start + i + 1, new_start + j + 1)
+                yield RouteEdit("changed", (old[i],), (new[j],), old_start + i + 1, new_start + j + 1)
         else:
-            yield Edit(names[kind], tuple(old[a:b]), tuple(new[c:d]), old_start + a + 1, new_start + c + 1)
+            yield RouteEdit(names[kind], tuple(old[a:b]), tuple(new[c:d]), old_start + a + 1, new_start + c + 1)
 
 
-def _aligned(old: Sequence[object], new: Sequence[object]) -> Sequence[tuple[str, int, int, int, int]]:
+def _align(old: Sequence[object], new: Sequence[object]) -> Sequence[tuple[str, int, int, int, int]]:
     return SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
 
 
-def _slid(edit: Edit, old: Route, new: Route, end: int) -> Edit:
+def _shift_edit(edit: RouteEdit, old: Route, new: Route, end: int) -> RouteEdit:
     """A block equal to what follows may as well stand later; a repeat reads best as what comes second.
 
     ``end`` is the number of old steps before the next edit, over which a block must not slide.
@@ -71,7 +71,7 @@ def _slid(edit: Edit, old: Route, new: Route, end: int) -> Edit:
     while edit.old_start - 1 + len(edit.old) + shift < end and steps[first + shift] == steps[first + count + shift]:
         shift += 1
     block = steps[first + shift : first + shift + count]
-    return Edit(
+    return RouteEdit(
         edit.kind,
         () if added else block,
         block if added else (),
@@ -80,22 +80,22 @@ def _slid(edit: Edit, old: Route, new: Route, end: int) -> Edit:
     )
 
 
-def describe_edit(edit: Edit) -> str:
+def describe_edit(edit: RouteEdit) -> str:
     """One edit as a line, with the place where it is in the route it speaks of."""
-    old, new = _listed(edit.old), _listed(edit.new)
+    old, new = _format_steps(edit.old), _format_steps(edit.new)
     if edit.kind == "added":
-        return f"added at {_places(edit.new_start, len(edit.new))}: {new}"
-    where = _places(edit.old_start, len(edit.old))
+        return f"added at {_format_step_range(edit.new_start, len(edit.new))}: {new}"
+    where = _format_step_range(edit.old_start, len(edit.old))
     if edit.kind == "removed":
         return f"removed at {where}: {old}"
     return f"{edit.kind} at {where}: {old} → {new}"
 
 
-def _listed(steps: Sequence[Step]) -> str:
+def _format_steps(steps: Sequence[Step]) -> str:
     return " ".join(str(step) for step in steps)
 
 
-def _places(first: int, count: int) -> str:
+def _format_step_range(first: int, count: int) -> str:
     return f"step {first}" if count == 1 else f"steps {first}-{first + count - 1}"
 
 

@@ -58,7 +58,7 @@ def parse_route_file(text: str) -> RouteFile:
         raise NotationError(f"the route file is damaged: {error}") from None
     if version != FORMAT:
         raise NotationError(f"the route file has the format {shorten(version)}; this version reads {FORMAT}")
-    _check_kinds(values)
+    _check_types(values)
     try:
         route = parse_program(values.pop("route")).expand(values.pop("layers"))
         return RouteFile(route, **values)
@@ -68,7 +68,7 @@ def parse_route_file(text: str) -> RouteFile:
         raise NotationError(f"the route file's route cannot be read: {error}") from None
 
 
-def _check_kinds(values: Mapping[str, Any]) -> None:
+def _check_types(values: Mapping[str, Any]) -> None:
     """Every value must be of its kind: what reads the file later relies on it."""
     for name in ("route", "model", "weights_id", "numerics_id", "task"):
         if not isinstance(values.get(name), str):

@@ -77,9 +77,9 @@ class RouteSpace:
         check_integer("window (W)", self.window, minimum=0, maximum=MAX_SEARCH_LAYERS)
         for name in ("phase", "displacement", "operator", "previous_layer"):
             check_boolean(name, getattr(self, name))
-        self._settle_coefficients()
+        self._normalize_coefficients()
 
-    def _settle_coefficients(self) -> None:
+    def _normalize_coefficients(self) -> None:
         if not isinstance(self.coefficients, list | tuple):
             raise SettingsError(f"coefficients (Γ) = {shorten(self.coefficients)} is not allowed: it must be a list")
         for value in self.coefficients:
@@ -156,7 +156,7 @@ class RouteSpace:
         return np.array([add.back if add else 0 for _, add in self.action_steps])
 
     @cached_property
-    def _action_numbers(self) -> dict[tuple[int, Add | None], int]:
+    def _action_index(self) -> dict[tuple[int, Add | None], int]:
         return {step: number for number, step in enumerate(self.action_steps) if number != self.rejoin_action}
 
     def budget_phase(self, applied: int) -> int:
@@ -196,7 +196,7 @@ class RouteSpace:
         return np.asarray(np.minimum(arrivals, np.array(self.table_shape[2:4]) - 1))
 
     @cached_property
-    def _arrivals(self) -> list[tuple[int, int, int]]:
+    def _arrival_table(self) -> list[tuple[int, int, int]]:
         return [
             (delta, *arrival)
             for delta, arrival in zip(self.action_deltas.tolist(), self.action_arrivals.tolist(), strict=True)
@@ -204,7 +204,7 @@ class RouteSpace:
 
     def next_position(self, position: Position, action: int) -> Position:
         """The position after a move or an add."""
-        delta, displacement, operator = self._arrivals[action]
+        delta, displacement, operator = self._arrival_table[action]
         return Position(position.layer + delta, displacement, operator, position.applied + 1)
 
     def program_to_actions(self, program: Program) -> list[int]:
@@ -216,12 +216,12 @@ class RouteSpace:
         position = self.start_position
         actions = []
         for number, step in enumerate(program.steps[1:], 2):
-            action = self._action_of(position, step, number)
+            action = self._step_to_action(position, step, number)
             actions.append(action)
             position = self.next_position(position, action)
         return [*actions, self.rejoin_action]
 
-    def _action_of(self, position: Position, step: Step, number: int) -> int:
+    def _step_to_action(self, position: Position, step: Step, number: int) -> int:
         delta = step.layer - position.layer
         where = f"step {number} ({step})"
         if abs(delta) > self.radius:
@@ -232,7 +232,7 @@ class RouteSpace:
             raise SpaceError(
                 f"{where} uses the coefficient {step.add.coefficient:g}; allowed: {list(self.coefficients)}"
             )
-        action = self._action_numbers[delta, step.add]
+        action = self._action_index[delta, step.add]
         if not 0 <= step.layer < self.layers:
             raise SpaceError(f"{where}: the model's layers are numbered 0 to {self.layers - 1}")
         if step.add and step.add.back > position.applied - 1:

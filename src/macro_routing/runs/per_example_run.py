@@ -30,7 +30,7 @@ from macro_routing.runs.round_report import wilson_interval
 from macro_routing.runs.run import PreparedRun
 from macro_routing.search.searcher import Draw, Failure, Proposal, Score, SearchState
 from macro_routing.search.tree_actions import layer_counts
-from macro_routing.search.tree_search import CORRECT, TreeSearch
+from macro_routing.search.tree_search import CORRECT_REWARD, TreeSearch
 from macro_routing.tasks.task import Example
 from macro_routing.workers.settings import WorkerError
 
@@ -187,15 +187,15 @@ class OracleRun(PerExampleRun):
 
 def count_oracle_results(searches: Sequence[TreeSearch[Any]], standard: Route) -> dict[str, Any]:
     """CoLA's two statements in counts: shorter paths for what was right, right ones for what was wrong."""
-    right = [search for search in searches if search.rewards[standard] >= CORRECT]
-    wrong = [search for search in searches if search.rewards[standard] < CORRECT]
+    right = [search for search in searches if search.rewards[standard] >= CORRECT_REWARD]
+    wrong = [search for search in searches if search.rewards[standard] < CORRECT_REWARD]
     return {
         "already_right": len(right),
         "of_these_shorter": sum(search.label is not None and search.label.length < standard.length for search in right),
         "wrong": len(wrong),
         "of_these_fixed": sum(search.label is not None for search in wrong),
         "simulations": sum(search.statistics.simulations for search in searches),
-        "most_children": max(search.statistics.most_children for search in searches),
+        "most_children": max(search.statistics.max_children for search in searches),
     }
 
 

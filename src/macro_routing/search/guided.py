@@ -161,25 +161,25 @@ class GuidedSearch(PolicySearcher):
         )
 
     @cached_property
-    def _standard(self) -> Proposal:
+    def _standard_proposal(self) -> Proposal:
         route = Route.standard(self.space.layers)
         return Proposal(route, route.shortest_program())
 
     def _ask(self, state: GuidedState) -> Round | None:
         if state.rounds == len(self.chunks):
-            finalists = [Proposal(route, route.shortest_program()) for route in self._finalists(state)]
-            return self._make_round(state, [self._standard, *finalists])
+            finalists = [Proposal(route, route.shortest_program()) for route in self._select_finalists(state)]
+            return self._make_round(state, [self._standard_proposal, *finalists])
         rng = make_generator(self.seed, RandomStream.GUIDED_CHOICE, state.rounds)
         pool = self._candidate_pool(state, rng)
-        choose = self._choose_first if self._fit(state) is None else self._choose_by_scores
+        choose = self._choose_first_round if self._fitted_gp(state) is None else self._choose_by_scores
         chosen = choose(state, pool, rng)[: self.draws_per_round - 1]
-        return self._make_round(state, [self._standard, *(Proposal(route, pool[route]) for route in chosen)])
+        return self._make_round(state, [self._standard_proposal, *(Proposal(route, pool[route]) for route in chosen)])
 
     def _candidate_pool(self, state: GuidedState, rng: np.random.Generator) -> dict[Route, Program | None]:
         """Different routes to choose from, without the standard pass, each with a program."""
         policy = self.policy(state)
         programs = [draw.proposal.program for draw in state.draws] + self._single_moves
-        if best := self._best_routes(state):
+        if best := self._rank_scored_routes(state):
             programs += mutate_routes(self.space, best[: self.settings.incumbents], best[:_N_PROMISING])
             samples = self.settings.policy_samples
             programs += sample_programs(policy, samples, rng) if samples else []
@@ -199,7 +199,7 @@ class GuidedSearch(PolicySearcher):
     def _single_moves(self) -> list[Program | None]:
         return list(list_single_moves(self.space))
 
-    def _choose_first(
+    def _choose_first_round(
         self, state: GuidedState, pool: dict[Route, Program | None], rng: np.random.Generator
     ) -> list[Route]:
         """Nothing is scored yet: the prior's most probable routes, where earlier knowledge shows, then random ones."""
@@ -217,7 +217,7 @@ class GuidedSearch(PolicySearcher):
         self, state: GuidedState, pool: dict[Route, Program | None], rng: np.random.Generator
     ) -> list[Route]:
         """The best routes by their empirical scores, then Thompson samples of the Gaussian process."""
-        fit, wanted = self._fit(state), self.draws_per_round - 1
+        fit, wanted = self._fitted_gp(state), self.draws_per_round - 1
         assert fit is not None
         ranked = EmpiricalScores.from_draws(state.draws).rank_routes(_RETRY_PSEUDO_EXAMPLES)
         empirical_best = [route for route in ranked if route in pool][: self.settings.n_empirical_best]
@@ -252,27 +252,27 @@ class GuidedSearch(PolicySearcher):
             alpha=1.0,
         )
 
-    def _fit(self, state: GuidedState) -> GPFit | None:
+    def _fitted_gp(self, state: GuidedState) -> GPFit | None:
         """The Gaussian process given all scores; None as long as only the standard pass was scored."""
         return state.cached("fit", lambda: self._fit_draws(state, sweeps=0))
 
     def _fit_draws(self, state: GuidedState, *, sweeps: int) -> GPFit | None:
         draws = self._search_draws(state)
-        return GPFit.from_draws(draws, self._standard.route, state.kernel_parameters, sweeps=sweeps)
+        return GPFit.from_draws(draws, self._standard_proposal.route, state.kernel_parameters, sweeps=sweeps)
 
-    def _best_routes(self, state: GuidedState) -> list[Route]:
+    def _rank_scored_routes(self, state: GuidedState) -> list[Route]:
         """Scored routes, highest expected gain first."""
-        fit = self._fit(state)
+        fit = self._fitted_gp(state)
         return [] if fit is None else fit.rank_routes()
 
     def _search_draws(self, state: GuidedState) -> list[Draw]:
         """All draws but those of the confirmation, which judges what was learned from the others."""
         return [draw for draw in state.draws if draw.round < len(self.chunks)]
 
-    def _finalists(self, state: GuidedState) -> list[Route]:
+    def _select_finalists(self, state: GuidedState) -> list[Route]:
         ranked = EmpiricalScores.from_draws(self._search_draws(state)).rank_routes()
         empirical_best = ranked[: bool(self.settings.n_empirical_best)]
-        return list(dict.fromkeys([*self._best_routes(state)[: self.settings.finalists], *empirical_best]))
+        return list(dict.fromkeys([*self._rank_scored_routes(state)[: self.settings.finalists], *empirical_best]))
 
     def candidates(self, state: SearchState) -> tuple[Candidate, ...]:
         """The standard pass and the finalists."""
@@ -280,17 +280,19 @@ class GuidedSearch(PolicySearcher):
         assert isinstance(state, GuidedState)
         confirmed = [draw.proposal.route for draw in state.draws if draw.round == len(self.chunks)]
         candidates = []
-        for rank, route in enumerate([self._standard.route, *(confirmed[1:] or self._finalists(state))], 1):
+        for rank, route in enumerate(
+            [self._standard_proposal.route, *(confirmed[1:] or self._select_finalists(state))], 1
+        ):
             program = route.shortest_program()
             expected = self._expected_gain(state, route)
             candidates.append(Candidate(route, program, policy.log_probability(program), rank=rank, expected=expected))
         return tuple(candidates)
 
     def _expected_gain(self, state: GuidedState, route: Route) -> ExpectedGain | None:
-        fit = self._fit(state)
+        fit = self._fitted_gp(state)
         if fit is None:
             return None
-        if not route.is_standard and route not in self._best_routes(state)[: self.settings.finalists]:
+        if not route.is_standard and route not in self._rank_scored_routes(state)[: self.settings.finalists]:
             # A finalist by its empirical scores: the process does not expect such routes and would underrate it.
             return EmpiricalScores.from_draws(self._search_draws(state)).expected_gain(route)
         mean, covariance = fit.gp.predict_joint(RouteFeatures.from_routes([route]))

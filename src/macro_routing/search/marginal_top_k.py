@@ -28,11 +28,11 @@ Floats = NDArray[np.float64]
 def decode_marginal_routes(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
     """The ``k`` routes with the largest total probability, or all there are when there are fewer."""
     check_integer("k", k, minimum=1)
-    return tuple(itertools.islice(_in_order(policy), k))
+    return tuple(itertools.islice(_iterate_routes(policy), k))
 
 
 @dataclass(frozen=True)
-class _Ahead:
+class _FutureLogProbabilities:
     """Log-probabilities of what may follow every position, ``[applied, layer, displacement, operator]``."""
 
     tail: Floats
@@ -41,21 +41,21 @@ class _Ahead:
     """The best of those with at least one more."""
 
     @classmethod
-    def of(cls, policy: MarkovPolicy) -> _Ahead:
+    def from_policy(cls, policy: MarkovPolicy) -> _FutureLogProbabilities:
         """One backward pass over all positions and actions."""
         space = policy.space
         layers, _, displacements, operators, _ = space.table_shape
         shape = (space.max_length + 2, layers, displacements, operators)
-        ahead = cls(np.full(shape, -np.inf), np.full(shape, -np.inf))
+        future = cls(np.full(shape, -np.inf), np.full(shape, -np.inf))
         for applied in range(space.max_length, 0, -1):
-            rows = policy.log_rows(applied)  # [layer, displacement, operator, action]
-            tails, futures = ahead.after_each_action(space, applied)
+            rows = policy.masked_log_rows(applied)  # [layer, displacement, operator, action]
+            tails, futures = future.best_after_actions(space, applied)
             forward = rows[..., space.forward_action] + tails[:, None, None, space.forward_action]
-            ahead.tail[applied] = np.logaddexp(rows[..., space.rejoin_action], forward)
-            ahead.deviating[applied] = (rows + futures[:, None, None, :]).max(axis=-1)
-        return ahead
+            future.tail[applied] = np.logaddexp(rows[..., space.rejoin_action], forward)
+            future.deviating[applied] = (rows + futures[:, None, None, :]).max(axis=-1)
+        return future
 
-    def after_each_action(self, space: RouteSpace, applied: int) -> tuple[Floats, Floats]:
+    def best_after_actions(self, space: RouteSpace, applied: int) -> tuple[Floats, Floats]:
         """The tail after each action, and the best that may follow when a deviation is still wanted."""
         target = np.clip(np.arange(space.layers)[:, None] + space.action_deltas, 0, space.layers - 1)
         arrival = (applied + 1, target, space.action_arrivals[:, 0], space.action_arrivals[:, 1])
@@ -68,25 +68,25 @@ class _Ahead:
         futures[:, space.rejoin_action] = -np.inf
         return tails, futures
 
-    def best(self, space: RouteSpace, position: Position) -> tuple[float, float]:
+    def at_position(self, space: RouteSpace, position: Position) -> tuple[float, float]:
         """Tail, and best with a deviation, at one position."""
         layer, _, displacement, operator = space.state_index(position)
         place = (position.applied, layer, displacement, operator)
         return float(self.tail[place]), float(self.deviating[place])
 
 
-def _in_order(policy: MarkovPolicy) -> Iterator[Candidate]:
+def _iterate_routes(policy: MarkovPolicy) -> Iterator[Candidate]:
     """Routes by total probability, largest first; of equal ones the one whose first differing action comes first."""
-    space, ahead = policy.space, _Ahead.of(policy)
+    space, future = policy.space, _FutureLogProbabilities.from_policy(policy)
     waiting: list[tuple[float, tuple[int, ...], bool, float, Position]] = []
 
-    def enter(actions: tuple[int, ...], written: float, position: Position) -> None:
-        tail, deviating = ahead.best(space, position)
+    def push_completions(actions: tuple[int, ...], written: float, position: Position) -> None:
+        tail, deviating = future.at_position(space, position)
         for is_whole, following in ((True, tail), (False, deviating)):
             if np.isfinite(following):
                 heapq.heappush(waiting, (-(written + following), actions, is_whole, written, position))
 
-    enter((), 0.0, space.start_position)
+    push_completions((), 0.0, space.start_position)
     rank = 0
     while waiting:
         cost, actions, is_whole, written, position = heapq.heappop(waiting)
@@ -97,10 +97,12 @@ def _in_order(policy: MarkovPolicy) -> Iterator[Candidate]:
             continue
         # One more deviation, here or after some moves forward: each of them is entered, each once.
         while True:
-            row = policy.log_row(position)
+            row = policy.masked_log_row(position)
             for action in np.flatnonzero(np.isfinite(row)).tolist():
                 if action not in (space.forward_action, space.rejoin_action):
-                    enter((*actions, action), written + float(row[action]), space.next_position(position, action))
+                    push_completions(
+                        (*actions, action), written + float(row[action]), space.next_position(position, action)
+                    )
             if (
                 not space.feasibility_mask[position.applied, position.layer, space.forward_action]
                 or row[space.forward_action] == -np.inf

@@ -72,7 +72,7 @@ class MarkovPolicy:
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(np.stack(totals)))
 
-    def log_rows(self, applied: int) -> Table:
+    def masked_log_rows(self, applied: int) -> Table:
         """Masked, renormalised log rows of all states after ``applied`` applications.
 
         Axes ``[layer, displacement, operator, action]``, factors that are off with size one.
@@ -84,8 +84,8 @@ class MarkovPolicy:
         )
         return self._with_rejoin_where_empty(rows, totals)
 
-    def log_row(self, position: Position) -> Table:
-        """The masked, renormalised log row at one position; the same numbers as in ``log_rows``."""
+    def masked_log_row(self, position: Position) -> Table:
+        """The masked, renormalised log row at one position; the same numbers as in ``masked_log_rows``."""
         layer, phase, displacement, operator = self.space.state_index(position)
         total = self._log_totals[position.applied, layer, displacement, operator]
         row = np.where(
@@ -123,7 +123,7 @@ class MarkovPolicy:
         """Cumulative sampling row, kept: draws of one iteration meet the same positions again and again."""
         key = (position, temperature)
         if key not in self._cumulative_rows:
-            row = self.log_row(position) / temperature
+            row = self.masked_log_row(position) / temperature
             self._cumulative_rows[key] = np.exp(row - row.max()).cumsum()
         return self._cumulative_rows[key]
 
@@ -132,7 +132,7 @@ class MarkovPolicy:
         position = self.space.start_position
         total = 0.0
         for action in self.space.program_to_actions(program):
-            total += float(self.log_row(position)[action])
+            total += float(self.masked_log_row(position)[action])
             if action != self.space.rejoin_action:
                 position = self.space.next_position(position, action)
         return total
@@ -150,7 +150,7 @@ class MarkovPolicy:
         counts: dict[tuple[int, int, int, int], Table] = {}
         for program, weight in zip(programs, weights, strict=True):
             if weight > 0:
-                self._count(program, weight, counts)
+                self._add_counts(program, weight, counts)
         table = self.table.copy()
         for state, count in counts.items():
             fresh = alpha * self.table[state] + count
@@ -158,7 +158,7 @@ class MarkovPolicy:
             table[state] = mixed / mixed.sum()
         return MarkovPolicy(self.space, table)
 
-    def _count(self, program: Program, weight: float, counts: dict[tuple[int, int, int, int], Table]) -> None:
+    def _add_counts(self, program: Program, weight: float, counts: dict[tuple[int, int, int, int], Table]) -> None:
         position = self.space.start_position
         for action in self.space.program_to_actions(program):
             row = counts.setdefault(self.space.state_index(position), np.zeros(self.space.action_count))

@@ -81,10 +81,10 @@ class RepeatBeam(BudgetedSearch):
     def _propose_routes(self, state: SearchState) -> list[Route]:
         """The standard pass and every single block; later the best sets with one block more."""
         singles = list_blocks(self.layers, 1, self.settings.max_span)
-        sets = self._extended(state, singles) if state.rounds else [(), *((block,) for block in singles)]
+        sets = self._extend_best_sets(state, singles) if state.rounds else [(), *((block,) for block in singles)]
         return [route_from_blocks(self.layers, repeated) for repeated in sets]
 
-    def _extended(self, state: SearchState, singles: Sequence[Block]) -> list[tuple[Block, ...]]:
+    def _extend_best_sets(self, state: SearchState, singles: Sequence[Block]) -> list[tuple[Block, ...]]:
         """Each different set once; none was scored before, because every round's sets have one block more."""
         answered = [draw for draw in state.draws if draw.round == state.rounds - 1]
         ranked = (blocks_from_route(draw.proposal.route) for draw in rank_draws(answered))

@@ -22,7 +22,7 @@ def route_from_counts(layers: int, counts: Sequence[int]) -> Route:
     return Route(tuple(Step(layer) for layer, count in enumerate(counts) for _ in range(count)), layers)
 
 
-def counts_of(route: Route) -> tuple[int, ...] | None:
+def counts_from_route(route: Route) -> tuple[int, ...] | None:
     """How often ``route`` applies each layer; None for a route that is not determined by that."""
     counts = [0] * route.layers
     for step in route.steps:

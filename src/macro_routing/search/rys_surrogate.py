@@ -17,15 +17,15 @@ from macro_routing.errors import SettingsError
 from macro_routing.routes.route import Route
 from macro_routing.search.budgeted_search import BudgetedSearch, FinalSetSettings
 from macro_routing.search.random_streams import RandomStream, make_generator
-from macro_routing.search.rys_counts import MAX_REPEATS, counts_of, route_from_counts
+from macro_routing.search.rys_counts import MAX_REPEATS, counts_from_route, route_from_counts
 from macro_routing.search.searcher import Score, SearchState
 from macro_routing.settings import check_integer
 
 Counts = tuple[int, ...]
 _MAX_ROUNDS = 10_000
 _MAX_POOL_SIZE = 1_000_000
-_MOST_SCATTERED = 4
-_TRIES = 3
+_MAX_SCATTERED = 4
+_TRIES_PER_VECTOR = 3
 """Draws per wanted vector before a small model's vectors count as used up."""
 
 
@@ -79,7 +79,7 @@ class SurrogateSearch(BudgetedSearch):
     def start(self) -> SearchState:
         """The state before the first round; a missing library is found before anything is spent."""
         if self.max_rounds > 1:
-            _boosted_trees()
+            _load_gradient_boosting()
         return super().start()
 
     def _propose_routes(self, state: SearchState) -> list[Route]:
@@ -88,44 +88,48 @@ class SurrogateSearch(BudgetedSearch):
         size = self.round_sizes[state.rounds]
         if state.rounds == 0:
             standard = (1,) * self.layers
-            chosen = [standard, *self._unseen(rng, size - 1, {standard})]
+            chosen = [standard, *self._sample_new_counts(rng, size - 1, {standard})]
         else:
-            pool = self._unseen(rng, self.settings.pool_size, {counts_of(draw.proposal.route) for draw in state.draws})
-            best = np.argsort(-self._predicted(state, pool), kind="stable")
+            pool = self._sample_new_counts(
+                rng, self.settings.pool_size, {counts_from_route(draw.proposal.route) for draw in state.draws}
+            )
+            best = np.argsort(-self._predict_accuracies(state, pool), kind="stable")
             chosen = [pool[place] for place in best[:size]]
         return [route_from_counts(self.layers, counts) for counts in chosen]
 
-    def _unseen(self, rng: np.random.Generator, wanted: int, seen: Collection[Counts | None]) -> list[Counts]:
+    def _sample_new_counts(
+        self, rng: np.random.Generator, wanted: int, seen: Collection[Counts | None]
+    ) -> list[Counts]:
         """Different random vectors, ``wanted`` of them unless the tries run out."""
         found: dict[Counts, None] = {}
-        for _ in range(_TRIES * wanted):
+        for _ in range(_TRIES_PER_VECTOR * wanted):
             if len(found) == wanted:
                 break
-            counts = random_counts(rng, self.layers, self.settings.max_repeats)
+            counts = sample_counts(rng, self.layers, self.settings.max_repeats)
             if counts not in seen:
                 found[counts] = None
         return list(found)
 
-    def _predicted(self, state: SearchState, pool: list[Counts]) -> NDArray[np.float64]:
+    def _predict_accuracies(self, state: SearchState, pool: list[Counts]) -> NDArray[np.float64]:
         """The surrogate's accuracies; all alike while nothing could be scored."""
         scores: dict[Counts, list[float]] = defaultdict(list)
         for draw in state.draws:
-            counts = counts_of(draw.proposal.route)
+            counts = counts_from_route(draw.proposal.route)
             if counts is not None and isinstance(draw.outcome, Score):
                 scores[counts].append(draw.outcome.accuracy)
         if not scores or not pool:
             return np.zeros(len(pool))
         tie_breaking = make_generator(self.seed, RandomStream.SURROGATE_FIT, state.rounds).integers(2**32)
-        surrogate = _boosted_trees()(random_state=int(tie_breaking))
+        surrogate = _load_gradient_boosting()(random_state=int(tie_breaking))
         surrogate.fit(np.array(list(scores)), np.array([fmean(several) for several in scores.values()]))
         return np.asarray(surrogate.predict(np.array(pool)), np.float64)
 
 
-def random_counts(rng: np.random.Generator, layers: int, max_repeats: int) -> Counts:
+def sample_counts(rng: np.random.Generator, layers: int, max_repeats: int) -> Counts:
     """One to four layers with counts of their own, or one block of layers with a common count; the others once."""
     counts = np.ones(layers, np.int64)
     if rng.integers(2):
-        several = rng.integers(1, min(_MOST_SCATTERED, layers) + 1)
+        several = rng.integers(1, min(_MAX_SCATTERED, layers) + 1)
         chosen = rng.choice(layers, several, replace=False)
         counts[chosen] = rng.integers(2, max_repeats + 1, several)
     else:
@@ -134,7 +138,7 @@ def random_counts(rng: np.random.Generator, layers: int, max_repeats: int) -> Co
     return tuple(counts.tolist())
 
 
-def _boosted_trees() -> Any:
+def _load_gradient_boosting() -> Any:
     try:
         return importlib.import_module("sklearn.ensemble").GradientBoostingRegressor
     except ImportError:

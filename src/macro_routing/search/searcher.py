@@ -354,12 +354,12 @@ def rank_draws(draws: Sequence[Draw]) -> list[Draw]:
     """
     scored = [draw for draw in draws if isinstance(draw.outcome, Score)]
     first: dict[Route, Draw] = {}
-    for draw in sorted(scored, key=_merit):  # a stable sort keeps the earlier draw first
+    for draw in sorted(scored, key=_draw_sort_key):  # a stable sort keeps the earlier draw first
         first.setdefault(draw.proposal.route, draw)
     return list(first.values())
 
 
-def _merit(draw: Draw) -> tuple[float, int, int]:
+def _draw_sort_key(draw: Draw) -> tuple[float, int, int]:
     assert isinstance(draw.outcome, Score)
     return -draw.outcome.accuracy, -draw.outcome.total, draw.proposal.route.length
 

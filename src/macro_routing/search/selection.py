@@ -33,10 +33,10 @@ def select_candidate(
     if len(tied) == 1:
         return tied[0]
     training = score_on_training(tied)
-    return min(zip(tied, training, strict=True), key=lambda pair: _tie_order(*pair))[0]
+    return min(zip(tied, training, strict=True), key=lambda pair: _tie_break_key(*pair))[0]
 
 
-def _tie_order(candidate: Candidate, training: Outcome) -> tuple[float, int, float]:
+def _tie_break_key(candidate: Candidate, training: Outcome) -> tuple[float, int, float]:
     accuracy = training.accuracy if isinstance(training, Score) else -math.inf
     probability = -math.inf if candidate.log_probability is None else candidate.log_probability
     return -accuracy, candidate.route.length, -probability

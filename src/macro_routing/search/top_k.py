@@ -33,17 +33,17 @@ from macro_routing.search.policy import MarkovPolicy
 from macro_routing.search.searcher import Candidate
 from macro_routing.settings import check_integer
 
-TIE = 1e-9
+TIE_TOLERANCE = 1e-9
 _UNREACHED = np.iinfo(np.int64).max
 
 
 def iterate_programs(policy: MarkovPolicy, longest: int | None = None) -> Iterator[Program]:
     """All programs with positive probability, most probable first; with ``longest`` those of routes no longer."""
-    completions = _Completions(policy, policy.space.max_length if longest is None else longest)
-    if not completions.any:
+    completions = _RankedPrograms(policy, policy.space.max_length if longest is None else longest)
+    if not completions.has_programs:
         return
     for number in itertools.count():
-        actions = completions.actions(number)
+        actions = completions.program_actions(number)
         if actions is None:
             return
         yield policy.space.program_from_actions(actions)
@@ -52,7 +52,7 @@ def iterate_programs(policy: MarkovPolicy, longest: int | None = None) -> Iterat
 def decode_top_programs(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
     """The paper's literal final set: the ``k`` most probable programs, then duplicates by route dropped."""
     check_integer("k", k, minimum=1)
-    return tuple(_different_routes(policy, itertools.islice(iterate_programs(policy), k)))
+    return tuple(_deduplicate_routes(policy, itertools.islice(iterate_programs(policy), k)))
 
 
 def decode_top_routes(policy: MarkovPolicy, k: int, longest: int | None = None) -> tuple[Candidate, ...]:
@@ -60,7 +60,7 @@ def decode_top_routes(policy: MarkovPolicy, k: int, longest: int | None = None) 
     check_integer("k", k, minimum=1)
     if longest is not None:
         check_integer("longest", longest, minimum=1)
-    return tuple(itertools.islice(_different_routes(policy, iterate_programs(policy, longest)), k))
+    return tuple(itertools.islice(_deduplicate_routes(policy, iterate_programs(policy, longest)), k))
 
 
 def decode_anchored_routes(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
@@ -68,7 +68,7 @@ def decode_anchored_routes(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...
     check_integer("k", k, minimum=1)
     standard = Candidate(Route.standard(policy.space.layers))
     others: list[Candidate] = []
-    for candidate in _different_routes(policy, iterate_programs(policy)) if k > 1 else ():
+    for candidate in _deduplicate_routes(policy, iterate_programs(policy)) if k > 1 else ():
         if candidate.route.is_standard:
             standard = candidate
         else:
@@ -78,7 +78,7 @@ def decode_anchored_routes(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...
     return (standard, *others)
 
 
-def _different_routes(policy: MarkovPolicy, programs: Iterator[Program]) -> Iterator[Candidate]:
+def _deduplicate_routes(policy: MarkovPolicy, programs: Iterator[Program]) -> Iterator[Candidate]:
     seen: set[Route] = set()
     for raw_rank, program in enumerate(programs, 1):
         route = program.expand(policy.space.layers)
@@ -98,7 +98,7 @@ class BestCompletions:
     longest: int
     """Most layers that a route may apply."""
 
-    def after_each_action(self, space: RouteSpace, applied: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def best_after_actions(self, space: RouteSpace, applied: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Cost and length of the best that follows each action, ``[layer, action]``, the action's own cost left out."""
         layers = np.arange(space.layers)
         target = np.clip(layers[:, None] + space.action_deltas, 0, space.layers - 1)
@@ -119,16 +119,16 @@ def best_completions(policy: MarkovPolicy, longest: int | None = None) -> BestCo
     shape = (space.max_length + 2, layers, displacements, operators)
     best = BestCompletions(np.full(shape, np.inf), np.zeros(shape, dtype=np.int64), longest)
     for applied in range(space.max_length, 0, -1):
-        cost, length = best.after_each_action(space, applied)
-        total = cost[:, None, None, :] - policy.log_rows(applied)  # [layer, displacement, operator, action]
+        cost, length = best.best_after_actions(space, applied)
+        total = cost[:, None, None, :] - policy.masked_log_rows(applied)  # [layer, displacement, operator, action]
         least = total.min(axis=-1)
         best.cost[applied] = least
-        tied = total <= least[..., None] + TIE
+        tied = total <= least[..., None] + TIE_TOLERANCE
         best.length[applied] = np.where(tied, length[:, None, None, :], _UNREACHED).min(axis=-1)
     return best
 
 
-class _Entry(NamedTuple):
+class _Completion(NamedTuple):
     """One completion of a position; compared by tied cost, executed length, first action, all different by then."""
 
     cost: float
@@ -144,64 +144,64 @@ class _Entry(NamedTuple):
 class _Ranking:
     """The completions of one position: those in order so far (never none), and those that may come next."""
 
-    ordered: list[_Entry]
-    waiting: list[_Entry]
+    ordered: list[_Completion]
+    waiting: list[_Completion]
     action_costs: list[float]
     tied_costs: list[float]
     """The costs met here, sorted, one for all that tie."""
 
-    def enter(self, action: int, place: int, following_cost: float, following_length: int) -> None:
+    def add_completion(self, action: int, place: int, following_cost: float, following_length: int) -> None:
         """Put a completion among the waiting."""
         exact = self.action_costs[action] + following_cost
-        entry = _Entry(_snap(exact, self.tied_costs), following_length, action, place, exact)
+        entry = _Completion(_snap_to_tie(exact, self.tied_costs), following_length, action, place, exact)
         heapq.heappush(self.waiting, entry)
 
-    def order_next(self) -> None:
+    def rank_best_waiting(self) -> None:
         """Put the best of the waiting in order, if there is one."""
         if self.waiting:
             self.ordered.append(heapq.heappop(self.waiting))
 
 
-def _snap(cost: float, known: list[float]) -> float:
+def _snap_to_tie(cost: float, known: list[float]) -> float:
     """The known cost that ``cost`` ties with; a cost that ties with none becomes known itself."""
-    place = bisect.bisect_left(known, cost - TIE)
-    if place < len(known) and known[place] <= cost + TIE:
+    place = bisect.bisect_left(known, cost - TIE_TOLERANCE)
+    if place < len(known) and known[place] <= cost + TIE_TOLERANCE:
         return known[place]
     known.insert(place, cost)
     return cost
 
 
-class _Completions:
+class _RankedPrograms:
     """Lazily ranked completions of the positions of a policy's graph."""
 
     def __init__(self, policy: MarkovPolicy, longest: int) -> None:
         self._policy = policy
         self._space = policy.space
         self._best = best_completions(policy, longest)
-        self._following = functools.cache(functools.partial(self._best.after_each_action, policy.space))
+        self._following = functools.cache(functools.partial(self._best.best_after_actions, policy.space))
         self._rankings: dict[Position, _Ranking] = {}
 
     @property
-    def any(self) -> bool:
+    def has_programs(self) -> bool:
         """Whether there is a program at all; under a low limit there may be none."""
-        return bool(self._ranking(self._space.start_position).ordered)
+        return bool(self._position_ranking(self._space.start_position).ordered)
 
-    def actions(self, number: int) -> list[int] | None:
+    def program_actions(self, number: int) -> list[int] | None:
         """The actions of program ``number`` (from 0), or None when there are fewer; to be asked in order."""
         position, place = self._space.start_position, number
-        if place == len(self._ranking(position).ordered):
-            self._extend(position)
-        if place == len(self._ranking(position).ordered):
+        if place == len(self._position_ranking(position).ordered):
+            self._rank_next_completion(position)
+        if place == len(self._position_ranking(position).ordered):
             return None
         actions: list[int] = []
         while True:
-            entry = self._ranking(position).ordered[place]
+            entry = self._position_ranking(position).ordered[place]
             actions.append(entry.action)
             if entry.action == self._space.rejoin_action:
                 return actions
             position, place = self._space.next_position(position, entry.action), entry.place
 
-    def _extend(self, position: Position) -> None:
+    def _rank_next_completion(self, position: Position) -> None:
         """Order one more completion of a position.
 
         That may need one more at the next position of the last completion, and so on along one path, which is
@@ -209,41 +209,41 @@ class _Completions:
         """
         path = [position]
         while (following := self._next_position(path[-1])) is not None:
-            if len(self._ranking(following).ordered) > self._ranking(path[-1]).ordered[-1].place + 1:
+            if len(self._position_ranking(following).ordered) > self._position_ranking(path[-1]).ordered[-1].place + 1:
                 break
             path.append(following)
         for place in reversed(path):
-            self._enter_successor(place)
-            self._ranking(place).order_next()
+            self._add_successor(place)
+            self._position_ranking(place).rank_best_waiting()
 
     def _next_position(self, position: Position) -> Position | None:
-        """Where the last ordered completion of a position goes first; None when it rejoins at once."""
-        action = self._ranking(position).ordered[-1].action
+        """Where the last ordered completion of a position goes first; None when it reaches_last_layer at once."""
+        action = self._position_ranking(position).ordered[-1].action
         return None if action == self._space.rejoin_action else self._space.next_position(position, action)
 
-    def _enter_successor(self, position: Position) -> None:
+    def _add_successor(self, position: Position) -> None:
         """The last ordered completion is used: its action may also be followed by the next best there."""
         following = self._next_position(position)
         if following is None:
             return
-        ranking = self._ranking(position)
+        ranking = self._position_ranking(position)
         last = ranking.ordered[-1]
-        completions = self._ranking(following).ordered
+        completions = self._position_ranking(following).ordered
         if len(completions) > last.place + 1:
             successor = completions[last.place + 1]
-            ranking.enter(last.action, last.place + 1, successor.exact_cost, successor.length + 1)
+            ranking.add_completion(last.action, last.place + 1, successor.exact_cost, successor.length + 1)
 
-    def _ranking(self, position: Position) -> _Ranking:
+    def _position_ranking(self, position: Position) -> _Ranking:
         """A position's ranking, begun with the best completion after each possible action."""
         if position not in self._rankings:
-            costs = -self._policy.log_row(position)
+            costs = -self._policy.masked_log_row(position)
             following_costs, following_lengths = (
                 values[position.layer] for values in self._following(position.applied)
             )
             totals = costs + following_costs
             ranking = _Ranking([], [], costs.tolist(), [])
             for action in np.argsort(totals, kind="stable")[: np.isfinite(totals).sum()].tolist():
-                ranking.enter(action, 0, float(following_costs[action]), int(following_lengths[action]))
-            ranking.order_next()
+                ranking.add_completion(action, 0, float(following_costs[action]), int(following_lengths[action]))
+            ranking.rank_best_waiting()
             self._rankings[position] = ranking
         return self._rankings[position]

@@ -21,7 +21,7 @@ from macro_routing.routes.route import Program, Route, Step, check_layer_count
 from macro_routing.routes.space import RouteSpace
 
 Plan = TypeVar("Plan")
-MOST_VISITS = 2
+MAX_VISITS = 2
 """A layer of a Dr.LLM label is skipped, executed or repeated once: it occurs 0, 1 or 2 times."""
 _SKIP_ONE, _SKIP_TWO, _REPEAT = -1, -2, 1
 
@@ -30,25 +30,25 @@ class TreeActions(Protocol[Plan]):
     """How plans are changed; the children of a plan are different routes, and none is the plan's own."""
 
     @property
-    def root(self) -> Plan:
+    def root_plan(self) -> Plan:
         """The standard pass."""
         ...
 
-    def route_of(self, plan: Plan) -> Route:
+    def plan_to_route(self, plan: Plan) -> Route:
         """What is executed."""
         ...
 
-    def choices(self, plan: Plan) -> NDArray[np.int64]:
+    def list_choices(self, plan: Plan) -> NDArray[np.int64]:
         """Every possible change as a row (where, what)."""
         ...
 
-    def child(self, plan: Plan, where: int, what: int) -> Plan:
+    def apply_choice(self, plan: Plan, where: int, what: int) -> Plan:
         """The plan after one of its choices."""
         ...
 
-    def children(self, plan: Plan) -> list[Plan]:
+    def list_children(self, plan: Plan) -> list[Plan]:
         """All children; the search itself never needs them all."""
-        return [self.child(plan, where, what) for where, what in self.choices(plan).tolist()]
+        return [self.apply_choice(plan, where, what) for where, what in self.list_choices(plan).tolist()]
 
 
 @dataclass(frozen=True)
@@ -66,28 +66,28 @@ class LayerEdits(TreeActions[Route]):
         check_layer_count(self.layers)
 
     @property
-    def root(self) -> Route:
+    def root_plan(self) -> Route:
         """Every layer once."""
         return Route.standard(self.layers)
 
-    def route_of(self, plan: Route) -> Route:
+    def plan_to_route(self, plan: Route) -> Route:
         """The list is what is executed."""
         return plan
 
-    def choices(self, plan: Route) -> NDArray[np.int64]:
+    def list_choices(self, plan: Route) -> NDArray[np.int64]:
         """Rows of (place in the list, change of length)."""
         steps = plan.steps
         # Skipping either of a doubled layer gives the same list, so only the first of the two is a place to skip.
         firsts = [0, *(place for place, (before, step) in enumerate(pairwise(steps), 1) if step != before)]
         visits = Counter(steps)
-        rows = [(place, _REPEAT) for place in firsts if visits[steps[place]] < MOST_VISITS]
+        rows = [(place, _REPEAT) for place in firsts if visits[steps[place]] < MAX_VISITS]
         if len(steps) > 1:
             rows += [(place, _SKIP_ONE) for place in firsts]
         if len(steps) > 2:
             rows += [(place, _SKIP_TWO) for place in range(len(steps) - 1)]
         return np.array(rows, dtype=np.int64)
 
-    def child(self, plan: Route, where: int, what: int) -> Route:
+    def apply_choice(self, plan: Route, where: int, what: int) -> Route:
         """The list with the layers from ``where`` on left out, or its layer there doubled."""
         kept = where + 1 if what == _REPEAT else where
         skipped = 0 if what == _REPEAT else -what
@@ -105,15 +105,15 @@ class ProgramEdits(TreeActions[Program]):
     space: RouteSpace
 
     @property
-    def root(self) -> Program:
+    def root_plan(self) -> Program:
         """The standard pass, written as short as possible, so that the first deviation can come anywhere."""
         return Program((Step(0),))
 
-    def route_of(self, plan: Program) -> Route:
+    def plan_to_route(self, plan: Program) -> Route:
         """The program, rejoined."""
         return plan.expand(self.space.layers)
 
-    def choices(self, plan: Program) -> NDArray[np.int64]:
+    def list_choices(self, plan: Program) -> NDArray[np.int64]:
         """Rows of (standard moves before the deviation, action of the space)."""
         layer = plan.steps[-1].layer
         advance = np.arange(self.space.layers - layer)
@@ -121,7 +121,7 @@ class ProgramEdits(TreeActions[Program]):
         allowed[:, [self.space.forward_action, self.space.rejoin_action]] = False
         return np.argwhere(allowed)
 
-    def child(self, plan: Program, where: int, what: int) -> Program:
+    def apply_choice(self, plan: Program, where: int, what: int) -> Program:
         """The program with ``where`` standard moves and one action more."""
         last = plan.steps[-1].layer + where
         moves = tuple(Step(layer) for layer in range(plan.steps[-1].layer + 1, last + 1))
@@ -133,9 +133,9 @@ def layer_counts(route: Route) -> tuple[int, ...]:
     """How often each layer of the model is visited, 0, 1 or 2; refuses routes that such counts cannot say."""
     visits = Counter(step.layer for step in route.steps)
     counts = tuple(visits[layer] for layer in range(route.layers))
-    if max(counts) > MOST_VISITS or route_from_counts(counts) != route:
+    if max(counts) > MAX_VISITS or route_from_counts(counts) != route:
         raise RouteError(
-            f"{route} cannot be written as counts: they say only how often each layer comes (at most {MOST_VISITS}"
+            f"{route} cannot be written as counts: they say only how often each layer comes (at most {MAX_VISITS}"
             " times), in the model's order and without adds"
         )
     return counts
@@ -144,9 +144,9 @@ def layer_counts(route: Route) -> tuple[int, ...]:
 def route_from_counts(counts: Sequence[int]) -> Route:
     """The layer list in which every layer comes as often as its count says."""
     for layer, count in enumerate(counts):
-        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_VISITS:
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MAX_VISITS:
             raise RouteError(
-                f"layer {layer} is to be applied {count!r} times; a label's counts are 0, 1 and {MOST_VISITS}"
+                f"layer {layer} is to be applied {count!r} times; a label's counts are 0, 1 and {MAX_VISITS}"
             )
     if not any(counts):
         raise RouteError("a route that skips every layer is none; at least one layer must be applied")

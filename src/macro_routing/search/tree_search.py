@@ -23,7 +23,7 @@ from macro_routing.search.searcher import MAX_EXAMPLES
 from macro_routing.search.tree_actions import Plan, TreeActions
 from macro_routing.settings import check_boolean, check_integer, check_number
 
-CORRECT = 1.0
+CORRECT_REWARD = 1.0
 """A reward of at least this much means that the example was answered right."""
 
 
@@ -66,7 +66,7 @@ class TreeStatistics:
     memo_hits: int
     """Simulations that ended at a route whose reward was known."""
     nodes: int
-    most_children: int
+    max_children: int
     """Children of the node that has most; 1 would mean a tree that never branches."""
     depth: int
     """Most edits between the standard pass and a node."""
@@ -84,7 +84,7 @@ class _Node(Generic[Plan]):
     total: float = 0.0
 
     @property
-    def may_widen(self) -> bool:
+    def can_expand(self) -> bool:
         return len(self.untried) > 0 and len(self.children) < child_limit(self.visits)
 
 
@@ -104,7 +104,7 @@ class TreeSearch(Generic[Plan]):
         self._nodes: list[_Node[Plan]] = []
         self._rewards: dict[Route, float] = {}
         self._label: Route | None = None
-        self._root = self._new_node(actions.root, depth=0)
+        self._root = self._new_node(actions.root_plan, depth=0)
         self._waiting: list[_Node[Plan]] = []  # the path to the node whose reward must be told next
 
     @property
@@ -125,19 +125,19 @@ class TreeSearch(Generic[Plan]):
             asked=len(self._rewards),
             memo_hits=self._root.visits - len(self._rewards),
             nodes=len(self._nodes),
-            most_children=max(len(node.children) for node in self._nodes),
+            max_children=max(len(node.children) for node in self._nodes),
             depth=max(node.depth for node in self._nodes),
         )
 
     def ask(self) -> Route | None:
         """The route whose reward must be told next, the same one until it is; None when the search is over."""
-        while not self._waiting and not self._over:
-            path = self._descend() if self._rewards else [self._root]
+        while not self._waiting and not self._is_over:
+            path = self._select_path() if self._rewards else [self._root]
             known = self._rewards.get(path[-1].route)
             if known is None:
                 self._waiting = path
             else:
-                _add_reward(path, known)
+                _backpropagate(path, known)
         return self._waiting[-1].route if self._waiting else None
 
     def tell(self, reward: float) -> None:
@@ -149,13 +149,13 @@ class TreeSearch(Generic[Plan]):
         path, self._waiting = self._waiting, []
         route = path[-1].route
         self._rewards[route] = float(reward)
-        if reward >= CORRECT and (self._label is None or _brevity(route) < _brevity(self._label)):
+        if reward >= CORRECT_REWARD and (self._label is None or _length_key(route) < _length_key(self._label)):
             self._label = route
-        _add_reward(path, float(reward))
+        _backpropagate(path, float(reward))
 
     @property
-    def _over(self) -> bool:
-        return self._simulations >= self._settings.simulations or self._good_enough
+    def _is_over(self) -> bool:
+        return self._simulations >= self._settings.simulations or self._may_stop_early
 
     @property
     def _simulations(self) -> int:
@@ -163,33 +163,34 @@ class TreeSearch(Generic[Plan]):
         return max(self._root.visits - 1, 0)
 
     @property
-    def _good_enough(self) -> bool:
+    def _may_stop_early(self) -> bool:
         if not self._settings.stop_early or self._label is None:
             return False
         standard = self._root.route
         return (
-            self._rewards[standard] < CORRECT or standard.length - self._label.length >= self._settings.min_layers_saved
+            self._rewards[standard] < CORRECT_REWARD
+            or standard.length - self._label.length >= self._settings.min_layers_saved
         )
 
-    def _descend(self) -> list[_Node[Plan]]:
+    def _select_path(self) -> list[_Node[Plan]]:
         """One simulation's path: down by UCB to the first node that may widen, and on to its new child.
 
         A node without any children to have ends the path itself: its reward counts once more.
         """
         path = [self._root]
-        while not path[-1].may_widen and path[-1].children:
-            path.append(self._choose(path[-1]))
-        if path[-1].may_widen:
-            path.append(self._expand(path[-1]))
+        while not path[-1].can_expand and path[-1].children:
+            path.append(self._choose_child(path[-1]))
+        if path[-1].can_expand:
+            path.append(self._expand_node(path[-1]))
         return path
 
-    def _choose(self, node: _Node[Plan]) -> _Node[Plan]:
+    def _choose_child(self, node: _Node[Plan]) -> _Node[Plan]:
         if self._rng.random() < self._settings.random_child_probability:
             return node.children[self._rng.integers(len(node.children))]
         layers = node.route.layers
         return max(
             node.children,
-            key=lambda child: ucb(
+            key=lambda child: ucb_score(
                 child.total,
                 child.visits,
                 node.visits,
@@ -198,21 +199,23 @@ class TreeSearch(Generic[Plan]):
             ),
         )
 
-    def _expand(self, node: _Node[Plan]) -> _Node[Plan]:
+    def _expand_node(self, node: _Node[Plan]) -> _Node[Plan]:
         where, what = node.untried[-1].tolist()
         node.untried = node.untried[:-1]
-        child = self._new_node(self._actions.child(node.plan, where, what), node.depth + 1)
+        child = self._new_node(self._actions.apply_choice(node.plan, where, what), node.depth + 1)
         node.children.append(child)
         return child
 
     def _new_node(self, plan: Plan, depth: int) -> _Node[Plan]:
-        untried = self._rng.permutation(self._actions.choices(plan))
-        node = _Node(plan, self._actions.route_of(plan), depth, untried)
+        untried = self._rng.permutation(self._actions.list_choices(plan))
+        node = _Node(plan, self._actions.plan_to_route(plan), depth, untried)
         self._nodes.append(node)
         return node
 
 
-def ucb(total: float, visits: int, parent_visits: int, *, relative_length: float, settings: TreeSettings) -> float:
+def ucb_score(
+    total: float, visits: int, parent_visits: int, *, relative_length: float, settings: TreeSettings
+) -> float:
     """How much a child deserves the next visit: ``Q/N + c·√(ln t / N) − penalty · len/L``."""
     bonus = settings.exploration * math.sqrt(math.log(parent_visits) / visits)
     return total / visits + bonus - settings.length_penalty * relative_length
@@ -243,11 +246,11 @@ def run_in_lockstep(
             searches[place].tell(reward)
 
 
-def _add_reward(path: Sequence[_Node[Plan]], reward: float) -> None:
+def _backpropagate(path: Sequence[_Node[Plan]], reward: float) -> None:
     for node in path:
         node.visits += 1
         node.total += reward
 
 
-def _brevity(route: Route) -> tuple[int, int]:
+def _length_key(route: Route) -> tuple[int, int]:
     return route.length, len({step.layer for step in route.steps})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from macro_routing.errors import RouteError
 from macro_routing.routes.route import Route, Step
-from macro_routing.routes.route_diff import Edit, diff_routes
+from macro_routing.routes.route_diff import RouteEdit, diff_routes
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def deviations(route: Route) -> list[Deviation]:
     return [_deviation(route, standard, edit) for edit in diff_routes(standard, route)]
 
 
-def _deviation(route: Route, standard: Route, edit: Edit) -> Deviation:
+def _deviation(route: Route, standard: Route, edit: RouteEdit) -> Deviation:
     start = edit.new_start - 1
     kept = (*route.steps[:start], *edit.old, *route.steps[start + len(edit.new) :])
     first = edit.old_start - 1
@@ -43,7 +43,7 @@ def _deviation(route: Route, standard: Route, edit: Edit) -> Deviation:
     return Deviation(told(edit), without, by_itself, "; ".join(reasons), remark)
 
 
-def _other_states(route: Route, start: int, edit: Edit) -> str:
+def _other_states(route: Route, start: int, edit: RouteEdit) -> str:
     """Adds behind the block count back over it: where its length changes they come to another state."""
     end = start + len(edit.new)
     if len(edit.old) == len(edit.new):
@@ -62,7 +62,7 @@ def _made(steps: tuple[Step, ...], layers: int, reasons: list[str]) -> Route | N
         return None
 
 
-def told(edit: Edit) -> str:
+def told(edit: RouteEdit) -> str:
     """What the edit does, with the layers in the paper's notation."""
     if edit.kind == "removed":
         return f"skips {_names(edit.old)} (after step {edit.new_start - 1})"
