@@ -27,7 +27,7 @@ def test_a_route_is_compared_with_the_standard_pass(frozen, tmp_path):
     expected = compare_paired(scores[Route.standard(6)].correct, scores[route].correct)
     assert summary.route == route
     assert (summary.n, summary.accuracy, summary.baseline_accuracy) == (30, expected.routed, expected.baseline)
-    assert summary.accuracy_interval == wilson_interval(sum(scores[route].correct), 30)
+    assert summary.accuracy_interval == wilson_interval(expected.routed, 30)
     assert (summary.difference, summary.p_value) == (expected.difference, expected.p_value)
     assert summary.difference_interval == (expected.low, expected.high)
     assert summary.routed.outcomes == scores[route].outcomes

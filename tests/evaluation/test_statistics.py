@@ -19,6 +19,7 @@ from macro_routing.evaluation.statistics import (
     paired_bootstrap_interval,
     smallest_detectable_gain,
     wilcoxon_p_value,
+    wilson_interval,
 )
 
 _PUBLISHED = json.loads((Path(__file__).parents[1] / "data" / "published_results.json").read_text())
@@ -200,3 +201,12 @@ def test_more_data_shows_smaller_gains():
 def test_nonsense_is_refused(call):
     with pytest.raises(SettingsError):
         call()
+
+
+@pytest.mark.parametrize(("accuracy", "n"), [(0.0, 10), (0.3, 10), (1.0, 40), (0.5, 1000)])
+def test_the_interval_of_an_accuracy_is_wilsons(accuracy, n):
+    low, high = wilson_interval(accuracy, n)
+    for bound in (low, high):
+        if 0 < bound < 1:  # the bounds are where a score test is just not significant
+            assert abs(accuracy - bound) / math.sqrt(bound * (1 - bound) / n) == pytest.approx(1.959964, abs=1e-5)
+    assert 0 <= low <= accuracy <= high <= 1

@@ -278,7 +278,7 @@ def print_result(result: RunResult, page: Path, *, as_json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from macro_routing.runs.round_report import wilson_interval
+    from macro_routing.evaluation.statistics import wilson_interval
 
     # What nothing was cut off of needs no column: a terminal is narrow.
     has_cuts = any(one.cut_off for one in result.variants)

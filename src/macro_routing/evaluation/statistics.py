@@ -77,11 +77,11 @@ def mcnemar_p_value(fixed: int, broken: int) -> float:
     return float(min(1.0, 2 * binom.cdf(min(fixed, broken), fixed + broken, 0.5)))
 
 
-def wilson_interval(correct: int, n: int, level: float = _LEVEL) -> tuple[float, float]:
-    """Wilson's score interval of an accuracy; also sound at 0 and 1."""
+def wilson_interval(accuracy: float, n: int, level: float = _LEVEL) -> tuple[float, float]:
+    """Wilson's score interval of an accuracy on ``n`` examples; also valid at 0 and 1."""
     from scipy.stats import binomtest
 
-    interval = binomtest(correct, n).proportion_ci(level, method="wilson")
+    interval = binomtest(round(accuracy * n), n).proportion_ci(level, method="wilson")
     return float(interval.low), float(interval.high)
 
 

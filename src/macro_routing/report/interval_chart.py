@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from macro_routing.evaluation.statistics import wilson_interval
 from macro_routing.report.chart_parts import (
     horizontal_line,
     line_key,
@@ -19,7 +20,6 @@ from macro_routing.report.formatting import use_minus_sign
 from macro_routing.report.markup import join_markup, svg_element
 from macro_routing.report.scale import Scale, round_step
 from macro_routing.runs.result import LEVEL, ORACLE, RunResult
-from macro_routing.runs.round_report import wilson_interval
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM, _ROW = 860.0, 26.0, 90.0, 4.0, 42.0, 44.0
 _MAX_NAME = 90

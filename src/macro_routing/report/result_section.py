@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from macro_routing.evaluation.statistics import PairedComparison, compare_paired
+from macro_routing.evaluation.statistics import PairedComparison, compare_paired, wilson_interval
 from macro_routing.report.formatting import (
     NO_VALUE,
     format_count,
@@ -23,7 +23,6 @@ from macro_routing.report.scale import Scale
 from macro_routing.report.tables import Cell, DataTable
 from macro_routing.routes.route import Route
 from macro_routing.runs.result import NO_DECODING, SELECTED, STANDARD, TOP_1, RunResult, Variant
-from macro_routing.runs.round_report import wilson_interval
 
 _MEANINGS = {
     **dict.fromkeys(SELECTED.values(), "chosen by validation"),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
+from macro_routing.evaluation.statistics import wilson_interval
 from macro_routing.report.chart_parts import (
     error_bar,
     format_points_attribute,
@@ -20,7 +21,6 @@ from macro_routing.report.markup import join_markup, svg_element
 from macro_routing.report.rendering import render_paragraphs
 from macro_routing.report.scale import Scale, round_step
 from macro_routing.runs.progress import RoundReport
-from macro_routing.runs.round_report import wilson_interval
 from macro_routing.search.macro import select_elite
 from macro_routing.search.searcher import Draw, Score, Stopped
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from macro_routing.evaluation.statistics import wilson_interval
 from macro_routing.report.formatting import (
     NO_VALUE,
     format_count,
@@ -18,7 +19,6 @@ from macro_routing.report.formatting import (
 from macro_routing.report.rendering import render_table
 from macro_routing.report.tables import Cell, DataTable, Row
 from macro_routing.runs.progress import RoundReport
-from macro_routing.runs.round_report import wilson_interval
 
 _MAX_CANDIDATES = 100
 _ROUND_COLUMNS = (

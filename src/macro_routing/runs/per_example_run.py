@@ -16,6 +16,7 @@ from typing import Any
 from macro_routing.engine.decoders import release_fused_decoder
 from macro_routing.evaluation.graded_answers import encode_prompts
 from macro_routing.evaluation.outcome import ExampleOutcome
+from macro_routing.evaluation.statistics import wilson_interval
 from macro_routing.peers.label_search import LabelSearch
 from macro_routing.peers.layer_router import LayerRouters
 from macro_routing.peers.program_router import ProgramRouters, train_program_routers
@@ -26,7 +27,6 @@ from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.progress import RoundReport
 from macro_routing.runs.result import ORACLE, ROUTER, STANDARD, RunResult, make_per_example_result
-from macro_routing.runs.round_report import wilson_interval
 from macro_routing.runs.run import PreparedRun
 from macro_routing.search.searcher import Draw, Failure, Proposal, Score, SearchState
 from macro_routing.search.tree_actions import layer_counts

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import statistics
-from typing import TYPE_CHECKING
 
+from macro_routing.evaluation.evaluation_results import RaceResult
+from macro_routing.evaluation.statistics import wilson_interval
 from macro_routing.runs.progress import RoundReport
 from macro_routing.search.searcher import Round, Score, Stopped
-
-if TYPE_CHECKING:
-    from macro_routing.evaluation.evaluation_results import RaceResult
 
 
 def make_round_report(  # noqa: PLR0913
@@ -39,11 +36,3 @@ def make_round_report(  # noqa: PLR0913
         raced.requested,
         sum(route.length * (seen * prompt_tokens + written) for route, seen, written in raced.answers),
     )
-
-
-def wilson_interval(share: float, n: int, deviations: float = 1.96) -> tuple[float, float]:
-    """The 95 % interval of a share of ``n`` (Wilson's score interval, sound at 0 and 1 too)."""
-    square = deviations**2
-    middle = (share + square / (2 * n)) / (1 + square / n)
-    half = deviations / (1 + square / n) * math.sqrt(share * (1 - share) / n + square / (4 * n * n))
-    return max(0.0, middle - half), min(1.0, middle + half)
