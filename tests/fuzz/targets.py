@@ -26,7 +26,7 @@ from macro_routing.runs import folder as files_of_run
 from macro_routing.runs.final_selection import FinalSelection
 from macro_routing.runs.result import read_result
 from macro_routing.tasks import make_splits
-from macro_routing.tasks.catalog import find_task
+from macro_routing.tasks.catalog import load_task
 from tests.fuzz.inputs import damaged, files, mistaken, values
 from tests.runs.small import small_frozen, small_task
 from tests.runs.test_run import CONFIG
@@ -140,7 +140,7 @@ def task_files(_folder):
     def read(pair, place):
         (place / "task.toml").write_bytes(pair[0])
         (place / "data.jsonl").write_bytes(pair[1])
-        found = find_task(str(place / "task.toml"))
+        found = load_task(str(place / "task.toml"))
         return make_splits(found, seed=0, training=2, validation=1)
 
     return pairs, read
@@ -159,7 +159,7 @@ def data_files(_folder):
         file = place / pair[0]
         file.write_bytes(pair[1])
         columns = {"question": "q", "answer": "a", "choices": "" if "csv" in pair[0] else "c"}
-        return find_task(str(file), kind="number" if "csv" in pair[0] else "choice", **columns)
+        return load_task(str(file), kind="number" if "csv" in pair[0] else "choice", **columns)
 
     return kinds, read
 

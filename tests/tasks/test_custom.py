@@ -4,7 +4,6 @@ import pytest
 
 from macro_routing.errors import MacroError
 from macro_routing.tasks import load_task
-from macro_routing.tasks.catalog import find_task
 
 QUESTIONS = [{"q": f"What is {n} plus 1?", "a": n + 1} for n in range(20)]
 
@@ -154,16 +153,16 @@ def test_bad_csv_rows(tmp_path):
 def test_an_answer_that_always_stands_first_is_mixed_and_stays_right(tmp_path):
     rows = "\n".join(f"question {n},right{n},wrong{n},other{n}" for n in range(40))
     (tmp_path / "mine.csv").write_text(f"question,answer,b,c\n{rows}\n")
-    task = find_task(str(tmp_path / "mine.csv"), choices="answer,b,c")
+    task = load_task(str(tmp_path / "mine.csv"), choices="answer,b,c")
     examples = task.pools["all"]
     assert {example.answer for example in examples} == {"A", "B", "C"}
     assert all(example.choices[example.correct_choice].startswith("right") for example in examples)
-    assert find_task(str(tmp_path / "mine.csv"), choices="answer,b,c").pools == task.pools
+    assert load_task(str(tmp_path / "mine.csv"), choices="answer,b,c").pools == task.pools
 
 
 def test_a_column_called_choices_is_used(tmp_path):
     line = '{"question": "q%d", "answer": "B", "choices": ["x", "y"]}'
     (tmp_path / "mine.jsonl").write_text("\n".join(line % number for number in range(3)))
-    task = find_task(str(tmp_path / "mine.jsonl"))
+    task = load_task(str(tmp_path / "mine.jsonl"))
     assert task.kind == "choice"
     assert task.pools["all"][0].choices == ("x", "y")

@@ -97,7 +97,7 @@ def evaluate(
     from macro_routing.models.frozen import LoadOptions, load_model
     from macro_routing.routes.route import Route
     from macro_routing.tasks.benchmarks import list_contaminating_tasks
-    from macro_routing.tasks.catalog import find_task
+    from macro_routing.tasks.catalog import load_task
     from macro_routing.tasks.splits import make_splits
     from macro_routing.workers.messages import TaskSource, WorkerSetup
     from macro_routing.workers.pool import create_worker_pool
@@ -108,12 +108,12 @@ def evaluate(
     searched_with = _seed_of(known_of)
     seed = seed if seed is not None else searched_with or 0
     columns: dict[str, Any] = {"question": question, "answer": answer, "choices": choices, "kind": kind}
-    chosen = find_task(task, data_dir, seed, **columns)
+    chosen = load_task(task, data_dir, seed, **columns)
     given = {"reasoning_budget": reasoning_budget, "answer_budget": answer_budget, "by_letter": by_letter or None}
     decoding = _decoding(known_of, mode, chosen, given)
     examples = make_splits(chosen, seed=seed).get_split(split.value)[:limit]
     if known_of and known_of.task == chosen.name and searched_with not in {None, seed}:
-        _warn_of_overlap(examples, find_task(task, data_dir, searched_with, **columns), searched_with)
+        _warn_of_overlap(examples, load_task(task, data_dir, searched_with, **columns), searched_with)
     loading = LoadOptions(
         dtype, device, device_map, quantization, attention, revision, trust_remote_code, allow_untested
     )

@@ -30,7 +30,7 @@ from macro_routing.runs.run import PreparedRun
 from macro_routing.runs.run_log import RunLog
 from macro_routing.runs.warm_start import initial_state
 from macro_routing.search.searcher import SearchState
-from macro_routing.tasks.catalog import find_task
+from macro_routing.tasks.catalog import load_task
 from macro_routing.tasks.splits import Splits, count_repeated_questions, make_splits
 from macro_routing.tasks.task import Example, Task
 from macro_routing.workers.messages import TaskSource, WorkerSetup
@@ -140,7 +140,7 @@ def prepare_run(  # noqa: PLR0913
         has = len(splits.get_split("train" if name == "training" else name))
         if config.data.get(name, 0) > has:
             listener.on_message(f"{config.data[name]} {name} examples were asked for, the data gives {has}")
-    guards = {name: find_task(name, _data_dir(config), config.seed) for name in config.guard_settings.tasks}
+    guards = {name: load_task(name, _data_dir(config), config.seed) for name in config.guard_settings.tasks}
     evaluator = Evaluator(
         frozen,
         task,
@@ -172,7 +172,7 @@ def load_configured_task(config: RunConfig) -> Task:
         "choices": data.choices,
         "kind": data.kind,
     }
-    return find_task(config.task, _data_dir(config), config.seed, **columns)
+    return load_task(config.task, _data_dir(config), config.seed, **columns)
 
 
 def _data_dir(config: RunConfig) -> Path | None:

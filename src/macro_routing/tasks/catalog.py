@@ -10,7 +10,7 @@ from pathlib import Path
 from macro_routing.errors import TaskError, suggestion
 from macro_routing.tasks.benchmarks import BENCHMARKS, Benchmark
 from macro_routing.tasks.custom import DEFAULT_GRADER, TaskFile, build_task, read_task_file
-from macro_routing.tasks.data_files import Row, read_rows
+from macro_routing.tasks.data_files import DATA_FILE_SUFFIXES, Row, read_rows
 from macro_routing.tasks.grading import GRADERS
 from macro_routing.tasks.prompts import DEFAULT_TEXTS, PromptTexts
 from macro_routing.tasks.synthetic import SYNTHETIC_TASKS, SyntheticTask, generate_pools
@@ -22,10 +22,20 @@ def list_task_names() -> list[str]:
     return [*BENCHMARKS, *SYNTHETIC_TASKS]
 
 
-def load_task(name: str, *, data_dir: Path | None = None, seed: int = 0) -> Task:
-    """The task ``name``: a benchmark, a synthetic task made by ``seed``, or a TOML file of the user's.
+def load_task(  # noqa: PLR0913
+    name: str,
+    data_dir: Path | None = None,
+    seed: int = 0,
+    *,
+    question: str = "question",
+    answer: str = "answer",
+    choices: str = "",
+    kind: str | None = None,
+) -> Task:
+    """Load a benchmark, a synthetic task made from ``seed``, a task file (TOML) or a data file (JSON lines, CSV).
 
-    Benchmarks are read from ``data_dir`` (else ``MACRO_DATA_DIR``), else from the hub.
+    Benchmarks are read from ``data_dir`` (else ``MACRO_DATA_DIR``), else from the hub. The other arguments name the
+    columns of a data file; several columns of ``choices`` are separated by commas.
     """
     if name in SYNTHETIC_TASKS:
         return _make_synthetic_task(SYNTHETIC_TASKS[name], seed)
@@ -33,11 +43,27 @@ def load_task(name: str, *, data_dir: Path | None = None, seed: int = 0) -> Task
         return _load_benchmark(BENCHMARKS[name], data_dir)
     if name.endswith(".toml"):
         return read_task_file(Path(name))
+    if name.endswith(DATA_FILE_SUFFIXES):
+        return _load_data_file(name, question, answer, choices, kind)
     hint = suggestion(name, list_task_names())
     raise TaskError(
         f"{name!r} is not a task: give a name ({', '.join(list_task_names())})"
         f" or your own .toml, .jsonl or .csv file{hint}"
     )
+
+
+def _load_data_file(name: str, question: str, answer: str, choices: str, kind: str | None) -> Task:
+    columns = tuple(column.strip() for column in choices.split(",") if column.strip())
+    if not columns and kind in {None, CHOICE} and _has_choices_column(Path(name)):
+        columns = ("choices",)
+    task_file = TaskFile(
+        file=name,
+        kind=kind or (CHOICE if columns else NUMBER),
+        question=question,
+        answer=answer,
+        choices=columns[0] if len(columns) == 1 else columns,
+    )
+    return build_task(task_file, Path(), Path(name).name.split(".")[0])
 
 
 def _make_synthetic_task(task: SyntheticTask, seed: int) -> Task:
@@ -94,32 +120,6 @@ def _load_hub_rows(entry: Benchmark) -> dict[str, Iterable[Row]]:
         split: ((f"{entry.hub_id} {split} row {n}", dict(row)) for n, row in enumerate(rows))
         for split, rows in found.items()
     }
-
-
-def find_task(  # noqa: PLR0913
-    name: str,
-    data_dir: Path | None = None,
-    seed: int = 0,
-    *,
-    question: str = "question",
-    answer: str = "answer",
-    choices: str = "",
-    kind: str | None = None,
-) -> Task:
-    """A task by name or TOML file, or straight from a data file with its columns named."""
-    if not name.endswith((".jsonl", ".jsonl.gz", ".csv", ".csv.gz")):
-        return load_task(name, data_dir=data_dir, seed=seed)
-    columns = tuple(column.strip() for column in choices.split(",") if column.strip())
-    if not columns and kind in {None, CHOICE} and _has_choices_column(Path(name)):
-        columns = ("choices",)
-    described = TaskFile(
-        file=name,
-        kind=kind or (CHOICE if columns else NUMBER),
-        question=question,
-        answer=answer,
-        choices=columns[0] if len(columns) == 1 else columns,
-    )
-    return build_task(described, Path(), Path(name).name.split(".")[0])
 
 
 def _has_choices_column(path: Path) -> bool:

@@ -19,7 +19,7 @@ from macro_routing.evaluation.work_items import Results, WorkItem
 from macro_routing.evaluation.work_units import UnitSizes
 from macro_routing.models.frozen import LoadOptions
 from macro_routing.routes.notation import parse_route
-from macro_routing.tasks.catalog import find_task
+from macro_routing.tasks.catalog import load_task
 from macro_routing.tasks.task import Example, Task
 
 _FORMAT = 2
@@ -42,7 +42,7 @@ class TaskSource:
         """Load the task."""
         columns = {"question": self.question, "answer": self.answer, "choices": self.choices, "kind": self.kind}
         folder = Path(self.data_dir) if self.data_dir else None
-        return find_task(self.name, folder, self.seed, **columns)  # type: ignore[arg-type]
+        return load_task(self.name, folder, self.seed, **columns)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
