@@ -1,4 +1,4 @@
-"""The error family: what is wrong, where, and how to mend it.
+"""The error family: what is wrong, where, and how to fix it.
 
 A user's mistake is always one of these; the command line prints it as one line, without a traceback.
 Anything else that escapes is a defect of this project.
@@ -12,18 +12,18 @@ import re
 from collections.abc import Iterable
 
 PAUSED = 75
-"""Status of a command that may be given again: nothing is wrong, but not everything is done."""
+"""Exit status of a command that was interrupted and can be repeated to continue."""
 
 
 class MacroError(Exception):
     """Base of every error this project raises on purpose."""
 
     status = 2
-    """With which a command ends."""
+    """Exit status of the command."""
 
 
 class NotationError(MacroError):
-    """A route's text could not be read; names the token and its place."""
+    """A route could not be parsed; names the token and its position."""
 
 
 class RouteError(MacroError):
@@ -74,11 +74,11 @@ _SECRET = re.compile(
     r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|(?:API|ACCESS|PRIVATE)_?KEY|_KEYS?$", re.IGNORECASE
 )
 _SHORTEST_SECRET = 8
-"""Shorter values would be found in innocent texts."""
+"""Shorter values also occur in ordinary text."""
 
 
 def without_secrets(text: str) -> str:
-    """A text without the values of environment variables that are named like secrets; their names stand instead.
+    """Replace the values of environment variables that are named like secrets by their names.
 
     Libraries put tokens into their messages now and then; what is kept in a run's folder is often shared. To be used
     before a text is cut: a part of a secret would not be found.

@@ -75,8 +75,8 @@ def test_a_failing_check_is_status_1(folder):
     ("arguments", "message"),
     [
         (["./nowhere"], "there is no folder ./nowhere"),
-        (["~nobody-here/x"], "is no path"),
-        (["a" * 5000], "is no path"),
+        (["~nobody-here/x"], "is not a path"),
+        (["a" * 5000], "is not a path"),
         ([""], "MODEL is empty"),
         (["smollm2"], "did you mean 'smollm2-135m'"),
         (["FOLDER", "--route", "L0 L9 RJ"], "step 2 applies layer 9"),

@@ -56,7 +56,7 @@ def test_mistakes_leave_nothing(base, run_folder, tmp_path):
             None,
             r"half\.json: .*damaged.*sound one",
         ),
-        (_written(tmp_path / "start.json", '{"for'), Target.routed, None, r"start\.json is no route file"),
+        (_written(tmp_path / "start.json", '{"for'), Target.routed, None, r"start\.json is not a route file"),
         ("/dev/null", Target.routed, base.name, "no regular file"),
     ):
         with pytest.raises(MacroError, match=message):
@@ -112,7 +112,7 @@ def test_models_without_sound_weights_are_refused_by_every_target(target, tmp_pa
 def test_a_routed_checkpoint_is_no_base_model(base, tmp_path):
     export(str(PLAIN), Target.routed, tmp_path / "routed", base.name)
     inside = tmp_path / "routed" / "base"
-    with pytest.raises(MacroError, match=f"a routed checkpoint already; name the model inside it instead, {inside}"):
+    with pytest.raises(MacroError, match=f"a routed checkpoint already; use its base model instead, {inside}"):
         export(str(PLAIN), Target.hf, tmp_path / "out", str(tmp_path / "routed"))
     (inside / "tokenizer.json").unlink()
     with pytest.raises(MacroError, match=r"tokenizer .* are not beside the weights, or damaged"):

@@ -76,7 +76,7 @@ def test_an_address_that_cannot_be_had_is_refused_before_a_model_is_loaded():
         with pytest.raises(MacroError, match=rf"port {port} on 127\.0\.0\.1 is in use.*--port"):
             serve("L0 RJ", "no model is looked for", port=port)
     for host in ("not a host", "192.0.2.1", "x" * 300):
-        with pytest.raises(MacroError, match="is no address of this machine"):
+        with pytest.raises(MacroError, match="is not an address of this machine"):
             serve("L0 RJ", "no model is looked for", host=host, port=port)
     check_address("127.0.0.1", port)
 

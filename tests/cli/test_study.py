@@ -71,7 +71,7 @@ def test_mistakes_are_one_line(tmp_path):
     assert "method" in refusal("study", "main-table", "--methods", "macor", "--out", tmp_path / "a")
     assert "nothing to compare" in refusal("study", "main-table", "--methods", "cola", "--out", tmp_path / "a")
     assert "both called m" in refusal("study", "main-table", "--models", "a/m,b/m", "--out", tmp_path / "a")
-    assert "is no task" in refusal("study", "transfer", "--tasks", "category,catgory", "--out", tmp_path / "a")
+    assert "is not a task" in refusal("study", "transfer", "--tasks", "category,catgory", "--out", tmp_path / "a")
     assert "has no choices" in refusal("study", "ablation", "--tasks", "counting:likelihood", "--out", tmp_path / "a")
     twice = refusal("study", "transfer", "--tasks", "category,category:likelihood", "--out", tmp_path / "a")
     assert "category and category:likelihood are the same task" in twice

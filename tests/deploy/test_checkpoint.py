@@ -190,7 +190,7 @@ def test_an_index_cannot_bring_other_weights_in(tmp_path, place):
     named = json.loads(index.read_text())["weight_map"]
     moved = {tensor: f"../{place}/{file}" for tensor, file in named.items()}
     index.write_text(json.dumps({"metadata": {}, "weight_map": moved}))
-    with pytest.raises(ModelError, match=r"index\.json names '.*', which is no file beside it"):
+    with pytest.raises(ModelError, match=r"index\.json names '.*', which is not in that folder"):
         AutoModelForCausalLM.from_pretrained(routed)
     index.write_text("[]")
     with pytest.raises(ModelError, match=r"index\.json is damaged"):
@@ -279,7 +279,7 @@ def test_what_exists_is_not_written_over(base, tmp_path):
 
 def test_quantised_weights_are_refused(base, tmp_path):
     base.config.quantization_config = {"quant_method": "gptq"}
-    with pytest.raises(ExportError, match="quantised weights"):
+    with pytest.raises(ExportError, match="quantized weights"):
         write_hf_checkpoint(base, PLAIN, None, tmp_path / "out")
 
 

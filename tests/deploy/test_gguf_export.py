@@ -124,9 +124,9 @@ def test_the_file_says_where_it_comes_from(tmp_path):
     ("architecture", "changes", "reason"),
     [
         ("gemma2", {}, "gemma2 is not among llama, mistral, qwen2, qwen3"),
-        ("mistral", {}, "sliding window"),
-        ("qwen3 with sliding layers", {}, "sliding window"),
-        ("qwen3", {"rope_parameters": {**_SLOWED, "rope_type": "linear"}}, r"another way \(linear\)"),
+        ("mistral", {}, "sliding-window"),
+        ("qwen3 with sliding layers", {}, "sliding-window"),
+        ("qwen3", {"rope_parameters": {**_SLOWED, "rope_type": "linear"}}, r"rotary scaling \(linear\)"),
         ("llama", {}, "the tokenizer has token 49151"),
     ],
 )

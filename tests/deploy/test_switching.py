@@ -53,12 +53,12 @@ def test_blocks_nest_and_end_with_their_errors():
     routed, other = RoutedModel(tiny_model("llama"), ROUTES), RoutedModel(tiny_model("llama"), ROUTES)
     with routed.use_route("math"):
         with routed.use_route("law"), routed.use_route("law"), other.use_route("math"):
-            assert (routed.active, other.active) == ("law", "math")
-        assert (routed.active, other.active) == ("math", "standard")
+            assert (routed.active_route, other.active_route) == ("law", "math")
+        assert (routed.active_route, other.active_route) == ("math", "standard")
         with pytest.raises(ZeroDivisionError), routed.use_route("law"):
             _ = 1 / 0
-        assert routed.active == "math"
-    assert routed.active == "standard"
+        assert routed.active_route == "math"
+    assert routed.active_route == "standard"
 
 
 def test_threads_choose_for_themselves():
@@ -68,7 +68,7 @@ def test_threads_choose_for_themselves():
     def use(name):
         with routed.use_route(name):
             inside.wait(timeout=300)
-            seen[name] = (routed.active, routed(tokens()).logits)
+            seen[name] = (routed.active_route, routed(tokens()).logits)
 
     workers = [threading.Thread(target=use, args=(name,)) for name in ROUTES]
     for worker in workers:

@@ -143,7 +143,7 @@ def test_weights_are_held_once_and_only_visited_layers_have_slots(kind, route, a
     ("name", "reason"),
     [
         ("a layer too high", "layers are numbered 0 to 5"),
-        ("code for a layer", "no whole number"),
+        ("code for a layer", "not an integer"),
         ("another model's layers", "the route is for 7 layers, but the model has 6"),
         ("an add without a state", "can look back at most 0"),
         ("an adapter", "LoRA"),

@@ -22,11 +22,11 @@ def empty_cache(tmp_path, monkeypatch):
     [
         ("smollm2-135", "did you mean 'smollm2-135m'"),
         ("nowhere.gguf", "there is no file nowhere.gguf"),
-        ("a b c", "is no model"),
+        ("a b c", "is not a model"),
         ("../../etc/passwd", "there is no folder"),
         ("./nowhere", "there is no folder ./nowhere"),
-        ("~nobody-here/model", "is no path"),
-        ("a" * 5000, "is no path"),
+        ("~nobody-here/model", "is not a path"),
+        ("a" * 5000, "is not a path"),
     ],
 )
 def test_what_is_no_model(name, message):

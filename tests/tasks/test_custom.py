@@ -79,8 +79,8 @@ def test_a_grader_of_ones_own(tmp_path):
             BASIC.replace('"q"', '"question"'),
             r"data\.jsonl, line 1: there is no column 'question'; the columns are q, a",
         ),
-        (BASIC + '[prompts]\ndirect = "no field"', "must hold {question}"),
-        (BASIC + '[prompts]\ndirect = "{question} {0}"', "must hold {question}"),
+        (BASIC + '[prompts]\ndirect = "no field"', "must contain {question}"),
+        (BASIC + '[prompts]\ndirect = "{question} {0}"', "must contain {question}"),
         (BASIC + "[prompts]\nfew_shot = [[1]]", "pairs"),
         (BASIC.replace("data.jsonl", "gone.jsonl"), "there is no file"),
         (BASIC.replace("data.jsonl", "data.parquet"), "data files are"),
@@ -88,9 +88,9 @@ def test_a_grader_of_ones_own(tmp_path):
         ("file = 5", "file = 5 is not allowed"),
         (BASIC + "prompts = 3", "prompts a table"),
         (BASIC + "grader = 5", "grader = 5"),
-        (BASIC + "[prompts]\nsystem = 3", "'system' must be a text"),
-        (BASIC + '[prompts]\ndirect = "{question:d}"', "must hold {question}"),
-        (BASIC + '[prompts]\ndirect = "{question!x}"', "must hold {question}"),
+        (BASIC + "[prompts]\nsystem = 3", "'system' must be a string"),
+        (BASIC + '[prompts]\ndirect = "{question:d}"', "must contain {question}"),
+        (BASIC + '[prompts]\ndirect = "{question!x}"', "must contain {question}"),
     ],
 )
 def test_mistakes_are_named(tmp_path, toml, message):

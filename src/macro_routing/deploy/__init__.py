@@ -1,1 +1,1 @@
-"""A found route where people already run their models."""
+"""Use a route outside of this project: route files, checkpoints, GGUF, mergekit, servers, evaluation harness."""

@@ -1,4 +1,4 @@
-"""The model a route is exported with, its weights left on disk: where it came from, and what travels with it."""
+"""The base model of an export, with its weights on disk: its origin, and the files to copy with it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _COMPANION_FILES = (
     *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "*.model", "*.jinja"),
     *("generation_config.json", "LICENSE*", "NOTICE*"),
 )
-"""What belongs to a model whatever order its layers run in."""
+"""Files that do not depend on the order of layers."""
 
 
 def open_base_model(
     name: str, *, revision: str | None = None, report: MessageCallback = ignore_message
 ) -> ModelMetadata:
-    """Find a model that can be routed, and whose weights can be read."""
+    """Open a model that can be routed and whose weights can be read."""
     base = read_model_metadata(name, LoadOptions(revision=revision), report)
     check_supported(base.config)
     list_tensors(base.folder)
@@ -30,23 +30,23 @@ def open_base_model(
 
 
 def get_hub_commit(base: ModelMetadata) -> str | None:
-    """The commit of a model that lies in the hub's cache; None for models that only this machine has."""
+    """The commit of a model in the hub's cache; None for a local model."""
     if base.name in BUILT_IN_MODELS or Path(base.name).exists() or base.folder.parent.name != "snapshots":
         return None
     return base.folder.name
 
 
 def copy_companion_files(base: ModelMetadata, target: Path) -> None:
-    """Copy tokenizer, generation settings and licence as they are."""
+    """Copy tokenizer, generation settings and licence unchanged."""
     for path in sorted({path for pattern in _COMPANION_FILES for path in base.folder.glob(pattern)}):
         if path.is_file():
             shutil.copyfile(path, target / path.name)
 
 
 def reject_quantized(base: ModelMetadata, target: str) -> None:
-    """Refuse packed weights, whose settings name layers in ways that only their own library knows."""
+    """Reject quantized weights, whose settings refer to layers in a form that only their library knows."""
     if getattr(base.config, "quantization_config", None) is not None:
         raise ExportError(
-            f"{base.name} holds quantised weights, which --to {target} does not write;"
-            " export the unquantised model, or use --to routed"
+            f"{base.name} has quantized weights, which --to {target} does not write;"
+            " export the unquantized model, or use --to routed"
         )

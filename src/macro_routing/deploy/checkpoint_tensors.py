@@ -1,6 +1,6 @@
-"""The tensors of a checkpoint as its files hold them, and the same with one layer per step of a route.
+"""The tensors of a checkpoint's files, unchanged or with one layer per step of a route.
 
-Working on files instead of a loaded model keeps every number as it is stored and needs no memory for the model.
+Reading files instead of a loaded model keeps every stored value and needs no memory for the model.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BYTES_PER_VALUE = {"F32": 4, "F16": 2, "BF16": 2}
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """One tensor of a checkpoint: what it is called, and where its numbers lie."""
+    """One tensor of a checkpoint: its name and where it is stored."""
 
     name: str
     file: Path
@@ -30,14 +30,14 @@ class StoredTensor:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size in bytes."""
         count = _BYTES_PER_VALUE[self.dtype]
         for length in self.shape:
             count *= length
         return count
 
     def load(self) -> Any:
-        """The numbers, as a torch tensor of its own: one that still lay in the file would keep it mapped, each anew."""
+        """Load a copy as a torch tensor: a view would keep the file mapped."""
         from safetensors import safe_open
 
         with safe_open(self.file, framework="pt") as file:
@@ -45,39 +45,40 @@ class StoredTensor:
 
 
 def list_copyable_tensors(folder: Path) -> list[StoredTensor]:
-    """All tensors in a folder's safetensors files, which must be of a kind that can be copied one by one."""
-    found = list_tensors(folder)
-    if odd := [tensor for tensor in found if tensor.dtype not in _BYTES_PER_VALUE]:
+    """List the tensors of a folder's safetensors files; reject dtypes that cannot be copied."""
+    tensors = list_tensors(folder)
+    if unsupported := [tensor for tensor in tensors if tensor.dtype not in _BYTES_PER_VALUE]:
         raise ExportError(
-            f"{odd[0].name} is stored as {odd[0].dtype}, but only {', '.join(_BYTES_PER_VALUE)} can be written;"
+            f"{unsupported[0].name} has dtype {unsupported[0].dtype}, but --to hf and --to gguf write"
+            f" {', '.join(_BYTES_PER_VALUE)} only;"
             " use --to routed"
         )
-    return found
+    return tensors
 
 
 def list_tensors(folder: Path) -> list[StoredTensor]:
-    """All tensors in a folder's safetensors files, of whatever kind; files that are damaged or missing are refused."""
+    """List the tensors of a folder's safetensors files; reject damaged or missing files."""
     from safetensors import SafetensorError, safe_open
 
-    found: list[StoredTensor] = []
+    tensors: list[StoredTensor] = []
     for path in sorted(folder.glob("*.safetensors")):
         try:
             with safe_open(path, framework="pt") as file:
                 for name in file.keys():  # noqa: SIM118 no mapping
                     part = file.get_slice(name)
-                    found.append(StoredTensor(name, path, name, tuple(part.get_shape()), part.get_dtype()))
+                    tensors.append(StoredTensor(name, path, name, tuple(part.get_shape()), part.get_dtype()))
         except (SafetensorError, OSError) as error:
             raise ExportError(f"{path} cannot be read: {error}; fetch or convert the model again") from None
-    if not found:
+    if not tensors:
         raise ExportError(
             f"{folder} holds no weights in safetensors files; fetch the model again, or convert pickled weights:"
             " load them with transformers where you trust them, and save_pretrained"
         )
-    return found
+    return tensors
 
 
 def unroll_tensors(tensors: list[StoredTensor], route: Route) -> Iterator[StoredTensor]:
-    """The tensors of a model with one layer per step; a layer that is applied twice is there twice."""
+    """The tensors of a model with one layer per step; a layer that is applied twice appears twice."""
     layers: dict[int, list[tuple[str, str, StoredTensor]]] = {}
     for tensor in tensors:
         match = _LAYER_TENSOR.fullmatch(tensor.name)

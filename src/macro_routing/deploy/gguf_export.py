@@ -1,6 +1,6 @@
-"""``--to gguf``: one file for llama.cpp and what builds on it, with one block per step.
+"""``--to gguf``: one file for llama.cpp and programs based on it, with one block per step.
 
-GGUF has no way to say that two blocks share their numbers, so the file grows with the route's length.
+GGUF cannot share weights between blocks, so the file grows with the length of the route.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def _reject_unsupported_models(base: ModelMetadata) -> None:
     rope = _rope_parameters(config)["rope_type"]
     reasons = {
         f"{config.model_type} is not among {', '.join(_ARCHITECTURES)}": config.model_type not in _ARCHITECTURES,
-        "some of its layers see a sliding window only": "sliding_attention"
+        "some of its layers use sliding-window attention": "sliding_attention"
         in (getattr(config, "layer_types", None) or [])
         or (config.model_type == "mistral" and config.sliding_window),
-        f"its positions are scaled in another way ({rope})": rope not in {"default", "llama3"}
+        f"its rotary scaling ({rope}) is not supported": rope not in {"default", "llama3"}
         or (rope == "llama3" and _ARCHITECTURES.get(config.model_type) != "llama"),
     }
     for reason, applies in reasons.items():
@@ -60,7 +60,7 @@ def _reject_unsupported_models(base: ModelMetadata) -> None:
             )
 
 
-# --- what the file says about the model ---------------------------------------------------------------------------
+# --- metadata ---------------------------------------------------------------------------
 
 
 def _write_metadata(base: ModelMetadata, route: Route, evidence: RouteFile | None, path: Path) -> Any:
@@ -108,7 +108,7 @@ class _GgufTensor:
 
     @property
     def precision(self) -> str:
-        """Vectors are always float32, as llama.cpp wants them."""
+        """Vectors are always float32, as llama.cpp requires."""
         return "F32" if len(self.tensor.shape) == 1 else self.tensor.dtype
 
     @property
@@ -131,29 +131,31 @@ def _list_gguf_tensors(base: ModelMetadata, route: Route) -> Iterator[_GgufTenso
             continue
         name = names.get_name(tensor.name, try_suffixes=(".weight", ".bias"))
         if name is None:
-            raise ExportError(f"{base.name} has a tensor {tensor.name}, for which llama.cpp has no place; use --to hf")
+            raise ExportError(f"{base.name} has a tensor {tensor.name}, which llama.cpp does not know; use --to hf")
         yield _GgufTensor(name, tensor)
 
 
 def _write_tensors(writer: Any, blocks: list[_GgufTensor], config: Any) -> None:
-    """Announce every tensor, then write one after the other: no more than one is in memory."""
+    """Write the info of all tensors, then their data one by one, so that only one is in memory."""
     import gguf
     import numpy as np
 
     kinds = gguf.GGMLQuantizationType
-    most = {"F32": "ALL_F32", "F16": "MOSTLY_F16", "BF16": "MOSTLY_BF16"}
-    widest = max(blocks, key=lambda block: block.size)
-    writer.add_file_type(int(gguf.LlamaFileType[most[widest.precision]]))
-    scales = _llama3_rope_factors(config)
-    if scales is not None:
-        writer.add_tensor_info("rope_freqs.weight", scales.shape, scales.dtype, scales.nbytes, kinds.F32)
+    file_types = {"F32": "ALL_F32", "F16": "MOSTLY_F16", "BF16": "MOSTLY_BF16"}
+    largest = max(blocks, key=lambda block: block.size)
+    writer.add_file_type(int(gguf.LlamaFileType[file_types[largest.precision]]))
+    rope_factors = _llama3_rope_factors(config)
+    if rope_factors is not None:
+        writer.add_tensor_info(
+            "rope_freqs.weight", rope_factors.shape, rope_factors.dtype, rope_factors.nbytes, kinds.F32
+        )
     for block in blocks:
         writer.add_tensor_info(block.name, block.tensor.shape, np.dtype(np.float32), block.size, kinds[block.precision])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
-    if scales is not None:
-        writer.write_tensor_data(scales)
+    if rope_factors is not None:
+        writer.write_tensor_data(rope_factors)
     for block in blocks:
         writer.write_tensor_data(_load_tensor_data(block, config))
     writer.close()
@@ -169,26 +171,26 @@ def _load_tensor_data(block: _GgufTensor, config: Any) -> Any:
             values = _permute_to_llama_cpp(values, count)
     if block.precision == "F32":
         return values.float().contiguous().numpy()
-    # numpy has no bfloat16; the bits are what is written.
+    # numpy has no bfloat16; the raw bits are written.
     return values.contiguous().view(torch.int16).numpy()
 
 
 def _permute_to_llama_cpp(values: Any, heads: int) -> Any:
-    """Rows of each head in llama.cpp's order: it rotates neighbours, transformers rotates the two halves."""
+    """Reorder the rows of each head: llama.cpp rotates neighbours, transformers rotates the two halves."""
     return (
         values.reshape(heads, 2, values.shape[0] // heads // 2, *values.shape[1:]).transpose(1, 2).reshape(values.shape)
     )
 
 
 def _llama3_rope_factors(config: Any) -> Any:
-    """By how much Llama 3 slows each rotation down; None where positions are as they are."""
+    """The factors by which Llama 3 scales each rotary frequency; None for unscaled positions."""
     import numpy as np
 
     if _rope_parameters(config)["rope_type"] != "llama3":
         return None
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-    slowed, _ = ROPE_INIT_FUNCTIONS["llama3"](config, "cpu")
+    scaled, _ = ROPE_INIT_FUNCTIONS["llama3"](config, "cpu")
     size = _head_size(config)
-    plain = _rope_parameters(config)["rope_theta"] ** -(np.arange(0, size, 2, dtype=np.float64) / size)
-    return (plain / slowed.double().numpy()).astype(np.float32)
+    unscaled = _rope_parameters(config)["rope_theta"] ** -(np.arange(0, size, 2, dtype=np.float64) / size)
+    return (unscaled / scaled.double().numpy()).astype(np.float32)

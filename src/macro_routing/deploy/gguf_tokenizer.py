@@ -1,4 +1,4 @@
-"""A byte-level BPE tokenizer as GGUF keeps it: tokens, kinds, merges, special tokens, how text is cut beforehand."""
+"""Write a byte-level BPE tokenizer to GGUF: tokens, types, merges, special tokens, pre-tokenizer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def write_tokenizer(writer: Any, tokenizer: Any, size: int) -> None:
     writer.add_token_list(tokens)
     writer.add_token_types(kinds)
     merges = stored["model"]["merges"]
-    writer.add_token_merges([one if isinstance(one, str) else " ".join(one) for one in merges])
+    writer.add_token_merges([merge if isinstance(merge, str) else " ".join(merge) for merge in merges])
     for name, number in (
         ("bos", tokenizer.bos_token_id),
         ("eos", tokenizer.eos_token_id),
@@ -33,18 +33,18 @@ def write_tokenizer(writer: Any, tokenizer: Any, size: int) -> None:
 
 
 def require_known_pretokenizer(stored: dict[str, Any]) -> str:
-    """llama.cpp's name for the way a tokenizer cuts text; others are refused, since they would change the tokens."""
+    """llama.cpp's name of the pre-tokenizer; reject unknown ones, which would change the tokens."""
     model, name = stored.get("model", {}), identify_pretokenizer(stored)
     if model.get("type") != "BPE" or model.get("byte_fallback") or name is None:
         raise ExportError(
-            "--to gguf writes byte-level BPE tokenizers cut as by GPT-2, SmolLM, Qwen2 or Llama 3, and this is another;"
+            "--to gguf writes byte-level BPE tokenizers with the pre-tokenizer of GPT-2, SmolLM, Qwen2 or Llama 3 only;"
             " use --to hf, and llama.cpp's own converter on the result"
         )
     return name
 
 
 def _list_tokens(tokenizer: Any, size: int) -> tuple[list[str], list[int]]:
-    """Every token with its kind; rows of the embedding that no token uses get a name of their own."""
+    """List every token with its type; unused rows of the embedding get a name too."""
     from gguf import TokenType
 
     by_number = {number: token for token, number in tokenizer.get_vocab().items()}

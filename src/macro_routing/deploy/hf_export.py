@@ -1,4 +1,4 @@
-"""``--to hf``: a fully standard checkpoint with one layer per step, which needs nothing of ours to load."""
+"""``--to hf``: a standard checkpoint with one layer per step, which loads without this project."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile
 
 MAX_SHARD_BYTES = 2_000_000_000
-"""Largest file, and so the memory that writing needs."""
+"""Largest file in bytes, which is also the memory that writing needs."""
 
 
 def write_hf_checkpoint(
@@ -29,13 +29,13 @@ def write_hf_checkpoint(
     reject_adds(route, "hf")
     reject_quantized(base, "hf")
     if get_text_config(base.config) is not base.config:
-        raise ExportError(f"{base.name} is more than a text model, which --to hf does not write; use --to routed")
+        raise ExportError(f"{base.name} is not a pure text model, which --to hf requires; use --to routed")
     tensors = list(unroll_tensors(list_copyable_tensors(base.folder), route))
     with export_output(out, sum(tensor.size for tensor in tensors)) as folder:
         folder.mkdir()
         copy_companion_files(base, folder)
         config = make_routed_config(base.config, route)
-        config.name_or_path = ""  # where the base model lay on this machine is nobody's business
+        config.name_or_path = ""  # no path of this machine in the checkpoint
         config.save_pretrained(folder)
         _write_shards(tensors, folder, shard_bytes)
         (folder / "README.md").write_text(make_model_card(base, route, evidence, needs_macro=False), encoding="utf-8")
@@ -47,25 +47,25 @@ def _write_shards(tensors: Sequence[StoredTensor], folder: Path, shard_bytes: in
     from safetensors.torch import save_file
 
     shards = _group_into_shards(tensors, shard_bytes)
-    places: dict[str, str] = {}
+    weight_map: dict[str, str] = {}
     for number, shard in enumerate(shards, 1):
         name = "model.safetensors" if len(shards) == 1 else f"model-{number:05}-of-{len(shards):05}.safetensors"
         save_file({tensor.name: tensor.load() for tensor in shard}, folder / name, metadata={"format": "pt"})
         (folder / name).chmod(0o644)  # the library writes for its own user alone
-        places.update({tensor.name: name for tensor in shard})
+        weight_map.update({tensor.name: name for tensor in shard})
     if len(shards) > 1:
-        index = {"metadata": {"total_size": sum(tensor.size for tensor in tensors)}, "weight_map": places}
+        index = {"metadata": {"total_size": sum(tensor.size for tensor in tensors)}, "weight_map": weight_map}
         (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
 
 
-def _group_into_shards(tensors: Sequence[StoredTensor], most: int) -> list[list[StoredTensor]]:
-    """Tensors in order, a new file wherever one would grow beyond ``most``."""
+def _group_into_shards(tensors: Sequence[StoredTensor], max_bytes: int) -> list[list[StoredTensor]]:
+    """Group tensors in order into files of at most ``max_bytes``."""
     shards: list[list[StoredTensor]] = [[]]
-    filled = 0
+    n_bytes = 0
     for tensor in tensors:
-        if shards[-1] and filled + tensor.size > most:
+        if shards[-1] and n_bytes + tensor.size > max_bytes:
             shards.append([])
-            filled = 0
+            n_bytes = 0
         shards[-1].append(tensor)
-        filled += tensor.size
+        n_bytes += tensor.size
     return shards

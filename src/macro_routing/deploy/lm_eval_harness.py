@@ -1,6 +1,6 @@
 """The model ``macro`` of lm-evaluation-harness: its transformers model on a route.
 
-The harness finds models in a registry and loads no entry points, so whoever starts it calls ``register_harness`` first.
+The harness has a registry of models and loads no entry points, so a program calls ``register_harness`` first.
 """
 
 from __future__ import annotations
@@ -45,24 +45,24 @@ class RoutedHFLM(HFLM):  # type: ignore[misc]  # the harness has no types
     ) -> None:
         """Load the model ``pretrained`` and put it on ``route``: any notation, a route file, or a run's folder."""
         if arguments.get("delta"):
-            raise ModelError("delta changes the weights a route was found on; merge it, save the result and name that")
-        self._wanted = (str(route), any_model, allow_untested)
-        self._asked_for = pretrained
+            raise ModelError("delta changes the weights a route was found on; merge it, save the result and use that")
+        self._route_arguments = (str(route), any_model, allow_untested)
+        self._requested_name = pretrained
         folder = locate_model(pretrained, revision=arguments.get("revision"))
         super().__init__(pretrained=str(folder), **arguments)
 
     def _create_model(self, *args: Any, **kwargs: Any) -> None:
         super()._create_model(*args, **kwargs)
-        text, any_model, allow_untested = self._wanted
+        text, any_model, allow_untested = self._route_arguments
         route = _read_route(text, self._model, any_model=any_model)
         self._model = apply_route(self._model, route, allow_untested=allow_untested)
 
     def get_model_info(self) -> dict[str, Any]:
-        """What the harness writes beside its results, with the route."""
+        """The model information that the harness saves, with the route."""
         route: Route = self._model.macro_route
         return {
             **super().get_model_info(),
-            "macro_model": self._asked_for,
+            "macro_model": self._requested_name,
             "macro_route": str(route),
             "macro_route_length": route.length,
             "macro_layers": route.layers,
@@ -73,6 +73,6 @@ class RoutedHFLM(HFLM):  # type: ignore[misc]  # the harness has no types
 def _read_route(text: str, model: Any, *, any_model: bool) -> Route:
     path = Path(text)
     path = path / _ROUTE_FILE if (path / _ROUTE_FILE).is_file() else path
-    if path.is_file() or path.suffix == ".json":  # a mistyped file should be told as such
+    if path.is_file() or path.suffix == ".json":  # a mistyped file name gets its own error
         return load_route(path, model, any_model=any_model)
     return parse_route(text, count_layers(model))

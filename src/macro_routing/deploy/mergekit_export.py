@@ -1,4 +1,4 @@
-"""``--to mergekit``: the configuration with which mergekit writes the route out as a deeper checkpoint."""
+"""``--to mergekit``: a mergekit configuration that makes a checkpoint with one layer per step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from macro_routing.routes.route import Route
 
 
 def write_mergekit_config(base: ModelMetadata, route: Route, out: Path) -> None:
-    """Write the YAML; a hub model is named by its id, any other by its folder on this machine."""
+    """Write the YAML; a hub model is named by its id, any other by its local folder."""
     reject_adds(route, "mergekit")
     reject_quantized(base, "mergekit")
     _reject_mixed_layer_types(base, route)
@@ -26,10 +26,10 @@ def write_mergekit_config(base: ModelMetadata, route: Route, out: Path) -> None:
 
 
 def _reject_mixed_layer_types(base: ModelMetadata, route: Route) -> None:
-    """Mergekit copies the configuration's list of layer kinds as it is, which is then too long, too short or wrong."""
+    """Reject mixed layer types: mergekit copies the configuration's list of layer types unchanged."""
     kinds = getattr(get_text_config(base.config), "layer_types", None)
     if kinds is not None and (len(set(kinds)) > 1 or route.length != base.layers):
         raise ExportError(
-            f"mergekit cannot write {base.name} with {route.length} layers: its configuration lists the kind of each"
-            " layer (layer_types), which mergekit leaves as it is; use --to hf"
+            f"mergekit cannot write {base.name} with {route.length} layers: its configuration lists the type of each"
+            " layer (layer_types), which mergekit does not adapt; use --to hf"
         )

@@ -1,4 +1,4 @@
-"""The README.md of an exported checkpoint: which route of which model this is, what speaks for it, how to load it."""
+"""The model card of an exported checkpoint: model, route, evidence, how to load it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ tokenizer = AutoTokenizer.from_pretrained("PATH")"""
 
 def make_model_card(base: ModelMetadata, route: Route, evidence: RouteFile | None, *, needs_macro: bool) -> str:
     """The card's text."""
-    # Where a model lay on somebody's machine is nobody's business.
+    # No path of this machine in the card.
     name = base.name if get_hub_commit(base) else Path(base.name).name
     parts = [
         _make_front_matter(base, needs_macro=needs_macro),
@@ -59,7 +59,7 @@ def _format_fields(base: ModelMetadata, route: Route) -> str:
 
 def _format_evidence(evidence: RouteFile | None) -> str:
     if evidence is None:
-        return "None: the route was given by hand, not found by a search."
+        return "None: the route was given, not found by a search."
     test = evidence.scores.get("test")
     verdict = evidence.scores.get("verdict", "No verdict was recorded.")
     lines = [f"Task: {_escape_markdown(evidence.task)}. {_escape_markdown(verdict)}"]
@@ -76,13 +76,13 @@ def _format_evidence(evidence: RouteFile | None) -> str:
 
 _FIELD_TITLES = {
     "n": "examples",
-    "baseline": "right by the standard pass, share",
-    "routed": "right on this route, share",
+    "baseline": "accuracy of the standard pass",
+    "routed": "accuracy of this route",
     "difference": "difference",
     "low": "difference, lower end of the 95 % interval",
     "high": "difference, upper end of the 95 % interval",
-    "fixed": "examples only the route got right",
-    "broken": "examples only the standard pass got right",
+    "fixed": "examples correct on the route only",
+    "broken": "examples correct on the standard pass only",
     "p_value": "p-value of an exact McNemar test",
 }
 
@@ -99,6 +99,6 @@ def _format_value(value: Any) -> str:
 
 
 def _escape_markdown(value: Any) -> str:
-    """A value as one line of text that cannot become markup: route files are data, whoever wrote them."""
+    """Escape a value as one line without markup: a route file is untrusted data."""
     text = " ".join(str(value).split())[:500]
     return "".join(f"\\{sign}" if sign in "\\`*_[]<>|#!" else sign for sign in text)

@@ -1,4 +1,4 @@
-"""Formats that can only say which layer comes next refuse routes that say more."""
+"""Reject routes with adds in formats that hold an order of layers only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from macro_routing.routes.route import Route
 
 
 def reject_adds(route: Route, target: str) -> None:
-    """Refuse a route with adds by its steps, and say where it can run."""
+    """Reject a route with adds, name the steps, and say where it can run."""
     adds = [f"step {number} ({step})" for number, step in enumerate(route.steps, 1) if step.add is not None]
     if adds:
         shown = ", ".join(adds[:4]) + (f" and {len(adds) - 4} more" if len(adds) > 4 else "")

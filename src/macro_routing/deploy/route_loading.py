@@ -1,4 +1,4 @@
-"""A route file, read for the model it is to run on; nothing of the search is imported."""
+"""Load a route file for a model; no search code is imported."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from macro_routing.routes.route_file import RouteFile, is_route_file, parse_rout
 
 
 def load_route(path: str | Path, model: Any, *, any_model: bool = False) -> Route:
-    """The route in a route file, for a ``FrozenModel`` or a plain transformers model.
+    """Load the route of a route file for a ``FrozenModel`` or a transformers model.
 
-    A file of other weights is refused, unless ``any_model`` says that this is meant; other numerics give a warning.
+    A file for other weights is rejected unless ``any_model`` is true; other numerics give a warning.
     """
-    found = read_route_file(path)
-    return check_route_file(found, _identify_model(model), str(path), report=_emit_warning, any_model=any_model)
+    route_file = read_route_file(path)
+    return check_route_file(route_file, _identify_model(model), str(path), report=_emit_warning, any_model=any_model)
 
 
 def read_route_file(path: str | Path) -> RouteFile:
-    """The route and its evidence; a damaged file, another version or no route file at all is refused by name."""
+    """Read the route and its evidence; reject a damaged file, another version and other files."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         raise NotationError(f"cannot read the route file {path}: {error}") from None
     if not is_route_file(text):
         raise NotationError(
-            f"{path} is no route file, or its beginning is missing; a run's route.json is one,"
-            " and routes in other notations are read by parse_route(text, layers)"
+            f"{path} is not a route file, or its beginning is missing; a run's route.json is one,"
+            " and parse_route(text, layers) parses routes in other notations"
         )
     try:
         return parse_route_file(text)
@@ -56,7 +56,7 @@ def _emit_warning(message: str) -> None:
 
 @dataclass(frozen=True)
 class _PlainModel:
-    """The identities of a model that transformers loaded."""
+    """The identities of a model that transformers has loaded."""
 
     name: str
     layers: int
@@ -79,7 +79,7 @@ def _identify_model(model: Any) -> IdentifiedModel:
 
 
 def _find_source_folder(model: Any) -> Path | None:
-    """The folder a model was loaded from, in the hub's cache for a hub id; None for one that came from no files."""
+    """The folder that a model was loaded from, in the hub's cache for a hub id; None for a model in memory."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
@@ -88,20 +88,20 @@ def _find_source_folder(model: Any) -> Path | None:
         return None
     if (Path(name) / "config.json").is_file():
         return Path(name)
-    try:  # looks into the cache only, never on the network
+    try:  # reads the cache only, never the network
         cached = try_to_load_from_cache(name, "config.json", revision=getattr(model.config, "_commit_hash", None))
-    except HFValidationError:  # a folder that has been moved since
+    except HFValidationError:  # a folder that was moved
         return None
     return Path(cached).parent if isinstance(cached, str) else None
 
 
 def _load_tokenizer_or_none(folder: Path) -> Any:
-    """The tokenizer beside the weights, as part of the identity; None where there is none."""
+    """Load the tokenizer beside the weights, which is part of the identity; None if there is none."""
     from transformers import AutoTokenizer
 
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except Exception:  # noqa: BLE001 without one the identity differs, and the file is refused as it should be
+    except Exception:  # noqa: BLE001 without one the identity differs, and the file is rejected
         return None
 
 

@@ -1,4 +1,4 @@
-"""Several routes on one set of weights: one is chosen for a call, or for everything inside a ``with``."""
+"""Several routes on one set of weights: choose one for a call, or for a ``with`` block."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from macro_routing.models.routing import apply_route
 from macro_routing.routes.route import Route
 
 STANDARD = "standard"
-"""The name of the standard pass, which is there without being given."""
+"""The name of the standard pass, which always exists."""
 
-# One variable for all routed models, as the standard library advises: who chose what, innermost last. A thread or an
-# asynchronous task sees only its own choices, so two can use one model with different routes.
+# One variable for all routed models, as the standard library advises: (model, route name), innermost last. A thread
+# or an asynchronous task sees only its own choices, so two can use one model with different routes.
 _active_routes: ContextVar[tuple[tuple[RoutedModel, str], ...]] = ContextVar("macro_routes", default=())
 
 
 class RoutedModel:
-    """A transformers model with several routes by name; every weight is there once.
+    """A transformers model with several named routes; every weight exists once.
 
     ``routed["math"]`` is the model on that route, with all its methods. Inside ``with routed.use_route("math"):`` the
     object itself acts as that model; outside it acts as the standard pass.
@@ -33,36 +33,38 @@ class RoutedModel:
         if isinstance(model, FrozenModel):
             model, allow_untested = model.model, True  # it was checked when it was loaded
         if STANDARD in routes:
-            raise RouteError(f"{STANDARD!r} names the standard pass; call the route something else")
+            raise RouteError(f"{STANDARD!r} is the name of the standard pass; give the route another name")
         # The standard pass is a copy too, since the guard below must not be left on the caller's model.
-        named = {STANDARD: Route.standard(count_layers(model)), **routes}
-        self._models = {name: apply_route(model, route, allow_untested=allow_untested) for name, route in named.items()}
-        for name, one in self._models.items():
-            one.register_forward_pre_hook(partial(_check_cache_route, name), with_kwargs=True)
-            one.register_forward_hook(partial(_mark_cache_route, name))
+        all_routes = {STANDARD: Route.standard(count_layers(model)), **routes}
+        self._models = {
+            name: apply_route(model, route, allow_untested=allow_untested) for name, route in all_routes.items()
+        }
+        for name, routed in self._models.items():
+            routed.register_forward_pre_hook(partial(_check_cache_route, name), with_kwargs=True)
+            routed.register_forward_hook(partial(_mark_cache_route, name))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The routes there are, the standard pass first."""
+        """The names of all routes, the standard pass first."""
         return tuple(self._models)
 
     @property
-    def active(self) -> str:
-        """The route that a plain call takes now."""
+    def active_route(self) -> str:
+        """The name of the route that a call uses now."""
         return next((name for owner, name in reversed(_active_routes.get()) if owner is self), STANDARD)
 
     def __getitem__(self, name: str) -> Any:
         """The model on the route ``name``."""
         if name not in self._models:
-            raise RouteError(f"there is no route {name!r}; there are {', '.join(self.names)}{self._hint(name)}")
+            raise RouteError(f"there is no route {name!r}; there are {', '.join(self.names)}{self._suggest_name(name)}")
         return self._models[name]
 
-    def _hint(self, name: str) -> str:
+    def _suggest_name(self, name: str) -> str:
         return suggestion(str(name), self.names)
 
     @contextmanager
     def use_route(self, name: str) -> Iterator[Any]:
-        """Take the route ``name`` inside the block; blocks may be nested, and the innermost one counts."""
+        """Use the route ``name`` inside the block; blocks may be nested, and the innermost one counts."""
         model = self[name]
         token = _active_routes.set((*_active_routes.get(), (self, name)))
         try:
@@ -72,25 +74,27 @@ class RoutedModel:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """A forward pass on the active route."""
-        return self._models[self.active](*args, **kwargs)
+        return self._models[self.active_route](*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        """Everything else, ``generate`` and ``config`` among it, is the active model's."""
-        if name.startswith("_"):  # copy and pickle ask for such names before there are any models
+        """Forward every other attribute, such as ``generate`` and ``config``, to the active model."""
+        if name.startswith("_"):  # copy and pickle read such names before there are any models
             raise AttributeError(name)
-        return getattr(self._models[self.active], name)
+        return getattr(self._models[self.active_route], name)
 
 
 # --- caches -------------------------------------------------------------------------------------------------------
-# Slot 5 of one route's cache holds another layer's keys than slot 5 of another's; read by the wrong one it gives
-# numbers that look like any other. So a cache carries the name of the route that filled it.
+# Slot 5 of a cache belongs to different layers on different routes. The wrong route would read it without an error,
+# so a cache carries the name of the route that filled it.
 
 
 def _check_cache_route(name: str, _: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     cache = kwargs.get("past_key_values")
     owner = getattr(cache, "macro_route_name", name)
     if owner != name:
-        raise ModelError(f"this cache was filled on the route {owner!r} and means nothing on {name!r}; start a new one")
+        raise ModelError(
+            f"this cache was filled on the route {owner!r} and cannot be used on {name!r}; start a new one"
+        )
     if cache is not None:
         cache.macro_route_name = name
     return args, kwargs

@@ -1,8 +1,7 @@
-"""``--to routed``: a checkpoint for stock ``from_pretrained``, adds included, weights referenced or kept once.
+"""``--to routed``: a checkpoint for transformers' ``from_pretrained``, adds included; weights referenced or stored.
 
-Its folder holds a configuration with the route, the tokenizer, and either the base model's own files in ``base/`` or
-the hub id and commit where they are. ``macro_routing.register()`` tells transformers what to do with it: load the base
-model, apply the route.
+Its folder holds a configuration with the route, the tokenizer, and either the files of the base model in ``base/`` or
+its hub id and commit. After ``macro_routing.register()`` transformers loads the base model and applies the route.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _WEIGHT_FILES = ("config.json", "*.safetensors", "*.safetensors.index.json", "ma
 def write_routed_checkpoint(
     base: ModelMetadata, route: Route, evidence: RouteFile | None, out: Path, *, copy_weights: bool = False
 ) -> None:
-    """Write the checkpoint; a hub model is referenced unless its weights are asked for, any other model is copied."""
+    """Write the checkpoint; a hub model is referenced unless ``copy_weights`` is true, any other model is copied."""
     commit = None if copy_weights else get_hub_commit(base)
     files = [] if commit else [path for pattern in _WEIGHT_FILES for path in sorted(base.folder.glob(pattern))]
     with export_output(out, sum(path.stat().st_size for path in files)) as folder:
@@ -67,7 +66,7 @@ def _make_config_json(base: ModelMetadata, route: Route, source: dict[str, str])
 
 
 def register() -> None:
-    """Teach transformers to load routed checkpoints: ``AutoModelForCausalLM.from_pretrained(folder)`` then works."""
+    """Let transformers load routed checkpoints with ``AutoModelForCausalLM.from_pretrained(folder)``."""
     for name in ("torch", "transformers"):
         if importlib.util.find_spec(name) is None:
             raise ModelError(f"{name} is not installed; models need it: pip install 'macro-routing[models]'")
@@ -80,14 +79,14 @@ def register() -> None:
 
 @cache
 def _make_transformers_classes() -> tuple[Any, Any]:
-    """The two classes transformers asks for, made only where it is installed."""
+    """Make the two classes that transformers needs, where it is installed."""
     from transformers import PreTrainedConfig
 
     class RoutedConfig(PreTrainedConfig):  # type: ignore[no-untyped-call]
         model_type = MODEL_TYPE
 
     class RoutedForCausalLM:
-        """Stands in the registry; what it loads is the base model's own class, routed."""
+        """Entry of the registry; it loads the base model's own class, routed."""
 
         config_class = RoutedConfig
 
@@ -106,7 +105,7 @@ _CHECKPOINT_ONLY_ARGUMENTS = (
     "trust_remote_code",
     "use_safetensors",
 )
-"""What was said about the routed checkpoint; code that comes with a model is never run from here."""
+"""Arguments about the routed checkpoint, which the base model does not get; remote code never runs."""
 
 
 def _load_routed_model(name: str, config: Any, arguments: dict[str, Any]) -> Any:
@@ -118,12 +117,12 @@ def _load_routed_model(name: str, config: Any, arguments: dict[str, Any]) -> Any
     route = _read_config_route(config)
     base = _find_base_folder(name, arguments.get("revision"), config)
     _check_base_identity(base, config)
-    passed = {key: value for key, value in arguments.items() if key not in _CHECKPOINT_ONLY_ARGUMENTS}
+    base_arguments = {key: value for key, value in arguments.items() if key not in _CHECKPOINT_ONLY_ARGUMENTS}
     if (attention := getattr(config, "_attn_implementation", None)) is not None:
-        passed.setdefault("attn_implementation", attention)
+        base_arguments.setdefault("attn_implementation", attention)
     loader: Any = AutoModelForCausalLM
-    wants_info = passed.pop("output_loading_info", False)
-    loaded, info = loader.from_pretrained(base, use_safetensors=True, output_loading_info=True, **passed)
+    wants_info = base_arguments.pop("output_loading_info", False)
+    loaded, info = loader.from_pretrained(base, use_safetensors=True, output_loading_info=True, **base_arguments)
     check_weights_complete(name, info)
     routed = apply_route(loaded.eval(), route)
     return (routed, info) if wants_info else routed
@@ -132,29 +131,29 @@ def _load_routed_model(name: str, config: Any, arguments: dict[str, Any]) -> Any
 def _read_config_route(config: Any) -> Route:
     text, layers = getattr(config, "macro_route", None), getattr(config, "macro_layers", None)
     if not isinstance(text, str) or not isinstance(layers, int):
-        raise ModelError("the checkpoint is damaged: its config.json names no macro_route and macro_layers")
+        raise ModelError("the checkpoint is damaged: its config.json has no macro_route and macro_layers")
     return parse_program(text).expand(layers)
 
 
 def _find_base_folder(name: str, revision: str | None, config: Any) -> Path:
-    """Where the base model is: a folder inside the checkpoint's own, or a commit on the hub."""
+    """Find the base model: a folder inside the checkpoint, or a commit on the hub."""
     from macro_routing.models.catalog import locate_model
 
     base = getattr(config, "macro_base", None)
     base = base if isinstance(base, dict) else {}
-    inside, hub, commit = (str(base.get(key, "")) for key in ("folder", "hub", "revision"))
+    subfolder, hub, commit = (str(base.get(key, "")) for key in ("folder", "hub", "revision"))
     if re.fullmatch(r"[\w-]+/[\w.-]+", hub) and re.fullmatch(r"[0-9a-f]{40}", commit) and not Path(hub).exists():
         return locate_model(hub, revision=commit)
     folder = Path(name) if Path(name).is_dir() else locate_model(name, revision=revision)
-    found = folder / inside
-    if not re.fullmatch(r"\w[\w-]*", inside) or not found.resolve().is_relative_to(folder.resolve()):
+    base_folder = folder / subfolder
+    if not re.fullmatch(r"\w[\w-]*", subfolder) or not base_folder.resolve().is_relative_to(folder.resolve()):
         raise ModelError(
             f"the checkpoint names its base model {shorten(base)}; it must be a folder directly inside it,"
             " or a hub id with a commit"
         )
-    if not (found / "config.json").is_file():
-        raise ModelError(f"{name} is incomplete: there is no base model in {found}")
-    return found
+    if not (base_folder / "config.json").is_file():
+        raise ModelError(f"{name} is incomplete: there is no base model in {base_folder}")
+    return base_folder
 
 
 def _check_base_identity(base: Path, config: Any) -> None:

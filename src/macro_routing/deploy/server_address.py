@@ -1,4 +1,4 @@
-"""Whether a server can listen where it is asked to, found out before a model is loaded for it."""
+"""Check that a server can listen on an address before a model is loaded."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from macro_routing.errors import MacroError
 
 
 def check_address(host: str, port: int) -> None:
-    """Refuse a port that is taken and a host that is not this machine's."""
+    """Reject a port that is in use and a host that is not this machine's."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as tried:
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a server that has just ended is no hindrance
-            tried.bind(address)
+        with socket.socket(family, kind, protocol) as listener:
+            listener.setsockopt(
+                socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+            )  # a port of a server that has just ended is free
+            listener.bind(address)
     except (OSError, UnicodeError) as error:
         raise MacroError(_explain_error(host, port, error)) from None
 
@@ -22,7 +24,9 @@ def check_address(host: str, port: int) -> None:
 def _explain_error(host: str, port: int, error: Exception) -> str:
     kind = getattr(error, "errno", None)
     if kind == errno.EADDRINUSE:
-        return f"port {port} on {host} is in use; end what uses it, or name another with --port"
+        return f"port {port} on {host} is in use; stop the program that uses it, or choose another with --port"
     if kind == errno.EACCES:
-        return f"this user may not listen on port {port}; name one above 1023 with --port"
-    return f"{host} is no address of this machine ({error}); --host is 127.0.0.1 unless others are to reach the server"
+        return f"this user may not listen on port {port}; choose one above 1023 with --port"
+    return (
+        f"{host} is not an address of this machine ({error}); use --host 127.0.0.1, or an address that others can reach"
+    )

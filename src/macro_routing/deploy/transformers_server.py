@@ -1,7 +1,7 @@
-"""transformers' own OpenAI-compatible server, handed a routed model.
+"""Serve a routed model with transformers' own OpenAI-compatible server.
 
-The server gets its models from a manager that loads them by name. Its own loading cannot make a routed model, so it is
-given a manager that holds one already; requests, streaming and generation stay transformers' code.
+The server gets its models from a manager that loads them by name, which cannot make a routed model. So it gets a
+manager that already holds one. Requests, streaming and generation remain transformers' code.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from macro_routing.errors import ModelError
 
 
 def check_server_installed() -> None:
-    """Refuse politely where the packages of transformers' server are missing."""
+    """Raise an error if the packages of transformers' server are missing."""
     from transformers.utils.import_utils import is_serve_available
 
     if not is_serve_available():
@@ -35,13 +35,13 @@ def serve_model(model: Any, tokenizer: Any, name: str, host: str, port: int) -> 
 
 @contextlib.contextmanager
 def _replace_model_manager(model: Any, tokenizer: Any, name: str) -> Iterator[None]:
-    """Let the server find, where it looks for its manager, one that knows this model and no other."""
+    """Replace the server's model manager by one that knows this model only."""
     from transformers.cli.serving import model_manager
 
     module: Any = model_manager
-    usual: Any = module.ModelManager
+    original: Any = module.ModelManager
 
-    class OneModel(usual):  # type: ignore[misc]
+    class OneModel(original):  # type: ignore[misc]
         def load_model_and_processor(self, *_: Any, **__: Any) -> Any:
             return model, tokenizer
 
@@ -53,4 +53,4 @@ def _replace_model_manager(model: Any, tokenizer: Any, name: str) -> Iterator[No
     try:
         yield
     finally:
-        module.ModelManager = usual
+        module.ModelManager = original

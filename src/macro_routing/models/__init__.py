@@ -1,4 +1,4 @@
-"""Frozen models: where they come from, how a route is run on them, and how that is checked.
+"""Frozen models: find, load and check them, and apply routes to them.
 
 Names are imported when they are used, since torch takes seconds to load and ``macro --help`` should not.
 """
@@ -32,7 +32,7 @@ _HOMES = {
 
 
 def __dir__() -> list[str]:
-    """The public names, for those who look around."""
+    """List the public names."""
     return sorted(__all__)
 
 

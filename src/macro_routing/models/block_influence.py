@@ -1,4 +1,4 @@
-"""How much each layer changes the state it is given: block influence, one less the cosine of input and output."""
+"""Block influence: how much each layer changes its input, as 1 - cosine(input, output)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,17 @@ def block_influence(model: Any, batches: Sequence[tuple[torch.Tensor, torch.Tens
         tokens += int(real.sum())
         changes: list[float] = []
 
-        def note(_layer: Any, args: Any, kwargs: Any, output: Any, real: Any = real, into: Any = changes) -> None:
-            given = args[0] if args else kwargs["hidden_states"]
-            found = output[0] if isinstance(output, tuple) else output
-            cosine = torch.cosine_similarity(given[real.to(given.device)].float(), found[real.to(found.device)].float())
+        def record_change(
+            _layer: Any, args: Any, kwargs: Any, output: Any, real: Any = real, into: Any = changes
+        ) -> None:
+            inputs = args[0] if args else kwargs["hidden_states"]
+            outputs = output[0] if isinstance(output, tuple) else output
+            cosine = torch.cosine_similarity(
+                inputs[real.to(inputs.device)].float(), outputs[real.to(outputs.device)].float()
+            )
             into.append(float((1 - cosine).sum()))
 
-        handles = [layer.register_forward_hook(note, with_kwargs=True) for layer in layers]
+        handles = [layer.register_forward_hook(record_change, with_kwargs=True) for layer in layers]
         try:
             model(ids, attention_mask=mask, use_cache=False, logits_to_keep=1)
         finally:

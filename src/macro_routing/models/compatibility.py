@@ -1,4 +1,4 @@
-"""Whether a route file belongs to a model: the one check behind everything that takes such a file."""
+"""Check whether a route file was made for a model. Everything that reads a route file uses this check."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile
 
 _SIGNIFICANCE_LEVEL = 0.05
-"""From this p-value on a gain may well be chance."""
+"""A gain with a p-value of at least this much may be noise."""
 
 
 class IdentifiedModel(Protocol):
-    """A model that is known by its identities, whether its weights are loaded or not."""
+    """A model with a name and identities; its weights may be loaded or not."""
 
     @property
     def name(self) -> str:
-        """How the user calls it."""
+        """The name that the user gave."""
 
     @property
     def layers(self) -> int:
@@ -27,37 +27,41 @@ class IdentifiedModel(Protocol):
 
     @property
     def weights_id(self) -> str:
-        """What it knows."""
+        """Identity of the weights."""
 
     @property
     def numerics_id(self) -> str | None:
-        """How it computes; None where that is not settled yet."""
+        """Identity of the computation (precision, device, versions); None while it is unknown."""
 
 
 def check_route_file(
-    found: RouteFile, model: IdentifiedModel, source: str, *, report: MessageCallback, any_model: bool = False
+    route_file: RouteFile, model: IdentifiedModel, source: str, *, report: MessageCallback, any_model: bool = False
 ) -> Route:
-    """The route in ``found``, if it was made for this model; other numerics are only reported.
+    """Return the route of ``route_file`` if it was made for this model; other numerics give a warning.
 
-    With ``any_model`` a route of other weights is reported too instead of refused; the number of layers must fit.
+    With ``any_model`` other weights give a warning too, not an error. The number of layers must always match.
     """
-    if found.weights_id != model.weights_id:
-        mismatch = f"{source} belongs to {found.model} ({found.weights_id}), not to {model.name} ({model.weights_id})"
+    if route_file.weights_id != model.weights_id:
+        mismatch = (
+            f"{source} belongs to {route_file.model} ({route_file.weights_id}),"
+            f" not to {model.name} ({model.weights_id})"
+        )
         if not any_model:
             raise ModelError(
-                f"{mismatch}; to try its route anyway give it as text, '{found.route}', or in Python say any_model=True"
+                f"{mismatch}; to try its route anyway give it as text, '{route_file.route}',"
+                " or in Python pass any_model=True"
             )
         report(f"warning: {mismatch}; its evidence says nothing about this model")
-    elif model.numerics_id is not None and found.numerics_id != model.numerics_id:
+    elif model.numerics_id is not None and route_file.numerics_id != model.numerics_id:
         report(f"warning: {source} was found under other numerics (precision, device or versions)")
-    if found.route.layers != model.layers:
-        raise RouteError(f"{source} is for {found.route.layers} layers, but {model.name} has {model.layers}")
-    return found.route
+    if route_file.route.layers != model.layers:
+        raise RouteError(f"{source} is for {route_file.route.layers} layers, but {model.name} has {model.layers}")
+    return route_file.route
 
 
-def describe_weak_evidence(found: RouteFile) -> str | None:
-    """What the file itself says against its route: no gain that chance would not explain."""
-    test = found.scores.get("test")
+def describe_weak_evidence(route_file: RouteFile) -> str | None:
+    """Say why the file's own scores are no evidence for its route; None where they are."""
+    test = route_file.scores.get("test")
     if not isinstance(test, Mapping):
         return None
     chance, gain = test.get("p_value"), test.get("difference")
@@ -65,4 +69,4 @@ def describe_weak_evidence(found: RouteFile) -> str | None:
     no_gain = isinstance(gain, int | float) and gain <= 0
     if not (by_chance or no_gain):
         return None
-    return str(found.scores.get("verdict", "this route was not shown to be better"))
+    return str(route_file.scores.get("verdict", "this route was not shown to be better"))

@@ -1,4 +1,4 @@
-"""One decoding step of any transformers model, captured in a CUDA graph over a static cache."""
+"""Capture one decoding step of a transformers model with a static cache in a CUDA graph."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class CudaGraphStep:
         with torch.no_grad():
             self.first_logits: torch.Tensor = model(prompt, past_key_values=cache, use_cache=True).logits[:, -1]
             self._token = self.first_logits.argmax(-1, keepdim=True)
-            state = [(tensor, tensor.clone()) for tensor in self._tensors()]
+            state = [(tensor, tensor.clone()) for tensor in self._cache_tensors()]
             stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):  # libraries allocate their workspaces on first use, outside the graph
@@ -28,8 +28,8 @@ class CudaGraphStep:
             with torch.cuda.graph(self._graph):
                 self._logits = model(self._token, past_key_values=cache, use_cache=True).logits[:, -1]
 
-    def _tensors(self) -> list[torch.Tensor]:
-        """Everything a step changes in the cache."""
+    def _cache_tensors(self) -> list[torch.Tensor]:
+        """The tensors of the cache, all of which a step may change."""
         return [
             value for layer in self._cache.layers for value in vars(layer).values() if isinstance(value, torch.Tensor)
         ]

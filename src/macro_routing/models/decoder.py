@@ -1,4 +1,4 @@
-"""The decoder inside a transformers model: its stack of layers, and adapters that would change it."""
+"""Find the decoder in a transformers model, count its layers, reject adapters that would change them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from macro_routing.errors import ModelError
 
 
 def get_decoder(model: Any) -> Any:
-    """The module that owns the stack of layers."""
+    """The module that owns the list of layers."""
     decoder: Any = model.get_decoder() if hasattr(model, "get_decoder") else model
     if not isinstance(getattr(decoder, "layers", None), nn.ModuleList):
         raise ModelError(
@@ -21,12 +21,12 @@ def get_decoder(model: Any) -> Any:
 
 
 def count_layers(model: Any) -> int:
-    """How many layers the model has, which is what a route's ``layers`` must say."""
+    """The number of layers, which must equal a route's ``layers``."""
     return len(get_decoder(model).layers)
 
 
 def reject_adapters(model: Any) -> None:
-    """Refuse a model with a LoRA or other adapter: what it adds to a layer was trained for that layer's one place."""
+    """Reject a model with a LoRA or other adapter, which was trained for the standard order of layers."""
     configured = not isinstance(getattr(model, "peft_config", NoAdapters()), NoAdapters)
     if (
         configured
@@ -40,24 +40,24 @@ def reject_adapters(model: Any) -> None:
 
 
 class NoAdapters(dict[str, Any]):
-    """Where PEFT notes an adapter before it changes a model's modules: on a routed model it may not.
+    """Rejects adapters: PEFT registers an adapter here before it changes a model's modules.
 
-    Most of those modules belong to the original as well, so an adapter would change it unnoticed; the others are there
-    once per step, where an adapter has one entry per layer.
+    A routed model shares most modules with the original, which an adapter would change too. Other modules exist once
+    per step, while an adapter has one entry per layer.
     """
 
     def __setitem__(self, name: str, adapter: Any) -> None:
-        """Refuse."""
+        """Raise an error."""
         reject_adapter()
 
     def update(self, *_args: Any, **_kwargs: Any) -> None:
-        """Refuse."""
+        """Raise an error."""
         reject_adapter()
 
 
 def reject_adapter(*_args: Any, **_kwargs: Any) -> None:
     """Raise the error of a routed model that gets an adapter."""
     raise ModelError(
-        "a routed model takes no LoRA or other PEFT adapter; merge the adapter into the model"
+        "a routed model cannot take a LoRA or other PEFT adapter; merge the adapter into the model"
         " (merge_and_unload), save the result, and apply a route to that"
     )

@@ -1,4 +1,4 @@
-"""Checks, on the user's own model, that routes run exactly; and that the checks would notice if they did not."""
+"""Check on the user's own model that routes run exactly, with a negative control that must fail."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from macro_routing.models.routing import apply_route
 from macro_routing.routes.route import Add, Route, Step
 
 TOLERANCES = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-"""Largest difference of logits allowed, as a share of the largest logit, where another order of sums is unavoidable."""
+"""Largest allowed difference of logits, relative to the largest logit, where the order of sums differs."""
 QUANTIZED_TOLERANCE = 1e-1
 _N_NEW_TOKENS = 12
 _MAX_SLIDING_WINDOW = 1024
-"""Sliding windows up to this length are filled by the prompt; longer ones would take minutes on a CPU."""
+"""The prompt fills sliding windows up to this length; longer ones would take minutes on a CPU."""
 _PROMPT = (
     "Layers of a language model can be run in another order. A route says which layer comes next, with repeats,"
     " skips and jumps back; the cache must keep one slot for every step."
@@ -45,7 +45,7 @@ class CheckResult:
 
 @dataclass(frozen=True, eq=False)
 class ModelUnderTest:
-    """A model with the routes and inputs it is examined with."""
+    """A model with the routes and inputs of the checks."""
 
     frozen: FrozenModel
     plain: Route
@@ -60,7 +60,7 @@ class ModelUnderTest:
 
     @cached_property
     def tokens(self) -> torch.Tensor:
-        """A prompt of at least a dozen tokens that fills a sliding window which is not too long, ``[1, length]``."""
+        """A prompt of at least a dozen tokens that fills a sliding window of moderate length, ``[1, length]``."""
         if self.frozen.tokenizer is None:
             size = self.model.config.get_text_config(decoder=True).vocab_size
             ids = torch.randint(size, (1, 24), generator=torch.Generator().manual_seed(0))
@@ -73,40 +73,40 @@ class ModelUnderTest:
 
     @property
     def tolerance(self) -> float:
-        """Relative tolerance of the dtype the model computes in."""
+        """Relative tolerance for the model's dtype."""
         if getattr(self.model, "is_quantized", False):
             return QUANTIZED_TOLERANCE
         return TOLERANCES.get(self.model.dtype, TOLERANCES[torch.float32])
 
     def routed(self, route: Route) -> Any:
-        """The model under test."""
+        """Make the routed model under test."""
         return apply_route(self.model, route, allow_untested=True)
 
     def logits(self, model: Any, ids: torch.Tensor | None = None, **inputs: Any) -> torch.Tensor:
         """Logits of a pass without a cache."""
         with torch.no_grad():
-            found: torch.Tensor = model(self.tokens if ids is None else ids, use_cache=False, **inputs).logits
-        return found
+            logits: torch.Tensor = model(self.tokens if ids is None else ids, use_cache=False, **inputs).logits
+        return logits
 
 
 def run_checks(frozen: FrozenModel, route: Route | None = None) -> Iterator[CheckResult]:
-    """All checks, one after the other, on a given route or on ones that hold repeats, skips, jumps and adds."""
-    patient = ModelUnderTest(frozen, *_choose_test_routes(frozen.layers, route))
-    patient.logits(frozen.model)  # some quantised weights are repacked when they are used for the first time
-    before, answers = digest_weights(frozen.model), _decode_greedily(frozen.model, patient.tokens)[1]
+    """Run all checks, on the given route or on test routes with repeats, skips, jumps and adds."""
+    subject = ModelUnderTest(frozen, *_choose_test_routes(frozen.layers, route))
+    subject.logits(frozen.model)  # some quantized weights are repacked on first use
+    before, answers = digest_weights(frozen.model), _decode_greedily(frozen.model, subject.tokens)[1]
     for name, check in CHECKS:
-        yield _run_check(name, check, patient)
+        yield _run_check(name, check, subject)
     yield _compare_logits(
-        "the model itself answers as before", _decode_greedily(frozen.model, patient.tokens)[1], answers, 0.0
+        "the model itself answers as before", _decode_greedily(frozen.model, subject.tokens)[1], answers, 0.0
     )
     after = digest_weights(frozen.model)
     yield CheckResult("weights unchanged before and after", before == after, None, None, f"SHA-256 {after[:12]}…")
 
 
-def _run_check(name: str, check: Callable[[ModelUnderTest, str], CheckResult], patient: ModelUnderTest) -> CheckResult:
+def _run_check(name: str, check: Callable[[ModelUnderTest, str], CheckResult], subject: ModelUnderTest) -> CheckResult:
     try:
-        return check(patient, name)
-    except Exception as error:  # noqa: BLE001 a check that cannot run is a finding, and the others still run
+        return check(subject, name)
+    except Exception as error:  # noqa: BLE001 a check that cannot run fails, and the others still run
         return CheckResult(name, passed=False, difference=None, allowed=None, detail=f"{type(error).__name__}: {error}")
 
 
@@ -118,80 +118,84 @@ def _choose_test_routes(layers: int, route: Route | None) -> tuple[Route, Route]
     back = max(0, middle - 2)
     order = [*range(middle + 1), *range(back, layers), layers - 1]
     if layers > 5:
-        order.remove(layers - 2)  # a skip near the end, where the second visit of an early layer cannot hide it
+        order.remove(layers - 2)  # a skip near the end, where no second visit of the layer hides it
     plain = Route(tuple(Step(layer) for layer in order), layers)
     return plain, _insert_adds(plain)
 
 
 def _insert_adds(route: Route) -> Route:
-    """The route with an addition in the middle and, where it is long enough, a subtraction at the end."""
+    """Insert an addition in the middle and, in a route that is long enough, a subtraction at the end."""
     steps = list(route.steps)
-    places = {len(steps) // 2: 1.0, len(steps) - 1: -0.25}
-    for place, coefficient in places.items():
-        if place >= 2:
-            steps[place] = Step(steps[place].layer, Add(min(3, place - 1), coefficient))
+    coefficients = {len(steps) // 2: 1.0, len(steps) - 1: -0.25}
+    for index, coefficient in coefficients.items():
+        if index >= 2:
+            steps[index] = Step(steps[index].layer, Add(min(3, index - 1), coefficient))
     return Route(tuple(steps), route.layers)
 
 
 # --- the checks ---------------------------------------------------------------------------------------------------
 
 
-def _check_identity_route(patient: ModelUnderTest, name: str) -> CheckResult:
-    untouched = patient.logits(patient.model)
-    routed = patient.logits(patient.routed(Route.standard(patient.frozen.layers)))
+def _check_identity_route(subject: ModelUnderTest, name: str) -> CheckResult:
+    untouched = subject.logits(subject.model)
+    routed = subject.logits(subject.routed(Route.standard(subject.frozen.layers)))
     return _compare_logits(name, routed, untouched, 0.0)
 
 
-def _check_plain_route(patient: ModelUnderTest, name: str) -> CheckResult:
-    if getattr(patient.model, "is_quantized", False) or getattr(patient.model, "hf_device_map", None):
-        by_hand = reference_logits(patient.model, patient.plain, patient.tokens)
-        routed = patient.logits(patient.routed(patient.plain))
+def _check_plain_route(subject: ModelUnderTest, name: str) -> CheckResult:
+    if getattr(subject.model, "is_quantized", False) or getattr(subject.model, "hf_device_map", None):
+        expected_logits = reference_logits(subject.model, subject.plain, subject.tokens)
+        routed = subject.logits(subject.routed(subject.plain))
         return _compare_logits(
-            name, routed, by_hand, patient.tolerance, "quantised or spread out: held against a pass by hand"
+            name,
+            routed,
+            expected_logits,
+            subject.tolerance,
+            "quantized or on several devices: compared with the reference",
         )
-    deeper = patient.logits(build_unrolled_model(patient.model, patient.plain))
+    deeper = subject.logits(build_unrolled_model(subject.model, subject.plain))
     return _compare_logits(
-        name, patient.logits(patient.routed(patient.plain)), deeper, 0.0, f"{patient.plain.length} layers"
+        name, subject.logits(subject.routed(subject.plain)), deeper, 0.0, f"{subject.plain.length} layers"
     )
 
 
-def _check_adds(patient: ModelUnderTest, name: str) -> CheckResult:
-    if not patient.adding.has_adds:
+def _check_adds(subject: ModelUnderTest, name: str) -> CheckResult:
+    if not subject.adding.has_adds:
         return CheckResult(
-            name, passed=True, difference=None, allowed=None, detail="the route adds nothing", skipped=True
+            name, passed=True, difference=None, allowed=None, detail="the route has no adds", skipped=True
         )
-    by_hand = reference_logits(patient.model, patient.adding, patient.tokens)
+    expected_logits = reference_logits(subject.model, subject.adding, subject.tokens)
     return _compare_logits(
-        name, patient.logits(patient.routed(patient.adding)), by_hand, patient.tolerance, str(patient.adding)
+        name, subject.logits(subject.routed(subject.adding)), expected_logits, subject.tolerance, str(subject.adding)
     )
 
 
-def _check_dynamic_cache(patient: ModelUnderTest, name: str) -> CheckResult:
-    return _compare_cached_with_recomputed(patient, name, patient.routed(patient.adding))
+def _check_dynamic_cache(subject: ModelUnderTest, name: str) -> CheckResult:
+    return _compare_cached_with_recomputed(subject, name, subject.routed(subject.adding))
 
 
-def _check_static_cache(patient: ModelUnderTest, name: str) -> CheckResult:
-    model = patient.routed(patient.adding)
-    cache = _make_static_cache(model, patient)
-    return _compare_cached_with_recomputed(patient, name, model, cache)
+def _check_static_cache(subject: ModelUnderTest, name: str) -> CheckResult:
+    model = subject.routed(subject.adding)
+    cache = _make_static_cache(model, subject)
+    return _compare_cached_with_recomputed(subject, name, model, cache)
 
 
-def _make_static_cache(model: Any, patient: ModelUnderTest) -> Any:
+def _make_static_cache(model: Any, subject: ModelUnderTest) -> Any:
     from transformers import StaticCache
 
-    return StaticCache(config=model.config, max_cache_len=patient.tokens.shape[1] + _N_NEW_TOKENS + 1)
+    return StaticCache(config=model.config, max_cache_len=subject.tokens.shape[1] + _N_NEW_TOKENS + 1)
 
 
-def _compare_cached_with_recomputed(patient: ModelUnderTest, name: str, model: Any, cache: Any = None) -> CheckResult:
-    ids, stepwise = _decode_greedily(model, patient.tokens, cache)
-    start = patient.tokens.shape[1] - 1
-    recomputed = patient.logits(model, ids)[:, start : start + stepwise.shape[1]]
+def _compare_cached_with_recomputed(subject: ModelUnderTest, name: str, model: Any, cache: Any = None) -> CheckResult:
+    ids, stepwise = _decode_greedily(model, subject.tokens, cache)
+    start = subject.tokens.shape[1] - 1
+    recomputed = subject.logits(model, ids)[:, start : start + stepwise.shape[1]]
     same = (stepwise.argmax(-1) == recomputed.argmax(-1)).float().mean().item()
-    return _compare_logits(name, stepwise, recomputed, patient.tolerance, f"{same:.0%} of {_N_NEW_TOKENS} tokens agree")
+    return _compare_logits(name, stepwise, recomputed, subject.tolerance, f"{same:.0%} of {_N_NEW_TOKENS} tokens agree")
 
 
 def _decode_greedily(model: Any, tokens: torch.Tensor, cache: Any = None) -> tuple[torch.Tensor, torch.Tensor]:
-    """Tokens after cached greedy decoding, and the logits each new one was chosen by."""
+    """Decode greedily with a cache; return the tokens and the logits of each new token."""
     ids, seen, feed = tokens, [], tokens
     with torch.no_grad():
         for _ in range(_N_NEW_TOKENS):
@@ -203,36 +207,36 @@ def _decode_greedily(model: Any, tokens: torch.Tensor, cache: Any = None) -> tup
     return ids[:, :-1], torch.stack(seen, dim=1)
 
 
-def _check_padding(patient: ModelUnderTest, name: str) -> CheckResult:
-    """Two prompts of different length in one batch, padded on either side, against each on its own."""
-    model = patient.routed(patient.adding)
-    whole, short = patient.tokens, patient.tokens[:, : patient.tokens.shape[1] * 2 // 3]
-    alone = torch.cat([patient.logits(model, ids)[:, -1] for ids in (whole, short)])
+def _check_padding(subject: ModelUnderTest, name: str) -> CheckResult:
+    """Compare two prompts of different length in a padded batch with each prompt alone."""
+    model = subject.routed(subject.adding)
+    long, short = subject.tokens, subject.tokens[:, : subject.tokens.shape[1] * 2 // 3]
+    alone = torch.cat([subject.logits(model, ids)[:, -1] for ids in (long, short)])
     pieces = []
     for side in ("left", "right"):
-        ids, mask = _pad_batch(whole, short, side)
+        ids, mask = _pad_batch(long, short, side)
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
-        logits = patient.logits(model, ids, attention_mask=mask, position_ids=positions)
+        logits = subject.logits(model, ids, attention_mask=mask, position_ids=positions)
         last = ids.shape[1] - 1 if side == "left" else mask.sum(-1) - 1
         pieces.append(logits[torch.arange(2, device=logits.device), last])
-    return _compare_logits(name, torch.cat(pieces), torch.cat([alone, alone]), patient.tolerance)
+    return _compare_logits(name, torch.cat(pieces), torch.cat([alone, alone]), subject.tolerance)
 
 
-def _pad_batch(whole: torch.Tensor, short: torch.Tensor, side: str) -> tuple[torch.Tensor, torch.Tensor]:
-    missing = whole.shape[1] - short.shape[1]
-    filler = whole[:, :1].expand(1, missing)
-    nothing, something = torch.zeros_like(filler), torch.ones_like(short)
+def _pad_batch(long: torch.Tensor, short: torch.Tensor, side: str) -> tuple[torch.Tensor, torch.Tensor]:
+    missing = long.shape[1] - short.shape[1]
+    filler = long[:, :1].expand(1, missing)
+    zeros, ones = torch.zeros_like(filler), torch.ones_like(short)
     left = side == "left"
     row = torch.cat([filler, short] if left else [short, filler], dim=1)
-    mask = torch.cat([nothing, something] if left else [something, nothing], dim=1)
-    return torch.cat([whole, row]), torch.cat([torch.ones_like(whole), mask])
+    mask = torch.cat([zeros, ones] if left else [ones, zeros], dim=1)
+    return torch.cat([long, row]), torch.cat([torch.ones_like(long), mask])
 
 
-def _check_generate(patient: ModelUnderTest, name: str) -> CheckResult:
-    """``generate`` on a left-padded batch: each row must be chosen by the logits it has alone."""
-    model = patient.routed(patient.adding)
-    whole, short = patient.tokens, patient.tokens[:, : patient.tokens.shape[1] * 2 // 3]
-    ids, mask = _pad_batch(whole, short, "left")
+def _check_generate(subject: ModelUnderTest, name: str) -> CheckResult:
+    """Check that ``generate`` on a left-padded batch uses the logits that each row has alone."""
+    model = subject.routed(subject.adding)
+    long, short = subject.tokens, subject.tokens[:, : subject.tokens.shape[1] * 2 // 3]
+    ids, mask = _pad_batch(long, short, "left")
     output = model.generate(
         ids,
         attention_mask=mask,
@@ -245,17 +249,17 @@ def _check_generate(patient: ModelUnderTest, name: str) -> CheckResult:
     )
     stepwise = torch.stack(output.logits, dim=1)  # [rows, new tokens, vocabulary]
     alone = []
-    for row, prompt in enumerate((whole, short)):
+    for row, prompt in enumerate((long, short)):
         ids = torch.cat([prompt, output.sequences[row : row + 1, -_N_NEW_TOKENS:-1]], dim=1)
-        alone.append(patient.logits(model, ids)[:, prompt.shape[1] - 1 :])
-    return _compare_logits(name, stepwise, torch.cat(alone), patient.tolerance, f"2 rows, {_N_NEW_TOKENS} tokens")
+        alone.append(subject.logits(model, ids)[:, prompt.shape[1] - 1 :])
+    return _compare_logits(name, stepwise, torch.cat(alone), subject.tolerance, f"2 rows, {_N_NEW_TOKENS} tokens")
 
 
-def _check_extra_memory(patient: ModelUnderTest, name: str) -> CheckResult:
-    """Bytes of weight storage that a routed model has and the untouched one has not."""
-    own = {storage for storage, _ in _list_storages(patient.model)}
-    routed = dict(_list_storages(patient.routed(patient.adding)))
-    extra = sum(size for storage, size in routed.items() if storage not in own)
+def _check_extra_memory(subject: ModelUnderTest, name: str) -> CheckResult:
+    """Count bytes of weight storage that the routed model has and the original does not."""
+    original_storages = {storage for storage, _ in _list_storages(subject.model)}
+    routed = dict(_list_storages(subject.routed(subject.adding)))
+    extra = sum(size for storage, size in routed.items() if storage not in original_storages)
     return CheckResult(
         name, extra == 0, float(extra), 0.0, f"{sum(routed.values()):,} bytes, all shared" if not extra else "bytes"
     )
@@ -267,59 +271,59 @@ def _list_storages(model: Any) -> Iterator[tuple[int, int]]:
         yield storage.data_ptr(), storage.nbytes()
 
 
-def _check_negative_control(patient: ModelUnderTest, name: str) -> CheckResult:
-    """With one cache slot per *layer*, as other systems have it, decoding a repeated layer must be found wrong."""
-    model = patient.routed(patient.plain)
-    if len({step.layer for step in patient.plain.steps}) == patient.plain.length:
+def _check_negative_control(subject: ModelUnderTest, name: str) -> CheckResult:
+    """Check that one cache slot per *layer*, as in other systems, fails for a route that repeats a layer."""
+    model = subject.routed(subject.plain)
+    if len({step.layer for step in subject.plain.steps}) == subject.plain.length:
         return CheckResult(
             name, passed=True, difference=None, allowed=None, detail="no layer is repeated", skipped=True
         )
-    break_cache_slots(model, patient.plain)
+    break_cache_slots(model, subject.plain)
     try:
-        found = _compare_cached_with_recomputed(patient, name, model)
-    except Exception as error:  # noqa: BLE001 crashing is one of the ways in which a shared slot shows
+        result = _compare_cached_with_recomputed(subject, name, model)
+    except Exception as error:  # noqa: BLE001 a shared slot can also cause a crash
         return CheckResult(name, passed=True, difference=None, allowed=None, detail=f"noticed: {type(error).__name__}")
-    noticed = found.difference is not None and math.isfinite(found.difference) and not found.passed
+    noticed = result.difference is not None and math.isfinite(result.difference) and not result.passed
     detail = "noticed: logits are off by more than allowed" if noticed else "NOT noticed"
-    return CheckResult(name, noticed, found.difference, found.allowed, detail)
+    return CheckResult(name, noticed, result.difference, result.allowed, detail)
 
 
 def break_cache_slots(model: Any, route: Route) -> None:
-    """Break a routed model the way others are broken: every step of a layer uses that layer's one cache slot."""
+    """Break a routed model on purpose: every step of a layer uses one cache slot."""
     for layer, step in zip(get_decoder(model).layers, route.steps, strict=True):
         for part in layer.modules():
             if "layer_idx" in part.__dict__:
                 part.layer_idx = step.layer
 
 
-def _check_cuda_graph(patient: ModelUnderTest, name: str) -> CheckResult:
-    """Decoding with a static cache, each step replayed from one captured CUDA graph."""
-    if patient.model.device.type != "cuda":
+def _check_cuda_graph(subject: ModelUnderTest, name: str) -> CheckResult:
+    """Check decoding with a static cache, each step replayed from one captured CUDA graph."""
+    if subject.model.device.type != "cuda":
         return CheckResult(name, passed=True, difference=None, allowed=None, detail="no CUDA device", skipped=True)
     from macro_routing.models.cuda_graph import CudaGraphStep
 
-    model = patient.routed(patient.adding)
-    expected_ids, expected = _decode_greedily(model, patient.tokens)
+    model = subject.routed(subject.adding)
+    expected_ids, expected = _decode_greedily(model, subject.tokens)
     try:
-        step = CudaGraphStep(model, patient.tokens, _make_static_cache(model, patient))
+        step = CudaGraphStep(model, subject.tokens, _make_static_cache(model, subject))
     except RuntimeError as error:
         # Sliding-window caches and some experts copy from the host in every step, routed or not.
-        if _supports_cuda_graph(patient):
+        if _supports_cuda_graph(subject):
             raise
         detail = f"the untouched model cannot be captured either: {error}"
         return CheckResult(name, passed=True, difference=None, allowed=None, detail=detail, skipped=True)
-    fed = range(patient.tokens.shape[1], expected_ids.shape[1])
-    seen = [step.first_logits, *(step(expected_ids[:, place, None]) for place in fed)]
+    indices = range(subject.tokens.shape[1], expected_ids.shape[1])
+    replayed = [step.first_logits, *(step(expected_ids[:, index, None]) for index in indices)]
     return _compare_logits(
-        name, torch.stack(seen, dim=1), expected, patient.tolerance, f"{len(seen) - 1} replays of one graph"
+        name, torch.stack(replayed, dim=1), expected, subject.tolerance, f"{len(replayed) - 1} replays of one graph"
     )
 
 
-def _supports_cuda_graph(patient: ModelUnderTest) -> bool:
+def _supports_cuda_graph(subject: ModelUnderTest) -> bool:
     from macro_routing.models.cuda_graph import CudaGraphStep
 
     try:
-        CudaGraphStep(patient.model, patient.tokens, _make_static_cache(patient.model, patient))
+        CudaGraphStep(subject.model, subject.tokens, _make_static_cache(subject.model, subject))
     except RuntimeError:
         return False
     return True
@@ -328,7 +332,7 @@ def _supports_cuda_graph(patient: ModelUnderTest) -> bool:
 CHECKS: Sequence[tuple[str, Callable[[ModelUnderTest, str], CheckResult]]] = (
     ("identity route equals the untouched model, bit for bit", _check_identity_route),
     ("plain route equals an independently built deeper model", _check_plain_route),
-    ("adds equal a pass by hand", _check_adds),
+    ("adds equal the reference implementation", _check_adds),
     ("cached decoding equals recomputing", _check_dynamic_cache),
     ("static cache equals recomputing", _check_static_cache),
     ("CUDA graph equals eager decoding", _check_cuda_graph),
@@ -340,21 +344,21 @@ CHECKS: Sequence[tuple[str, Callable[[ModelUnderTest, str], CheckResult]]] = (
 
 
 def _compare_logits(
-    name: str, found: torch.Tensor, expected: torch.Tensor, tolerance: float, detail: str = ""
+    name: str, logits: torch.Tensor, expected: torch.Tensor, tolerance: float, detail: str = ""
 ) -> CheckResult:
-    """Compare logits; ``tolerance`` is relative to the largest expected logit, 0 demands equal bits."""
-    found, expected = found.float().cpu(), expected.float().cpu()
-    difference = (found - expected).abs().max().item()
+    """Compare logits; ``tolerance`` is relative to the largest expected logit, 0 requires equal bits."""
+    logits, expected = logits.float().cpu(), expected.float().cpu()
+    difference = (logits - expected).abs().max().item()
     allowed = tolerance * expected.abs().max().item()
-    passed = torch.equal(found, expected) if tolerance == 0 else difference <= allowed  # NaN is never within
+    passed = torch.equal(logits, expected) if tolerance == 0 else difference <= allowed  # NaN never passes
     return CheckResult(name, passed, difference, allowed, detail)
 
 
 def digest_weights(model: Any) -> str:
-    """SHA-256 over all parameters and buffers, bytes as they are."""
+    """SHA-256 of the bytes of all parameters and buffers."""
     digest = hashlib.sha256()
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         digest.update(name.encode())
-        if not tensor.is_meta:  # offloaded weights lie in files of their own
+        if not tensor.is_meta:  # offloaded weights are in files
             digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

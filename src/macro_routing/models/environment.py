@@ -1,4 +1,4 @@
-"""What this machine has and what works on it: the first thing to paste into a bug report."""
+"""Describe this machine and the installation, for bug reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXTRA_PACKAGES = {
     "peers": ("scikit-learn",),
     "serve": ("fastapi", "uvicorn"),
 }
-"""What each extra of the distribution brings."""
+"""Packages of each extra of the distribution."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class EnvironmentFact:
     topic: str
     finding: str
     remedy: str = ""
-    """What to do where something is missing."""
+    """What to do if something is missing."""
 
 
 def describe_environment() -> list[EnvironmentFact]:
@@ -62,10 +62,12 @@ def _describe_extras() -> list[EnvironmentFact]:
     for extra, packages in EXTRA_PACKAGES.items():
         versions = {name: _installed_version(name) for name in packages}
         missing = [name for name, version in versions.items() if version is None]
-        found = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
+        installed = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
         remedy = f"pip install 'macro-routing[{extra}]'" if missing else ""
         lacking = f"missing: {', '.join(missing)}" if missing else ""
-        facts.append(EnvironmentFact(f"extra [{extra}]", "; ".join(part for part in (found, lacking) if part), remedy))
+        facts.append(
+            EnvironmentFact(f"extra [{extra}]", "; ".join(part for part in (installed, lacking) if part), remedy)
+        )
     return facts
 
 
@@ -100,7 +102,7 @@ def _describe_storage() -> list[EnvironmentFact]:
     folder = cache_folder()
     free = shutil.disk_usage(_nearest_existing_folder(folder)).free / 2**30
     cached = [name for name, model in BUILT_IN_MODELS.items() if get_converted_folder(model.digest).is_dir()]
-    remedy = "" if free > 5 else "set MACRO_CACHE_DIR to a disk with more room"
+    remedy = "" if free > 5 else "set MACRO_CACHE_DIR to a disk with more space"
     return [
         EnvironmentFact("cache folder", f"{folder}, {free:.0f} GiB free", remedy),
         EnvironmentFact(

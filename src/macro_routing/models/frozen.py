@@ -1,6 +1,6 @@
-"""A pretrained model, loaded, frozen and identified.
+"""Load, freeze and identify a pretrained model.
 
-What needs torch is imported where it is used: whoever only checks settings, or reads them, does not wait for it.
+Torch is imported inside functions, so that checking settings does not wait for it.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ class LoadOptions:
     """Whether architectures outside the tested ones may be tried."""
 
     def __post_init__(self) -> None:
-        """Refuse impossible combinations by name."""
+        """Reject impossible combinations."""
         check_choice("dtype", self.dtype, DTYPES)
         if self.quantization is not None:
             check_choice("quantization", self.quantization, QUANTIZATIONS)
-        check_boolean("trust_remote_code", self.trust_remote_code)  # a text such as "no" would mean yes
+        check_boolean("trust_remote_code", self.trust_remote_code)  # a string such as "no" would count as true
         check_boolean("allow_untested", self.allow_untested)
         for name in ("device", "device_map", "attention", "revision"):
             if not isinstance(getattr(self, name), str | None):
-                raise ModelError(f"{name} = {getattr(self, name)!r} is not allowed: it must be a text")
+                raise ModelError(f"{name} = {getattr(self, name)!r} is not allowed: it must be a string")
         if self.device.startswith("mps"):
-            raise ModelError("Apple GPUs (mps) are not supported: routes were never checked there; use the device cpu")
+            raise ModelError("Apple GPUs (mps) are not supported: routes were never tested there; use the device cpu")
         if not re.fullmatch(r"auto|cpu|cuda(:[0-9]+)?", self.device):
             raise ModelError(f"device = {self.device!r} is not allowed: it must be auto, cpu, cuda or cuda:N")
         if self.device_map is not None and self.device != "auto":
@@ -70,7 +70,7 @@ class LoadOptions:
 
 @dataclass(frozen=True, eq=False)
 class FrozenModel:
-    """A model that will not change: no gradients, evaluation mode, known by two identities."""
+    """A model in evaluation mode without gradients, with its tokenizer and two identities."""
 
     name: str
     model: Any
@@ -96,12 +96,14 @@ class FrozenModel:
         return f"FrozenModel({self.name!r}, {kind}, {self.layers} layers, {self.model.dtype}, {self.model.device})"
 
     def tokenize_texts(self, texts: Sequence[str], *, add_special_tokens: bool = True) -> list[list[int]]:
-        """The tokens of many texts, without the offsets and masks that the tokenizer's own call works out for each."""
+        """Tokenize many texts, without the offsets and masks that calling the tokenizer computes."""
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         if backend is None or backend.truncation or backend.padding:
-            found: list[list[int]] = self.tokenizer(list(texts), add_special_tokens=add_special_tokens)["input_ids"]
-            return found
-        return [one.ids for one in backend.encode_batch_fast(list(texts), add_special_tokens=add_special_tokens)]
+            token_ids: list[list[int]] = self.tokenizer(list(texts), add_special_tokens=add_special_tokens)["input_ids"]
+            return token_ids
+        return [
+            encoding.ids for encoding in backend.encode_batch_fast(list(texts), add_special_tokens=add_special_tokens)
+        ]
 
 
 def load_model(
@@ -120,7 +122,7 @@ def load_model(
 def freeze_model(
     model: Any, tokenizer: Any = None, *, name: str = "a model in memory", allow_untested: bool = False
 ) -> FrozenModel:
-    """Freeze a model that is loaded already; its weights are hashed where they lie."""
+    """Freeze a model that is already loaded; its weights are hashed in memory."""
     from macro_routing.models.decoder import reject_adapters
 
     check_supported(model.config, allow_untested=allow_untested)
@@ -138,7 +140,7 @@ def _make_frozen_model(
 
 
 def read_config(folder: Path, name: str, options: LoadOptions) -> Any:
-    """The configuration in a model's folder."""
+    """Read the configuration in a model's folder."""
     from transformers import AutoConfig
 
     _reject_routed_checkpoint(folder, name)
@@ -149,13 +151,13 @@ def read_config(folder: Path, name: str, options: LoadOptions) -> Any:
 
 
 def _reject_routed_checkpoint(folder: Path, name: str) -> None:
-    """Refuse a checkpoint that applies a route already (`macro export --to routed`), and name its base model."""
+    """Reject a checkpoint that already applies a route (`macro export --to routed`); name its base model."""
     try:
         base = json.loads((folder / "config.json").read_text(encoding="utf-8"))["macro_base"]
-        inside = base.get("hub") or folder / str(base["folder"])
+        base_model = base.get("hub") or folder / str(base["folder"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return
-    raise ModelError(f"{name} is a routed checkpoint already; name the model inside it instead, {inside}")
+    raise ModelError(f"{name} is a routed checkpoint already; use its base model instead, {base_model}")
 
 
 def _load_weights(folder: Path, name: str, config: Any, options: LoadOptions) -> Any:
@@ -184,7 +186,7 @@ def _load_weights(folder: Path, name: str, config: Any, options: LoadOptions) ->
 
 
 def load_tokenizer(folder: Path, name: str, options: LoadOptions) -> Any:
-    """The tokenizer of a model on disk, with a token to pad with."""
+    """Load the tokenizer of a model on disk, with a padding token."""
     from transformers import AutoTokenizer
 
     try:
@@ -206,7 +208,7 @@ def _resolve_device(options: LoadOptions) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
     if options.device.startswith("cuda") and not torch.cuda.is_available():
         raise ModelError(
-            f"device = {options.device}: no CUDA device is available here; `macro doctor --environment` tells more"
+            f"device = {options.device}: no CUDA device is available here; see `macro doctor --environment`"
         )
     return options.device
 
@@ -220,7 +222,7 @@ def _resolve_dtype(options: LoadOptions, device: str) -> Any:
 
 
 def resolve_dtype_name(options: LoadOptions) -> str:
-    """The name of the precision that ``options`` lead to on this machine."""
+    """The name of the dtype that ``options`` give on this machine."""
     return str(_resolve_dtype(options, _resolve_device(options))).removeprefix("torch.")
 
 

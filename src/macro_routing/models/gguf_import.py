@@ -1,8 +1,8 @@
-"""One GGUF file → one folder of safetensors with a tokenizer that tells the truth.
+"""Convert a GGUF file to a folder of safetensors with a correct tokenizer.
 
-transformers reads GGUF but its tokenizer forgets what the file says about special tokens: SmolLM2's reports a wrong
-end of sequence and no longer cuts numbers into digits, Gemma's adds no beginning. The file's own metadata is the
-authority here.
+transformers reads GGUF, but its tokenizer ignores what the file says about special tokens: for SmolLM2 it has a wrong
+end of sequence and does not split numbers into digits, for Gemma it adds no beginning of sequence. The conversion
+follows the file's own metadata.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from macro_routing.models.support import check_supported, check_weights_complete
 
 CONVERSION_RECORD = "macro_source.json"
 _MAX_FLOAT32_PARAMETERS = 500_000_000
-"""Parameters up to which the exact de-quantised values are kept; larger models are stored as bfloat16."""
+"""Up to this number of parameters the exact values are stored as float32; larger models as bfloat16."""
 
 
 def convert_gguf(source: Path, folder: Path, digest: str) -> None:
-    """De-quantise ``source`` into ``folder``; ``digest`` is its SHA-256, which stays the model's identity."""
+    """De-quantize ``source`` into ``folder``; ``digest`` is its SHA-256, which identifies the model."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
@@ -56,16 +56,16 @@ def convert_gguf(source: Path, folder: Path, digest: str) -> None:
 
 
 def read_gguf_metadata(source: Path) -> dict[str, Any]:
-    """The tokenizer facts of a GGUF file."""
+    """Read the tokenizer metadata of a GGUF file."""
     import gguf
 
     try:
         fields = gguf.GGUFReader(source).fields
     except (ValueError, OSError, IndexError, KeyError) as error:
-        raise ModelError(f"{source} is not a sound GGUF file: {error}") from None
+        raise ModelError(f"{source} is not a valid GGUF file: {error}") from None
     names = ("bos_token_id", "eos_token_id", "add_bos_token", "pre")
-    found = {name: fields.get(f"tokenizer.ggml.{name}") for name in names}
-    return {name: field.contents() for name, field in found.items() if field is not None}
+    metadata = {name: fields.get(f"tokenizer.ggml.{name}") for name in names}
+    return {name: field.contents() for name, field in metadata.items() if field is not None}
 
 
 def _fix_tokenizer(tokenizer: Any, metadata: dict[str, Any]) -> None:
@@ -83,7 +83,7 @@ def _fix_tokenizer(tokenizer: Any, metadata: dict[str, Any]) -> None:
 
 
 def _clear_quantization_marks(model: Any) -> None:
-    """The weights are plain numbers now; transformers refuses to save them while these marks are left."""
+    """Remove the marks of quantized weights: transformers would not save the model with them."""
     model.hf_quantizer = None
     model.is_quantized = False
     for name in ("quantization_method", "is_loaded_in_4bit", "is_loaded_in_8bit"):

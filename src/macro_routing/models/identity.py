@@ -1,4 +1,4 @@
-"""Who a model is: ``weights_id`` for what it knows, ``numerics_id`` for how it computes.
+"""Identities of a model: ``weights_id`` of its weights, ``numerics_id`` of its computation.
 
 ``weights_id`` covers architecture, shape, vocabulary and the source files, and is the same in whatever dtype the
 weights are loaded. ``numerics_id`` adds what can change a result: how text becomes tokens, dtype, quantisation,
@@ -31,16 +31,16 @@ _INCIDENTAL_FIELDS = (
     "transformers_version",
     "use_cache",
 )
-"""What a configuration says about files, versions and loading, not about the model."""
+"""Fields of a configuration about files, versions and loading, not about the model."""
 
 _TOKENIZER_PROBE = (
     "In  1987, it's 12,345.60 kg + 7×3 = 21;\n\n\tSHE'LL  pay €5.f(x); \n   3 – naïve 東京 x_1 <|im_end|>"
 )
-"""A text whose tokens tell tokenizers with one vocabulary apart: by digits, spaces, capitals, bytes, special tokens."""
+"""A text that tokenizers with the same vocabulary split differently: digits, spaces, capitals, special tokens."""
 
 
 def compute_weights_id(config: Any, tokenizer: Any, sources: Mapping[str, Any]) -> str:
-    """Identity of architecture, vocabulary and sources: digests of the weights, the configuration with its shape."""
+    """Compute the identity of architecture, vocabulary and source files."""
     text = get_text_config(config)
     return _digest_json(
         {
@@ -53,7 +53,7 @@ def compute_weights_id(config: Any, tokenizer: Any, sources: Mapping[str, Any]) 
 
 
 def compute_numerics_id(weights: str, model: Any, tokenizer: Any, quantization: str | None) -> str:
-    """Identity of everything that decides the exact numbers that come out."""
+    """Compute the identity of everything that affects the exact results."""
     import torch
     import transformers
 
@@ -72,7 +72,7 @@ def compute_numerics_id(weights: str, model: Any, tokenizer: Any, quantization: 
 
 
 def digest_source_files(folder: Path) -> dict[str, Any]:
-    """What a model was made from: weight files and configuration; a converted model is known by its GGUF file."""
+    """Digest weight files and configuration; a converted model is identified by its GGUF file."""
     weights = {path.name: _digest_file_cached(path) for path in sorted(folder.glob("*.safetensors"))}
     _check_weight_index(folder, weights)
     source = _read_conversion_record(folder / CONVERSION_RECORD)
@@ -83,18 +83,20 @@ def digest_source_files(folder: Path) -> dict[str, Any]:
 
 
 def _check_weight_index(folder: Path, weights: Mapping[str, str]) -> None:
-    """Refuse an index that names files beyond those the identity covers: they would be loaded unseen."""
+    """Reject an index that names files that the identity does not cover."""
     for path in sorted(folder.glob("*.safetensors.index.json")):
         try:
-            named = set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values())
+            listed = set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values())
         except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
             raise ModelError(f"{path} is damaged ({error}); fetch or convert the model again") from None
-        if beyond := sorted(str(name) for name in named - set(weights)):
-            raise ModelError(f"{path} names {shorten(beyond[0])}, which is no file beside it; fetch the model again")
+        if missing := sorted(str(name) for name in listed - set(weights)):
+            raise ModelError(
+                f"{path} names {shorten(missing[0])}, which is not in that folder; download the model again"
+            )
 
 
 def _read_conversion_record(path: Path) -> dict[str, Any] | None:
-    """The note a conversion left; None where there is none or it is not sound."""
+    """Read the record of a conversion; None if it is missing or invalid."""
     try:
         note = json.loads(path.read_text(encoding="utf-8"))
         return note if isinstance(note, dict) and {"sha256", "stored", "weights"} <= set(note) else None
@@ -103,7 +105,7 @@ def _read_conversion_record(path: Path) -> dict[str, Any] | None:
 
 
 def digest_loaded_weights(model: Any) -> dict[str, Any]:
-    """What a model that came from no file is made of; the weights in float32, whatever dtype they are in."""
+    """Digest the weights of a model in memory, in float32 whatever their dtype, and its configuration."""
     import torch
 
     weights = {
@@ -123,27 +125,27 @@ def _drop_incidental_fields(configuration: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def digest_vocabulary(tokenizer: Any) -> str | None:
-    """Digest of the vocabulary itself, whatever file format and library version it was read with."""
+    """Digest the vocabulary, independent of file format and library version."""
     return None if tokenizer is None else _digest_json(sorted(tokenizer.get_vocab().items()))
 
 
 def _digest_file_cached(path: Path) -> str:
-    """A file's digest, remembered by place, size and time of change, since weights are large and seldom change."""
+    """Digest a file; the digest is cached by path, size and modification time, since weights are large."""
     real = path.resolve()
     if re.fullmatch(r"[0-9a-f]{64}", real.name):  # the hub's cache names a file by its own digest
         return real.name
-    facts = real.stat()
-    memory = (
+    status = real.stat()
+    cache_file = (
         cache_folder()
         / "digests"
-        / _digest_json([str(real), facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino])
+        / _digest_json([str(real), status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino])
     )
-    if memory.is_file() and re.fullmatch(r"[0-9a-f]{64}", known := memory.read_text(encoding="utf-8")):
-        return known
+    if cache_file.is_file() and re.fullmatch(r"[0-9a-f]{64}", cached := cache_file.read_text(encoding="utf-8")):
+        return cached
     digest = digest_file(real)
     with contextlib.suppress(OSError):  # a read-only cache only costs the time to hash again
-        memory.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(memory, digest, concurrent=True)
+        cache_file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(cache_file, digest, concurrent=True)
     return digest
 
 

@@ -1,7 +1,7 @@
-"""What every layer of a model is given besides the hidden state, without running any layer.
+"""Compute what every layer receives besides the hidden state, without running any layer.
 
-Masks, rotary tables and positions depend on the tokens' places and on what the cache holds, not on hidden states.
-So a copy of the decoder whose layers only note their arguments yields them, for every architecture in the same way.
+Masks, rotary tables and positions depend on token positions and cache length, not on hidden states. So a copy of the
+decoder whose layers only record their arguments gives them, in the same way for every architecture.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class LayerInputs:
 def compute_layer_inputs(
     model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, position_ids: torch.Tensor, *, cached: int
 ) -> LayerInputs:
-    """The arguments for tokens that follow ``cached`` others; ``attention_mask`` covers both."""
+    """Compute the arguments for tokens that follow ``cached`` others; ``attention_mask`` covers both."""
     from transformers import DynamicCache
 
     decoder = get_decoder(model)
-    noted: list[tuple[torch.Tensor, dict[str, Any]]] = []
+    recorded: list[tuple[torch.Tensor, dict[str, Any]]] = []
     copied = shallow_copy(decoder)
-    copied._modules["layers"] = nn.ModuleList(_make_recording_layer(layer, noted) for layer in decoder.layers)  # noqa: SLF001
+    copied._modules["layers"] = nn.ModuleList(_make_recording_layer(layer, recorded) for layer in decoder.layers)  # noqa: SLF001
     cache = DynamicCache(config=model.config)
     if cached:
         stand_in = torch.zeros(len(input_ids), 1, cached, 1, device=input_ids.device)
@@ -52,18 +52,18 @@ def compute_layer_inputs(
         past_key_values=cache,
         use_cache=True,
     )
-    name = next(key for key, value in noted[0][1].items() if value is cache)
-    arguments = tuple({key: value for key, value in given.items() if key != name} for _, given in noted)
-    return LayerInputs(noted[0][0], arguments, name)
+    name = next(key for key, value in recorded[0][1].items() if value is cache)
+    arguments = tuple({key: value for key, value in kwargs.items() if key != name} for _, kwargs in recorded)
+    return LayerInputs(recorded[0][0], arguments, name)
 
 
-def _make_recording_layer(layer: Any, noted: list[Any]) -> Any:
+def _make_recording_layer(layer: Any, recorded: list[Any]) -> Any:
     copied = shallow_copy(layer, _make_recording_class(layer.__class__))
-    # Accelerate's hook would move a whole layer's weights to run nothing.
+    # Accelerate's hook would move the layer's weights for nothing.
     copied.__dict__.pop("forward", None)
-    # Nor do hooks that others have set see a layer run.
+    # Hooks that others have set must not see a run either.
     copied._forward_hooks, copied._forward_pre_hooks = OrderedDict(), OrderedDict()  # noqa: SLF001
-    copied.macro_noted = noted
+    copied.macro_noted = recorded
     return copied
 
 

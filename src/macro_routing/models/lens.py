@@ -1,4 +1,4 @@
-"""Looking inside a pass: the hidden state after every step, and the model's own reading of it."""
+"""Logit lens: the hidden state after every step, and its logits through the model's own head."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from macro_routing.models.routing import shallow_copy
 
 
 def collect_hidden_states(model: Any, input_ids: torch.Tensor, **inputs: Any) -> list[torch.Tensor]:
-    """The hidden state after each executed step, before the final norm; the model may be routed or not.
+    """Collect the hidden state after each step, before the final norm; the model may be routed or not.
 
-    There are as many as the route has steps: the embeddings are not among them.
+    There is one per step of the route; the embeddings are not included.
     """
     if not isinstance(input_ids, torch.Tensor):
         raise ModelError(f"hidden_states takes a tensor of token ids, not {type(input_ids).__name__}")
@@ -41,7 +41,7 @@ def _forward_hooks(layers: Any, hook: Any) -> Iterator[None]:
 
 
 def apply_lm_head(model: Any, hidden: torch.Tensor) -> torch.Tensor:
-    """Logits of a hidden state through the model's own final norm and head.
+    """Compute the logits of a hidden state with the model's own final norm and head.
 
     The language model's own ``forward`` runs, with a decoder that returns the given state, so scaling and
     soft-capping of logits are the model's, whatever its architecture.
@@ -58,7 +58,7 @@ def apply_lm_head(model: Any, hidden: torch.Tensor) -> torch.Tensor:
 
 
 class _FixedDecoder(torch.nn.Module):
-    """A decoder that has its answer already."""
+    """A decoder that returns a fixed state."""
 
     def __init__(self, decoder: Any, state: torch.Tensor) -> None:
         super().__init__()
@@ -68,11 +68,13 @@ class _FixedDecoder(torch.nn.Module):
     def forward(self, *_args: Any, **_kwargs: Any) -> Any:
         from transformers.modeling_outputs import MoeModelOutputWithPast
 
-        return MoeModelOutputWithPast(last_hidden_state=self._state)  # what mixtures of experts look for is None
+        return MoeModelOutputWithPast(
+            last_hidden_state=self._state
+        )  # router logits, which mixture-of-experts models read, are None
 
 
 def _replace_decoder(module: Any, decoder: Any, replacement: torch.nn.Module) -> Any:
-    """A copy of the modules above the decoder that leads to another one."""
+    """Copy the modules above the decoder, with another decoder inside."""
     copied = shallow_copy(module)
     for name, child in module._modules.items():  # noqa: SLF001
         if child is decoder:

@@ -1,4 +1,4 @@
-"""A model known by name, configuration and identity, its weights left on disk, for engines that load them."""
+"""Name, configuration and identity of a model whose weights stay on disk, for engines that load them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from macro_routing.models.support import get_text_config
 
 @dataclass(frozen=True, eq=False)
 class ModelMetadata:
-    """What can be said about a model without loading its weights."""
+    """What is known of a model without loading its weights."""
 
     name: str
     folder: Path
@@ -30,7 +30,7 @@ class ModelMetadata:
 
 
 def read_model_metadata(name: str, options: LoadOptions, report: MessageCallback = ignore_message) -> ModelMetadata:
-    """Find a model named by built-in name, folder, GGUF file or hub id; its identity is that of the loaded model."""
+    """Read the metadata of a model by built-in name, folder, GGUF file or hub id; loading gives the same identity."""
     folder = locate_model(name, revision=options.revision, report=report)
     config = read_config(folder, name, options)
     tokenizer = load_tokenizer(folder, name, options)

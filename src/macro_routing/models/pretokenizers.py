@@ -1,6 +1,6 @@
-"""How byte-level tokenizers cut a text before merging, by the names GGUF files know the ways by.
+"""Pre-tokenizers of byte-level BPE tokenizers, by their names in GGUF files.
 
-A way that is lost cuts numbers differently, and the model reads tokens it has never seen together.
+A wrong pre-tokenizer splits numbers differently, so the model gets token sequences it was not trained on.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _PRETOKENIZERS: dict[str, tuple[tuple[str, Any], ...]] = {
 
 
 def identify_pretokenizer(stored: dict[str, Any]) -> str | None:
-    """The name of the way a tokenizer cuts text, from its tokenizer.json; None for a way that is not known here."""
+    """The GGUF name of the pre-tokenizer in a tokenizer.json; None if it is unknown."""
     first = stored.get("pre_tokenizer") or {}
     parts = tuple(_parse_part(part) for part in first.get("pretokenizers", [first]))
     return next((name for name, known in _PRETOKENIZERS.items() if known == parts), None)
 
 
 def build_pretokenizer(name: str) -> Any:
-    """The pre-tokenizer of that name; None for a name that is not known here."""
+    """Build the pre-tokenizer of that name; None if the name is unknown."""
     from tokenizers import pre_tokenizers
 
     known = _PRETOKENIZERS.get(name)

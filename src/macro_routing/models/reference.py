@@ -1,7 +1,7 @@
-"""A route executed by hand: the oracle for routed models, sharing nothing with how they are built.
+"""A slow reference implementation of routes, which shares no code with ``apply_route``.
 
-An untouched forward pass shows what each layer is given besides the hidden state (mask, rotary tables, positions);
-none of it depends on the hidden state. The layers are then called one after the other, without any cache.
+An ordinary forward pass records the arguments of each layer besides the hidden state (mask, rotary tables,
+positions); none of them depends on the hidden state. Then the layers are called one by one, without a cache.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from macro_routing.routes.route import Route
 def reference_logits(model: Any, route: Route, input_ids: torch.Tensor, **inputs: Any) -> torch.Tensor:
     """Logits of the route on the untouched ``model``, layer by layer."""
     decoder = get_decoder(model)
-    embedded, given = _capture_layer_arguments(model, decoder, input_ids, **inputs)
+    embedded, arguments = _capture_layer_arguments(model, decoder, input_ids, **inputs)
     states = [embedded]
     with torch.no_grad():
         for step in route.steps:
@@ -29,7 +29,7 @@ def reference_logits(model: Any, route: Route, input_ids: torch.Tensor, **inputs
             if step.add is not None:
                 earlier = states[len(states) - 1 - step.add.back]
                 hidden = hidden + step.add.coefficient * earlier.to(hidden.device)
-            output = decoder.layers[step.layer](hidden, **given[step.layer])
+            output = decoder.layers[step.layer](hidden, **arguments[step.layer])
             states.append(output[0] if isinstance(output, tuple) else output)
     return apply_lm_head(model, states[-1])
 
@@ -37,13 +37,13 @@ def reference_logits(model: Any, route: Route, input_ids: torch.Tensor, **inputs
 def _capture_layer_arguments(
     model: Any, decoder: Any, input_ids: torch.Tensor, **inputs: Any
 ) -> tuple[torch.Tensor, list[dict[str, Any]]]:
-    """The first layer's input and every layer's other arguments in one ordinary pass without a cache."""
+    """Record the first layer's input and the other arguments of every layer in one ordinary pass without a cache."""
     first: list[torch.Tensor] = []
-    given: list[dict[str, Any]] = []
+    arguments: list[dict[str, Any]] = []
 
     def note(_module: Any, args: Any, kwargs: dict[str, Any]) -> None:
         first.extend(args[:1] if not first else ())
-        given.append(dict(kwargs))
+        arguments.append(dict(kwargs))
 
     handles = [layer.register_forward_pre_hook(note, with_kwargs=True) for layer in decoder.layers]
     try:
@@ -52,13 +52,13 @@ def _capture_layer_arguments(
     finally:
         for handle in handles:
             handle.remove()
-    return first[0], given
+    return first[0], arguments
 
 
 def build_unrolled_model(model: Any, route: Route) -> Any:
-    """A plain route as an ordinary model with one layer per step, built by the architecture's own constructor.
+    """Build an ordinary model with one layer per step, for a route without adds.
 
-    Its weights are the model's own tensors, assigned name by name, so it takes no memory; it knows nothing of routes.
+    The architecture's own constructor makes it. Its weights are the tensors of ``model``, so it takes no extra memory.
     """
     config = copy.deepcopy(model.config)
     text = get_text_config(config)
@@ -67,15 +67,15 @@ def build_unrolled_model(model: Any, route: Route) -> Any:
     if kinds is not None:
         text.layer_types = [kinds[step.layer] for step in route.steps]
     with torch.device("meta"):
-        built = type(model)(config)
+        unrolled = type(model)(config)
     weights = _unroll_state_dict(model, route)
-    built.load_state_dict(weights, assign=True, strict=True)
-    _share_computed_buffers(model, built)
-    return built.eval().requires_grad_(requires_grad=False)
+    unrolled.load_state_dict(weights, assign=True, strict=True)
+    _share_computed_buffers(model, unrolled)
+    return unrolled.eval().requires_grad_(requires_grad=False)
 
 
 def _unroll_state_dict(model: Any, route: Route) -> dict[str, torch.Tensor]:
-    """The state dict of the deeper model: layer entries once per step, all others as they are."""
+    """Make the state dict of the unrolled model: entries of layers once per step, all others unchanged."""
     layers = get_decoder(model).layers
     prefix = next(name for name, module in model.named_modules() if module is layers) + "."
     state = model.state_dict()
@@ -83,15 +83,15 @@ def _unroll_state_dict(model: Any, route: Route) -> dict[str, torch.Tensor]:
     for name, value in state.items():
         if name.startswith(prefix):
             number, _, rest = name.removeprefix(prefix).partition(".")
-            places = [place for place, step in enumerate(route.steps) if step.layer == int(number)]
-            weights |= {f"{prefix}{place}.{rest}": value for place in places}
+            indices = [index for index, step in enumerate(route.steps) if step.layer == int(number)]
+            weights |= {f"{prefix}{index}.{rest}": value for index in indices}
     return weights
 
 
-def _share_computed_buffers(model: Any, built: Any) -> None:
-    """Tables that are computed, not loaded (rotary frequencies, embedding scales), come from the original."""
+def _share_computed_buffers(model: Any, unrolled: Any) -> None:
+    """Take buffers that are computed, not loaded (rotary frequencies, embedding scales), from the original."""
     originals = dict(model.named_modules())
-    for name, module in built.named_modules():
+    for name, module in unrolled.named_modules():
         for key, buffer in module.named_buffers(recurse=False):
             if buffer.is_meta:
                 original: nn.Module = originals[name]

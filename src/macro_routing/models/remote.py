@@ -1,7 +1,7 @@
-"""A model that others have loaded: what a search must know of it, without its weights.
+"""A model that only workers have loaded: what a search needs to know of it, without its weights.
 
-With workers on GPUs, perhaps on other machines, the process that drives them needs the tokenizer, the shape and the
-identity of the model; the weights would only take the room of a worker.
+The process that drives workers, perhaps on other machines, needs the tokenizer, the shape and the identity of the
+model. The weights would take memory that a worker can use.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from macro_routing.models.support import get_text_config
 
 @dataclass(frozen=True)
 class RemoteModelInfo:
-    """What a worker says of the model it has loaded."""
+    """What a worker reports about the model it has loaded."""
 
     weights_id: str
     numerics_id: str
     device: str
-    """Its kind: cpu or cuda."""
+    """Device type: cpu or cuda."""
     dtype: str
     fused_unsupported_reason: str | None
     """Why it cannot use the fused decoder; None where it can."""
@@ -30,7 +30,7 @@ class RemoteModelInfo:
 
 @dataclass(frozen=True, eq=False)
 class RemoteModelStub:
-    """Stands where a loaded model would; whoever wants to run it is told why that is not possible here."""
+    """Stands in for a loaded model; running it raises an error that explains why."""
 
     config: Any
     generation_config: Any
@@ -39,7 +39,7 @@ class RemoteModelStub:
     fused_unsupported_reason: str | None
 
     def __getattr__(self, name: str) -> Any:
-        """Everything else belongs to a model with weights."""
+        """Raise: every other attribute needs the weights."""
         if name.startswith("__"):
             raise AttributeError(name)
         raise _not_loaded_error()
@@ -47,7 +47,7 @@ class RemoteModelStub:
 
 @dataclass(frozen=True, eq=False)
 class RemoteModel(FrozenModel):
-    """A frozen model whose weights are elsewhere."""
+    """A frozen model whose weights only workers have."""
 
     @property
     def layers(self) -> int:
@@ -65,7 +65,7 @@ def _not_loaded_error() -> ModelError:
 def make_remote_model(
     name: str, options: LoadOptions, facts: RemoteModelInfo, report: MessageCallback = ignore_message
 ) -> RemoteModel:
-    """The model ``name`` as workers have loaded it."""
+    """Make the stand-in for the model ``name`` that workers have loaded."""
     import torch
     from transformers import GenerationConfig
 
@@ -73,7 +73,7 @@ def make_remote_model(
     config = read_config(folder, name, options)
     try:
         generation = GenerationConfig.from_pretrained(folder)
-    except OSError:  # without a file of its own the configuration has what there is
+    except OSError:  # without such a file the configuration holds the values
         generation = GenerationConfig.from_model_config(config)
     model = RemoteModelStub(
         config, generation, torch.device(facts.device), getattr(torch, facts.dtype), facts.fused_unsupported_reason

@@ -35,7 +35,7 @@ _COPIED_DICTIONARIES = (
     "_backward_hooks",
     "_backward_pre_hooks",
 )
-"""What a shallow copy must not share, or a hook or module set on it would appear on the original."""
+"""Dictionaries that a shallow copy must not share: a hook or module set on it would appear on the original."""
 
 
 def apply_route(model: Any, route: Route, *, allow_untested: bool = False) -> Any:
@@ -79,7 +79,7 @@ def _check_arguments(model: Any, route: Route, allow_untested: bool) -> None:
 
 
 def make_routed_config(config: Any, route: Route) -> Any:
-    """The configuration with one entry per step wherever the original has one per layer."""
+    """Make a configuration with one entry per step wherever the original has one per layer."""
     routed = copy.deepcopy(config)
     text = get_text_config(routed)
     kinds = getattr(text, "layer_types", None)
@@ -93,7 +93,7 @@ def make_routed_config(config: Any, route: Route) -> Any:
 
 
 def _make_steps(layers: Any, route: Route, config: Any, recorded: tuple[type, ...]) -> Iterator[Any]:
-    kept = frozenset(_source_step(number, step.add) for number, step in enumerate(route.steps) if step.add)
+    saved_steps = frozenset(_source_step(number, step.add) for number, step in enumerate(route.steps) if step.add)
     for slot, step in enumerate(route.steps):
         layer = layers[step.layer]
         routed = _copy_with_cache_slot(
@@ -102,7 +102,7 @@ def _make_steps(layers: Any, route: Route, config: Any, recorded: tuple[type, ..
         if route.has_adds:
             routed.macro_add = step.add
             routed.macro_source = None if step.add is None else _source_step(slot, step.add)
-            routed.macro_keep = slot if slot in kept else None
+            routed.macro_keep = slot if slot in saved_steps else None
         yield routed
 
 
@@ -115,7 +115,7 @@ def _source_step(slot: int, add: Add | None) -> int:
 def _copy_with_cache_slot(
     module: nn.Module, slot: int, config: Any, recorded: tuple[type, ...], kind: type[nn.Module] | None = None
 ) -> Any:
-    """Copy the modules on the way to an owner of ``layer_idx`` or a recorded output; all else stays the same object."""
+    """Copy the modules on the way to a ``layer_idx`` or a recorded output; all others stay the same object."""
     copied = shallow_copy(module, kind)
     if "layer_idx" in copied.__dict__:
         copied.__dict__["layer_idx"] = slot
@@ -128,26 +128,26 @@ def _copy_with_cache_slot(
 
 
 def _needs_own_copy(module: nn.Module, recorded: tuple[type, ...]) -> bool:
-    """Whether a step needs this module for itself: it holds a slot, or something that transformers hooks."""
+    """Whether a step needs its own copy: the module has a cache slot, or transformers hooks it."""
     return any("layer_idx" in part.__dict__ or isinstance(part, recorded) for part in module.modules())
 
 
 def _list_recorded_classes(model: Any) -> tuple[type, ...]:
-    """Module classes whose outputs transformers records with hooks, such as the routers of mixtures of experts.
+    """List module classes whose outputs transformers records with hooks, such as mixture-of-experts routers.
 
     A hook on a module that several steps (and the untouched model) share would record all of them.
     """
-    found: list[type] = []
+    classes: list[type] = []
     for part in (model, get_decoder(model)):
         for entry in (getattr(part, "_can_record_outputs", None) or {}).values():
             for recorder in entry if isinstance(entry, list | tuple) else [entry]:
                 kind = getattr(recorder, "target_class", recorder)
-                found += [kind] if isinstance(kind, type) else []
-    return tuple(dict.fromkeys(found))
+                classes += [kind] if isinstance(kind, type) else []
+    return tuple(dict.fromkeys(classes))
 
 
 def _reject_saving(route: Route, *_args: Any, **_kwargs: Any) -> None:
-    """``save_pretrained`` would drop adds in silence and choke on shared weights."""
+    """Raise: ``save_pretrained`` would silently drop adds and fail on shared weights."""
     raise ModelError(
         f"a routed model ({route}) cannot be saved as a checkpoint;"
         " save the route, and apply it to the model it was made for"
@@ -157,31 +157,31 @@ def _reject_saving(route: Route, *_args: Any, **_kwargs: Any) -> None:
 class SavedStates:
     """Hidden states of one forward pass that later steps add.
 
-    A class of its own because accelerate rebuilds dictionaries and lists on their way to a device, which would
+    This is a class because accelerate copies dictionaries and lists when it moves arguments to a device, which would
     lose what steps write.
     """
 
     __slots__ = ("states",)
 
     def __init__(self) -> None:
-        """An empty tape."""
+        """Start without states."""
         self.states: dict[int, torch.Tensor] = {}
 
 
 def _pass_saved_states(_: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Every forward pass gets a new tape, so passes can be nested and nothing old is ever read."""
-    return args, {**kwargs, "macro_tape": SavedStates()}
+    """Give every forward pass new saved states, so that passes can be nested and no old state is read."""
+    return args, {**kwargs, "macro_states": SavedStates()}
 
 
 @functools.cache
 def make_adding_class(kind: Any) -> type[nn.Module]:
-    """The layer class with an add in front: reads and writes the tape, then runs the layer as it is."""
+    """Make a layer class with an add in front: it reads and writes the saved states, then runs the layer."""
 
-    def forward(self: Any, hidden_states: torch.Tensor, *args: Any, macro_tape: SavedStates, **kwargs: Any) -> Any:
+    def forward(self: Any, hidden_states: torch.Tensor, *args: Any, macro_states: SavedStates, **kwargs: Any) -> Any:
         if self.macro_keep is not None:
-            macro_tape.states[self.macro_keep] = hidden_states
+            macro_states.states[self.macro_keep] = hidden_states
         if self.macro_add is not None:
-            earlier = macro_tape.states[self.macro_source].to(hidden_states.device)
+            earlier = macro_states.states[self.macro_source].to(hidden_states.device)
             hidden_states = add_hidden_state(hidden_states, earlier, self.macro_add.coefficient)
         return kind.forward(self, hidden_states, *args, **kwargs)
 
@@ -197,7 +197,7 @@ def add_hidden_state(hidden: torch.Tensor, earlier: torch.Tensor, coefficient: f
 
 
 def _copy_with_steps(module: Any, decoder: Any, config: Any, steps: nn.ModuleList) -> Any:
-    """Copy the modules from the model down to its decoder, which gets the routed steps."""
+    """Copy the modules from the model down to its decoder, and put the steps into the decoder."""
     copied = shallow_copy(module)
     if module is decoder:
         copied.config = get_text_config(config)
@@ -211,7 +211,7 @@ def _copy_with_steps(module: Any, decoder: Any, config: Any, steps: nn.ModuleLis
 
 
 def shallow_copy(module: nn.Module, kind: type[nn.Module] | None = None) -> Any:
-    """A new module object of the same (or the given) class with the very same weights and children."""
+    """Make a new module of the same (or the given) class that shares weights and children."""
     chosen = kind or type(module)
     copied = chosen.__new__(chosen)
     copied.__dict__.update(module.__dict__)
@@ -226,7 +226,7 @@ def shallow_copy(module: nn.Module, kind: type[nn.Module] | None = None) -> Any:
 
 
 def _bind_accelerate_hook(module: Any) -> None:
-    """Let accelerate's hook act on the copy: it replaces ``forward`` by one that is bound to the original."""
+    """Bind accelerate's hook to the copy; its ``forward`` is bound to the original."""
     hook = module.__dict__["_hf_hook"]
     for name in ("forward", "_old_forward"):
         module.__dict__.pop(name, None)

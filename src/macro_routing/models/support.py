@@ -1,4 +1,4 @@
-"""Which architectures can be routed, and why others are refused, decided from the configuration alone."""
+"""Decide from its configuration whether a model can be routed, and explain why not."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SUPPORTED_ARCHITECTURES = {
     "phi3": "Phi-3, Phi-4",
     "gpt_oss": "gpt-oss",
 }
-"""``model_type`` of every architecture the tests run, with the models people know it by."""
+"""``model_type`` of every tested architecture, with the names of its models."""
 
 
 def get_text_config(config: Any) -> Any:
-    """The decoder's own configuration, which multimodal models keep inside another."""
+    """The decoder's configuration, which multimodal models keep inside another one."""
     return config.get_text_config(decoder=True)
 
 
@@ -46,13 +46,13 @@ def unsupported_reason(config: Any, *, allow_untested: bool = False) -> str | No
 
 
 def check_supported(config: Any, *, allow_untested: bool = False) -> None:
-    """Refuse a model by name and reason before anything of it runs."""
+    """Reject a model that cannot be routed, with the reason."""
     if reason := unsupported_reason(config, allow_untested=allow_untested):
         raise ModelError(reason)
 
 
 def check_weights_complete(name: str, loaded: Mapping[str, Any]) -> None:
-    """Refuse a model whose files do not hold exactly its weights: what is missing would be random numbers."""
+    """Reject a model whose files do not hold exactly its weights: missing weights would be random."""
     missing = sorted(str(key) for key in loaded.get("missing_keys", ()))
     mismatched = sorted(str(key) for key in loaded.get("mismatched_keys", ()))
     left_over = sorted(str(key) for key in loaded.get("unexpected_keys", ()) if re.search(r"layers\.\d+\.", str(key)))
@@ -67,7 +67,7 @@ def check_weights_complete(name: str, loaded: Mapping[str, Any]) -> None:
 
 
 def _structural_reason(config: Any, text: Any) -> str | None:
-    """Structures in which a layer's place in the stack means more than its order."""
+    """Find a structure that ties a layer to its position in the stack."""
     recurrent = _find_recurrent_layers(text)
     reasons = {
         "it is an encoder-decoder, and routes are defined for decoders only": getattr(
@@ -78,17 +78,17 @@ def _structural_reason(config: Any, text: Any) -> str | None:
         ),
         f"{recurrent} layers keep a recurrent state instead of keys and values, which a route cannot repeat": recurrent,
         "its configuration describes layers one by one (per_layer_config)": getattr(text, "is_heterogeneous", False),
-        "dense and sparse layers are chosen by place (mlp_only_layers, decoder_sparse_step)": getattr(
+        "dense and sparse layers are chosen by position (mlp_only_layers, decoder_sparse_step)": getattr(
             text, "mlp_only_layers", None
         )
         or getattr(text, "decoder_sparse_step", None) not in (None, 1),
-        "its configuration names no num_hidden_layers": not isinstance(getattr(text, "num_hidden_layers", None), int),
+        "its configuration has no num_hidden_layers": not isinstance(getattr(text, "num_hidden_layers", None), int),
     }
     return next((reason for reason, applies in reasons.items() if applies), None)
 
 
 def _find_recurrent_layers(text: Any) -> str | None:
-    """The name of a layer type without keys and values, where the configuration has one."""
+    """Find a layer type without keys and values."""
     known = {"full_attention", "sliding_attention", "chunked_attention"}
     for kind in getattr(text, "layer_types", None) or ():
         if kind not in known:

@@ -1,4 +1,4 @@
-"""What is asked, and when an answer is right."""
+"""Tasks: examples, prompts, grading of answers, splits."""
 
 from macro_routing.tasks.benchmarks import BENCHMARKS, list_contamination_warnings
 from macro_routing.tasks.catalog import list_task_names, load_task

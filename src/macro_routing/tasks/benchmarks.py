@@ -1,4 +1,4 @@
-"""The paper's benchmarks and a few more: where their data comes from, and how their columns become examples."""
+"""The paper's benchmarks and a few more: sources, licences, and how rows become examples."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Benchmark:
     """The name used in the paper."""
     kind: str
     folder: str
-    """Its folder under a data folder; the hub's column names are expected there."""
+    """Its folder inside a data folder; files there have the hub's column names."""
     hub_id: str
     hub_config: str | None
     read: RowReader
     test_size: int | None
-    """Test items the paper uses; None where it does not say."""
+    """Number of test examples in the paper; None if it does not say."""
     licence: str
 
 
@@ -50,8 +50,8 @@ def _number_cell(row: RowColumns, column: str) -> str:
 
 
 def _read_gsm8k(row: RowColumns, key: str) -> Example:
-    _, found, answer = _text_cell(row, "answer").rpartition("####")
-    if not found:
+    _, separator, answer = _text_cell(row, "answer").rpartition("####")
+    if not separator:
         raise TaskError("the answer has no '####' before its number")
     return Example(key, _text_cell(row, "question"), answer.strip())
 
@@ -85,7 +85,7 @@ def _read_mawps(row: RowColumns, key: str) -> Example:
 
 
 def _remove_space_before_punctuation(text: str) -> str:
-    """The release has spaces before punctuation, which no model was trained on."""
+    """Remove the spaces before punctuation that the release has."""
     return re.sub(r"\s+([.,?!;:%])", r"\1", text)
 
 
@@ -98,7 +98,7 @@ def _read_bbh(row: RowColumns, key: str) -> Example:
 
 
 def _read_labelled_choices(row: RowColumns, key: str, question: str) -> Example:
-    """``choices`` with parallel lists ``text`` and ``label``, and an ``answerKey`` among the labels."""
+    """Read ``choices`` with parallel lists ``text`` and ``label``, and an ``answerKey`` among the labels."""
     choices = row.get("choices")
     if (
         not isinstance(choices, Mapping)
@@ -109,8 +109,8 @@ def _read_labelled_choices(row: RowColumns, key: str, question: str) -> Example:
     labels = [str(label) for label in choices["label"]]
     if row.get("answerKey") not in labels:
         raise TaskError(f"answerKey {row.get('answerKey')!r} is not among the labels {labels}")
-    right = LETTERS[labels.index(str(row["answerKey"]))]
-    return Example(key, _text_cell(row, question), right, tuple(str(choice) for choice in choices["text"]))
+    correct = LETTERS[labels.index(str(row["answerKey"]))]
+    return Example(key, _text_cell(row, question), correct, tuple(str(choice) for choice in choices["text"]))
 
 
 def _read_openbookqa(row: RowColumns, key: str) -> Example:
@@ -122,28 +122,28 @@ def _read_arc(row: RowColumns, key: str) -> Example:
 
 
 def _read_sciq(row: RowColumns, key: str) -> Example:
-    """The right answer has a column of its own; choices are ordered by a digest, so that its place tells nothing."""
-    question, right = _text_cell(row, "question"), _text_cell(row, "correct_answer")
-    choices = [right, *(_text_cell(row, f"distractor{number}") for number in (1, 2, 3))]
+    """Read the correct answer and distractors; a digest orders the choices, so that position gives no hint."""
+    question, correct = _text_cell(row, "question"), _text_cell(row, "correct_answer")
+    choices = [correct, *(_text_cell(row, f"distractor{number}") for number in (1, 2, 3))]
     order = sorted(choices, key=lambda choice: hashlib.sha256(f"{question}\n{choice}".encode()).digest())
-    return Example(key, question, LETTERS[order.index(right)], tuple(order))
+    return Example(key, question, LETTERS[order.index(correct)], tuple(order))
 
 
 def _read_medqa(row: RowColumns, key: str) -> Example:
-    options, right = row.get("options"), row.get("answer_idx")
-    if not isinstance(options, Mapping) or right not in options:
-        raise TaskError(f"answer_idx {right!r} is not among the options")
+    options, correct = row.get("options"), row.get("answer_idx")
+    if not isinstance(options, Mapping) or correct not in options:
+        raise TaskError(f"answer_idx {correct!r} is not among the options")
     labels = sorted(options)
     return Example(
-        key, _text_cell(row, "question"), LETTERS[labels.index(right)], tuple(str(options[name]) for name in labels)
+        key, _text_cell(row, "question"), LETTERS[labels.index(correct)], tuple(str(options[name]) for name in labels)
     )
 
 
 def _read_mmlu_pro(row: RowColumns, key: str) -> Example:
-    options, right = row.get("options"), row.get("answer")
-    if not isinstance(options, list) or not isinstance(right, str) or right not in LETTERS[: len(options)]:
-        raise TaskError(f"answer {right!r} is not the letter of an option")
-    return Example(key, _text_cell(row, "question"), right, tuple(str(option) for option in options))
+    options, correct = row.get("options"), row.get("answer")
+    if not isinstance(options, list) or not isinstance(correct, str) or correct not in LETTERS[: len(options)]:
+        raise TaskError(f"answer {correct!r} is not the letter of an option")
+    return Example(key, _text_cell(row, "question"), correct, tuple(str(option) for option in options))
 
 
 _ROWS: tuple[tuple[str, str, str, str, str, str | None, RowReader, int | None, str], ...] = (
@@ -206,16 +206,16 @@ CONTAMINATED_PAIRS = {
     ("mawps", "multiarith"): "MAWPS contains most of MultiArith",
     ("asdiv", "mawps"): "some questions are in both",
 }
-"""Pairs of tasks that share questions: a route searched on one must not be judged on the other as if it were new."""
+"""Pairs of tasks that share questions: a route found on one must not be tested on the other as unseen."""
 
 
 def list_contaminating_tasks(name: str) -> list[str]:
-    """Tasks that share questions with this one."""
+    """List the tasks that share questions with this one."""
     return [other for pair in CONTAMINATED_PAIRS if name in pair for other in pair if other != name]
 
 
 def list_contamination_warnings(names: list[str]) -> list[str]:
-    """Warnings, by name, for tasks that are used together but share questions."""
+    """List warnings for tasks that are used together but share questions."""
     return [
         f"{first} and {second} contaminate each other: {reason}"
         for (first, second), reason in CONTAMINATED_PAIRS.items()

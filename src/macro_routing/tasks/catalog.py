@@ -1,4 +1,4 @@
-"""A task's name → the task: a benchmark from a folder or the hub, a synthetic task, or the user's own file."""
+"""Load a task by its name: a benchmark from a folder or the hub, a synthetic task, or the user's own file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from macro_routing.tasks.task import CHOICE, NUMBER, Example, Task
 
 
 def list_task_names() -> list[str]:
-    """All names that need no file."""
+    """List the names of benchmarks and synthetic tasks."""
     return [*BENCHMARKS, *SYNTHETIC_TASKS]
 
 
@@ -74,23 +74,23 @@ def _make_synthetic_task(task: SyntheticTask, seed: int) -> Task:
 def _load_benchmark(entry: Benchmark, data_dir: Path | None) -> Task:
     folder = data_dir or (Path(os.environ["MACRO_DATA_DIR"]) if os.environ.get("MACRO_DATA_DIR") else None)
     rows = _load_hub_rows(entry) if folder is None else _read_folder_rows(entry, folder)
-    pools = {split: _make_examples(entry, split, found) for split, found in rows.items()}
+    pools = {split: _make_examples(entry, split, split_rows) for split, split_rows in rows.items()}
     grader = GRADERS[DEFAULT_GRADER[entry.kind]]
     return Task(entry.name, entry.kind, grader, PromptTexts(**DEFAULT_TEXTS[entry.kind]), entry.test_size, pools)
 
 
 def _make_examples(entry: Benchmark, split: str, rows: Iterable[Row]) -> tuple[Example, ...]:
-    made = []
+    examples = []
     for number, (where, row) in enumerate(rows):
         try:
-            made.append(entry.read(row, f"{entry.name}/{split}/{number}"))
+            examples.append(entry.read(row, f"{entry.name}/{split}/{number}"))
         except TaskError as error:
             raise TaskError(f"{where}: {error}") from None
-    return tuple(made)
+    return tuple(examples)
 
 
 def _read_folder_rows(entry: Benchmark, folder: Path) -> dict[str, Iterable[Row]]:
-    """Files named by split under the benchmark's folder."""
+    """Read the files in the benchmark's folder, which are named by split."""
     home = folder / entry.folder
     files = {path.name.split(".")[0]: path for path in sorted(home.glob("*.jsonl*"))}
     if not files:
@@ -109,7 +109,7 @@ def _load_hub_rows(entry: Benchmark) -> dict[str, Iterable[Row]]:
             f"{entry.name} is loaded from the hub with datasets: pip install 'macro-routing[eval]', or give --data-dir"
         ) from None
     try:
-        found = load_dataset(entry.hub_id, entry.hub_config)
+        dataset = load_dataset(entry.hub_id, entry.hub_config)
     except Exception as error:  # noqa: BLE001 the library below raises whatever its network layer raises
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise TaskError(
@@ -118,10 +118,10 @@ def _load_hub_rows(entry: Benchmark) -> dict[str, Iterable[Row]]:
         ) from None
     return {
         split: ((f"{entry.hub_id} {split} row {n}", dict(row)) for n, row in enumerate(rows))
-        for split, rows in found.items()
+        for split, rows in dataset.items()
     }
 
 
 def _has_choices_column(path: Path) -> bool:
-    """Whether a data file has a column of choices under its plain name."""
+    """Whether a data file has a column named choices."""
     return any("choices" in row for _, row in itertools.islice(read_rows(path), 1))

@@ -1,4 +1,4 @@
-"""Which choice an answer names: by its letter, or by the whole text of the choice."""
+"""Extract the choice that an answer names, by its letter or its full text."""
 
 from __future__ import annotations
 
@@ -23,46 +23,46 @@ _OPENING, _CLOSING = "([{*\"'_ \n\t:", ")]}.*\"'_ \n\t"
 
 
 def extract_choice_letter(text: str, choices: tuple[str, ...]) -> str | None:
-    """The letter an answer names; None when it names none, or several without deciding."""
+    """Extract the letter of the choice; None if the answer names none, or several."""
     if not choices:
         return None
-    letters = "".join(chr(ord("A") + place) for place in range(len(choices)))
-    said = _WRAPPERS.sub("", strip_reasoning(text)).strip()
+    letters = "".join(chr(ord("A") + index) for index in range(len(choices)))
+    response = _WRAPPERS.sub("", strip_reasoning(text)).strip()
     for part in find_answer_statements(strip_reasoning(text)):
-        stated = _ADVERBS.sub("", _WRAPPERS.sub("", part).lstrip(_OPENING), count=1)
-        if _names_several_letters(stated, letters):
+        statement = _ADVERBS.sub("", _WRAPPERS.sub("", part).lstrip(_OPENING), count=1)
+        if _names_several_letters(statement, letters):
             return None
-        if letter := _extract_letter_from_part(stated, letters, choices, is_stated=True):
+        if letter := _extract_letter_from_part(statement, letters, choices, is_stated=True):
             return letter
-    if _names_several_letters(said, letters):
+    if _names_several_letters(response, letters):
         return None
-    return _extract_letter_from_part(said, letters, choices, is_stated=False) or _extract_letter_from_context(
-        said, letters, choices
+    return _extract_letter_from_part(response, letters, choices, is_stated=False) or _extract_letter_from_context(
+        response, letters, choices
     )
 
 
-def _extract_letter_from_part(given: str, letters: str, choices: tuple[str, ...], *, is_stated: bool) -> str | None:
-    bare = given.lstrip(_OPENING).rstrip(_CLOSING)
+def _extract_letter_from_part(text: str, letters: str, choices: tuple[str, ...], *, is_stated: bool) -> str | None:
+    bare = text.lstrip(_OPENING).rstrip(_CLOSING)
     if len(bare) == 1 and bare.upper() in letters:
         return bare.upper()
-    if letter := _extract_leading_letter(given, letters, choices, is_stated=is_stated):
+    if letter := _extract_leading_letter(text, letters, choices, is_stated=is_stated):
         return letter
-    first = next(iter(split_sentences(given)), "") if is_stated else given
-    return _match_choice_text(first, letters, choices) or _match_choice_text(given, letters, choices)
+    first = next(iter(split_sentences(text)), "") if is_stated else text
+    return _match_choice_text(first, letters, choices) or _match_choice_text(text, letters, choices)
 
 
-def _names_several_letters(given: str, letters: str) -> bool:
-    """Whether it begins with letters among which it does not decide: "A or B", "B, C", "both A and B"."""
+def _names_several_letters(text: str, letters: str) -> bool:
+    """Whether a text begins with several letters: "A or B", "B, C", "both A and B"."""
     letter = rf"\(?[{letters}]\)?(?![\w'’])"
     start = rf"[\s(*]*(?:(?:either|both|options?|choices?)\s+)*{letter}"
     other = rf"(?:,?\s*(?:or|and)\s+|[,/&]\s*)(?:(?:option|choice)\s+)?{letter}"
     with_texts = rf"[.:]?\s[^.;\n]{{0,80}}?\b(?:or|and)\s+\(?[{letters}][).:]"  # "B) blue or C) green"
-    return re.match(rf"{start}(?:\s*{other}|{with_texts})", given) is not None
+    return re.match(rf"{start}(?:\s*{other}|{with_texts})", text) is not None
 
 
-def _extract_leading_letter(given: str, letters: str, choices: tuple[str, ...], *, is_stated: bool) -> str | None:
-    """A letter at the beginning that names a choice: "B) blue", "B because …"; not "A dog …", "E. coli …" or "B12"."""
-    begun = _ADVERBS.sub("", given.lstrip(_OPENING), count=1).lstrip(_OPENING)
+def _extract_leading_letter(text: str, letters: str, choices: tuple[str, ...], *, is_stated: bool) -> str | None:
+    """Extract a leading letter that names a choice: "B) blue", "B because …"; not "A dog …", "E. coli …", "B12"."""
+    begun = _ADVERBS.sub("", text.lstrip(_OPENING), count=1).lstrip(_OPENING)
     match = re.match(rf"([{letters}{letters.lower()}])(?![\w'’-])(.*)", begun, re.DOTALL)
     if match is None:
         return None
@@ -73,7 +73,7 @@ def _extract_leading_letter(given: str, letters: str, choices: tuple[str, ...], 
     punctuated = bool(line) and line[0] in ")].:,}"
     explains = re.match(r"(?:because|since|as|is|for|\(|-|—|not)\b", rest) is not None
     named = _begins_with_choice(rest, choices[letters.index(letter.upper())])
-    if letter.islower():  # "a" and "i" are words, and so is many a letter of a formula
+    if letter.islower():  # "a" and "i" are words, and other letters occur in formulas
         return letter.upper() if (punctuated and named) or (is_stated and explains and letter not in "ai") else None
     any_named = any(_begins_with_choice(rest, choice) for choice in choices)
     if not rest or explains or (punctuated and (any_named or is_stated)) or (is_stated and letter not in "AI"):
@@ -81,23 +81,23 @@ def _extract_leading_letter(given: str, letters: str, choices: tuple[str, ...], 
     return None
 
 
-def _extract_letter_from_context(said: str, letters: str, choices: tuple[str, ...]) -> str | None:
-    """A letter within a text, if all places that name one agree; else what the first or last sentence says it is."""
-    found = split_sentences(said)
+def _extract_letter_from_context(response: str, letters: str, choices: tuple[str, ...]) -> str | None:
+    """Extract a letter named within a text if all mentions agree; else what the first or last sentence states."""
+    sentences = split_sentences(response)
     if not list_concluding_sentences(
-        said
-    ):  # it broke off while weighing the choices; only what it began with is an answer
-        found = found[:2]
+        response
+    ):  # it was truncated while comparing choices; only its beginning can be an answer
+        sentences = sentences[:2]
     for named in (
-        _letters_called_correct(found, letters),
-        _letters_with_choice_text(found, letters, choices),
-        _letters_in_parentheses(found, letters),
+        _letters_called_correct(sentences, letters),
+        _letters_with_choice_text(sentences, letters, choices),
+        _letters_in_parentheses(sentences, letters),
     ):
         if named:
             return named.pop() if len(named) == 1 else None
-    said_to_be = [one for sentence in found[:1] + found[-1:] for one in extract_complements(sentence)]
+    stated = [one for sentence in sentences[:1] + sentences[-1:] for one in extract_complements(sentence)]
     named = {
-        _extract_bare_letter(one, letters) or _match_choice_text(one, letters, choices) or "" for one in said_to_be
+        _extract_bare_letter(one, letters) or _match_choice_text(one, letters, choices) or "" for one in stated
     } - {""}
     return named.pop() if len(named) == 1 else None
 
@@ -107,19 +107,21 @@ def _extract_bare_letter(text: str, letters: str) -> str | None:
     return bare if len(bare) == 1 and bare in letters else None
 
 
-def _letters_called_correct(found: list[str], letters: str) -> set[str]:
-    """Letters called right: "so C is the correct one"."""
+def _letters_called_correct(sentences: list[str], letters: str) -> set[str]:
+    """Find letters called correct: "so C is the correct one"."""
     pattern = rf"(?<![\w'’])\(?([{letters}])\)?,?\s+is\s+(?:clearly |therefore |the |most |likely ){{0,4}}"
     return {
-        match[1] for sentence in found for match in re.finditer(rf"{pattern}(?:correct|right|best|answer)\b", sentence)
+        match[1]
+        for sentence in sentences
+        for match in re.finditer(rf"{pattern}(?:correct|right|best|answer)\b", sentence)
     }
 
 
-def _letters_with_choice_text(found: list[str], letters: str, choices: tuple[str, ...]) -> set[str]:
-    """Letters with their choice's text behind, "it is B. blue", where the sentence does not turn them down."""
+def _letters_with_choice_text(sentences: list[str], letters: str, choices: tuple[str, ...]) -> set[str]:
+    """Find letters followed by their choice, "it is B. blue", in sentences without a negation."""
     labels = (
         (sentence, match)
-        for sentence in found
+        for sentence in sentences
         if not re.search(r"\b(?:not|wrong|incorrect)\b", sentence[:2000])
         for match in re.finditer(rf"(?<![\w'’])([{letters}])[).:]\)?\s*", sentence[:2000])
     )
@@ -130,25 +132,25 @@ def _letters_with_choice_text(found: list[str], letters: str, choices: tuple[str
     }
 
 
-def _letters_in_parentheses(found: list[str], letters: str) -> set[str]:
-    return {letter for sentence in found for letter in re.findall(rf"\(([{letters}])\)", sentence)}
+def _letters_in_parentheses(sentences: list[str], letters: str) -> set[str]:
+    return {letter for sentence in sentences for letter in re.findall(rf"\(([{letters}])\)", sentence)}
 
 
 def _begins_with_choice(text: str, choice: str) -> bool:
-    wanted = normalize_text(choice)
-    given = normalize_text(text[: 2 * len(choice) + 20])
-    return bool(wanted) and (given == wanted or given.startswith(f"{wanted} "))
+    expected = normalize_text(choice)
+    text = normalize_text(text[: 2 * len(choice) + 20])
+    return bool(expected) and (text == expected or text.startswith(f"{expected} "))
 
 
 def _match_choice_text(text: str, letters: str, choices: tuple[str, ...]) -> str | None:
     if len(text) > 2 * max(map(len, choices)) + 100:
         return None
-    given = normalize_text(text)
-    places = [place for place, choice in enumerate(choices) if normalize_text(choice) == given]
-    return letters[places[0]] if len(places) == 1 and given else None
+    text = normalize_text(text)
+    indices = [index for index, choice in enumerate(choices) if normalize_text(choice) == text]
+    return letters[indices[0]] if len(indices) == 1 and text else None
 
 
 def normalize_text(text: str) -> str:
-    """A text without case, articles and punctuation that bears no meaning."""
+    """Normalize a text: remove case, articles and punctuation without meaning."""
     words = re.sub(r"[^\w:/.%<>=+-]+", " ", text.casefold()).replace(". ", " ").strip(" .").split()
     return " ".join(word.strip(".") or word for word in words if word not in {"a", "an", "the"})

@@ -1,4 +1,4 @@
-"""The user's own task: a data file, its columns, and where wanted a grader and prompts of their own."""
+"""The user's own task: a data file, its columns, and optionally a grader and prompts."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from macro_routing.tasks.task import CHOICE, LETTERS, MATH, NUMBER, TEXT, Exampl
 TASK_KINDS = (NUMBER, CHOICE, MATH, TEXT)
 DEFAULT_GRADER = {NUMBER: "number", CHOICE: "letter", MATH: "math", TEXT: "text"}
 _MIN_ROWS_TO_SHUFFLE = 10
-"""Rows from which on a right answer that always has the same letter is no accident."""
+"""From this number of rows on, choices are shuffled if the correct letter is always the same."""
 
 
 @dataclass(frozen=True)
 class TaskFile:
-    """A task as the user describes it, in a TOML file or by flags."""
+    """The description of a task, from a TOML file or flags."""
 
     file: str = ""
-    """One data file (JSON lines or CSV, gzipped or not) that all splits are cut from."""
+    """One data file (JSON lines or CSV, gzipped or not) for all splits."""
     train: str = ""
     """Data files for splits that exist already; ``file`` and these exclude each other."""
     validation: str = ""
@@ -42,7 +42,7 @@ class TaskFile:
     question: str = "question"
     """Column of the question."""
     answer: str = "answer"
-    """Column of the answer; for choices the right choice's letter or text."""
+    """Column of the answer; with choices the letter or text of the correct choice."""
     choices: str | tuple[str, ...] = ()
     """Column that holds a list of choices, or the columns that hold one choice each."""
     group: str = ""
@@ -50,15 +50,15 @@ class TaskFile:
     grader: str = ""
     """``number``, ``letter``, ``math``, ``text``, or ``file.py:function`` of the user's own."""
     test_size: int | None = None
-    """Test items to set aside; without it 40 % of a single file."""
+    """Number of test examples; by default 40 % of a single file."""
     prompts: Mapping[str, Any] | None = None
-    """Texts of the prompts, see PromptTexts."""
+    """Prompt templates, see PromptTexts."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Reject invalid values."""
         for name in ("file", "train", "validation", "test", "name", "question", "answer", "group", "grader"):
             if not isinstance(getattr(self, name), str):
-                raise TaskError(f"{name} = {shorten(getattr(self, name))} is not allowed: it must be a text")
+                raise TaskError(f"{name} = {shorten(getattr(self, name))} is not allowed: it must be a string")
         if not isinstance(self.choices, str | tuple) or not isinstance(self.prompts, Mapping | None):
             raise TaskError("choices must be a column or a list of columns, and prompts a table")
         check_choice("kind", self.kind, TASK_KINDS)
@@ -74,7 +74,7 @@ class TaskFile:
 
 
 def read_task_file(path: Path) -> Task:
-    """A task from a TOML description; data files are relative to it."""
+    """Read a task from a TOML file; its data files are relative to it."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -86,52 +86,56 @@ def read_task_file(path: Path) -> Task:
     return build_task(build_settings(TaskFile, values, str(path)), path.parent, path.stem)
 
 
-def build_task(described: TaskFile, folder: Path, default_name: str) -> Task:
-    """The task with its examples read and checked."""
+def build_task(task_file: TaskFile, folder: Path, default_name: str) -> Task:
+    """Build the task; read and check its examples."""
     files = {
-        "train": described.train,
-        "validation": described.validation,
-        "test": described.test,
-        "all": described.file,
+        "train": task_file.train,
+        "validation": task_file.validation,
+        "test": task_file.test,
+        "all": task_file.file,
     }
-    pools = {name: _read_examples(folder / file, described) for name, file in files.items() if file}
-    texts = build_settings(PromptTexts, {**DEFAULT_TEXTS[described.kind], **(described.prompts or {})}, "[prompts]")
-    grader = _make_grader(described, folder)
-    name, keeps = described.name or default_name, bool(described.train and described.validation)
-    return Task(name, described.kind, grader, texts, described.test_size, pools, keeps)
+    pools = {name: _read_examples(folder / file, task_file) for name, file in files.items() if file}
+    texts = build_settings(PromptTexts, {**DEFAULT_TEXTS[task_file.kind], **(task_file.prompts or {})}, "[prompts]")
+    grader = _make_grader(task_file, folder)
+    name, keeps = task_file.name or default_name, bool(task_file.train and task_file.validation)
+    return Task(name, task_file.kind, grader, texts, task_file.test_size, pools, keeps)
 
 
-def _read_examples(path: Path, described: TaskFile) -> tuple[Example, ...]:
-    made = []
+def _read_examples(path: Path, task_file: TaskFile) -> tuple[Example, ...]:
+    examples = []
     for number, (where, row) in enumerate(read_rows(path), 1):
         try:
-            made.append(_make_example(row, f"{path.name}/{number}", described))
+            examples.append(_make_example(row, f"{path.name}/{number}", task_file))
         except TaskError as error:
             raise TaskError(f"{where}: {error}") from None
-    if not made:
+    if not examples:
         raise TaskError(f"{path} holds no rows")
-    if len(made) >= _MIN_ROWS_TO_SHUFFLE and described.kind == CHOICE and len({one.answer for one in made}) == 1:
-        made = [_shuffle_choices(one) for one in made]
-    return tuple(made)
+    if (
+        len(examples) >= _MIN_ROWS_TO_SHUFFLE
+        and task_file.kind == CHOICE
+        and len({example.answer for example in examples}) == 1
+    ):
+        examples = [_shuffle_choices(example) for example in examples]
+    return tuple(examples)
 
 
 def _shuffle_choices(example: Example) -> Example:
-    """The choices in an order of the question's own: a right answer that always stands first is a right letter."""
+    """Shuffle the choices by a digest of the question: a correct answer must not always be the first."""
     order = sorted(
         range(len(example.choices)),
-        key=lambda place: hashlib.sha256(f"{example.question}/{example.choices[place]}".encode()).digest(),
+        key=lambda index: hashlib.sha256(f"{example.question}/{example.choices[index]}".encode()).digest(),
     )
-    choices = tuple(example.choices[place] for place in order)
+    choices = tuple(example.choices[index] for index in order)
     answer = LETTERS[order.index(example.correct_choice)]
     return dataclasses.replace(example, choices=choices, answer=answer)
 
 
-def _make_example(row: Mapping[str, Any], key: str, described: TaskFile) -> Example:
-    question, answer = (_read_cell(row, column) for column in (described.question, described.answer))
-    group = _read_cell(row, described.group) if described.group else ""
-    if described.kind != CHOICE:
+def _make_example(row: Mapping[str, Any], key: str, task_file: TaskFile) -> Example:
+    question, answer = (_read_cell(row, column) for column in (task_file.question, task_file.answer))
+    group = _read_cell(row, task_file.group) if task_file.group else ""
+    if task_file.kind != CHOICE:
         return Example(key, question, answer, group=group)
-    choices = _read_choices(row, described.choices)
+    choices = _read_choices(row, task_file.choices)
     return Example(key, question, _find_correct_letter(answer, choices), choices, group)
 
 
@@ -140,7 +144,7 @@ def _read_cell(row: Mapping[str, Any], column: str) -> str:
         raise TaskError(f"there is no column {column!r}; the columns are {', '.join(map(str, row))}")
     value = row[column]
     if isinstance(value, dict | list | bool) or value is None or not str(value).strip():
-        raise TaskError(f"the column {column!r} holds {shorten(value)}, not a text or number")
+        raise TaskError(f"the column {column!r} holds {shorten(value)}, not a string or number")
     return str(value).strip()
 
 
@@ -153,10 +157,10 @@ def _read_choices(row: Mapping[str, Any], columns: str | Sequence[str]) -> tuple
             value = value.split("|")
     if not isinstance(value, list) or not 2 <= len(value) <= len(LETTERS):
         raise TaskError(f"{columns!r} holds {shorten(value)}, not a list of 2 to {len(LETTERS)} choices")
-    found = tuple("" if choice is None else str(choice).strip() for choice in value)
-    if "" in found or len(set(found)) < len(found):
-        raise TaskError(f"the choices {shorten(list(value))} must be different texts, none empty")
-    return found
+    choices = tuple("" if choice is None else str(choice).strip() for choice in value)
+    if "" in choices or len(set(choices)) < len(choices):
+        raise TaskError(f"the choices {shorten(list(value))} must be different strings, none empty")
+    return choices
 
 
 def _find_correct_letter(answer: str, choices: tuple[str, ...]) -> str:
@@ -171,11 +175,11 @@ def _find_correct_letter(answer: str, choices: tuple[str, ...]) -> str:
     )
 
 
-# --- a grader of the user's own -----------------------------------------------------------------------------------
+# --- the user's own grader -----------------------------------------------------------------------------------
 
 
-def _make_grader(described: TaskFile, folder: Path) -> Grader:
-    name = described.grader or DEFAULT_GRADER[described.kind]
+def _make_grader(task_file: TaskFile, folder: Path) -> Grader:
+    name = task_file.grader or DEFAULT_GRADER[task_file.kind]
     if ":" not in name:
         check_choice("grader", name, tuple(GRADERS))
         return GRADERS[name]
@@ -183,11 +187,11 @@ def _make_grader(described: TaskFile, folder: Path) -> Grader:
     path = folder / file
     if not path.is_file():
         raise TaskError(f"grader = {name!r}: there is no file {path}")
-    judge = getattr(_import_file(path), function, None)
-    if not callable(judge):
+    grade = getattr(_import_file(path), function, None)
+    if not callable(grade):
         raise TaskError(f"grader = {name!r}: {path} has no function {function!r}")
-    # The version is the code itself: a changed grader never meets old scores.
-    return Grader(name, hashlib.sha256(path.read_bytes()).hexdigest()[:16], _wrap_grader(judge, name))
+    # The version is a digest of the code: a changed grader never uses old scores.
+    return Grader(name, hashlib.sha256(path.read_bytes()).hexdigest()[:16], _wrap_grader(grade, name))
 
 
 def _import_file(path: Path) -> Any:
@@ -195,7 +199,7 @@ def _import_file(path: Path) -> Any:
     if spec is None or spec.loader is None:
         raise TaskError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up there
+    sys.modules[spec.name] = module  # dataclasses look up their module there
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # noqa: BLE001 the user's code may raise anything
@@ -204,15 +208,15 @@ def _import_file(path: Path) -> Any:
 
 
 def _wrap_grader(
-    judge: Callable[[str, str, tuple[str, ...]], object], name: str
+    grade: Callable[[str, str, tuple[str, ...]], object], name: str
 ) -> Callable[[str, str, tuple[str, ...]], Verdict]:
     def checked(text: str, answer: str, choices: tuple[str, ...]) -> Verdict:
         try:
-            right = judge(text, answer, choices)
+            is_correct = grade(text, answer, choices)
         except Exception as error:  # noqa: BLE001 the user's code may raise anything
             raise TaskError(f"the grader {name} failed on {shorten(text)}: {type(error).__name__}: {error}") from None
-        if not isinstance(right, bool):
-            raise TaskError(f"the grader {name} returned {shorten(right)}; it must return True or False")
-        return Verdict(text.strip(), right)
+        if not isinstance(is_correct, bool):
+            raise TaskError(f"the grader {name} returned {shorten(is_correct)}; it must return True or False")
+        return Verdict(text.strip(), is_correct)
 
     return checked

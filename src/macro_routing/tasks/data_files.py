@@ -1,4 +1,4 @@
-"""Rows of data files: JSON lines (gzipped or not) and CSV; a bad row is named by file, line and reason."""
+"""Read data files: JSON lines and CSV, gzipped or not; errors name file, line and reason."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 from macro_routing.errors import TaskError
 
 Row = tuple[str, dict[str, Any]]
-"""Where a row stands (file and line, for messages), and its columns."""
+"""File and line of a row, for messages; and its columns."""
 DATA_FILE_SUFFIXES = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz")
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """The rows of a file, by its suffix."""
+    """Read the rows of a file, whose suffix gives the format."""
     name = path.name.removesuffix(".gz")
     if not name.endswith((".jsonl", ".csv")):
         raise TaskError(f"{path}: data files are {', '.join(DATA_FILE_SUFFIXES)}")
@@ -40,7 +40,7 @@ def _read_json_rows(path: Path, text: str) -> Iterator[Row]:
         where = f"{path}, line {number}"
         try:
             value = json.loads(line)
-            json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text
+            json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is not valid text
         except (ValueError, RecursionError) as error:
             raise TaskError(f"{where}: not JSON: {error}") from None
         if not isinstance(value, dict):

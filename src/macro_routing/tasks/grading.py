@@ -1,4 +1,4 @@
-"""When an answer is right. The model's text is parsed to a value and compared; never a substring match."""
+"""Grade answers: a model's text is parsed to a value and compared; never by substring."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ _TIME = re.compile(r"(?<![\d:])(\d{1,2})[:.](\d{2})(?![\d:])\s*(?:([ap])\.?\s?m\
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was understood of an answer, and whether it is right."""
+    """The value read from an answer, and whether it is correct."""
 
     prediction: str
-    """The value read from the text; empty when none could be read."""
+    """The value read from the text; empty if there is none."""
     correct: bool
 
 
 @dataclass(frozen=True)
 class Grader:
-    """A named, versioned judge of answers; the version is part of a score's key."""
+    """A named, versioned grading function; the version is part of a score's key."""
 
     name: str
     version: str
-    judge: Callable[[str, str, tuple[str, ...]], Verdict]
-    """(model's text, right answer, choices) → verdict."""
+    grade: Callable[[str, str, tuple[str, ...]], Verdict]
+    """(model's text, correct answer, choices) → verdict."""
 
     def __call__(self, text: str, answer: str, choices: tuple[str, ...] = ()) -> Verdict:
-        """Judge the model's ``text``."""
-        return self.judge(text, answer, choices)
+        """Grade the model's ``text``."""
+        return self.grade(text, answer, choices)
 
 
 def grade_number(text: str, answer: str, choices: tuple[str, ...]) -> Verdict:
-    """Numbers by value; answers that are no number (names, times, "None") by their own rules."""
+    """Grade numbers by value; other answers (names, times, ratios, "None") by their own rules."""
     if answer.strip().lower() == "none":
         return _grade_unanswerable(text)
     if (ratio := _RATIO.fullmatch(answer)) and int(ratio[2]):
@@ -66,18 +66,18 @@ def grade_number(text: str, answer: str, choices: tuple[str, ...]) -> Verdict:
     if len(find_numbers(answer)) != 1 or not _is_number_with_unit(answer):
         return grade_text(text, answer, choices)
     unit = re.search(r"[a-zA-Z]+", answer)
-    found = extract_number(text, unit[0] if unit else "")
-    if found is None:
+    number = extract_number(text, unit[0] if unit else "")
+    if number is None:
         return Verdict("", correct=False)
-    return Verdict(_format_number(found.value), is_same_number(found.value, answer, percent=found.is_percentage))
+    return Verdict(_format_number(number.value), is_same_number(number.value, answer, percent=number.is_percentage))
 
 
-def _grade_ratio(text: str, wanted: Fraction, otherwise: Verdict) -> Verdict:
-    """A ratio may be written as a fraction, 3/5 for 3:5."""
-    found = extract_number(text)
-    if found is None or found.value.denominator == 1 or found.value != wanted:
+def _grade_ratio(text: str, ratio: Fraction, otherwise: Verdict) -> Verdict:
+    """Grade a ratio that is written as a fraction, 3/5 for 3:5."""
+    number = extract_number(text)
+    if number is None or number.value.denominator == 1 or number.value != ratio:
         return otherwise
-    return Verdict(str(found.value), correct=True)
+    return Verdict(str(number.value), correct=True)
 
 
 def _is_number_with_unit(answer: str) -> bool:
@@ -85,17 +85,17 @@ def _is_number_with_unit(answer: str) -> bool:
 
 
 def _grade_unanswerable(text: str) -> Verdict:
-    """The question lacks a fact: saying so is right, any number given as the answer is wrong."""
-    said = _CONTRACTED_NOT.sub(" not", strip_reasoning(text))
-    found = extract_number(text)
-    says_so = [_UNANSWERABLE.search(sentence) is not None for sentence in split_sentences(said)]
+    """Grade the answer to an unanswerable question: saying so is correct, any number is wrong."""
+    response = _CONTRACTED_NOT.sub(" not", strip_reasoning(text))
+    number = extract_number(text)
+    declines = [_UNANSWERABLE.search(sentence) is not None for sentence in split_sentences(response)]
     # "The price of the 3 apples is not given" names a number, but does not answer with it.
-    if says_so and (says_so[0] or says_so[-1]) and not states_number(text) and "=" not in said:
+    if declines and (declines[0] or declines[-1]) and not states_number(text) and "=" not in response:
         return Verdict("None", correct=True)
-    if found is not None or find_numbers(said):
-        return Verdict(_format_number(found.value) if found else "", correct=False)
-    lacks = any(says_so) or _NO_ANSWER_WORDS.search(said) is not None
-    return Verdict("None" if lacks else "", lacks)
+    if number is not None or find_numbers(response):
+        return Verdict(_format_number(number.value) if number else "", correct=False)
+    declined = any(declines) or _NO_ANSWER_WORDS.search(response) is not None
+    return Verdict("None" if declined else "", declined)
 
 
 def _format_number(number: Fraction) -> str:
@@ -105,39 +105,41 @@ def _format_number(number: Fraction) -> str:
 
 
 def grade_letter(text: str, answer: str, choices: tuple[str, ...]) -> Verdict:
-    """A choice by its letter, or by its whole text."""
+    """Grade a choice by its letter or its full text."""
     letter = extract_choice_letter(text, choices)
     return Verdict(letter or "", letter == answer)
 
 
 def grade_text(text: str, answer: str, _choices: tuple[str, ...]) -> Verdict:
-    """Words, names, times and ratios, compared whole but for case, articles and punctuation."""
-    said = strip_reasoning(text)
-    parts = find_answer_statements(said) or list_concluding_sentences(said)[:1]
-    line = next((stated for part in parts if (stated := extract_first_sentence(part).strip())), "")
+    """Grade words, names, times and ratios; case, articles and punctuation are ignored."""
+    response = strip_reasoning(text)
+    parts = find_answer_statements(response) or list_concluding_sentences(response)[:1]
+    line = next((sentence for part in parts if (sentence := extract_first_sentence(part).strip())), "")
     if _TIME.fullmatch(answer.strip()):
         return Verdict(line, _is_same_time(line, answer))
-    wanted = normalize_text(answer)
-    is_right = wanted != "" and any(normalize_text(given) == wanted for given in [line, *extract_complements(line)])
-    return Verdict(line, is_right)
+    expected = normalize_text(answer)
+    is_correct = expected != "" and any(
+        normalize_text(candidate) == expected for candidate in [line, *extract_complements(line)]
+    )
+    return Verdict(line, is_correct)
 
 
 def _is_same_time(line: str, answer: str) -> bool:
-    """A time of day, or a ratio: the only one of the line. Who leaves out a.m. or p.m. means the one asked for."""
-    found = [match.groups() for match in _TIME.finditer(line)]
-    wanted = _TIME.fullmatch(answer.strip())
-    if len(found) != 1 or wanted is None:
+    """Whether a line holds one time (or ratio), equal to the answer; a.m. and p.m. may be left out."""
+    times = [match.groups() for match in _TIME.finditer(line)]
+    expected = _TIME.fullmatch(answer.strip())
+    if len(times) != 1 or expected is None:
         return False
-    hour, minute, half = found[0]
-    halves = {value.lower() for value in (half, wanted[3]) if value}
-    return (int(hour), minute) == (int(wanted[1]), wanted[2]) and len(halves) < 2
+    hour, minute, half = times[0]
+    halves = {value.lower() for value in (half, expected[3]) if value}
+    return (int(hour), minute) == (int(expected[1]), expected[2]) and len(halves) < 2
 
 
 def grade_math(text: str, answer: str, _choices: tuple[str, ...]) -> Verdict:
-    """Mathematical expressions by value, with math-verify."""
-    stated = extract_math_answer(text)
-    is_right = is_same_math(stated, answer) or is_same_math(extract_chained_value(text, stated), answer)
-    return Verdict(stated, is_right)
+    """Grade mathematical expressions by value, with math-verify."""
+    prediction = extract_math_answer(text)
+    is_correct = is_same_math(prediction, answer) or is_same_math(extract_chained_value(text, prediction), answer)
+    return Verdict(prediction, is_correct)
 
 
 GRADERS = {

@@ -1,7 +1,7 @@
-"""Whether two mathematical expressions are the same, by math-verify; only what it decides quickly is put to it.
+"""Compare mathematical expressions with math-verify, if it can decide quickly.
 
-Its own time limit works by signals, which only a program's main thread can take, so it is switched off, and what could
-take long (towers of powers, deep nesting, long texts) is turned away before.
+Its own time limit uses signals, which work in the main thread only, so it is switched off. Expressions that could take
+long (nested powers, deep nesting, long texts) are rejected before.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from macro_routing.tasks.answer_extraction import (
 )
 from macro_routing.tasks.numbers import find_numbers
 
-_LONGEST, _DEEPEST, _MOST_FUNCTIONS, _MOST_TERMS, _MOST_SYMBOLS, _MOST_FRACTIONS = 250, 6, 6, 400, 6, 8
-_HIGHEST_POWER, _HIGHEST_POWER_OF_A_SYMBOL = 10_000, 100
+_MAX_LENGTH, _MAX_DEPTH, _MAX_FUNCTIONS, _MAX_TERMS, _MAX_SYMBOLS, _MAX_FRACTIONS = 250, 6, 6, 400, 6, 8
+_MAX_POWER, _MAX_SYMBOL_POWER = 10_000, 100
 _INLINE = re.compile(r"\\\((.+?)\\\)|\\\[(.+?)\\\]|\$+([^$]+)\$+", re.DOTALL)
 _REMARK = re.compile(r"\b(?:because|since|as|when|which|where)\b.*|,\s+(?:not|and|so)\b.*", re.DOTALL)
 _NUMBER = re.compile(r"\s*-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?\s*|\s*-?\\[dt]?frac\{\d+\}\{\d+\}\s*|\s*-?\d+/\d+\s*")
 _FUNCTION = re.compile(r"\\(?:a?r?c?(?:sin|cos|tan|cot|sec|csc)|log|ln|exp)\b")
 _HUGE = re.compile(
-    r"\\(?:sum|prod|int|iint|oint|lim)\b"  # a value still to be found is no answer
+    r"\\(?:sum|prod|int|iint|oint|lim)\b"  # an unevaluated expression is not an answer
     r"|\d{60}|\\[dt]?binom\s*\{?\d{4}|\d{3,}\s*[)}]*\s*!|[!)}]\s*!"
     r"|(?:\^|\*\*)\s*[({]*\s*-?[\d.]+\s*[)}]*\s*(?:\^|\*\*)"  # a tower
 )
@@ -36,14 +36,14 @@ _EXPONENT = re.compile(r"(?P<base>[)}\]]?)\s*(?:\^|\*\*)\s*[{(]*\s*-?(?P<power>\
 
 
 def extract_math_answer(text: str) -> str:
-    """The expression that an answer states: boxed, after "the answer is", or in the last words."""
-    said = strip_reasoning(text)
-    for part in find_answer_statements(said):
+    """Extract the expression that an answer states: boxed, after "the answer is", or in the last sentence."""
+    response = strip_reasoning(text)
+    for part in find_answer_statements(response):
         line = extract_first_sentence(part)
         if line.strip(" ."):
             inline = _find_inline_math(line)
             return _strip_expression(inline[0] if inline else _REMARK.sub("", line))
-    line = next(iter(list_concluding_sentences(said)), "")
+    line = next(iter(list_concluding_sentences(response)), "")
     last = (_find_inline_math(line) or extract_complements(line) or [line])[-1]
     return _strip_expression(last)
 
@@ -58,7 +58,7 @@ def _strip_expression(expression: str) -> str:
 
 
 def extract_chained_value(text: str, stated: str) -> str:
-    r"""What a box is said to equal further, ``\boxed{10/2} = 5``: the last side, or the box itself."""
+    r"""Extract the last side of an equation after the box, ``\boxed{10/2} = 5``; empty if there is none."""
     after = strip_reasoning(text).rpartition(f"\\boxed{{{stated}}}")[2].splitlines()[:1]
     match = re.match(r"\s*=(.*)", after[0]) if after else None
     sides = [side.strip(" .$\\)]") for side in match[1].split("=")] if match else []
@@ -68,7 +68,7 @@ def extract_chained_value(text: str, stated: str) -> str:
 
 
 def is_same_math(stated: str, answer: str) -> bool:
-    """Whether ``stated`` has the value of ``answer``; False also for what would take long to decide."""
+    """Whether ``stated`` has the value of ``answer``; False if deciding would take long."""
     if not stated:
         return False
     if re.sub(r"\s", "", stated) == re.sub(r"\s", "", answer):
@@ -79,31 +79,31 @@ def is_same_math(stated: str, answer: str) -> bool:
         return False
     parse, verify = _import_math_verify()
     gold = parse(f"\\boxed{{{answer}}}", parsing_timeout=None)
-    found: list[Any] = parse(f"\\boxed{{{stated}}}", parsing_timeout=None)
-    return bool(found) and bool(verify(gold, found, timeout_seconds=None))
+    parsed: list[Any] = parse(f"\\boxed{{{stated}}}", parsing_timeout=None)
+    return bool(parsed) and bool(verify(gold, parsed, timeout_seconds=None))
 
 
 def is_cheap_to_verify(expression: str) -> bool:
-    """Whether an expression is short, flat and of low enough powers to be decided in about a second."""
-    if len(expression) > _LONGEST or _nesting_depth(expression) > _DEEPEST:
+    """Whether math-verify can decide an expression in about a second: short, flat, low powers."""
+    if len(expression) > _MAX_LENGTH or _nesting_depth(expression) > _MAX_DEPTH:
         return False
     functions = len(_FUNCTION.findall(expression)) + expression.count("|") // 2
-    return functions <= _MOST_FUNCTIONS and _HUGE.search(expression) is None and _has_low_powers(expression)
+    return functions <= _MAX_FUNCTIONS and _HUGE.search(expression) is None and _has_low_powers(expression)
 
 
 def _has_low_powers(expression: str) -> bool:
-    """Bounds the digits of a numeric power, and the terms that an expression in symbols has when multiplied out."""
+    """Limit the digits of numeric powers and the terms of expanded symbolic expressions."""
     powers = [(match["base"] != "", int(match["power"][:6]) or 1) for match in _EXPONENT.finditer(expression)]
-    all_of_them = math.prod(power for _, power in powers)
+    total_power = math.prod(power for _, power in powers)
     symbols = set(re.findall(r"(?<![\\a-zA-Z])[a-zA-Z]|(?<=[\W\d])[a-zA-Z](?![a-zA-Z])", expression))
     if not symbols:
-        return all_of_them <= _HIGHEST_POWER
-    if len(symbols) > _MOST_SYMBOLS or expression.count("frac") > _MOST_FRACTIONS:
+        return total_power <= _MAX_POWER
+    if len(symbols) > _MAX_SYMBOLS or expression.count("frac") > _MAX_FRACTIONS:
         return False
-    of_sums = math.prod(power for is_of_sum, power in powers if is_of_sum)
+    sum_power = math.prod(power for is_of_sum, power in powers if is_of_sum)
     highest = max((power for _, power in powers), default=1)
-    terms = math.comb(min(of_sums, 1000) + len(symbols), len(symbols))
-    return highest <= _HIGHEST_POWER_OF_A_SYMBOL and (of_sums == 1 or terms <= _MOST_TERMS)
+    terms = math.comb(min(sum_power, 1000) + len(symbols), len(symbols))
+    return highest <= _MAX_SYMBOL_POWER and (sum_power == 1 or terms <= _MAX_TERMS)
 
 
 def _nesting_depth(expression: str) -> int:
@@ -119,5 +119,5 @@ def _import_math_verify() -> tuple[Any, Any]:
         from math_verify import parse, verify
     except ImportError:
         raise SettingsError("grading MATH answers needs math-verify: pip install 'macro-routing[eval]'") from None
-    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that its time limit is off, which is meant
+    logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that its time limit is off, which is intended
     return parse, verify

@@ -1,4 +1,4 @@
-"""Which number an answer comes to, read as a fair examiner would: hedges, ranges and lists are no answer."""
+"""Extract the number that an answer gives. Hedges, ranges and lists do not count as an answer."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ _SINGULAR_UNITS = {"feet": "foot", "inches": "inch", "hrs": "hour", "hr": "hour"
 
 
 def extract_number(text: str, unit: str = "") -> Number | None:
-    """The number an answer comes to: the one stated as the answer, else the one its conclusion names.
+    """Extract the number of an answer: the one stated as the answer, else the one in its conclusion.
 
-    ``unit`` is the unit of the right answer; "3 hours 30 minutes" can be read only when it is known.
+    ``unit`` is the unit of the correct answer, which "3 hours 30 minutes" needs.
     """
-    said = strip_reasoning(text)
-    for part in find_answer_statements(said):
-        stated = _convert_number_words(extract_first_sentence(_clean_latex(part)))
-        numbers = locate_numbers(stated)
-        if numbers and not _is_part_of_description(stated, numbers[0]):
-            return _extract_stated_number(stated, unit)
-    return _extract_concluding_number(said, unit)
+    response = strip_reasoning(text)
+    for part in find_answer_statements(response):
+        statement = _convert_number_words(extract_first_sentence(_clean_latex(part)))
+        numbers = locate_numbers(statement)
+        if numbers and not _is_part_of_description(statement, numbers[0]):
+            return _extract_stated_number(statement, unit)
+    return _extract_concluding_number(response, unit)
 
 
 def states_number(text: str) -> bool:
-    """Whether a number is given as the answer, be it right or wrong."""
+    """Whether a number is stated as the answer, correct or not."""
     return any(
         locate_numbers(_convert_number_words(extract_first_sentence(_clean_latex(part))))
         for part in find_answer_statements(strip_reasoning(text))
@@ -76,20 +76,20 @@ def _clean_latex(part: str) -> str:
     return normalize_numbers(part)
 
 
-def _convert_number_words(stated: str) -> str:
-    """Words are read as numbers only where there are no digits: "three of the 12" is about the 12."""
-    return stated if re.search(r"\d", stated) else words_to_digits(stated)
+def _convert_number_words(statement: str) -> str:
+    """Convert number words if there are no digits: "three of the 12" is about the 12."""
+    return statement if re.search(r"\d", statement) else words_to_digits(statement)
 
 
-def _is_part_of_description(stated: str, first: Number) -> bool:
-    """Whether the number belongs to a description, "the sum of the first 80", and is not yet what it comes to."""
-    before = stated[: first.start]
+def _is_part_of_description(statement: str, first: Number) -> bool:
+    """Whether the number is part of a description, "the sum of the first 80", and not the result."""
+    before = statement[: first.start]
     return re.match(r"\s*the\s+[a-z]", before) is not None and not re.search(r"(?:[=:]|\bis|\bof)\s*$", before)
 
 
-def _extract_stated_number(stated: str, unit: str) -> Number | None:
-    """The number of a statement, "18 eggs for 3 days" → 18; of a calculation what it comes to."""
-    remarked = re.sub(r"\((?=[A-Za-z])[^()]*\)?", "", stated)
+def _extract_stated_number(statement: str, unit: str) -> Number | None:
+    """Extract the number of a statement, "18 eggs for 3 days" → 18; of a calculation its result."""
+    remarked = re.sub(r"\((?=[A-Za-z])[^()]*\)?", "", statement)
     if locate_numbers(_REASON.sub("", remarked)):
         remarked = _REASON.sub("", remarked)
     if (compound := _extract_compound_quantity(remarked, unit)) is not None:
@@ -102,9 +102,9 @@ def _extract_stated_number(stated: str, unit: str) -> Number | None:
     return None if _is_a_bound(remarked, numbers[0]) else numbers[0]
 
 
-def _extract_calculation_result(stated: str) -> Number | None:
-    """Of "3 + 4 = 7" and "x = 3 + 4 = 7" the side that is a number by itself; of "7 = 3 + 4" too."""
-    sides = [side for side in stated.split("=") if locate_numbers(side)]
+def _extract_calculation_result(statement: str) -> Number | None:
+    """Extract the side that is a plain number: of "3 + 4 = 7", "x = 3 + 4 = 7" and "7 = 3 + 4"."""
+    sides = [side for side in statement.split("=") if locate_numbers(side)]
     for side in sides:
         numbers = locate_numbers(side)
         if len(numbers) == 1 or not (_is_calculation(side, numbers) or side is not sides[-1]):
@@ -112,10 +112,10 @@ def _extract_calculation_result(stated: str) -> Number | None:
     return None
 
 
-def _is_calculation(stated: str, numbers: list[Number]) -> bool:
+def _is_calculation(statement: str, numbers: list[Number]) -> bool:
     if len(numbers) < 2:
         return False
-    between = stated[numbers[0].end : numbers[1].end]
+    between = statement[numbers[0].end : numbers[1].end]
     return re.match(r"[^.,;\d]{0,30}?(?:\s[-+*/x−]\s|[+*/])", between) is not None
 
 
@@ -137,53 +137,53 @@ def _is_a_bound(text: str, number: Number) -> bool:
     )
 
 
-def _extract_concluding_number(said: str, unit: str) -> Number | None:
-    """The number that the last sentence with one comes to."""
-    told_in = list_concluding_sentences(_remove_list_numbers(_convert_number_words(_CODE.sub(" ", said))))
-    for sentence in map(_clean_latex, told_in):
+def _extract_concluding_number(response: str, unit: str) -> Number | None:
+    """Extract the result of the last sentence that has a number."""
+    concluding = list_concluding_sentences(_remove_list_numbers(_convert_number_words(_CODE.sub(" ", response))))
+    for sentence in map(_clean_latex, concluding):
         if not locate_numbers(sentence):
             continue
-        told = _LEADING_CLAUSE.sub("", sentence)
-        told = told if locate_numbers(told) else sentence
-        if (compound := _extract_compound_quantity(told, unit)) is not None:
+        clause = _LEADING_CLAUSE.sub("", sentence)
+        clause = clause if locate_numbers(clause) else sentence
+        if (compound := _extract_compound_quantity(clause, unit)) is not None:
             return compound
-        return _extract_last_result(told, locate_numbers(told))
+        return _extract_last_result(clause, locate_numbers(clause))
     return None
 
 
-def _extract_last_result(told: str, numbers: list[Number]) -> Number | None:
-    """The last number that a verb or an equals sign gives as a result, else the last of all."""
-    places = [
-        place
-        for place, number in enumerate(numbers)
-        if _RESULT_CUE.search(told[max(0, number.start - 40) : number.start])
+def _extract_last_result(clause: str, numbers: list[Number]) -> Number | None:
+    """Extract the last number after a verb or an equals sign, else the last number."""
+    indices = [
+        index
+        for index, number in enumerate(numbers)
+        if _RESULT_CUE.search(clause[max(0, number.start - 40) : number.start])
     ]
-    place = places[-1] if places else len(numbers) - 1
-    is_one_of_several = _is_joined_to_next(told, numbers, place) or (
-        place > 0 and _is_joined_to_next(told, numbers, place - 1)
+    index = indices[-1] if indices else len(numbers) - 1
+    is_one_of_several = _is_joined_to_next(clause, numbers, index) or (
+        index > 0 and _is_joined_to_next(clause, numbers, index - 1)
     )
-    return None if is_one_of_several or _is_a_bound(told, numbers[place]) else numbers[place]
+    return None if is_one_of_several or _is_a_bound(clause, numbers[index]) else numbers[index]
 
 
 def _remove_list_numbers(text: str) -> str:
-    """Without the numbers of a list's items, which are no answers; one alone is no list ("18. That is all")."""
+    """Remove the numbers of list items; a single one is not a list ("18. That is all")."""
     marker = re.compile(r"^[ \t#]*(\d{1,2})[.)][ \t]+(?=\D)", re.MULTILINE)
     numbers = {int(match[1]) for match in marker.finditer(text)}
     return marker.sub("", text) if {1, 2} <= numbers else text
 
 
-def _extract_compound_quantity(stated: str, unit: str) -> Number | None:
-    """One quantity in two units: "3 hours and 30 minutes" is 3.5 hours, or 210 minutes, as ``unit`` asks for."""
-    numbers = locate_numbers(stated)
-    wanted = _to_singular(unit)
-    for one, other in pairwise(numbers):
-        words = re.fullmatch(r"\s*([a-zA-Z]+),?(?:\s+and)?\s*", stated[one.end : other.start])
-        minor = re.match(r"\s*([a-zA-Z]+)", stated[other.end :])
-        pair = (_to_singular(words[1]), _to_singular(minor[1])) if words and minor else ("", "")
-        if pair in _UNIT_RATIOS and wanted in pair:
-            value = one.value + other.value / Fraction(_UNIT_RATIOS[pair])
-            value = value if wanted == pair[0] else value * _UNIT_RATIOS[pair]
-            return Number(value, one.start, other.end, is_percentage=False)
+def _extract_compound_quantity(statement: str, unit: str) -> Number | None:
+    """Convert a quantity in two units: "3 hours and 30 minutes" is 3.5 hours or 210 minutes, by ``unit``."""
+    numbers = locate_numbers(statement)
+    wanted_unit = _to_singular(unit)
+    for major_number, minor_number in pairwise(numbers):
+        words = re.fullmatch(r"\s*([a-zA-Z]+),?(?:\s+and)?\s*", statement[major_number.end : minor_number.start])
+        minor_word = re.match(r"\s*([a-zA-Z]+)", statement[minor_number.end :])
+        pair = (_to_singular(words[1]), _to_singular(minor_word[1])) if words and minor_word else ("", "")
+        if pair in _UNIT_RATIOS and wanted_unit in pair:
+            value = major_number.value + minor_number.value / Fraction(_UNIT_RATIOS[pair])
+            value = value if wanted_unit == pair[0] else value * _UNIT_RATIOS[pair]
+            return Number(value, major_number.start, minor_number.end, is_percentage=False)
     return None
 
 

@@ -25,17 +25,17 @@ _PHRASE = re.compile(
 
 
 def words_to_digits(text: str) -> str:
-    """The text with its number words as digits; phrases that are no number ("five six") stay."""
+    """Replace number words by digits; phrases that are not a number ("five six") stay."""
     return _PHRASE.sub(lambda match: _phrase_to_digits(match[0]), text)
 
 
 def _phrase_to_digits(phrase: str) -> str:
-    total, current, room = 0, 0, 100  # room: what may still be added, ones after tens, both after hundred
+    total, current, limit = 0, 0, 100  # limit: what may still be added, ones after tens, both after hundred
     for word in re.findall(_WORD, phrase.lower()):
         if word in _FACTORS:
-            current, room = max(current, 1) * _FACTORS[word], 100
-        elif _VALUES[word] < room:
-            current, room = current + _VALUES[word], 10 if _VALUES[word] >= 20 else 0
+            current, limit = max(current, 1) * _FACTORS[word], 100
+        elif _VALUES[word] < limit:
+            current, limit = current + _VALUES[word], 10 if _VALUES[word] >= 20 else 0
         else:
             return phrase
         if word == "thousand":

@@ -1,4 +1,4 @@
-"""Numbers in a model's words: signs, thousands separators, decimals, fractions, percent, currency, units behind."""
+"""Parse numbers in text: signs, thousands separators, decimals, fractions, percent, currency, units."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NUMBER = re.compile(
     re.VERBOSE,
 )
 _MAX_NUMBER_LENGTH = 60
-"""Characters of a number that is still one."""
+"""Largest number of characters of a number."""
 
 
 @dataclass(frozen=True)
@@ -38,21 +38,21 @@ class Number:
 
 
 def find_numbers(text: str) -> list[Fraction]:
-    """All numbers of a text, in order, as exact fractions."""
+    """Find all numbers of a text, in order, as exact fractions."""
     return [number.value for number in locate_numbers(normalize_numbers(text))]
 
 
 def locate_numbers(text: str) -> list[Number]:
-    """The numbers of a text in plain digits, and where they stand."""
-    found = []
+    """Find the numbers of a normalized text, with their positions."""
+    numbers = []
     for match in _NUMBER.finditer(text):
-        if len(match[0]) > _MAX_NUMBER_LENGTH:  # a model in a loop; no answer is that long
+        if len(match[0]) > _MAX_NUMBER_LENGTH:  # a model in a loop; no answer is so long
             continue
         value = _parse_value(match)
         if value is not None:
             signed = -value if _is_negative(text, match) else value
-            found.append(Number(signed, match.start(), match.end(), match["percent"] is not None))
-    return found
+            numbers.append(Number(signed, match.start(), match.end(), match["percent"] is not None))
+    return numbers
 
 
 _FRACTIONS = {"½": "1/2", "⅓": "1/3", "⅔": "2/3", "¼": "1/4", "¾": "3/4", "⅕": "1/5", "⅛": "1/8"}
@@ -82,11 +82,11 @@ _REWRITES: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = 
     (re.compile(r"(\d)\s+(thousand|million|billion|trillion)\b", re.IGNORECASE), _apply_scale),
     (re.compile(r"(\d)\s*(?:percent|per cent|pct)\b", re.IGNORECASE), r"\1%"),
 ]
-"""Ways to write a number that the pattern above does not know, and how it does."""
+"""Rewrites of notations that the pattern above does not match."""
 
 
 def normalize_numbers(text: str) -> str:
-    """The text with its numbers written in the plainest way."""
+    """Rewrite the numbers of a text in plain notation."""
     for sign, fraction in _FRACTIONS.items():
         text = re.sub(rf"(?<=\d)\s?{sign}", f" {fraction}", text).replace(sign, fraction)
     for pattern, replacement in _REWRITES:
@@ -95,7 +95,7 @@ def normalize_numbers(text: str) -> str:
 
 
 def _is_negative(text: str, match: re.Match[str]) -> bool:
-    """A minus after another number is a subtraction, not a sign ("5-3" holds 5 and 3)."""
+    """Whether a minus is a sign; after another number it is a subtraction ("5-3" contains 5 and 3)."""
     if match["sign2"]:
         return True
     if match["sign"] not in ("-", "−"):
@@ -107,27 +107,27 @@ def _is_negative(text: str, match: re.Match[str]) -> bool:
 
 
 def _parse_value(match: re.Match[str]) -> Fraction | None:
-    def whole(name: str) -> int:
+    def group_as_int(name: str) -> int:
         return int(match[name].replace(",", ""))
 
     for top, bottom in (("top", "bottom"), ("latex_top", "latex_bottom"), ("mixed_top", "mixed_bottom")):
         if match[top] is not None:
-            if whole(bottom) == 0:
+            if group_as_int(bottom) == 0:
                 return None
-            extra = whole("whole") if top == "mixed_top" else 0
-            return extra + Fraction(whole(top), whole(bottom))
+            extra = group_as_int("whole") if top == "mixed_top" else 0
+            return extra + Fraction(group_as_int(top), group_as_int(bottom))
     exponent = int(match["exponent"] or 0)
     return Fraction(match["plain"].replace(",", "")) * Fraction(10) ** exponent
 
 
-def is_same_number(found: Fraction, answer: str, *, percent: bool = False) -> bool:
+def is_same_number(number: Fraction, answer: str, *, percent: bool = False) -> bool:
     """Whether ``found`` is the number that ``answer`` writes.
 
-    Whole numbers must be met exactly. An answer written with decimals was rounded there, so a more precise value that
-    rounds to it is the same, and very long decimals are met by a millionth. A percentage may be meant as its hundredth.
+    Integers must match exactly. An answer with decimals was rounded, so a more precise value that rounds to it is the
+    same; long decimals may differ by a millionth. A percentage may stand for its hundredth.
     """
     gold = find_numbers(answer)[0]
-    candidates = [found, found / 100] if percent and "%" not in answer else [found]
+    candidates = [number, number / 100] if percent and "%" not in answer else [number]
     return any(_is_equal_or_rounds_to(value, gold, answer) for value in candidates)
 
 
@@ -137,5 +137,5 @@ def _is_equal_or_rounds_to(value: Fraction, gold: Fraction, answer: str) -> bool
     if abs(value - gold) <= abs(gold) / 10**6:
         return True
     decimals = re.search(r"\.(\d+)", answer)
-    # A rounded answer is met by what rounds to it, but a coarser one (4.3 for 4.33) is not.
+    # A value that rounds to the answer is correct; a coarser one (4.3 for 4.33) is not.
     return decimals is not None and abs(value - gold) <= Fraction(1, 2) * Fraction(1, 10 ** len(decimals[1]))

@@ -1,4 +1,4 @@
-"""How a question is put: system text, wording, few-shot examples; all the user's to change, all versioned."""
+"""Prompts: system text, templates, few-shot examples; all can be changed, all are versioned."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ _FIELDS = {"question", "choices"}
 
 @dataclass(frozen=True)
 class PromptTexts:
-    """The texts of a task's prompts. ``{question}`` and ``{choices}`` (lettered, one per line) are filled in."""
+    """The prompt templates of a task, with the fields ``{question}`` and ``{choices}`` (one letter per line)."""
 
     system: str = ""
-    """System text; empty leaves the chat template's own."""
+    """System text; if empty the chat template's default is used."""
     reasoning: str = "{question}\n\nThink step by step, then give the final answer."
-    """The user's turn when the model may reason first."""
+    """The user's turn in the mode reasoning."""
     direct: str = "{question}\n\nGive only the final answer, without any explanation."
-    """The user's turn when the model answers at once."""
+    """The user's turn in the mode direct."""
     cue: str = "The final answer is"
-    """What the answer continues after a reasoning that was closed for the model, or came without a think block."""
+    """The text before the answer, after reasoning that was truncated or has no think block."""
     likelihood: str = "Question: {question}\nAnswer:"
-    """Plain text that each choice continues, without the chat template."""
+    """Plain text before each choice in the mode likelihood, without the chat template."""
     letters: str = "Question: {question}\n{choices}\nAnswer:"
-    """Plain text that a choice's letter continues."""
+    """Plain text before the letter of a choice."""
     few_shot: tuple[tuple[str, str], ...] = ()
-    """Worked examples, (question as it is put, answer), shown before the question."""
+    """Few-shot examples, (question, answer), shown before the question."""
 
     def __post_init__(self) -> None:
-        """Refuse wordings that leave out the question or name an unknown field."""
+        """Reject templates without the question or with unknown fields."""
         for name in ("system", "reasoning", "direct", "cue", "likelihood", "letters"):
             if not isinstance(getattr(self, name), str):
-                raise SettingsError(f"the prompt {name!r} must be a text")
+                raise SettingsError(f"the prompt {name!r} must be a string")
         for name in ("reasoning", "direct", "likelihood", "letters"):
             text = getattr(self, name)
             try:
@@ -51,14 +51,14 @@ class PromptTexts:
                 raise SettingsError(f"the prompt {name!r} is malformed: {error}") from None
             if "question" not in fields or len(fields) < len({part[1:] for part in parsed}) or fields - _FIELDS:
                 raise SettingsError(
-                    f"the prompt {name!r} must hold {{question}}, may hold {{choices}}, and nothing else"
+                    f"the prompt {name!r} must contain {{question}}, may contain {{choices}}, and no other field"
                 )
         shots = tuple((str(question), str(answer)) for question, answer in _check_few_shot(self.few_shot))
         object.__setattr__(self, "few_shot", shots)
 
     @property
     def version(self) -> str:
-        """Changes with every text; part of a score's key."""
+        """A digest of all texts; part of a score's key."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -80,7 +80,7 @@ DEFAULT_TEXTS: dict[str, dict[str, Any]] = {
     },
     "text": {},
 }
-"""What differs from the texts above by kind of task."""
+"""Templates by kind of task; the others are the defaults above."""
 
 
 def _check_few_shot(few_shot: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
@@ -92,31 +92,33 @@ def _check_few_shot(few_shot: Sequence[Sequence[str]]) -> Sequence[Sequence[str]
 
 
 def format_choices(choices: Sequence[str]) -> str:
-    """Choices one per line, with their letters."""
-    return "\n".join(f"{chr(ord('A') + place)}. {choice}" for place, choice in enumerate(choices))
+    """Format choices one per line, with letters."""
+    return "\n".join(f"{chr(ord('A') + index)}. {choice}" for index, choice in enumerate(choices))
 
 
 def build_messages(texts: PromptTexts, mode: str, question: str, choices: Sequence[str]) -> Messages:
-    """The conversation up to the model's turn, for the generating modes."""
+    """Build the conversation up to the model's turn, for the modes reasoning and direct."""
     check_choice("mode", mode, (REASONING, DIRECT))
-    wording = texts.reasoning if mode == REASONING else texts.direct
-    asked = f"{question}\n\n{format_choices(choices)}" if choices and "{choices}" not in wording else question
+    template = texts.reasoning if mode == REASONING else texts.direct
+    full_question = f"{question}\n\n{format_choices(choices)}" if choices and "{choices}" not in template else question
     turns = [{"role": "system", "content": texts.system}] if texts.system else []
-    for shown, answer in texts.few_shot:
+    for example_question, answer in texts.few_shot:
         turns += [
-            {"role": "user", "content": _fill_template(wording, shown, ())},
+            {"role": "user", "content": _fill_template(template, example_question, ())},
             {"role": "assistant", "content": answer},
         ]
-    return (*turns, {"role": "user", "content": _fill_template(wording, asked, choices)})
+    return (*turns, {"role": "user", "content": _fill_template(template, full_question, choices)})
 
 
 def build_completion_prompt(texts: PromptTexts, question: str, choices: Sequence[str], *, by_letter: bool) -> str:
-    """The plain text that choices (or their letters) continue, for the likelihood mode."""
-    wording = texts.letters if by_letter else texts.likelihood
-    shots = [f"{_fill_template(wording, shown, ())} {answer}\n\n" for shown, answer in texts.few_shot]
+    """Build the plain text before the choices or their letters, for the mode likelihood."""
+    template = texts.letters if by_letter else texts.likelihood
+    shots = [
+        f"{_fill_template(template, example_question, ())} {answer}\n\n" for example_question, answer in texts.few_shot
+    ]
     system = f"{texts.system}\n\n" if texts.system else ""
-    return system + "".join(shots) + _fill_template(wording, question, choices)
+    return system + "".join(shots) + _fill_template(template, question, choices)
 
 
-def _fill_template(wording: str, question: str, choices: Sequence[str]) -> str:
-    return wording.format(question=question, choices=format_choices(choices))
+def _fill_template(template: str, question: str, choices: Sequence[str]) -> str:
+    return template.format(question=question, choices=format_choices(choices))

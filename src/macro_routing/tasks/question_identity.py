@@ -1,7 +1,7 @@
-"""When two texts ask the same question: splits must not share any.
+"""Decide whether two texts ask the same question, which splits must not share.
 
-Case, spaces and punctuation make no other question; another sum does. So the ends of numbers stay, and signs between
-numbers or single letters: ``36 - 32`` is not ``36 + 32``, nor is ``1 + 13`` ``11 + 3``, while ``half-time`` is ``half
+Case, spaces and punctuation do not matter, calculations do. So the ends of numbers stay, and signs between numbers or
+single letters: ``36 - 32`` differs from ``36 + 32``, and ``1 + 13`` from ``11 + 3``, but ``half-time`` equals ``half
 time``.
 """
 
@@ -14,23 +14,23 @@ _TOKENS = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+|[-+*/^=<>%×÷−·√]")
 
 
 def normalize_question(text: str) -> str:
-    """The text as it is compared; without any letter all its signs stay."""
+    """Normalize a question for comparison; in a text without letters all signs stay."""
     folded = text.casefold()
     if not re.search(r"[a-z]", folded):
         return re.sub(r"\s+", "", re.sub(r"(?<=\d)\s+(?=\d)", "_", folded))
-    found = list(_TOKENS.finditer(folded))
+    tokens = list(_TOKENS.finditer(folded))
     parts: list[str] = []
-    for place, token in enumerate(found):
-        before = found[place - 1].group() if place else ""
+    for index, token in enumerate(tokens):
+        before = tokens[index - 1].group() if index else ""
         if _is_number(token.group()):
             parts.append(("_" if _is_number(before) else "") + token.group().replace(",", ""))
-        elif token.group().isalpha() or _is_arithmetic_sign(token, before, found[place + 1 : place + 2]):
+        elif token.group().isalpha() or _is_arithmetic_sign(token, before, tokens[index + 1 : index + 2]):
             parts.append(token.group())
     return "".join(parts)
 
 
 def _is_arithmetic_sign(sign: re.Match[str], before: str, after: Sequence[re.Match[str]]) -> bool:
-    """Whether a sign changes a number, rather than joins words."""
+    """Whether a sign belongs to a calculation and does not join words."""
     if sign.group() == "%":
         return _is_number(before)
     if not after:

@@ -1,4 +1,4 @@
-"""Three disjoint, fingerprinted splits from whatever pools a dataset comes in (specification §5)."""
+"""Split a dataset into disjoint, fingerprinted training, validation and test examples (specification §5)."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from macro_routing.tasks.task import Example, Task, fingerprint_examples
 
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 MIN_TRAINING_POOL = 200
-"""A train split smaller than this is pooled with the others."""
+"""A training pool smaller than this is joined with the others."""
 TEST_SHARE = 0.4
-"""What a single pool gives to the test split when nobody says how much."""
+"""Share of a single pool for the test split, without a given size."""
 
 
 @dataclass(frozen=True)
 class Splits:
-    """Disjoint by question and by group."""
+    """Training, validation and test examples, disjoint by question and group."""
 
     train: tuple[Example, ...]
     validation: tuple[Example, ...]
     test: tuple[Example, ...]
 
     def get_split(self, name: str) -> tuple[Example, ...]:
-        """One of the three."""
-        found: tuple[Example, ...] = {TRAIN: self.train, VALIDATION: self.validation, TEST: self.test}[name]
-        return found
+        """The examples of the split ``train``, ``validation`` or ``test``."""
+        examples: tuple[Example, ...] = {TRAIN: self.train, VALIDATION: self.validation, TEST: self.test}[name]
+        return examples
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Digests of the three, contents and order."""
+        """Digests of the three splits: contents and order."""
         return {name: fingerprint_examples(self.get_split(name)) for name in (TRAIN, VALIDATION, TEST)}
 
 
 def make_splits(task: Task, *, seed: int, training: int = 1000, validation: int = 100) -> Splits:
-    """Cut a task's pools: test items first, then train and validation in the requested ratio."""
+    """Split a task's pools: test examples first, then training and validation in the given ratio."""
     check_integer("seed", seed, minimum=0, maximum=2**32 - 1)
     check_integer("training", training, minimum=1)
     check_integer("validation", validation, minimum=1)
@@ -60,7 +60,7 @@ def make_splits(task: Task, *, seed: int, training: int = 1000, validation: int 
 
 
 def count_repeated_questions(task: Task) -> int:
-    """How many examples ask what another one asks; splits hold a question once, or all of its askers in one of them."""
+    """Count examples that repeat a question; all examples of a question are in one split."""
     examples = [example for pool in task.pools.values() for example in pool]
     return len(examples) - len({example.key for example in examples})
 
@@ -68,7 +68,7 @@ def count_repeated_questions(task: Task) -> int:
 def _split_named_pools(
     task: Task, test: list[Example], rng: np.random.Generator, training: int, validation: int
 ) -> Splits:
-    """Training and validation items each from its own pool."""
+    """Take training and validation examples each from the pool of that name."""
     chosen, _ = _take_units(_shuffle_units(task.pools[VALIDATION], test, rng), validation)
     train, _ = _take_units(_shuffle_units(task.pools[TRAIN], [*test, *_flatten_units(chosen)], rng), training)
     if not train or not chosen:
@@ -77,16 +77,16 @@ def _split_named_pools(
 
 
 def _shuffle_units(pool: Sequence[Example], taken: Sequence[Example], rng: np.random.Generator) -> list[list[Example]]:
-    """Units of different questions in random order, without those whose question or group is taken."""
-    gone = {example.key for example in taken} | {example.group for example in taken if example.group}
+    """Shuffle units of distinct questions, without those whose question or group is taken."""
+    taken_keys = {example.key for example in taken} | {example.group for example in taken if example.group}
     units = _group_examples(
-        _drop_repeated_questions([example for example in pool if not {example.key, example.group} & gone])
+        _drop_repeated_questions([example for example in pool if not {example.key, example.group} & taken_keys])
     )
-    return [units[place] for place in rng.permutation(len(units))]
+    return [units[index] for index in rng.permutation(len(units))]
 
 
 def _choose_pools(task: Task) -> tuple[list[Example], list[Example]]:
-    """Where test items come from, and where training and validation items come from ([] means: what the test left)."""
+    """Choose the pool of test examples and the pool of the others ([]: what the test split leaves)."""
     pools = {name: list(examples) for name, examples in task.pools.items() if examples}
     if not pools:
         raise TaskError(f"{task.name} has no examples")
@@ -102,21 +102,21 @@ def _choose_pools(task: Task) -> tuple[list[Example], list[Example]]:
 
 
 def _split_off_test(task: Task, pool: list[Example], rng: np.random.Generator) -> tuple[list[Example], list[Example]]:
-    """Test items in the published number, whole groups; the rest of the pool."""
+    """Take test examples in the published number, in whole groups; return them and the rest."""
     has_test_split = TEST in task.pools and len(task.pools) > 1
-    wanted = task.test_size or (len(pool) if has_test_split else round(TEST_SHARE * len(pool)))
-    if wanted >= len(pool) and has_test_split:
+    size = task.test_size or (len(pool) if has_test_split else round(TEST_SHARE * len(pool)))
+    if size >= len(pool) and has_test_split:
         return pool, []
     units = _group_examples(pool)
-    order = [units[place] for place in rng.permutation(len(units))]
-    taken, rest = _take_units(order, wanted)
-    # Questions that are in the pool twice belong to one side.
+    order = [units[index] for index in rng.permutation(len(units))]
+    taken, rest = _take_units(order, size)
+    # A question that is in the pool twice must be on one side.
     keys = {example.key for unit in taken for example in unit}
     return list(_flatten_units(taken)), [example for unit in rest for example in unit if example.key not in keys]
 
 
 def _group_examples(examples: Sequence[Example]) -> list[list[Example]]:
-    """Examples that must stay together: those of one group, else each alone."""
+    """Group examples that must stay together: those of one group, others alone."""
     units: dict[str, list[Example]] = {}
     for example in examples:
         units.setdefault(example.group or example.id, []).append(example)
@@ -124,16 +124,16 @@ def _group_examples(examples: Sequence[Example]) -> list[list[Example]]:
 
 
 def _take_units(units: list[list[Example]], size: int) -> tuple[list[list[Example]], list[list[Example]]]:
-    """Whole units up to ``size`` examples, at least one unit; and the units left over."""
+    """Take whole units of up to ``size`` examples, at least one unit; return them and the rest."""
     taken: list[list[Example]] = []
     count = 0
-    for place, unit in enumerate(units):
+    for index, unit in enumerate(units):
         if taken and count + len(unit) > size:
-            return taken, units[place:]
+            return taken, units[index:]
         taken.append(unit)
         count += len(unit)
         if count >= size:
-            return taken, units[place + 1 :]
+            return taken, units[index + 1 :]
     return taken, []
 
 

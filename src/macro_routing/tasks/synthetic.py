@@ -1,4 +1,4 @@
-"""Tasks made by a seed: nothing to download, exactly repeatable, splits disjoint because no question is made twice."""
+"""Tasks generated from a seed: no download, reproducible, no question twice."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ class SyntheticTask:
     name: str
     kind: str
     make: Callable[[Rng], tuple[str, str, tuple[str, ...]]]
-    """One question, its answer (for choices: the right choice itself) and its choices."""
+    """Makes one question, its answer (with choices: the text of the correct choice) and its choices."""
     note: str
     prompts: Mapping[str, str] = field(default_factory=dict)
-    """Texts that differ from those of the task's kind."""
+    """Prompts that differ from those of the task's kind."""
     training: int = 2000
-    """Questions of the training pool; fewer where not many more exist."""
+    """Questions in the training pool."""
     test: int = 1000
 
 
 def generate_pools(task: SyntheticTask, seed: int) -> dict[str, tuple[Example, ...]]:
-    """Pools of distinct questions; another seed gives other questions."""
+    """Generate pools of distinct questions; another seed gives other questions."""
     check_integer("seed", seed, minimum=0, maximum=2**32 - 1)
     rng = np.random.default_rng([seed, *task.name.encode()])
     pools: dict[str, tuple[Example, ...]] = {}
     seen: set[str] = set()
     for name, size in (("train", task.training), ("test", task.test)):
-        made: list[Example] = []
-        while len(made) < size:
-            example = _make_example(task, rng, f"{task.name}/{seed}/{name}/{len(made)}")
+        examples: list[Example] = []
+        while len(examples) < size:
+            example = _make_example(task, rng, f"{task.name}/{seed}/{name}/{len(examples)}")
             if example.question not in seen:
                 seen.add(example.question)
-                made.append(example)
-        pools[name] = tuple(made)
+                examples.append(example)
+        pools[name] = tuple(examples)
     return pools
 
 
 def _make_example(task: SyntheticTask, rng: Rng, key: str) -> Example:
-    question, right, choices = task.make(rng)
+    question, correct, choices = task.make(rng)
     if not choices:
-        return Example(key, question, right)
-    order = tuple(choices[place] for place in rng.permutation(len(choices)))
-    return Example(key, question, LETTERS[order.index(right)], order)
+        return Example(key, question, correct)
+    order = tuple(choices[index] for index in rng.permutation(len(choices)))
+    return Example(key, question, LETTERS[order.index(correct)], order)
 
 
 def _pick_words(rng: Rng, words: tuple[str, ...], size: int) -> list[str]:
-    return [words[place] for place in rng.choice(len(words), size=size, replace=False)]
+    return [words[index] for index in rng.choice(len(words), size=size, replace=False)]
 
 
 # --- counting and arithmetic --------------------------------------------------------------------------------------
@@ -83,12 +83,12 @@ _COUNTS = ("a", "two", "three", "four", "five")
 def _make_counting_question(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
     asked, other = _pick_words(rng, tuple(_THINGS), 2)
     listed, total = [], 0
-    for kind, most in ((asked, 7), (other, 4)):
-        for thing in _pick_words(rng, _THINGS[kind], int(rng.integers(2, most))):
+    for kind, limit in ((asked, 7), (other, 4)):
+        for thing in _pick_words(rng, _THINGS[kind], int(rng.integers(2, limit))):
             count = int(rng.integers(1, len(_COUNTS) + 1)) if rng.random() < 0.4 else 1
             listed.append(_format_count(thing, count))
             total += count if kind == asked else 0
-    order = [listed[place] for place in rng.permutation(len(listed))]
+    order = [listed[index] for index in rng.permutation(len(listed))]
     return f"I have {', '.join(order[:-1])}, and {order[-1]}. How many {asked} do I have?", str(total), ()
 
 
@@ -100,7 +100,7 @@ def _format_count(thing: str, count: int) -> str:
 
 
 def _make_arithmetic_question(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
-    """Two brackets of three small numbers each, as in multi-step arithmetic benchmarks."""
+    """Two brackets with three small numbers each, as in multi-step arithmetic benchmarks."""
     left, right = _make_bracket(rng), _make_bracket(rng)
     joined = str(rng.choice(["+", "-"]))
     value = left[1] + right[1] if joined == "+" else left[1] - right[1]
@@ -118,7 +118,7 @@ def _make_bracket(rng: Rng) -> tuple[str, int]:
 
 
 def _make_sequence_question(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
-    """Three terms of an even sequence within 1 to 99, up or down; which is the fourth?"""
+    """Three terms of an arithmetic sequence within 1 to 99: which is the fourth?"""
     while True:
         start, step = int(rng.integers(1, 100)), int(rng.choice([-1, 1]) * rng.integers(2, 21))
         if 1 <= start + 3 * step <= 99:
@@ -130,7 +130,7 @@ def _make_sequence_question(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
 
 
 def _make_category_question(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
-    """Four things of four kinds; which one is of the kind asked for?"""
+    """Four things of four kinds: which one is of the given kind?"""
     kinds = _pick_words(rng, tuple(_THINGS), 4)
     things = [_pick_words(rng, _THINGS[kind], 1)[0] for kind in kinds]
     asked = int(rng.integers(4))

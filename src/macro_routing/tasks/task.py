@@ -1,4 +1,4 @@
-"""What is asked: examples, and the task they belong to."""
+"""Examples and tasks."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ NUMBER, CHOICE, MATH, TEXT = "number", "choice", "math", "text"
 
 @dataclass(frozen=True)
 class Example:
-    """One question with its right answer; for choices the answer is the right choice's letter."""
+    """One question with its correct answer; with choices the answer is the letter of the correct choice."""
 
     id: str
     question: str
     answer: str
     choices: tuple[str, ...] = ()
     group: str = ""
-    """Siblings (variants of one question) share a group and never end up in different splits."""
+    """Variants of one question share a group and are never in different splits."""
 
     @cached_property
     def key(self) -> str:
-        """The question as it is compared across splits; other choices do not make it another question."""
+        """The normalized question, for comparison across splits; choices are ignored."""
         return normalize_question(self.question)
 
     @property
     def correct_choice(self) -> int:
-        """Place of the right choice."""
+        """Index of the correct choice."""
         return LETTERS.index(self.answer)
 
 
 @dataclass(frozen=True)
 class Task:
-    """A name, a way to ask and a way to judge; its data comes as pools of examples."""
+    """A named task: prompts, grader and pools of examples."""
 
     name: str
     kind: str
@@ -48,15 +48,15 @@ class Task:
     grader: Grader
     prompts: PromptTexts
     test_size: int | None = None
-    """How many test items the paper uses; None for all there are."""
+    """Number of test examples in the paper; None for all."""
     pools: dict[str, tuple[Example, ...]] = field(default_factory=dict, compare=False, repr=False)
-    """Examples by the name of the split they came in."""
+    """Examples by the name of their original split."""
     keeps_validation: bool = False
-    """Whether validation items come from the pool of that name and nowhere else, as a user who names one expects."""
+    """Whether validation examples come from the pool of that name only."""
 
 
 def fingerprint_examples(examples: Iterable[Example]) -> str:
-    """A digest of examples in order, contents included."""
+    """Digest examples: contents and order."""
     digest = hashlib.sha256()
     for example in examples:
         content = [example.id, example.question, example.answer, list(example.choices), example.group]

@@ -1,4 +1,4 @@
-"""vLLM's plugin: routed models over unchanged checkpoints, named by ``hf_overrides``.
+"""vLLM plugin: routed models on unchanged checkpoints, selected by ``hf_overrides``.
 
 vLLM calls ``register`` in each of its processes (entry point ``vllm.general_plugins``). Only names are registered
 there; what needs torch or vLLM is imported when a routed model is built.
@@ -12,7 +12,7 @@ __all__ = ["register"]
 
 
 def register() -> None:
-    """Tell vLLM under which names the routed architectures are found."""
+    """Register the routed architectures in vLLM."""
     from vllm import ModelRegistry
 
     known = ModelRegistry.get_supported_archs()

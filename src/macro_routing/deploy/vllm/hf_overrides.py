@@ -1,7 +1,7 @@
-"""A route as vLLM's ``hf_overrides``: plain numbers inside the model's configuration, written here and read back here.
+"""Write a route to vLLM's ``hf_overrides`` and read it back: plain numbers in the model's configuration.
 
-Three entries hold it: ``macro_model_layers``, how many layers the route was written for; ``macro_layers``, the layer of
-every step; ``macro_adds``, for every add the step (from 0), how far it looks back, and the coefficient.
+Three entries hold it: ``macro_model_layers``, the number of layers of the model; ``macro_layers``, the layer of every
+step; ``macro_adds``, for every add the step (from 0), how far it looks back, and the coefficient.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ ARCHITECTURES = {
 
 
 def make_route_overrides(route: Route, config: Any) -> dict[str, Any]:
-    """What ``hf_overrides`` must say for a model with this configuration to run ``route``."""
+    """Make the ``hf_overrides`` with which a model of this configuration runs ``route``."""
     check_route_supported(route, config)
-    adds = [[place, step.add.back, step.add.coefficient] for place, step in enumerate(route.steps) if step.add]
+    adds = [[index, step.add.back, step.add.coefficient] for index, step in enumerate(route.steps) if step.add]
     return {
         "architectures": [ARCHITECTURES[config.model_type]],
         "macro_model_layers": route.layers,
@@ -36,7 +36,7 @@ def make_route_overrides(route: Route, config: Any) -> dict[str, Any]:
 
 
 def check_route_supported(route: Route, config: Any) -> None:
-    """Refuse, by name, an architecture the plugin does not know and a route for another number of layers."""
+    """Reject an unsupported architecture and a route for another number of layers."""
     if config.model_type not in ARCHITECTURES:
         raise ModelError(
             f"{config.model_type} models cannot be routed in vLLM, only {', '.join(ARCHITECTURES)};"
@@ -49,14 +49,14 @@ def check_route_supported(route: Route, config: Any) -> None:
 
 
 def read_route_overrides(config: Any) -> Route:
-    """The route in a configuration; anything but plain numbers of the right kind is refused."""
+    """Read the route in a configuration; reject anything but numbers of the correct type."""
     layers = _check_integer("macro_model_layers", getattr(config, "macro_model_layers", None))
     steps = [_check_integer("macro_layers", layer) for layer in _get_list("macro_layers", config)]
-    listed = _get_list("macro_adds", config)
-    adds = dict(_parse_add(entry, len(steps)) for entry in listed)
-    if len(adds) != len(listed):
-        raise RouteError("macro_adds names a step twice; a step adds one earlier state at most")
-    route = Route(tuple(Step(layer, adds.get(place)) for place, layer in enumerate(steps)), layers)
+    entries = _get_list("macro_adds", config)
+    adds = dict(_parse_add(entry, len(steps)) for entry in entries)
+    if len(adds) != len(entries):
+        raise RouteError("macro_adds names a step twice; a step can add one earlier state only")
+    route = Route(tuple(Step(layer, adds.get(index)) for index, layer in enumerate(steps)), layers)
     check_route_supported(route, config)
     return route
 
@@ -64,12 +64,12 @@ def read_route_overrides(config: Any) -> Route:
 def _parse_add(entry: Any, steps: int) -> tuple[int, Add]:
     if not isinstance(entry, list | tuple) or len(entry) != 3:
         raise RouteError(f"macro_adds holds {shorten(entry)}; every entry is [step, back, coefficient]")
-    place, back = (_check_integer("macro_adds", value) for value in entry[:2])
-    if not 0 <= place < steps:
-        raise RouteError(f"macro_adds names step {place}, but the route has the steps 0 to {steps - 1}")
+    index, back = (_check_integer("macro_adds", value) for value in entry[:2])
+    if not 0 <= index < steps:
+        raise RouteError(f"macro_adds names step {index}, but the route has the steps 0 to {steps - 1}")
     if isinstance(entry[2], bool) or not isinstance(entry[2], int | float):
-        raise RouteError(f"macro_adds holds the coefficient {shorten(entry[2])}, which is no number")
-    return place, Add(back, float(entry[2]))
+        raise RouteError(f"macro_adds holds the coefficient {shorten(entry[2])}, which is not a number")
+    return index, Add(back, float(entry[2]))
 
 
 def _get_list(name: str, config: Any) -> list[Any]:
@@ -81,5 +81,5 @@ def _get_list(name: str, config: Any) -> list[Any]:
 
 def _check_integer(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise RouteError(f"{name} holds {shorten(value)}, which is no whole number")
+        raise RouteError(f"{name} holds {shorten(value)}, which is not an integer")
     return value

@@ -1,7 +1,7 @@
-"""vLLM's decoders, walking a route instead of the stack (imported by vLLM, through the names in its registry).
+"""vLLM's decoders on a route (vLLM imports this module through its registry).
 
-Layers are built and loaded as vLLM does it, so checkpoints, quantisation and tensor names stay as they are; only the
-order in which ``forward`` calls them is ours.
+vLLM builds and loads the layers, so checkpoints, quantization and tensor names do not change. Only the order in which
+``forward`` calls the layers differs.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from macro_routing.deploy.vllm.steps import build_steps, check_engine_config
 from macro_routing.routes.route import Route
 
 _BATCH_DIMENSIONS = {"input_ids": 0, "positions": -1, "intermediate_tensors": 0, "inputs_embeds": 0}
-"""Which dimension of each argument grows with the batch."""
+"""The batch dimension of each argument."""
 
 
 def _make_routed_decoder(stock: Any) -> Any:
-    """A decoder class that walks the route in its configuration."""
+    """Make a decoder class that runs the route in its configuration."""
 
     class Routed(stock):  # type: ignore[misc]
         def __init__(self, *, vllm_config: VllmConfig, prefix: str = "", **further: Any) -> None:
             route = read_route_overrides(vllm_config.model_config.hf_config)
             check_engine_config(vllm_config)
-            # With it compiled code counts mixture-of-experts layers in the order of the stack.
+            # Otherwise compiled code counts mixture-of-experts layers in the standard order.
             vllm_config.compilation_config.fast_moe_cold_start = False
             super().__init__(vllm_config=vllm_config, prefix=prefix, **further)
             steps, self.macro_attentions = build_steps(self, route, vllm_config.compilation_config, prefix)
-            # As a module list the repeats would be weights a second time, under names no checkpoint has.
+            # In a module list the repeats would be registered as weights again, under names that no checkpoint has.
             object.__setattr__(self, "macro_steps", steps)
             self.macro_adds = _list_adds(route)
 
@@ -42,7 +42,7 @@ def _make_routed_decoder(stock: Any) -> Any:
             self,
             input_ids: torch.Tensor | None,
             positions: torch.Tensor,
-            intermediate_tensors: IntermediateTensors | None = None,  # noqa: ARG002 of pipeline stages, refused above
+            intermediate_tensors: IntermediateTensors | None = None,  # noqa: ARG002 pipeline stages are rejected above
             inputs_embeds: torch.Tensor | None = None,
         ) -> torch.Tensor:
             hidden = self.embed_input_ids(input_ids) if inputs_embeds is None else inputs_embeds
@@ -52,30 +52,30 @@ def _make_routed_decoder(stock: Any) -> Any:
 
 
 def _list_adds(route: Route) -> dict[int, tuple[int, float]]:
-    """By step: the step whose input is added to its input, and the coefficient."""
-    return {place: (place - step.add.back, step.add.coefficient) for place, step in enumerate(route.steps) if step.add}
+    """By step: the step whose input is added, and the coefficient."""
+    return {index: (index - step.add.back, step.add.coefficient) for index, step in enumerate(route.steps) if step.add}
 
 
 def _run_steps(decoder: Any, positions: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
-    """Apply the steps; layers pass the residual stream on in two parts, which are summed where an add needs it."""
+    """Run the steps; layers return the residual stream in two parts, which are summed where an add needs it."""
     residual = None
-    kept: dict[int, torch.Tensor] = {}
-    wanted = {source for source, _ in decoder.macro_adds.values()}
-    for place, layer in enumerate(decoder.macro_steps):
-        if place in wanted or place in decoder.macro_adds:
+    saved: dict[int, torch.Tensor] = {}
+    sources = {source for source, _ in decoder.macro_adds.values()}
+    for index, layer in enumerate(decoder.macro_steps):
+        if index in sources or index in decoder.macro_adds:
             hidden, residual = (hidden if residual is None else hidden + residual), None
-        if place in wanted:
-            kept[place] = hidden
-        if place in decoder.macro_adds:
-            source, coefficient = decoder.macro_adds[place]
-            hidden = hidden + coefficient * kept[source]
+        if index in sources:
+            saved[index] = hidden
+        if index in decoder.macro_adds:
+            source, coefficient = decoder.macro_adds[index]
+            hidden = hidden + coefficient * saved[source]
         hidden, residual = layer(positions, hidden, residual)
     normed: torch.Tensor = decoder.norm(hidden, residual)[0]
     return normed
 
 
 def _make_routed_model(module: ModuleType, family: str) -> Any:
-    """The language model around a routed decoder."""
+    """Make the language model class around a routed decoder."""
     stock: Any = getattr(module, f"{family}ForCausalLM")
     decoder = _make_routed_decoder(getattr(module, f"{family}Model"))
 
@@ -84,13 +84,13 @@ def _make_routed_model(module: ModuleType, family: str) -> Any:
         supports_pp = False
 
         def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
-            # The stock class names its decoder's class in the middle of a long constructor.
-            usual = getattr(module, f"{family}Model")
+            # The original class refers to its decoder class inside a long constructor.
+            original = getattr(module, f"{family}Model")
             setattr(module, f"{family}Model", decoder)
             try:
                 super().__init__(vllm_config=vllm_config, prefix=prefix)
             finally:
-                setattr(module, f"{family}Model", usual)
+                setattr(module, f"{family}Model", original)
 
     Routed.__name__ = Routed.__qualname__ = f"Macro{family}ForCausalLM"
     return Routed

@@ -1,4 +1,4 @@
-"""What ``vllm serve`` must be told to serve a route, made without loading weights or importing vLLM."""
+"""The command that serves a route with ``vllm serve``, made without loading weights or importing vLLM."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from macro_routing.routes.route import Route
 
 
 def is_vllm_installed() -> bool:
-    """Whether vLLM is in this environment, found out without importing it."""
+    """Whether vLLM is installed; it is not imported."""
     return importlib.util.find_spec("vllm") is not None
 
 
@@ -30,5 +30,5 @@ def make_server_command(folder: Path, further: Sequence[str]) -> list[str]:
 
 
 def make_override_argument(route: Route, config: Any) -> list[str]:
-    """The argument that holds the route; the checkpoint is named as it is."""
+    """The argument that holds the route."""
     return ["--hf-overrides", json.dumps(make_route_overrides(route, config), separators=(",", ":"))]

@@ -1,8 +1,9 @@
-"""A route's steps inside a vLLM decoder: shared weights, one KV slot per step, none for layers never visited.
+"""The steps of a route in a vLLM decoder: shared weights, one KV cache slot per step.
 
-vLLM keeps a slot per ``Attention`` and finds both by the attention's name, in the static forward context. A layer's
-first visit uses the layer itself; every further visit uses copies of the three objects on the way to its attention
-(layer, ``self_attn``, ``attn``), the last under a name of its own. All else, so every weight, stays the same object.
+vLLM keeps a slot per ``Attention`` and finds both by the attention's name, in the static forward context. The first
+step of a layer uses the layer itself. Every further step uses copies of the three objects on the way to its attention
+(layer, ``self_attn``, ``attn``), the last one with a new name. All weights stay the same objects. Layers that are
+never used get no slot.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from macro_routing.routes.route import Route
 
 
 def check_engine_config(config: Any) -> None:
-    """Refuse, by name, what a routed model was never run with and would get wrong."""
+    """Reject engine settings that do not work with a routed model."""
     if config.lora_config is not None:
         raise ModelError(
             "LoRA adapters cannot be used on a routed model in vLLM; merge the adapter into the checkpoint"
@@ -30,7 +31,7 @@ def check_engine_config(config: Any) -> None:
 
 
 def build_steps(decoder: nn.Module, route: Route, compilation: Any, prefix: str) -> tuple[list[Any], nn.ModuleList]:
-    """The layer of every step, and the attentions that were added for repeats."""
+    """Build the layer of every step, and the attentions that repeats need."""
     layers: Any = decoder.layers
     slots = compilation.static_forward_context
     visited: set[int] = set()
@@ -39,7 +40,7 @@ def build_steps(decoder: nn.Module, route: Route, compilation: Any, prefix: str)
     for step in route.steps:
         layer = layers[step.layer]
         if step.layer in visited:
-            # vLLM reads a slot's place from the one number in its name; numbers from `layers` on are free.
+            # vLLM reads a slot's index from the number in its name; numbers from `layers` on are free.
             layer = _copy_with_own_cache(layer, f"{prefix}.layers.{len(layers) + len(added)}.self_attn.attn")
             added.append(layer.self_attn.attn)
             slots[layer.self_attn.attn.layer_name] = layer.self_attn.attn
@@ -51,11 +52,11 @@ def build_steps(decoder: nn.Module, route: Route, compilation: Any, prefix: str)
 
 
 def _copy_with_own_cache(layer: Any, name: str) -> Any:
-    """The layer once more, with a KV slot of its own."""
+    """Copy the layer with its own KV cache slot."""
     repeated = shallow_copy(layer)
     repeated.self_attn = shallow_copy(layer.self_attn)
     attention = shallow_copy(layer.self_attn.attn)
     attention.layer_name = name
-    attention.impl = copy.copy(attention.impl)  # some kernels keep notes per layer
+    attention.impl = copy.copy(attention.impl)  # some kernels keep state per layer
     repeated.self_attn.attn = attention
     return repeated
