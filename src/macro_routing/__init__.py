@@ -1,26 +1,51 @@
-"""MACRO: Markov chain routing of transformer layers. Runs the layers of a frozen language model in a better order."""
+"""MACRO: Markov chain routing of transformer layers. Runs the layers of a frozen language model in a better order.
+
+The public names are here; they are imported on first use, so that ``import macro_routing`` loads no torch.
+"""
 
 from __future__ import annotations
 
-import importlib
-from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from macro_routing.lazy_imports import make_lazy_imports
+from macro_routing.version import __version__
 
 if TYPE_CHECKING:
+    from macro_routing.deploy.route_loading import load_route
     from macro_routing.deploy.routed_checkpoint import register
+    from macro_routing.evaluation.evaluate_route import evaluate
+    from macro_routing.models.frozen import load_model
+    from macro_routing.models.routing import apply_route
+    from macro_routing.routes.notation import parse_route
+    from macro_routing.routes.route import Program, Route
+    from macro_routing.runs.python_api import search_routes
+    from macro_routing.tasks.catalog import load_task
 
-try:
-    __version__ = version("macro-routing")
-except PackageNotFoundError:  # a source tree on PYTHONPATH, as on machines where nothing can be installed
-    __version__ = "0+source"
-
-__all__ = ["__version__", "register"]
-_PLACES = {"register": "deploy.checkpoint"}
-"""Where public names live; loaded when they are asked for, so that importing the package stays light."""
-
-
-def __getattr__(name: str) -> Any:
-    """Load the module of a public name."""
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_PLACES[name]}"), name)
+__all__ = [
+    "Program",
+    "Route",
+    "__version__",
+    "apply_route",
+    "evaluate",
+    "load_model",
+    "load_route",
+    "load_task",
+    "parse_route",
+    "register",
+    "search_routes",
+]
+__getattr__, __dir__ = make_lazy_imports(
+    __name__,
+    {
+        "Program": "routes.route",
+        "Route": "routes.route",
+        "apply_route": "models.routing",
+        "evaluate": "evaluation.evaluate_route",
+        "load_model": "models.frozen",
+        "load_route": "deploy.route_loading",
+        "load_task": "tasks.catalog",
+        "parse_route": "routes.notation",
+        "register": "deploy.routed_checkpoint",
+        "search_routes": "runs.python_api",
+    },
+)

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from macro_routing import __version__
 from macro_routing.cli import (
     bench,
     chat,
@@ -36,6 +35,7 @@ from macro_routing.cli.console import print_error
 from macro_routing.cli.group import group
 from macro_routing.cli.options import report_progress
 from macro_routing.errors import PAUSED, MacroError
+from macro_routing.version import __version__
 
 app = group(
     name="macro",

@@ -11,7 +11,6 @@ from typing import Any
 from lm_eval.api.registry import register_model
 from lm_eval.models.huggingface import HFLM
 
-from macro_routing import __version__
 from macro_routing.deploy.route_loading import load_route
 from macro_routing.errors import ModelError
 from macro_routing.models.catalog import locate_model
@@ -19,6 +18,7 @@ from macro_routing.models.decoder import count_layers
 from macro_routing.models.routing import apply_route
 from macro_routing.routes.notation import parse_route
 from macro_routing.routes.route import Route
+from macro_routing.version import __version__
 
 HARNESS_MODEL_NAME = "macro"
 _ROUTE_FILE = "route.json"

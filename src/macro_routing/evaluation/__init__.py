@@ -5,8 +5,9 @@ Public names are imported on first use: the statistics and the planted problem n
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from macro_routing.lazy_imports import make_lazy_imports
 
 if TYPE_CHECKING:
     from macro_routing.evaluation.decoding import DecodingSettings
@@ -27,21 +28,17 @@ __all__ = [
     "smallest_detectable_gain",
     "solve_planted",
 ]
-_MODULES = {
-    "DecodingSettings": "decoding",
-    "EvaluationSummary": "evaluate_route",
-    "Evaluator": "evaluator",
-    "PlantedProblem": "planted",
-    "ScoreStore": "score_store",
-    "compare_paired": "statistics",
-    "evaluate": "evaluate_route",
-    "smallest_detectable_gain": "statistics",
-    "solve_planted": "planted",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name on first use."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__, __dir__ = make_lazy_imports(
+    __name__,
+    {
+        "DecodingSettings": "decoding",
+        "EvaluationSummary": "evaluate_route",
+        "Evaluator": "evaluator",
+        "PlantedProblem": "planted",
+        "ScoreStore": "score_store",
+        "compare_paired": "statistics",
+        "evaluate": "evaluate_route",
+        "smallest_detectable_gain": "statistics",
+        "solve_planted": "planted",
+    },
+)

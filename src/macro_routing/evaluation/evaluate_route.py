@@ -14,7 +14,7 @@ from macro_routing.evaluation.statistics import compare_paired, wilson_interval
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.routes.notation import parse_route
 from macro_routing.routes.route import Route
-from macro_routing.tasks.catalog import find_task
+from macro_routing.tasks.catalog import load_task
 from macro_routing.tasks.splits import make_splits
 from macro_routing.tasks.task import Example, Task
 
@@ -62,11 +62,11 @@ def evaluate(  # noqa: PLR0913
 
     Example::
 
-        model = load_model("SmolLM2-135M-Instruct.Q4_1")
+        model = load_model("smollm2-135m")
         summary = evaluate(model, "category", "L0-L17 L17 RJ")
         print(summary.accuracy, summary.difference, summary.difference_interval, summary.p_value)
     """
-    task = find_task(task, None, seed) if isinstance(task, str) else task
+    task = load_task(task, seed=seed) if isinstance(task, str) else task
     route = parse_route(route, model.layers) if isinstance(route, str) else route
     examples = make_splits(task, seed=seed).test if examples is None else examples
     standard = Route.standard(model.layers)

@@ -3,7 +3,9 @@
 Names are imported when they are used, since torch takes seconds to load and ``macro --help`` should not.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from macro_routing.lazy_imports import make_lazy_imports
 
 if TYPE_CHECKING:
     from macro_routing.models.frozen import FrozenModel, LoadOptions, freeze_model, load_model
@@ -20,26 +22,15 @@ __all__ = [
     "load_model",
 ]
 
-_HOMES = {
-    "FrozenModel": "frozen",
-    "LoadOptions": "frozen",
-    "freeze_model": "frozen",
-    "load_model": "frozen",
-    "collect_hidden_states": "lens",
-    "apply_lm_head": "lens",
-    "apply_route": "routing",
-}
-
-
-def __dir__() -> list[str]:
-    """List the public names."""
-    return sorted(__all__)
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name on first use."""
-    import importlib
-
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__, __dir__ = make_lazy_imports(
+    __name__,
+    {
+        "FrozenModel": "frozen",
+        "LoadOptions": "frozen",
+        "freeze_model": "frozen",
+        "load_model": "frozen",
+        "collect_hidden_states": "lens",
+        "apply_lm_head": "lens",
+        "apply_route": "routing",
+    },
+)

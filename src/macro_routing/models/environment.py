@@ -10,8 +10,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from macro_routing import __version__
 from macro_routing.models.catalog import BUILT_IN_MODELS, cache_folder, get_converted_folder
+from macro_routing.version import __version__
 
 EXTRA_PACKAGES = {
     "models": ("torch", "transformers", "safetensors", "gguf", "accelerate"),

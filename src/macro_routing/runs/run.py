@@ -91,7 +91,7 @@ class PreparedRun:
 
     def header(self) -> dict[str, Any]:
         """What the run is, for its folder."""
-        from macro_routing import __version__
+        from macro_routing.version import __version__
 
         frozen = self.evaluator.frozen
         resolved = {
@@ -277,8 +277,8 @@ class PreparedRun:
         return [top, (NO_DECODING, best.proposal.route)] if best is not None else [top]
 
     def _route_file(self, result: RunResult, choice: FinalSelection) -> str:
-        from macro_routing import __version__
         from macro_routing.routes.route_file import RouteFile
+        from macro_routing.version import __version__
 
         frozen, comparison = self.evaluator.frozen, result.comparison
         return RouteFile(

@@ -55,7 +55,7 @@ def write_study_result(
     report: Callable[[str], None],
 ) -> dict[str, Any]:
     """Write everything beside the parts it was made of; gives what data.json holds."""
-    from macro_routing import __version__
+    from macro_routing.version import __version__
 
     tables = {name: _of_model(table, settings) for name, table in findings.tables.items()}
     data: dict[str, Any] = {

@@ -1,0 +1,67 @@
+"""The public Python names: the list, their docstrings, and that importing the package is fast."""
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import macro_routing
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("routes", "search", "tasks", "models", "evaluation", "runs", "report", "deploy")
+PUBLIC = {
+    "Program",
+    "Route",
+    "__version__",
+    "apply_route",
+    "evaluate",
+    "load_model",
+    "load_route",
+    "load_task",
+    "parse_route",
+    "register",
+    "search_routes",
+}
+
+
+def test_the_public_names():
+    assert set(macro_routing.__all__) == PUBLIC
+    assert set(dir(macro_routing)) == PUBLIC - {"__version__"}
+
+
+@pytest.mark.parametrize("package", ["macro_routing", *(f"macro_routing.{room}" for room in ROOMS)])
+def test_public_names_resolve_and_are_documented(package):
+    module = import_module(package)
+    for name in module.__all__:
+        value = getattr(module, name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert value.__doc__, f"{package}.{name}"
+    with pytest.raises(AttributeError, match="has no attribute 'missing'"):
+        _ = module.missing
+
+
+@pytest.mark.parametrize(
+    "package", ["macro_routing", "macro_routing.models", "macro_routing.runs", "macro_routing.deploy"]
+)
+def test_importing_a_package_loads_no_heavy_library(package):
+    program = (
+        f"import sys, {package}\n"
+        "print(*{'torch', 'transformers', 'scipy', 'matplotlib', 'datasets'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not done.stdout.strip()
+
+
+def test_the_library_page_uses_public_names_only():
+    page = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
+    for code in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("macro_routing"):
+                public = import_module(node.module).__all__
+                assert {alias.name for alias in node.names} <= set(public), node.module
+                assert node.module.count(".") <= 1, node.module
