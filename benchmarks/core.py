@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.record import write_record
-from macro_routing.evaluation.planted import PlantedProblem, solve_planted
+from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
 from macro_routing.routes import RouteSpace, parse_route
 from macro_routing.search import MacroSearch, MarkovPolicy, decode_top_routes, iterate_programs
 from tests.oracles.plain_decoding import recursive_top_k

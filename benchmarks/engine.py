@@ -18,9 +18,9 @@ import numpy as np
 
 from benchmarks.record import write_record
 from macro_routing.evaluation.bench import single_repeats_and_skips, time_shared_engine
-from macro_routing.evaluation.decoding import DecodingSettings
+from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.planted import TRAIN, PlantedProblem, race_planted_routes
+from macro_routing.evaluation.planted_problem import TRAIN, PlantedProblem, race_planted_routes
 from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL
 from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.evaluation.work_units import UnitSizes, plan_race_indices, plan_race_units

@@ -78,7 +78,7 @@ def random_prompts(count: int) -> list[Tokens]:
 
 def real_prompts(frozen: Any, data_dir: Path | None) -> tuple[list[Tokens], tuple[DecodingStage, ...]]:
     """Prompts of GSM8K with reasoning, and their stages."""
-    from macro_routing.evaluation.decoding import DecodingSettings
+    from macro_routing.evaluation.decoding_settings import DecodingSettings
     from macro_routing.evaluation.graded_answers import encode_prompts_and_stages
     from macro_routing.tasks import load_task, make_splits
 
@@ -91,7 +91,7 @@ def with_savings(frozen: Any, data_dir: Path | None, generate_seconds: float) ->
     """A round of draws as a search scores it: repeated draws once, hopeless ones stopped, ends and loops heeded."""
     import tempfile
 
-    from macro_routing.evaluation.decoding import DecodingSettings
+    from macro_routing.evaluation.decoding_settings import DecodingSettings
     from macro_routing.evaluation.evaluator import Evaluator
     from macro_routing.evaluation.score_store import ScoreStore
     from macro_routing.tasks import load_task, make_splits

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.record import write_record
-from macro_routing.evaluation.decoding import DecodingSettings
+from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.racing import EXACT, NEVER
 from macro_routing.evaluation.score_store import ScoreStore
@@ -32,9 +32,9 @@ from macro_routing.models.frozen import FrozenModel, LoadOptions
 from macro_routing.routes import Route, RouteSpace
 from macro_routing.search.policy import MarkovPolicy
 from macro_routing.tasks import Example, Task, load_task
-from macro_routing.workers.messages import TaskSource, WorkerSetup
-from macro_routing.workers.pool import WorkerPool, create_worker_pool
-from macro_routing.workers.settings import WorkerSettings
+from macro_routing.workers.worker_messages import TaskSource, WorkerSetup
+from macro_routing.workers.worker_pool import WorkerPool, create_worker_pool
+from macro_routing.workers.worker_settings import WorkerSettings
 from tests.faults.simulated_backend import SimulatedBackend
 
 SEED = 0

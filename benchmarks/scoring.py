@@ -21,7 +21,7 @@ from unittest import mock
 from benchmarks.record import write_record
 from macro_routing.engine import shared_forward, shared_likelihood
 from macro_routing.engine.shared_forward import select_cache_rows
-from macro_routing.evaluation.decoding import DecodingSettings
+from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.evaluation.score_store import ScoreStore

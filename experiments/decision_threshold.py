@@ -25,7 +25,7 @@ from experiments.planted_family import BUDGET, TRAINING, VALIDATION, member
 from experiments.planted_searches import ALIKE, METHODS, NOTHING, PLANTED
 from experiments.replay import replay
 from experiments.replay_searches import budget_for, name_of, searches
-from macro_routing.evaluation.planted import solve_planted
+from macro_routing.evaluation.planted_problem import solve_planted
 
 DOUBTS = (0.01, 0.03, 0.05, 0.1, 0.15, 0.2, 1.0)
 LANDSCAPES = ROOT / "experiments" / "raw" / "landscapes"

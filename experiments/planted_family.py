@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from macro_routing.evaluation.planted import PlantedProblem, edit_distance
+from macro_routing.evaluation.planted_problem import PlantedProblem, edit_distance
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.edits import Edit, filter_moves, list_single_edits, program_from_edits

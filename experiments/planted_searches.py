@@ -32,8 +32,8 @@ from experiments.planted_family import (
     member,
 )
 from macro_routing.evaluation.confirmation import select_confirmed
-from macro_routing.evaluation.planted import TRAIN, solve_planted
-from macro_routing.evaluation.planted import VALIDATION as VALIDATION_SPLIT
+from macro_routing.evaluation.planted_problem import TRAIN, solve_planted
+from macro_routing.evaluation.planted_problem import VALIDATION as VALIDATION_SPLIT
 from macro_routing.routes.route import Route
 from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.guided_settings import GuidedSettings

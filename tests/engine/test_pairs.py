@@ -13,7 +13,7 @@ from macro_routing.engine.layer_schedule import merge_layer_orders_fast, schedul
 from macro_routing.engine.likelihood import ChoiceItem, score_choices
 from macro_routing.engine.route_generation import generate_for_pairs, generate_for_routes
 from macro_routing.engine.shared_likelihood import score_choices_for_pairs
-from macro_routing.evaluation.decoding import DecodingSettings
+from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.evaluation.work_units import UnitSizes
@@ -96,7 +96,7 @@ class Dealt:
     def __init__(self, evaluator):
         self.evaluator = evaluator
 
-    def run(self, _assignment, items):
+    def run_items(self, _assignment, items):
         for item in reversed(items):
             yield item, self.evaluator.run_work_item(item)
 

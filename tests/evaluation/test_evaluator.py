@@ -8,7 +8,7 @@ from macro_routing.engine.likelihood import score_choices
 from macro_routing.engine.shared_likelihood import score_choices_for_routes
 from macro_routing.errors import MacroError, TaskError
 from macro_routing.evaluation import graded_answers
-from macro_routing.evaluation.decoding import DecodingSettings
+from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.graded_answers import answer_examples
 from macro_routing.evaluation.racing import NEVER

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macro_routing.errors import SettingsError
-from macro_routing.evaluation.planted import PlantedProblem, solve_planted
-from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL, RaceStanding, find_racing, race_routes
+from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
+from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL, RaceStanding, find_racing_draws, race_routes
 from macro_routing.routes import RouteSpace, parse_route
 from macro_routing.search import Failure, MacroSearch, MacroSettings, MarkovPolicy, Score, Stopped
 from macro_routing.search.macro import select_elite
@@ -93,8 +93,8 @@ def test_a_shorter_route_that_ties_with_the_best_is_not_stopped():
     best = RaceStanding(length=10, total=8, units=2, scored=8, credit=6)
     shorter = RaceStanding(length=9, total=8, units=1, scored=4, credit=2)
     longer = RaceStanding(length=11, total=8, units=1, scored=4, credit=2)
-    assert find_racing([best, shorter], keep=1) == [1]
-    assert find_racing([best, longer], keep=1) == []
+    assert find_racing_draws([best, shorter], keep=1) == [1]
+    assert find_racing_draws([best, longer], keep=1) == []
 
 
 def test_of_equally_good_and_long_draws_the_earlier_is_not_stopped():
@@ -147,7 +147,7 @@ def test_draws_that_fail_are_told_and_the_others_race_on(seed, keep, mode):
 
 def test_an_unknown_mode_is_refused():
     with pytest.raises(SettingsError, match="racing"):
-        find_racing([], 1, "quickly")
+        find_racing_draws([], 1, "quickly")
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -8,7 +8,7 @@ from benchmarks.record import ROOT
 from experiments import decision_threshold
 from experiments.planted_family import TRAINING, VALIDATION, member
 from experiments.planted_searches import ALIKE, NOTHING, PLANTED, _guided
-from macro_routing.evaluation.planted import solve_planted
+from macro_routing.evaluation.planted_problem import solve_planted
 
 SEED = 2
 """A hard problem of one move: with little doubt the standard pass is returned."""

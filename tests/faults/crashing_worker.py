@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import signal
 
-from macro_routing.workers.messages import work_item_from_json
 from macro_routing.workers.worker import Worker, main
+from macro_routing.workers.worker_messages import work_item_from_json
 
 
 class CrashingWorker(Worker):

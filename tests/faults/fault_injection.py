@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from macro_routing.runs import Listener
-from macro_routing.workers.pool import WorkerPool
+from macro_routing.workers.worker_pool import WorkerPool
 
 _START_PAUSE = 1.0
 """Given to workers that are not ready yet; much shorter than a deadline."""

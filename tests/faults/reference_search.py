@@ -22,10 +22,10 @@ from macro_routing.search import Failure
 from macro_routing.tasks.task import Example, fingerprint_examples
 from macro_routing.workers.backend import WorkerBackend
 from macro_routing.workers.local_backend import COMMAND, LocalBackend
-from macro_routing.workers.messages import TaskSource, WorkerSetup
-from macro_routing.workers.pool import WorkerPool
 from macro_routing.workers.ray_backend import RayBackend
-from macro_routing.workers.settings import RAY, WorkerSettings
+from macro_routing.workers.worker_messages import TaskSource, WorkerSetup
+from macro_routing.workers.worker_pool import WorkerPool
+from macro_routing.workers.worker_settings import RAY, WorkerSettings
 
 Rows = dict[tuple[Any, ...], tuple[Any, ...]]
 TABLES: dict[str, dict[str, Any]] = {
@@ -50,9 +50,11 @@ class AuditedPool(WorkerPool):
         self._before = {key[2:] for key in before}
         self._seen: set[tuple[Any, ...]] = set()
 
-    def run(self, assignment: Assignment, items: Sequence[WorkItem]) -> Iterator[tuple[WorkItem, Results | Failure]]:
+    def run_items(
+        self, assignment: Assignment, items: Sequence[WorkItem]
+    ) -> Iterator[tuple[WorkItem, Results | Failure]]:
         """Results as they come."""
-        for ask, answers in super().run(assignment, items):
+        for ask, answers in super().run_items(assignment, items):
             if not isinstance(answers, Failure):
                 self.twice += sum(self._is_known(assignment.task, route, ask) for route in ask.routes)
             yield ask, answers

@@ -26,8 +26,8 @@ from macro_routing.errors import MacroError, without_secrets
 from macro_routing.runs import RunFolder, resume_run, run_search
 from macro_routing.search import Failure, Score
 from macro_routing.workers.dispatch_state import DispatchCounts
-from macro_routing.workers.pool import WorkerPool
-from macro_routing.workers.settings import LOCAL, RAY, WorkerSettings
+from macro_routing.workers.worker_pool import WorkerPool
+from macro_routing.workers.worker_settings import LOCAL, RAY, WorkerSettings
 from tests.faults.fault_injection import FaultInjector, FaultResult, WorkerKiller
 from tests.faults.reference_search import (
     WORKERS,

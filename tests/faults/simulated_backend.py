@@ -16,7 +16,7 @@ from macro_routing.evaluation.work_items import WorkItem
 from macro_routing.routes import Route
 from macro_routing.tasks import Example
 from macro_routing.workers.backend import Event, Message
-from macro_routing.workers.messages import results_to_json, work_item_from_json
+from macro_routing.workers.worker_messages import results_to_json, work_item_from_json
 
 
 def outcome_from_table(route: Route, example: Example) -> ExampleOutcome:
@@ -48,7 +48,7 @@ class SimulatedBackend:
         """Ready at once."""
         self._schedule(slot, 0.0, json.dumps({"ready": 0}))
 
-    def send(self, slot: int, text: str) -> None:
+    def send_message(self, slot: int, text: str) -> None:
         """Answered by the table."""
         begun = time.perf_counter()
         _, ask = work_item_from_json(text)

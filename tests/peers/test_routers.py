@@ -18,7 +18,7 @@ from macro_routing.peers.router_network import StackedRouters, pool_windows
 from macro_routing.peers.router_settings import RouterSettings
 from macro_routing.peers.router_training import (
     TrainingExamples,
-    class_weights,
+    compute_class_weights,
     fit_routers,
     focal_loss,
     train_layer_routers,
@@ -275,9 +275,9 @@ def test_class_weights_by_hand():
     beta = 0.999
     inverse = [(1 - beta) / (1 - beta**10), 0.0, (1 - beta) / (1 - beta**1000)]
     expected = [2 * value / sum(inverse) for value in inverse]
-    assert class_weights([10, 0, 1000], beta).tolist() == pytest.approx(expected, rel=1e-6)
-    assert class_weights([10, 0, 1000], 0.0).tolist() == [1, 0, 1]
-    assert class_weights([1, 3, 0], 1.0).tolist() == pytest.approx([1.5, 0.5, 0])
+    assert compute_class_weights([10, 0, 1000], beta).tolist() == pytest.approx(expected, rel=1e-6)
+    assert compute_class_weights([10, 0, 1000], 0.0).tolist() == [1, 0, 1]
+    assert compute_class_weights([1, 3, 0], 1.0).tolist() == pytest.approx([1.5, 0.5, 0])
 
 
 def test_training_is_prompt_by_prompt_with_accumulated_gradients():
@@ -309,7 +309,7 @@ def test_training_is_prompt_by_prompt_with_accumulated_gradients():
 
 
 def _train_plainly(plain, decisions, settings, drawing):
-    weights = class_weights([2, 5, 2], settings.effective_beta)
+    weights = compute_class_weights([2, 5, 2], settings.effective_beta)
     parameters = [value for one in plain for value in one.parameters()]
     optimizer = torch.optim.AdamW(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay)
     for value in parameters:

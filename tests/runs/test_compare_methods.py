@@ -17,8 +17,8 @@ from macro_routing.runs.compare_methods import POINTS, _curve, compare_methods, 
 from macro_routing.runs.comparison_results import CurvePoint, about, read_method_runs, summarize_methods
 from macro_routing.runs.methods import METHODS, check_methods
 from macro_routing.search.method_names import METHOD_NAMES
-from macro_routing.workers.pool import WorkerPool
-from macro_routing.workers.settings import WorkerSettings
+from macro_routing.workers.worker_pool import WorkerPool
+from macro_routing.workers.worker_settings import WorkerSettings
 from tests.runs.small import small_frozen, small_task
 from tests.runs.test_per_example_run import CursedCrew
 from tests.runs.test_run import CONFIG

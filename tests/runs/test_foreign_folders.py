@@ -10,7 +10,7 @@ from macro_routing.errors import MacroError, RunError, SettingsError
 from macro_routing.runs import RunConfig, RunFolder, resume_run, run_search
 from macro_routing.runs import folder as files
 from macro_routing.workers.ray_backend import _as_worker_error
-from macro_routing.workers.settings import WorkerSettings
+from macro_routing.workers.worker_settings import WorkerSettings
 from tests.runs.small import small_frozen, small_task
 from tests.runs.test_run import CONFIG, _StopAfter
 

@@ -19,10 +19,10 @@ from macro_routing.runs.comparison_results import summarize_methods
 from macro_routing.runs.result import ORACLE, ROUTER
 from macro_routing.search import Failure
 from macro_routing.workers.backend import Exited, Message
-from macro_routing.workers.messages import results_to_json, work_item_from_json
-from macro_routing.workers.pool import WorkerPool
-from macro_routing.workers.settings import WorkerError, WorkerSettings
 from macro_routing.workers.worker import build_evaluator
+from macro_routing.workers.worker_messages import results_to_json, work_item_from_json
+from macro_routing.workers.worker_pool import WorkerPool
+from macro_routing.workers.worker_settings import WorkerError, WorkerSettings
 from tests.runs.small import small_frozen, small_task
 from tests.runs.test_run import CONFIG
 
@@ -83,7 +83,7 @@ def test_what_writes_answers_gives_its_memory_back_before_routers_are_trained(tm
 
 
 def test_routers_are_kept_and_decide_the_same_again(frozen, tmp_path):
-    from macro_routing.evaluation.decoding import DecodingSettings
+    from macro_routing.evaluation.decoding_settings import DecodingSettings
     from macro_routing.evaluation.graded_answers import encode_prompts
 
     _run(frozen, tmp_path / "run", "drllm")
@@ -124,7 +124,7 @@ class CursedCrew:
     def start_worker(self, slot):
         self.events.append(Message(slot, json.dumps({"ready": 1})))
 
-    def send(self, slot, text):
+    def send_message(self, slot, text):
         assignment, ask = work_item_from_json(text)
         pairs = zip(ask.routes, ask.unit, strict=True) if ask.paired else product(ask.routes, ask.unit)
         if any(self.is_deadly(*pair) for pair in pairs):

@@ -22,7 +22,7 @@ from macro_routing.runs import folder as files
 from macro_routing.runs.final_selection import FinalSelection, select_confirmed_route, select_route
 from macro_routing.runs.prepare import prepare_run
 from macro_routing.search import Candidate, Failure, Stopped
-from macro_routing.workers.settings import WorkerError
+from macro_routing.workers.worker_settings import WorkerError
 from tests.models.tiny import tiny_model
 from tests.runs.small import small_frozen, small_task
 

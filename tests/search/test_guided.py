@@ -6,7 +6,7 @@ import pytest
 
 from experiments.planted_family import BUDGET, SPACE, TRAINING, VALIDATION, member
 from macro_routing.errors import SettingsError, SpaceError
-from macro_routing.evaluation.planted import PlantedProblem, solve_planted
+from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import Failure, GuidedSearch, GuidedSettings, Score
 from macro_routing.search.candidate_pool import list_single_moves

@@ -7,7 +7,7 @@ import hashlib
 
 import pytest
 
-from macro_routing.evaluation.planted import PlantedProblem, solve_planted
+from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
 from macro_routing.routes import RouteSpace, parse_route
 from macro_routing.search import MacroSearch, MacroSettings
 
@@ -26,7 +26,7 @@ def digest(final_set, seed):
     found = hashlib.sha256()
     state = search.start()
     while (asked := search.ask(state)) is not None:
-        outcomes = [problem.score(one.route, "train", asked.examples) for one in asked.proposals]
+        outcomes = [problem.score_route(one.route, "train", asked.examples) for one in asked.proposals]
         for one, outcome in zip(asked.proposals, outcomes, strict=True):
             found.update(f"{one.program} {one.route} {asked.examples} {outcome.correct} {outcome.total}\n".encode())
         state = search.tell(state, asked, outcomes)

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from macro_routing.errors import SettingsError
-from macro_routing.evaluation.planted import PlantedProblem, solve_planted
+from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MacroSearch, MacroSettings, Score
 from macro_routing.search.budgeted_search import FinalSetSettings
@@ -61,7 +61,7 @@ def _play(search, problem, most=1000):
     state, rounds = search.start(), []
     while (asked := search.ask(state)) is not None and len(rounds) < most:
         rounds.append(asked)
-        outcomes = [problem.score(one.route, "train", asked.examples) for one in asked.proposals]
+        outcomes = [problem.score_route(one.route, "train", asked.examples) for one in asked.proposals]
         state = search.tell(state, asked, outcomes)
     return state, rounds
 

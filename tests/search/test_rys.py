@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macro_routing.errors import RouteError, SearchError, SettingsError
-from macro_routing.evaluation.planted import PlantedProblem, solve_planted
+from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
 from macro_routing.routes import Route
 from macro_routing.search import Failure, Score, load_state, save_state
 from macro_routing.search.rys_beam import BeamSettings, RepeatBeam, blocks_from_route, route_from_blocks

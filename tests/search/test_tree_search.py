@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macro_routing.errors import RouteError, SearchError, SettingsError
-from macro_routing.evaluation.planted import PlantedProblem
+from macro_routing.evaluation.planted_problem import PlantedProblem
 from macro_routing.routes import Route, RouteSpace, parse_program
 from macro_routing.search.tree_actions import LayerEdits, ProgramEdits, layer_counts, route_from_counts
 from macro_routing.search.tree_search import TreeSearch, TreeSettings, child_limit, run_in_lockstep, ucb_score

@@ -7,7 +7,7 @@ from collections import deque
 import pytest
 
 from macro_routing.errors import MacroError, TaskError
-from macro_routing.evaluation.decoding import DecodingSettings
+from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.executor import Assignment
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.evaluation.work_items import WorkItem, group_by_shared_prefix, split_work
@@ -20,9 +20,9 @@ from macro_routing.workers.adaptive_timeout import AdaptiveTimeout, estimate_wor
 from macro_routing.workers.backend import Exited, Message
 from macro_routing.workers.dispatch_state import DispatchLimits
 from macro_routing.workers.dispatcher import Dispatcher
-from macro_routing.workers.messages import results_to_json, work_item_from_json, work_item_to_json
-from macro_routing.workers.pool import WorkerPool
-from macro_routing.workers.settings import WorkerError, WorkerSettings
+from macro_routing.workers.worker_messages import results_to_json, work_item_from_json, work_item_to_json
+from macro_routing.workers.worker_pool import WorkerPool
+from macro_routing.workers.worker_settings import WorkerError, WorkerSettings
 from tests.runs.small import small_frozen, small_task
 
 ROUTES = [parse_route(text, 6) for text in ("L0 RJ", "L0 L2 RJ", "L0-L3 L3 RJ")]
@@ -50,7 +50,7 @@ class PlayedCrew:
         elif outcome != HANG:
             self.events.append(outcome if isinstance(outcome, Message) else Exited(slot, outcome))
 
-    def send(self, slot, text):
+    def send_message(self, slot, text):
         _, ask = work_item_from_json(text)
         self.given.append(ask)
         fate = self.fate(slot, ask)
@@ -89,7 +89,7 @@ def asks(count=4):
 
 def played(crew, workers=2, asked=None, limits=None, said=None):
     driver = Dispatcher(crew, workers, limits or DispatchLimits(), (said if said is not None else []).append)
-    found = list(driver.run(ASSIGNMENT, asked or asks()))
+    found = list(driver.run_items(ASSIGNMENT, asked or asks()))
     return driver, found
 
 
@@ -143,8 +143,8 @@ class SlowCrew(PlayedCrew):
         self.seconds = seconds
         self.later = []
 
-    def send(self, slot, text):
-        super().send(slot, text)
+    def send_message(self, slot, text):
+        super().send_message(slot, text)
         self.later.append((time.monotonic() + self.seconds(slot), self.events.pop()))
 
     def wait_for_events(self, seconds):
@@ -186,10 +186,10 @@ def test_patience_grows_with_the_ask_and_by_what_others_have_taken():
     assert (
         patience.timeout_seconds("a", estimate_work(WorkItem((standard,), many), 0)) == 800
     )  # nothing was measured yet
-    patience.record("a", 10, 500)
+    patience.record_duration("a", 10, 500)
     assert patience.timeout_seconds("a", 640) == 10 * 640 * 50
     assert patience.timeout_seconds("b", 640) == 800  # another task has another speed
-    patience.record("b", 640, 6.4)
+    patience.record_duration("b", 640, 6.4)
     assert patience.timeout_seconds("b", 640) == 100
     assert DecodingSettings("reasoning", 400, 100).max_new_tokens == 500
     assert [DecodingSettings(mode, 400, 100).max_new_tokens for mode in ("direct", "likelihood")] == [100, 0]
@@ -199,7 +199,7 @@ def test_an_answer_that_came_while_the_driver_was_busy_is_taken():
     crew = SlowCrew(lambda slot: 0.1 * slot)
     driver = Dispatcher(crew, 2, DispatchLimits(item_seconds=0.2))
     found = []
-    for answer in driver.run(ASSIGNMENT, asks(2)):
+    for answer in driver.run_items(ASSIGNMENT, asks(2)):
         found.append(answer)
         time.sleep(0.3)  # as a store on a slow disk: the other's answer comes, and its time goes by
     assert complete(found, asks(2))
@@ -209,7 +209,7 @@ def test_an_answer_that_came_while_the_driver_was_busy_is_taken():
 def test_a_worker_that_got_ready_while_the_driver_was_busy_is_kept():
     crew = PlayedCrew(starts={1: [HANG]})
     driver = Dispatcher(crew, 2, DispatchLimits(start_seconds=0.1))
-    run = driver.run(ASSIGNMENT, asks())
+    run = driver.run_items(ASSIGNMENT, asks())
     next(run)
     time.sleep(0.15)
     crew.events.append(Message(1, json.dumps({"ready": 1})))
@@ -225,7 +225,7 @@ def test_all_workers_can_be_waited_for():
     driver = Dispatcher(crew, 3, DispatchLimits())
     driver.wait_until_ready()
     assert [slot.is_ready for slot in driver._slots] == [True, True, False]
-    assert complete(list(driver.run(ASSIGNMENT, asks(2))), asks(2))
+    assert complete(list(driver.run_items(ASSIGNMENT, asks(2))), asks(2))
     assert driver.counts.finished_by_slot == {0: 1, 1: 1}
 
 
@@ -239,10 +239,10 @@ def test_what_is_worked_ahead_is_tried_once_and_blamed_on_nobody():
     assert driver.counts.crashes == 1
     assert not driver.counts.quarantined
     # In earnest it is tried as often as anything, and what is known of a route holds for what is ahead, too.
-    again = list(driver.run(ASSIGNMENT, [WorkItem(tuple(ROUTES), UNIT)]))
+    again = list(driver.run_items(ASSIGNMENT, [WorkItem(tuple(ROUTES), UNIT)]))
     assert [ask.routes for ask, answers in again if isinstance(answers, Failure)] == [(cursed,)]
     deaths = driver.counts.crashes
-    last = list(driver.run(ASSIGNMENT, [ahead]))
+    last = list(driver.run_items(ASSIGNMENT, [ahead]))
     assert complete(last, [ahead])
     assert driver.counts.crashes == deaths
 
@@ -260,7 +260,7 @@ def test_a_route_that_kills_every_time_is_given_up_and_the_others_are_not():
     assert [line for line in said if "is given up" in line]
     # Known now: nobody is sent to die of it again.
     deaths = driver.counts.crashes
-    again = list(driver.run(ASSIGNMENT, [WorkItem(tuple(ROUTES[:3]), UNIT)]))
+    again = list(driver.run_items(ASSIGNMENT, [WorkItem(tuple(ROUTES[:3]), UNIT)]))
     assert complete(again, [WorkItem(tuple(ROUTES[:3]), UNIT)])
     assert driver.counts.crashes == deaths
 
@@ -285,7 +285,7 @@ def test_pairs_are_split_as_pairs():
     asked = [WorkItem(tuple(ROUTES[:3]), UNIT, paired=True)]
 
     class Pairs(PlayedCrew):
-        def send(self, slot, text):
+        def send_message(self, slot, text):
             _, ask = work_item_from_json(text)
             if ROUTES[1] in ask.routes:
                 self.events.append(Exited(slot, "gone"))
@@ -295,7 +295,7 @@ def test_pairs_are_split_as_pairs():
 
     crew = Pairs()
     driver = Dispatcher(crew, 2, DispatchLimits())
-    found = list(driver.run(ASSIGNMENT, asked))
+    found = list(driver.run_items(ASSIGNMENT, asked))
     assert sorted((ask.routes[0].length, ask.unit[0].id) for ask, _ in found) == sorted(
         (route.length, one.id) for route, one in zip(ROUTES[:3], UNIT, strict=True)
     )
@@ -329,35 +329,35 @@ def test_a_worker_that_never_gets_ready_is_replaced():
 def test_whoever_stops_listening_gets_nothing_old_later():
     crew = PlayedCrew()
     driver = Dispatcher(crew, 2, DispatchLimits())
-    first = driver.run(ASSIGNMENT, asks())
+    first = driver.run_items(ASSIGNMENT, asks())
     next(first)
     first.close()
     other = [WorkItem((ROUTES[2],), UNIT)]
-    assert complete(list(driver.run(ASSIGNMENT, other)), other)
+    assert complete(list(driver.run_items(ASSIGNMENT, other)), other)
 
 
 def test_what_is_not_listened_to_any_more_is_dealt_with_by_the_next_run():
     crew = PlayedCrew()
     driver = Dispatcher(crew, 2, DispatchLimits())
-    first = driver.run(ASSIGNMENT, asks(2))
+    first = driver.run_items(ASSIGNMENT, asks(2))
     next(first)  # both have answered
     first.close()
     other = [WorkItem((ROUTES[2],), one.unit) for one in asks(2)]
-    again = driver.run(ASSIGNMENT, other)
+    again = driver.run_items(ASSIGNMENT, other)
     next(again)
     assert [slot.is_busy for slot in driver._slots] == [False, True]  # both were asked
     again.close()
-    assert complete(list(driver.run(ASSIGNMENT, other)), other)
+    assert complete(list(driver.run_items(ASSIGNMENT, other)), other)
     assert sorted(driver._idle) == [0, 1]
     # The same where what was not heard is that a worker is lost, or lost since.
     lives = iter([None, DIE])
     crew = PlayedCrew(lambda *_: next(lives, None))
     driver = Dispatcher(crew, 2, DispatchLimits())
-    first = driver.run(ASSIGNMENT, asks(2))
+    first = driver.run_items(ASSIGNMENT, asks(2))
     next(first)
     first.close()
     crew.events.append(Exited(0, "killed by SIGKILL"))
-    assert complete(list(driver.run(ASSIGNMENT, other)), other)
+    assert complete(list(driver.run_items(ASSIGNMENT, other)), other)
     assert driver.counts.crashes == 2
     assert len(crew.given) == 2 + 2  # nobody who was gone was asked
 
@@ -366,9 +366,9 @@ def test_a_worker_that_told_of_an_error_is_asked_again():
     crew = PlayedCrew(lambda *_: {"error": "the grader g failed", "class": "TaskError"})
     driver = Dispatcher(crew, 2, DispatchLimits())
     with pytest.raises(TaskError):
-        list(driver.run(ASSIGNMENT, asks()))
+        list(driver.run_items(ASSIGNMENT, asks()))
     crew.fate = lambda *_: None
-    assert complete(list(driver.run(ASSIGNMENT, asks())), asks())
+    assert complete(list(driver.run_items(ASSIGNMENT, asks())), asks())
     assert sorted(driver._idle) == [0, 1]
     assert driver.counts.crashes == 0
 
@@ -377,13 +377,13 @@ def test_a_worker_that_could_not_set_up_is_replaced_in_the_next_run():
     crew = PlayedCrew(starts={0: [Message(0, json.dumps({"error": "no such model", "class": "ModelError"}))]})
     driver = Dispatcher(crew, 1, DispatchLimits())
     with pytest.raises(MacroError, match="no such model"):
-        list(driver.run(ASSIGNMENT, asks()))
-    assert complete(list(driver.run(ASSIGNMENT, asks())), asks())
+        list(driver.run_items(ASSIGNMENT, asks()))
+    assert complete(list(driver.run_items(ASSIGNMENT, asks())), asks())
 
 
 def test_without_any_worker_left_a_later_run_says_so_at_once():
     driver = Dispatcher(PlayedCrew(starts={0: ["no room"] * 3}), 1, DispatchLimits())
-    for ask in (lambda: list(driver.run(ASSIGNMENT, asks())), driver.wait_for_model_facts):
+    for ask in (lambda: list(driver.run_items(ASSIGNMENT, asks())), driver.wait_for_model_facts):
         with pytest.raises(WorkerError, match="no worker can be started: no room"):
             ask()
 

@@ -14,16 +14,16 @@ from types import SimpleNamespace
 import pytest
 
 from macro_routing.errors import MacroError, ModelError
-from macro_routing.evaluation.decoding import DecodingSettings
+from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.work_units import UnitSizes
 from macro_routing.models import load_model
 from macro_routing.routes import Route, parse_route
 from macro_routing.runs import run_search
-from macro_routing.workers.messages import WorkerSetup
-from macro_routing.workers.pool import create_worker_pool, worker_environments
 from macro_routing.workers.ray_backend import RayBackend
-from macro_routing.workers.settings import WorkerError, WorkerSettings
+from macro_routing.workers.worker_messages import WorkerSetup
+from macro_routing.workers.worker_pool import create_worker_pool, worker_environments
+from macro_routing.workers.worker_settings import WorkerError, WorkerSettings
 from tests.faults.fault_injection import FaultInjector, FaultResult, WorkerKiller
 from tests.faults.reference_search import (
     ReferenceSearch,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from macro_routing.evaluation.decoding import DecodingSettings
+from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.executor import Assignment
 from macro_routing.evaluation.work_items import WorkItem
 from macro_routing.evaluation.work_units import UnitSizes
@@ -20,7 +20,7 @@ from macro_routing.workers.dispatch_state import DispatchLimits
 from macro_routing.workers.dispatcher import Dispatcher
 from macro_routing.workers.local_backend import LocalBackend
 from macro_routing.workers.ray_backend import _exit_reason
-from macro_routing.workers.settings import WorkerError
+from macro_routing.workers.worker_settings import WorkerError
 
 WAITS = "import time; time.sleep(600)"
 
@@ -143,7 +143,7 @@ def test_a_system_that_refuses_a_worker_is_asked_three_times(monkeypatch, module
         crew = crew_of(ANSWERS)
         driver = Dispatcher(crew, 1, DispatchLimits())
         try:
-            return list(driver.run(assignment, asked))
+            return list(driver.run_items(assignment, asked))
         finally:
             crew.close()
             monkeypatch.undo()
@@ -173,7 +173,7 @@ def test_a_worker_in_the_middle_of_its_answer_is_not_taken_to_hang():
     driver = Dispatcher(crew, 1, DispatchLimits(item_seconds=3))
     asked = [WorkItem((Route.standard(6),), ())]
     try:
-        assert list(driver.run(Assignment("t", DecodingSettings(), "auto", UnitSizes(), "scope"), asked)) == [
+        assert list(driver.run_items(Assignment("t", DecodingSettings(), "auto", UnitSizes(), "scope"), asked)) == [
             (asked[0], ())
         ]
     finally:

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from benchmarks.scale import warm_up
-from macro_routing.evaluation.decoding import DecodingSettings
+from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL
 from macro_routing.evaluation.score_store import ScoreStore
@@ -14,9 +14,9 @@ from macro_routing.evaluation.work_units import UnitSizes, plan_race_units
 from macro_routing.routes import RouteSpace
 from macro_routing.search import MarkovPolicy, Stopped
 from macro_routing.workers.backend import Exited
-from macro_routing.workers.messages import work_item_from_json
-from macro_routing.workers.pool import WorkerPool
-from macro_routing.workers.settings import WorkerSettings
+from macro_routing.workers.worker_messages import work_item_from_json
+from macro_routing.workers.worker_pool import WorkerPool
+from macro_routing.workers.worker_settings import WorkerSettings
 from tests.faults.simulated_backend import SimulatedBackend, outcome_from_table
 from tests.runs.small import small_frozen, small_task
 
@@ -31,7 +31,7 @@ class Table:
 
     workers = 1
 
-    def run(self, _evaluator, asks):
+    def run_items(self, _assignment, asks):
         for ask in asks:
             yield ask, tuple(tuple(outcome_from_table(route, one) for one in ask.unit) for route in ask.routes)
 
@@ -99,12 +99,12 @@ class Crashing(SimulatedBackend):
         super().__init__(lambda ask: len(ask.routes) * len(ask.unit) * 0.5)
         self.curse, self.gone = (route, example), []
 
-    def send(self, slot, text):
+    def send_message(self, slot, text):
         _, ask = work_item_from_json(text)
         if self.curse[0] in ask.routes and self.curse[1] in ask.unit:
             self.gone.append(Exited(slot, "killed by SIGKILL"))
         else:
-            super().send(slot, text)
+            super().send_message(slot, text)
 
     def wait_for_events(self, seconds):
         gone, self.gone = self.gone, []

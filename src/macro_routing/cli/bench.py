@@ -18,7 +18,7 @@ from macro_routing.models.catalog import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from macro_routing.evaluation.bench import EngineTiming, RaceTiming
-    from macro_routing.evaluation.decoding import DecodingSettings
+    from macro_routing.evaluation.decoding_settings import DecodingSettings
     from macro_routing.models.frozen import FrozenModel
     from macro_routing.routes.route import Route
     from macro_routing.tasks.task import Example, Task
@@ -69,7 +69,7 @@ def bench(
     import numpy as np
 
     from macro_routing.evaluation.bench import single_repeats_and_skips, time_race, time_shared_engine
-    from macro_routing.evaluation.decoding import DecodingSettings
+    from macro_routing.evaluation.decoding_settings import DecodingSettings
     from macro_routing.models.environment import describe_environment
     from macro_routing.models.frozen import LoadOptions, load_model
     from macro_routing.routes.space import RouteSpace

@@ -18,7 +18,7 @@ from macro_routing.models.catalog import DEFAULT_MODEL
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from macro_routing.evaluation.decoding import DecodingSettings
+    from macro_routing.evaluation.decoding_settings import DecodingSettings
     from macro_routing.evaluation.evaluation_results import RouteEvaluation
     from macro_routing.evaluation.statistics import PairedComparison
     from macro_routing.routes.route_file import RouteFile
@@ -99,9 +99,9 @@ def evaluate(
     from macro_routing.tasks.benchmarks import list_contaminating_tasks
     from macro_routing.tasks.catalog import load_task
     from macro_routing.tasks.splits import make_splits
-    from macro_routing.workers.messages import TaskSource, WorkerSetup
-    from macro_routing.workers.pool import create_worker_pool
-    from macro_routing.workers.settings import WorkerError
+    from macro_routing.workers.worker_messages import TaskSource, WorkerSetup
+    from macro_routing.workers.worker_pool import create_worker_pool
+    from macro_routing.workers.worker_settings import WorkerError
 
     crew = options.worker_settings(backend, workers, address, gpus_per_worker, worker_timeout)
     known_of = options.route_file(route)
@@ -122,7 +122,7 @@ def evaluate(
     with (
         stopping_with(kept),
         nullcontext()
-        if crew.in_process
+        if crew.runs_in_process
         else create_worker_pool(crew, WorkerSetup(model, loading, (source,)), options.report_progress) as pool,
     ):
         frozen = (pool.load_driver_model if pool else load_model)(model, loading, options.report_progress)
@@ -161,7 +161,7 @@ def _seed_of(found: RouteFile | None) -> int | None:
 
 def _decoding(found: RouteFile | None, mode: SearchMode | None, task: Task, given: dict[str, Any]) -> DecodingSettings:
     """Flags before what the route was found with, before the defaults; another way to answer has its own budgets."""
-    from macro_routing.evaluation.decoding import DecodingSettings, default_answer_mode
+    from macro_routing.evaluation.decoding_settings import DecodingSettings, default_answer_mode
 
     known = dict(found.decoding) if found and found.task == task.name and mode is None else {}
     asked = None if mode in {None, SearchMode.auto} else mode

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from macro_routing.models.frozen import FrozenModel
     from macro_routing.models.metadata import ModelMetadata
-    from macro_routing.workers.settings import WorkerSettings
+    from macro_routing.workers.worker_settings import WorkerSettings
 
 DtypeOption = Annotated[
     str,
@@ -96,7 +96,7 @@ def worker_settings(
     backend: Backend, workers: int, address: str | None, gpus_per_worker: float | None, worker_timeout: float
 ) -> WorkerSettings:
     """The five flags as settings."""
-    from macro_routing.workers.settings import WorkerSettings
+    from macro_routing.workers.worker_settings import WorkerSettings
 
     return WorkerSettings(backend.value, workers, address, gpus_per_worker, worker_timeout)
 

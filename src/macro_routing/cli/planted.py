@@ -13,7 +13,7 @@ import typer
 from macro_routing.cli.console import print_fields, print_json, read_toml
 from macro_routing.cli.options import Racing
 from macro_routing.errors import SettingsError, SpaceError
-from macro_routing.evaluation.planted import PlantedProblem, PlantedResult, solve_planted
+from macro_routing.evaluation.planted_problem import PlantedProblem, PlantedResult, solve_planted
 from macro_routing.routes.notation import parse_route
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace

@@ -17,7 +17,7 @@ from macro_routing.search.method_names import METHOD_NAMES
 if TYPE_CHECKING:
     from macro_routing.runs.config import RunConfig
     from macro_routing.runs.result import RunResult
-    from macro_routing.workers.settings import WorkerSettings
+    from macro_routing.workers.worker_settings import WorkerSettings
 
 
 class Preset(StrEnum):

@@ -208,7 +208,7 @@ def known_of_route(argument: str) -> dict[str, Any]:
     if not is_route_file(text):
         return {}
     found = parse_route_file(text.lstrip("\ufeff"))
-    from macro_routing.evaluation.decoding import DecodingSettings
+    from macro_routing.evaluation.decoding_settings import DecodingSettings
 
     ways = {field.name for field in dataclasses.fields(DecodingSettings)}
     decoding = {name: value for name, value in found.decoding.items() if name in ways}

@@ -15,7 +15,7 @@ from macro_routing.engine.batching import Tokens, pad_left
 from macro_routing.engine.generation import DecodingStage, max_new_tokens
 from macro_routing.engine.memory import is_out_of_memory
 from macro_routing.engine.prefix_tree import plan_prefix_tree
-from macro_routing.evaluation.decoding import DecodingSettings
+from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.graded_answers import answer_examples, answer_with_routes
 from macro_routing.evaluation.racing import NEVER

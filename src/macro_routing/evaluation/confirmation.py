@@ -16,7 +16,7 @@ GetCorrect = Callable[[Route], NDArray[np.bool_]]
 _MIN_VARIANCE = 1e-12
 
 
-def combine_with_fresh(
+def update_expected_gain(
     expected: ExpectedGain | None, standard: NDArray[np.bool_], route: NDArray[np.bool_]
 ) -> ExpectedGain | None:
     """The gain that the search expects of a route and its gain on fresh examples, weighted by their precision.
@@ -47,11 +47,11 @@ def rank_candidates(candidates: Sequence[Candidate], get_correct: GetCorrect) ->
     """Candidates with their probability of a gain, ordered by the lower bound of their gain."""
     standard = get_correct(Route.standard(candidates[0].route.layers))
     gains = {
-        candidate: combine_with_fresh(candidate.expected, standard, get_correct(candidate.route))
+        candidate: update_expected_gain(candidate.expected, standard, get_correct(candidate.route))
         for candidate in candidates
         if not candidate.route.is_standard
     }
-    rank_candidates = sorted(gains, key=lambda candidate: -_lower_bound(gains[candidate]))
+    rank_candidates = sorted(gains, key=lambda candidate: -_gain_lower_bound(gains[candidate]))
     return [(candidate, probability_of_gain(gains[candidate])) for candidate in rank_candidates]
 
 
@@ -66,6 +66,6 @@ def select_confirmed(
     return standard or Candidate(Route.standard(candidates[0].route.layers))
 
 
-def _lower_bound(expected: ExpectedGain | None) -> float:
+def _gain_lower_bound(expected: ExpectedGain | None) -> float:
     """A gain less two standard deviations: a larger but less certain gain is not the better one."""
     return 0.0 if expected is None else expected.mean - 2 * math.sqrt(expected.variance)

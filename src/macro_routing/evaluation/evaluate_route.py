@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from macro_routing.errors import RouteError
-from macro_routing.evaluation.decoding import DecodingSettings, default_answer_mode
+from macro_routing.evaluation.decoding_settings import DecodingSettings, default_answer_mode
 from macro_routing.evaluation.evaluation_results import RouteEvaluation
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.score_store import ScoreStore

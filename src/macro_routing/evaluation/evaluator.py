@@ -10,7 +10,7 @@ from typing import Any
 
 from macro_routing.engine.decoders import AUTO, FUSED_VERSION, fused_unsupported_reason
 from macro_routing.engine.memory import BatchLimit, run_halving_on_oom
-from macro_routing.evaluation.decoding import DecodingSettings
+from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluation_results import RaceResult, RouteEvaluation
 from macro_routing.evaluation.executor import Assignment, Executor, digest_scope
 from macro_routing.evaluation.graded_answers import answer_pairs, answer_with_routes
@@ -85,7 +85,7 @@ class Evaluator:
     def evaluate(self, routes: Iterable[Route], examples: Sequence[Example]) -> dict[Route, RouteEvaluation]:
         """Score every distinct route on every example."""
         cache = self._open_cache(routes, examples)
-        cache.compute([(unit, cache.routes) for unit in split_into_units(examples, self.unit_sizes.full)])
+        cache.compute_missing([(unit, cache.routes) for unit in split_into_units(examples, self.unit_sizes.full)])
         return {route: cache.summarize_route(route, examples) for route in cache.routes}
 
     def race_draws(
@@ -96,7 +96,7 @@ class Evaluator:
         cache = self._open_cache(draws, examples)
 
         def score_unit(number: int, routes: Sequence[Route]) -> dict[Route, float | Failure]:
-            cache.compute([(units[number], routes)])
+            cache.compute_missing([(units[number], routes)])
             return {route: cache.count_correct(route, units[number]) for route in routes}
 
         def prefetch(needed: Sequence[UnitRoute], likely: Iterator[UnitRoute]) -> None:
@@ -104,7 +104,7 @@ class Evaluator:
                 cache.prefetch(_group_by_unit(needed, units), _group_by_unit(likely, units))
 
         if mode == NEVER or keep >= len(draws):  # every evaluation will be needed
-            cache.compute([(unit, cache.routes) for unit in units])
+            cache.compute_missing([(unit, cache.routes) for unit in units])
         standings = race_routes(draws, [len(unit) for unit in units], keep, mode, score_unit, prefetch)
         return cache.summarize_race(draws, standings, units)
 
@@ -137,7 +137,7 @@ class Evaluator:
     def _run_items(self, items: Sequence[WorkItem]) -> Generator[tuple[WorkItem, Results | Failure]]:
         """Each item with its results: in this process and in order, or by workers and as they finish."""
         if self.executor is not None:
-            yield from self.executor.run(self.assignment, items)
+            yield from self.executor.run_items(self.assignment, items)
             return
         for item in items:
             yield item, self.run_work_item(item)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from macro_routing.evaluation.decoding import DecodingSettings
+from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.work_items import Results, WorkItem
 from macro_routing.evaluation.work_units import UnitSizes
 from macro_routing.search.searcher import Failure
@@ -34,7 +34,9 @@ class Executor(Protocol):
         """Number of items that are run at the same time."""
         ...
 
-    def run(self, assignment: Assignment, items: Sequence[WorkItem]) -> Iterator[tuple[WorkItem, Results | Failure]]:
+    def run_items(
+        self, assignment: Assignment, items: Sequence[WorkItem]
+    ) -> Iterator[tuple[WorkItem, Results | Failure]]:
         """Results in the order in which they arrive; together they cover every item once.
 
         An item may come back in parts. A part that no worker survives has one route and comes back as a failure.

@@ -22,7 +22,7 @@ from macro_routing.engine.shared_likelihood import (
     score_choices_for_routes,
 )
 from macro_routing.errors import TaskError
-from macro_routing.evaluation.decoding import DecodingSettings
+from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.models.chat import encode_messages
 from macro_routing.models.frozen import FrozenModel

@@ -53,24 +53,24 @@ class OutcomeCache:
         self._no_prefetch: set[Route] = set()
         """Routes of a failed prefetch: the next prefetch may fail, too, and costs a worker."""
         self._stored = {
-            route: self._look_up(route, examples if examples_by_route is None else examples_by_route[route])
+            route: self._look_up_stored(route, examples if examples_by_route is None else examples_by_route[route])
             for route in self.routes
         }
         self._outcomes = {route: dict(stored) for route, stored in self._stored.items()}
 
-    def _look_up(self, route: Route, examples: Sequence[Example]) -> dict[str, ExampleOutcome]:
+    def _look_up_stored(self, route: Route, examples: Sequence[Example]) -> dict[str, ExampleOutcome]:
         keys = list(dict.fromkeys(self._keys[example] for example in examples))
         return self._store.find_outcomes(self._scope, route, keys) if self._store else {}
 
-    def compute(self, wanted: RoutesByUnit) -> None:
+    def compute_missing(self, wanted: RoutesByUnit) -> None:
         """Compute the missing outcomes of these routes on these units; a unit is always run as a whole."""
-        items = [item for unit, routes in wanted for item in self._missing(unit, routes)]
+        items = [item for unit, routes in wanted for item in self._find_missing(unit, routes)]
         # Two items per worker, so that no worker waits long for the last one.
         self._run(split_work(1 if self._workers == 1 else 2 * self._workers, items))
 
     def prefetch(self, needed: RoutesByUnit, likely: RoutesByUnit) -> None:
         """Compute what is needed; workers that would be idle compute what is likely to be needed next."""
-        items = [item for unit, routes in needed for item in self._missing(unit, routes)]
+        items = [item for unit, routes in needed for item in self._find_missing(unit, routes)]
         parts = split_work(self._workers, items)
         if not parts:
             return
@@ -79,7 +79,7 @@ class OutcomeCache:
         ahead = (
             WorkItem(item.routes[start : start + size], item.unit, prefetch=True)
             for unit, routes in likely
-            for item in self._missing(unit, [route for route in routes if route not in self._no_prefetch])
+            for item in self._find_missing(unit, [route for route in routes if route not in self._no_prefetch])
             for start in range(0, len(item.routes), size)
         )
         self._run([*parts, *islice(ahead, max(0, self._workers - len(parts)))])
@@ -98,7 +98,7 @@ class OutcomeCache:
                 items.append(WorkItem(routes, examples, paired=True))
         self._run(items)
 
-    def _missing(self, unit: WorkUnit, routes: Sequence[Route]) -> list[WorkItem]:
+    def _find_missing(self, unit: WorkUnit, routes: Sequence[Route]) -> list[WorkItem]:
         keys = [self._keys[example] for example in unit]
         missing = [
             route
@@ -112,13 +112,13 @@ class OutcomeCache:
         with closing(self._run_items(items)) as finished:
             for item, results in finished:
                 if not isinstance(results, Failure):
-                    self._add(item, results)
+                    self._add_results(item, results)
                 elif item.prefetch:
                     self._no_prefetch.update(item.routes)  # computed again, and judged, when it is needed
                 else:
                     self._failures.update(dict.fromkeys(item.routes, results.reason))
 
-    def _add(self, item: WorkItem, results: Results) -> None:
+    def _add_results(self, item: WorkItem, results: Results) -> None:
         """Store outcomes first: whatever is counted is stored."""
         computed: dict[Route, dict[str, ExampleOutcome]] = {route: {} for route in item.routes}
         for index, (route, outcomes) in enumerate(zip(item.routes, results, strict=True)):

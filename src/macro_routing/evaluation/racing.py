@@ -89,7 +89,7 @@ def race_routes(  # noqa: PLR0913
     standings alone, so the race is the same for any number of workers.
     """
     standings = {route: RaceStanding(route.length, sum(sizes)) for route in draws}
-    while wave := select_wave([standings[route] for route in draws], keep, mode):
+    while wave := select_next_wave([standings[route] for route in draws], keep, mode):
         # Draws of one route race together; routes at the same unit are scored together.
         routes = list(dict.fromkeys(draws[index] for index in wave))
         prefetch(
@@ -114,14 +114,14 @@ def _predict_next(
 ) -> Iterator[UnitRoute]:
     """What later waves may need: nearest units first, draws with the fewest losses first."""
     ordered = [standings[route] for route in draws]
-    racing = sorted(find_racing(ordered, *rule), key=lambda index: (ordered[index].losses, index))
+    racing = sorted(find_racing_draws(ordered, *rule), key=lambda index: (ordered[index].losses, index))
     routes = list(dict.fromkeys(draws[index] for index in racing))
     first = {route: standings[route].units + (route in wave) for route in routes}
     for ahead in range(units):
         yield from ((first[route] + ahead, route) for route in routes if first[route] + ahead < units)
 
 
-def find_racing(standings: Sequence[RaceStanding], keep: int, mode: str = EXACT) -> list[int]:
+def find_racing_draws(standings: Sequence[RaceStanding], keep: int, mode: str = EXACT) -> list[int]:
     """Indices of draws that are incomplete and can still reach the elite."""
     check_choice("racing", mode, RACING_MODES)
     racing = [index for index, draw in enumerate(standings) if not draw.is_complete and not draw.failure]
@@ -151,9 +151,9 @@ def _ranks_behind(draw: tuple[float, int], last: tuple[float, int]) -> bool:
     return draw[1] > last[1] and float(draw[0]).is_integer() and float(last[0]).is_integer()
 
 
-def select_wave(standings: Sequence[RaceStanding], keep: int, mode: str = EXACT) -> list[int]:
+def select_next_wave(standings: Sequence[RaceStanding], keep: int, mode: str = EXACT) -> list[int]:
     """Indices of the draws to score on their next unit; empty when the race is over."""
-    racing = find_racing(standings, keep, mode)
+    racing = find_racing_draws(standings, keep, mode)
     if mode == NEVER or keep >= len(standings):
         return racing
     order = sorted((draw.losses, index) for index, draw in enumerate(standings))

@@ -79,7 +79,7 @@ class TrainingExamples:
         return self.targets != NO_DECISION
 
 
-def class_weights(counts: Sequence[int], beta: float) -> torch.Tensor:
+def compute_class_weights(counts: Sequence[int], beta: float) -> torch.Tensor:
     """Weights by the inverse of the effective number of samples, ``(1 - βⁿ) / (1 - β)``.
 
     They average 1 over the classes that occur; a class that never occurs has weight 0.
@@ -109,7 +109,7 @@ def fit_routers(
     prompts = len(examples.targets)
     classes = examples.allowed.shape[2]
     counts = examples.targets[examples.decided].bincount(minlength=classes).tolist()
-    weights = class_weights(counts, settings.effective_beta).to(routers.inner.device)
+    weights = compute_class_weights(counts, settings.effective_beta).to(routers.inner.device)
     optimizer = torch.optim.AdamW(routers.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
     steps = settings.epochs * math.ceil(prompts / settings.accumulation)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=steps)

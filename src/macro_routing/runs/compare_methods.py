@@ -39,7 +39,7 @@ from macro_routing.runs.result import ORACLE, ROUTE, read_result
 from macro_routing.runs.run import PreparedRun
 from macro_routing.search.searcher import Searcher
 from macro_routing.tasks.task import Task
-from macro_routing.workers.settings import WorkerSettings
+from macro_routing.workers.worker_settings import WorkerSettings
 
 POINTS = 8
 """Places on the curve of a search, at most."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from macro_routing.engine.decoders import AUTO, DECODERS
 from macro_routing.errors import SettingsError, suggestion
-from macro_routing.evaluation.decoding import DecodingSettings, default_answer_mode
+from macro_routing.evaluation.decoding_settings import DecodingSettings, default_answer_mode
 from macro_routing.evaluation.racing import EXACT, RACING_MODES
 from macro_routing.evaluation.work_units import UnitSizes
 from macro_routing.models.catalog import BUILT_IN_MODELS, DEFAULT_MODEL

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from macro_routing.evaluation.confirmation import combine_with_fresh, probability_of_gain, select_confirmed
+from macro_routing.evaluation.confirmation import probability_of_gain, select_confirmed, update_expected_gain
 from macro_routing.evaluation.evaluation_results import RouteEvaluation
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
@@ -106,7 +106,7 @@ def select_confirmed_route(
     refused = "; ".join(f"{route} was turned down: {reason}" for route, reason in turned_down.items())
     control = verdicts(standard)
     sure = {
-        one.route: probability_of_gain(combine_with_fresh(one.expected, control, verdicts(one.route)))
+        one.route: probability_of_gain(update_expected_gain(one.expected, control, verdicts(one.route)))
         for one in candidates
     }
     for one in candidates:

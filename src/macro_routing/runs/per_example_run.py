@@ -32,7 +32,7 @@ from macro_routing.search.searcher import Draw, Failure, Proposal, Score, Search
 from macro_routing.search.tree_actions import layer_counts
 from macro_routing.search.tree_search import CORRECT_REWARD, TreeSearch
 from macro_routing.tasks.task import Example
-from macro_routing.workers.settings import WorkerError
+from macro_routing.workers.worker_settings import WorkerError
 
 Seen = tuple[Route, ExampleOutcome | Failure]
 """A route that was asked for on some example, and what came of it."""

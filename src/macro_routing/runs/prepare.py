@@ -33,9 +33,9 @@ from macro_routing.search.searcher import SearchState
 from macro_routing.tasks.catalog import load_task
 from macro_routing.tasks.splits import Splits, count_repeated_questions, make_splits
 from macro_routing.tasks.task import Example, Task
-from macro_routing.workers.messages import TaskSource, WorkerSetup
-from macro_routing.workers.pool import WorkerPool, create_worker_pool
-from macro_routing.workers.settings import WorkerSettings
+from macro_routing.workers.worker_messages import TaskSource, WorkerSetup
+from macro_routing.workers.worker_pool import WorkerPool, create_worker_pool
+from macro_routing.workers.worker_settings import WorkerSettings
 
 Workers = WorkerSettings | WorkerPool | None
 
@@ -72,7 +72,7 @@ def start_workers(
     """
     if workers is None or isinstance(workers, WorkerPool):
         return nullcontext(workers)
-    if workers.in_process:
+    if workers.runs_in_process:
         return nullcontext()
     data = config.data_settings
     sources = [

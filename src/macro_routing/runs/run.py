@@ -43,7 +43,7 @@ from macro_routing.search.macro import MacroSearch
 from macro_routing.search.searcher import Candidate, HoldoutSearcher, Round, Searcher, SearchState
 from macro_routing.tasks.splits import Splits, make_splits
 from macro_routing.tasks.task import Example, Task
-from macro_routing.workers.settings import WorkerError
+from macro_routing.workers.worker_settings import WorkerError
 
 _READ_EXAMPLES = 64
 """Training examples that say how long a prompt is."""

@@ -47,7 +47,7 @@ class AdaptiveTimeout:
     """Seconds that every item may take."""
     _measured: dict[str, _Measured] = field(default_factory=dict)
 
-    def record(self, scope: str, size: float, seconds: float) -> None:
+    def record_duration(self, scope: str, size: float, seconds: float) -> None:
         """Record that an item of this size took this long."""
         measured = self._measured.setdefault(scope, _Measured())
         measured.size += size

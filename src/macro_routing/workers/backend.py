@@ -40,7 +40,7 @@ class WorkerBackend(Protocol):
         """Start a worker in a slot and end the worker that is there; it reports that it is ready, or exits."""
         ...
 
-    def send(self, slot: int, text: str) -> None:
+    def send_message(self, slot: int, text: str) -> None:
         """Send a message to an idle worker; never blocks."""
         ...
 

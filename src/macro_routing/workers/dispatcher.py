@@ -25,8 +25,8 @@ from macro_routing.search.searcher import Failure
 from macro_routing.workers.adaptive_timeout import AdaptiveTimeout, estimate_work
 from macro_routing.workers.backend import Event, Exited, Heartbeat, Message, WorkerBackend
 from macro_routing.workers.dispatch_state import DispatchCounts, DispatchLimits, QueuedItem, WorkerSlot
-from macro_routing.workers.messages import results_from_json, work_item_to_json
-from macro_routing.workers.settings import WorkerError
+from macro_routing.workers.worker_messages import results_from_json, work_item_to_json
+from macro_routing.workers.worker_settings import WorkerError
 
 _CRASHES_BEFORE_SPLIT = 2
 """Workers that an item of several routes may crash before its routes are run one by one."""
@@ -67,8 +67,8 @@ class Dispatcher:
         """Process ids of the workers that are ready."""
         return [slot.process_id for slot in self._slots if slot.is_ready]
 
-    def run(self, assignment: Assignment, items: Sequence[WorkItem]) -> Iterator[ItemResult]:
-        """Results in the order in which they arrive; see ``Executor.run``."""
+    def run_items(self, assignment: Assignment, items: Sequence[WorkItem]) -> Iterator[ItemResult]:
+        """Results in the order in which they arrive; see ``Executor.run_items``."""
         self._assignment = assignment
         self._queue = deque(map(QueuedItem, items))
         self._start_all()
@@ -133,22 +133,23 @@ class Dispatcher:
             slot.sent_at = slot.heard_at = time.monotonic()
             slot.scope = self._assignment.scope
             slot.size = estimate_work(queued.item, self._assignment.decoding.max_new_tokens)
-            self._backend.send(number, work_item_to_json(self._assignment, queued.item))
+            self._backend.send_message(number, work_item_to_json(self._assignment, queued.item))
 
     def _drop_quarantined(self) -> Iterator[ItemResult]:
         """Fail the quarantined routes of the next items without running them."""
-        while self._queue and any(self._key(route) in self._quarantined for route in self._queue[0].item.routes):
+        while self._queue and any(map(self._quarantine_reason, self._queue[0].item.routes)):
             queued = self._queue.popleft()
-            parts = [(part, self._quarantined.get(self._key(part.routes[0]))) for part in queued.item.split_by_route()]
-            left = [QueuedItem(part, queued.crashes, queued.reason) for part, reason in parts if reason is None]
+            parts = [(part, self._quarantine_reason(part.routes[0])) for part in queued.item.split_by_route()]
+            left = [QueuedItem(part, queued.crashes, queued.reason) for part, reason in parts if not reason]
             self._queue.extendleft(reversed(left))
             for part, reason in parts:
-                if reason is not None:
+                if reason:
                     yield part, Failure(reason)
 
-    def _key(self, route: Route) -> tuple[str, Route]:
+    def _quarantine_reason(self, route: Route) -> str:
+        """Why a route is quarantined; empty if it is not."""
         assert self._assignment is not None
-        return self._assignment.scope, route
+        return self._quarantined.get((self._assignment.scope, route), "")
 
     # --- events ---------------------------------------------------------------------------------------------------
 
@@ -181,9 +182,9 @@ class Dispatcher:
             return
         if "error" in message:
             raise _as_user_error(message)
-        self._timeout.record(slot.scope, slot.size, time.monotonic() - slot.sent_at)
+        self._timeout.record_duration(slot.scope, slot.size, time.monotonic() - slot.sent_at)
         if queued.suspect is not None:
-            yield self._quarantine(queued.suspect)
+            yield self._quarantine_route(queued.suspect)
         else:
             self.counts.finished += 1
             self.counts.finished_by_slot[event.slot] = self.counts.finished_by_slot.get(event.slot, 0) + 1
@@ -202,7 +203,7 @@ class Dispatcher:
         else:
             self._handle_failed_start(event.slot, reason)
         if queued is not None:
-            yield from self._retry(replace(queued, crashes=queued.crashes + 1, reason=reason))
+            yield from self._retry_item(replace(queued, crashes=queued.crashes + 1, reason=reason))
 
     def _handle_failed_start(self, number: int, reason: str) -> None:
         slot = self._slots[number]
@@ -224,12 +225,12 @@ class Dispatcher:
     def _replace_hanging(self) -> Iterator[ItemResult]:
         """Replace workers that are past their deadline."""
         now = time.monotonic()
-        if not any(self._deadline(slot) <= now for slot in self._slots):
+        if not any(self._get_deadline(slot) <= now for slot in self._slots):
             return
         # Messages that arrived while this process was busy are not late.
         yield from self._handle_events(0.0)
         for number, slot in enumerate(self._slots):
-            if self._deadline(slot) <= now:
+            if self._get_deadline(slot) <= now:
                 missing = "no answer" if slot.is_busy else "not ready"
                 self.counts.hangs += 1
                 self._backend.kill_worker(number)
@@ -243,19 +244,19 @@ class Dispatcher:
             return self._timeout.timeout_seconds(slot.scope, slot.size)
         return self._limits.start_seconds
 
-    def _deadline(self, slot: WorkerSlot) -> float:
+    def _get_deadline(self, slot: WorkerSlot) -> float:
         """Computed anew every time: the times of items that finished meanwhile count, too."""
         is_expected = (slot.is_busy or not slot.is_ready) and not slot.retired
         return slot.heard_at + self._allowed_seconds(slot) if is_expected else math.inf
 
     def _seconds_to_deadline(self) -> float:
         """Seconds until the next deadline; 0 if no message is expected."""
-        soonest = min(map(self._deadline, self._slots))
+        soonest = min(map(self._get_deadline, self._slots))
         return 0.0 if soonest == math.inf else min(max(0.0, soonest - time.monotonic()), _MAX_WAIT_SECONDS)
 
     # --- crashes --------------------------------------------------------------------------------------------------
 
-    def _retry(self, queued: QueuedItem) -> Iterator[ItemResult]:
+    def _retry_item(self, queued: QueuedItem) -> Iterator[ItemResult]:
         """Run an item again, in smaller parts, or test whether its route causes the crashes."""
         item = queued.item
         if item.prefetch:
@@ -277,11 +278,12 @@ class Dispatcher:
             standard = replace(item, routes=(Route.standard(item.routes[0].layers),))
             self._queue.appendleft(QueuedItem(standard, suspect=queued))
 
-    def _quarantine(self, queued: QueuedItem) -> tuple[WorkItem, Failure]:
+    def _quarantine_route(self, queued: QueuedItem) -> tuple[WorkItem, Failure]:
         """Give up a route that crashes its workers while the standard pass does not."""
+        assert self._assignment is not None
         (route,) = queued.item.routes
         reason = f"crashed its worker {queued.crashes} times: {queued.reason}"
-        self._quarantined[self._key(route)] = self.counts.quarantined[route] = reason
+        self._quarantined[self._assignment.scope, route] = self.counts.quarantined[route] = reason
         self._report(f"the route {route} is given up: it {reason}")
         return queued.item, Failure(reason)
 

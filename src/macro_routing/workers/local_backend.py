@@ -22,7 +22,7 @@ _EXIT_SECONDS = 10.0
 """A process that was killed exits within milliseconds, or not at all."""
 
 
-class _Process:
+class _WorkerProcess:
     """One worker process and the driver's end of its socket."""
 
     def __init__(self, command: Sequence[str], setup: str, environment: Mapping[str, str]) -> None:
@@ -98,7 +98,7 @@ class LocalBackend:
         self._setup = setup
         self._environments = environments
         self._command = command
-        self._workers: dict[int, _Process] = {}
+        self._workers: dict[int, _WorkerProcess] = {}
         self._selector = selectors.DefaultSelector()
         self._failed_starts: list[Event] = []
         """Workers that could not be started, until the next ``wait_for_events``."""
@@ -107,14 +107,14 @@ class LocalBackend:
         """Start a new process."""
         self.kill_worker(slot)
         try:
-            worker = _Process(self._command, self._setup, self._environments[slot])
+            worker = _WorkerProcess(self._command, self._setup, self._environments[slot])
         except OSError as error:
             self._failed_starts.append(Exited(slot, f"the system cannot start it: {error}"))
             return
         self._workers[slot] = worker
         self._selector.register(worker.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, slot)
 
-    def send(self, slot: int, text: str) -> None:
+    def send_message(self, slot: int, text: str) -> None:
         """Queue a line; ``wait_for_events`` sends it, so that a worker that does not read cannot block the driver."""
         worker = self._workers[slot]
         worker.outgoing += f"{text}\n".encode()
@@ -134,7 +134,7 @@ class LocalBackend:
                 events += self._read_events(slot, worker)
         return events
 
-    def _read_events(self, slot: int, worker: _Process) -> list[Event]:
+    def _read_events(self, slot: int, worker: _WorkerProcess) -> list[Event]:
         lines, closed = worker.read_lines()
         events: list[Event] = [Message(slot, line) for line in lines]
         if worker.incoming and not closed:

@@ -18,8 +18,8 @@ from typing import Any
 
 from macro_routing.errors import without_secrets
 from macro_routing.workers.backend import Event, Exited, Message
-from macro_routing.workers.settings import WorkerError, WorkerSettings, check_cores
 from macro_routing.workers.worker import Worker, start_worker
+from macro_routing.workers.worker_settings import WorkerError, WorkerSettings, check_worker_count
 
 _OBJECT_STORE_BYTES = 100_000_000
 """Messages are small; by default Ray reserves a third of the memory for its object store."""
@@ -49,7 +49,7 @@ class RayBackend:
 
     def __init__(self, setup: str, settings: WorkerSettings, actor: type[Any] = RayWorker) -> None:
         """Join a cluster, or start one on this machine."""
-        self._ray = _connect(settings)
+        self._ray = _connect_to_cluster(settings)
         self._setup = setup
         try:
             resources = self._worker_resources(settings)
@@ -71,7 +71,7 @@ class RayBackend:
         resources = {"num_gpus": gpus, "num_cpus": 0 if gpus else 1}
         _check_resources(available, settings.workers, resources)
         if not gpus and settings.address is None:  # a cluster that is started here claims a core for each
-            check_cores(settings.workers, os.cpu_count() or 1)
+            check_worker_count(settings.workers, os.cpu_count() or 1)
         return resources
 
     def start_worker(self, slot: int) -> None:
@@ -80,7 +80,7 @@ class RayBackend:
         self._actors[slot] = self._actor_class.remote()
         self._pending[self._actors[slot].start_worker.remote(self._setup)] = slot
 
-    def send(self, slot: int, text: str) -> None:
+    def send_message(self, slot: int, text: str) -> None:
         """Call the actor with a work item."""
         self._pending[self._actors[slot].handle_item.remote(text)] = slot
 
@@ -116,7 +116,7 @@ class RayBackend:
         self._ray.shutdown()
 
 
-def _connect(settings: WorkerSettings) -> Any:
+def _connect_to_cluster(settings: WorkerSettings) -> Any:
     # Set before the import, which reads them: no usage statistics, and Ray must not hide GPUs.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -177,7 +177,7 @@ def _as_worker_error(address: str | None, error: Exception) -> WorkerError:
         remedy = "start one with `ray start --head` and name its address, or leave --address out to start one here"
     # Text before an @ may be a password, and messages end up in logs.
     named = "of this machine" if address is None else re.sub(r"[^/]*@", "[…]@", address)
-    return WorkerError(f"the Ray cluster {named} cannot be used: {_first_line(error)}; {remedy}")
+    return WorkerError(f"the Ray cluster {named} cannot be used: {_get_first_line(error)}; {remedy}")
 
 
 def _check_resources(available: dict[str, float], workers: int, resources: dict[str, float]) -> None:
@@ -199,6 +199,6 @@ def _exit_reason(error: Exception) -> str:
     return without_secrets(deaths[0] if deaths else lines[-1] if lines else type(error).__name__)[:300]
 
 
-def _first_line(error: Exception) -> str:
+def _get_first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return lines[0].rstrip(".") if lines else type(error).__name__

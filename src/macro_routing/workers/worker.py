@@ -25,7 +25,7 @@ from macro_routing.evaluation.executor import Assignment
 from macro_routing.models.frozen import FrozenModel, load_model
 from macro_routing.models.remote import RemoteModelInfo
 from macro_routing.tasks.task import Task
-from macro_routing.workers.messages import WorkerSetup, results_to_json, work_item_from_json
+from macro_routing.workers.worker_messages import WorkerSetup, results_to_json, work_item_from_json
 
 _PR_SET_PDEATHSIG = 1
 """Option of prctl."""

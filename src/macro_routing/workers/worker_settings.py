@@ -83,12 +83,12 @@ class WorkerSettings:
         return f"{self.workers} worker{'' if self.workers == 1 else 's'}, {where}"
 
     @property
-    def in_process(self) -> bool:
+    def runs_in_process(self) -> bool:
         """Whether the search runs the model in its own process."""
         return self.workers == 0
 
 
-def check_cores(workers: int, cores: int) -> None:
+def check_worker_count(workers: int, cores: int) -> None:
     """Reject more workers than a machine has cores for: each would hold the model in memory."""
     if workers > _MAX_PER_CORE * cores:
         raise WorkerError(

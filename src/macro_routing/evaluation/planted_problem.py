@@ -61,7 +61,7 @@ class PlantedProblem:
         uniform = np.random.default_rng(list(name)).random(max(examples) + 1)
         return uniform[list(examples)] < self.true_score(route)
 
-    def score(self, route: Route, split: str, examples: Sequence[int]) -> Score:
+    def score_route(self, route: Route, split: str, examples: Sequence[int]) -> Score:
         """The observed score."""
         return Score(int(self.sample_correct(route, split, examples).sum()), len(examples))
 
@@ -97,7 +97,7 @@ class PlantedResult:
 def _score_round(problem: PlantedProblem, asked: Round, racing: str) -> list[Outcome]:
     if racing != NEVER:
         return race_planted_routes(problem, asked, racing)
-    return [problem.score(proposal.route, TRAIN, asked.examples) for proposal in asked.proposals]
+    return [problem.score_route(proposal.route, TRAIN, asked.examples) for proposal in asked.proposals]
 
 
 def race_planted_routes(problem: PlantedProblem, asked: Round, mode: str) -> list[Outcome]:
@@ -106,7 +106,7 @@ def race_planted_routes(problem: PlantedProblem, asked: Round, mode: str) -> lis
     units = [[asked.examples[index] for index in unit] for unit in plan_race_indices(len(asked.examples), UnitSizes())]
 
     def score_unit(number: int, routes: Sequence[Route]) -> dict[Route, float]:
-        return {route: problem.score(route, TRAIN, units[number]).correct for route in routes}
+        return {route: problem.score_route(route, TRAIN, units[number]).correct for route in routes}
 
     standings = race_routes(draws, [len(unit) for unit in units], asked.keep, mode, score_unit)
     return [standings[route].outcome for route in draws]
@@ -133,7 +133,7 @@ def solve_planted(
         return PlantedResult(selected, candidates, state, selected.route == problem.target, finalists)
     selected = select_candidate(
         candidates,
-        [problem.score(candidate.route, VALIDATION, range(validation)) for candidate in candidates],
-        lambda tied: [problem.score(candidate.route, TRAIN, range(training)) for candidate in tied],
+        [problem.score_route(candidate.route, VALIDATION, range(validation)) for candidate in candidates],
+        lambda tied: [problem.score_route(candidate.route, TRAIN, range(training)) for candidate in tied],
     )
     return PlantedResult(selected, candidates, state, selected.route == problem.target)

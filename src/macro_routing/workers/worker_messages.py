@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import MacroError
-from macro_routing.evaluation.decoding import DecodingSettings
+from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.executor import Assignment
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.evaluation.work_items import Results, WorkItem

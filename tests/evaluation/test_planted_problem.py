@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 
 from macro_routing.errors import SettingsError
-from macro_routing.evaluation.planted import TRAIN, VALIDATION, PlantedProblem, edit_distance, solve_planted
+from macro_routing.evaluation.planted_problem import TRAIN, VALIDATION, PlantedProblem, edit_distance, solve_planted
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MacroSearch, MacroSettings, RandomSearch, RandomSettings
 from tests.strategies import programs

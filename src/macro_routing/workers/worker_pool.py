@@ -17,8 +17,8 @@ from macro_routing.workers.backend import WorkerBackend
 from macro_routing.workers.dispatch_state import DispatchCounts, DispatchLimits
 from macro_routing.workers.dispatcher import Dispatcher
 from macro_routing.workers.local_backend import LocalBackend
-from macro_routing.workers.messages import WorkerSetup
-from macro_routing.workers.settings import RAY, WorkerError, WorkerSettings, check_cores
+from macro_routing.workers.worker_messages import WorkerSetup
+from macro_routing.workers.worker_settings import RAY, WorkerError, WorkerSettings, check_worker_count
 
 Report = Callable[[str], None]
 
@@ -60,10 +60,12 @@ class WorkerPool:
             return make_remote_model(name, options, facts, report)
         return load_model(name, options, report)
 
-    def run(self, assignment: Assignment, items: Sequence[WorkItem]) -> Iterator[tuple[WorkItem, Results | Failure]]:
+    def run_items(
+        self, assignment: Assignment, items: Sequence[WorkItem]
+    ) -> Iterator[tuple[WorkItem, Results | Failure]]:
         """Results in the order in which they arrive."""
         if items:
-            yield from self._dispatcher.run(assignment, items)
+            yield from self._dispatcher.run_items(assignment, items)
 
     @contextmanager
     def reporting_to(self, report: Report) -> Iterator[None]:
@@ -134,7 +136,7 @@ def worker_environments(settings: WorkerSettings, gpus: Sequence[str], cores: in
             " --environment` tells which there are, --device cpu hides them); leave it out to work on CPU"
         )
     if not gpus or settings.gpus_per_worker == 0:
-        check_cores(workers, cores)
+        check_worker_count(workers, cores)
         threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores // workers))
         return [{"OMP_NUM_THREADS": threads} for _ in range(workers)]
     each = settings.gpus_per_worker or 1
