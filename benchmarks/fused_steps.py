@@ -13,7 +13,7 @@ import torch
 from macro_routing.engine.batching import Tokens
 from macro_routing.engine.fused.batch_plan import RequestGroup
 from macro_routing.engine.fused.decoder import FusedDecoder
-from macro_routing.engine.generation import DecodingStage
+from macro_routing.engine.generation import DecodingStage, GenerationRequest
 from macro_routing.engine.layer_schedule import schedule_layer_calls
 from macro_routing.engine.memory import cache_bytes_per_token
 from macro_routing.evaluation.bench import DecodingTiming, measure_seconds, time_fused_decoding
@@ -67,24 +67,27 @@ def measure_step(  # noqa: PLR0913
 ) -> StepTime:
     """Time per token between a short text and one of ``tokens``; bytes at the mean length between the two."""
     short = max(8, tokens // 8)
-    party = [RequestGroup(list(routes), list(prompts))]
+    groups = [RequestGroup(list(routes), list(prompts))]
 
-    def write(budget: int) -> float:
-        return measure_seconds(lambda: decoder.decode(party, (DecodingStage(frozenset(), budget),)))[0]
+    def time_decoding(max_tokens: int) -> float:
+        request = GenerationRequest((DecodingStage(frozenset(), max_tokens),))
+        return measure_seconds(lambda: decoder.decode(groups, request))[0]
 
-    write(short)
-    samples = [(write(tokens) - write(short)) / (tokens - short) for _ in range(_REPEATS)]
-    weights, ticks = decoder.weights, len(schedule_layer_calls(routes).calls)
+    time_decoding(short)
+    samples = [(time_decoding(tokens) - time_decoding(short)) / (tokens - short) for _ in range(_REPEATS)]
+    layer, head = decoder.weights.layers[0], decoder.weights.head.weight
+    layer_bytes = sum(linear.weight.nbytes for linear in (layer.qkv, layer.attention_out, layer.gate_up, layer.down))
+    calls = len(schedule_layer_calls(routes).calls)
     live = sum(map(len, prompts)) + len(prompts) * (tokens + short) / 2
     steps = sum(route.length for route in routes)
     return StepTime(
         len(routes),
         steps,
-        ticks,
+        calls,
         len(routes) * len(prompts),
         statistics.median(samples),
         tuple(samples),
-        ticks * weights.layer_bytes + weights.head_bytes,
+        calls * layer_bytes + head.nbytes,
         int(steps * live * cache_bytes_per_token(model)),
         bandwidth,
     )
@@ -202,7 +205,9 @@ def kernel_times(
 
     def counted(budget: int) -> dict[str, tuple[int, float]]:
         with profile(activities=[ProfilerActivity.CUDA]) as seen:
-            decoder.decode([RequestGroup(list(routes), list(prompts))], (DecodingStage(frozenset(), budget),))
+            decoder.decode(
+                [RequestGroup(list(routes), list(prompts))], GenerationRequest((DecodingStage(frozenset(), budget),))
+            )
             torch.cuda.synchronize()
         return {one.key: (one.count, one.device_time_total) for one in seen.key_averages() if one.device_time_total}
 

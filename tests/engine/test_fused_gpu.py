@@ -58,7 +58,7 @@ def test_logits_agree_within_the_tolerance_of_the_dtype(name, dtype):
     """Every token of the fused decoder is the best one, up to the error of the eager path in this dtype."""
     model = _model(name, dtype)
     exact = copy.deepcopy(model).double()
-    found = generate_fused(FusedDecoder(model), ROUTES, PROMPTS, (DecodingStage(frozenset(), 48),))
+    found = generate_fused(FusedDecoder(model), ROUTES, PROMPTS, GenerationRequest((DecodingStage(frozenset(), 48),)))
     for route in ROUTES:
         texts = [row[0].tokens for row in found[route]]
         ids, mask = pad_left([(*prompt, *text) for prompt, text in zip(PROMPTS, texts, strict=True)], DEVICE)

@@ -18,19 +18,18 @@ def _drawn(layers, count, seed):
 
 def _replayed(plan):
     """What every route's end state is made of; fails when a state is read after it was given up."""
-    states, open_states, ends = {EMBEDDINGS: ()}, set(), {}
+    states, ends, path = {EMBEDDINGS: ()}, {}, [EMBEDDINGS]
     for application in plan.applications:
         before = states[application.source]
         extra = None if application.added_state is None else (states[application.added_state], application.add)
         states[application.state] = (*before, (application.layer, extra))
-        open_states.add(application.state)
+        del path[path.index(application.source) + 1 :]  # depth first: the source is on the path to the last state
+        path.append(application.state)
         for place in application.finished_routes:
             ends[place] = states[application.state]
         for state in application.freed_states:
             del states[state]
-        open_states -= set(application.freed_caches)
     assert not states
-    assert not open_states
     return ends
 
 

@@ -7,7 +7,8 @@ for many, sweeping through the layers from first to last, again and again, is go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -65,11 +66,6 @@ class LayerSchedule:
     kept_states: int
     """The largest number of states that a route keeps for its adds."""
 
-    @cached_property
-    def mean_routes_per_call(self) -> float:
-        """The routes that a layer call serves, on average."""
-        return sum(len(call.steps) for call in self.calls) / len(self.calls)
-
 
 class _Progress:
     """How far each order has come, and which orders need which layer next."""
@@ -103,9 +99,7 @@ def merge_layer_orders_fast(orders: _LayerOrders) -> list[int]:
     An order that jumps back can be served at once or in the next sweep, and so can one that repeats a layer. With few
     orders the first is shorter. With many, every layer of the next sweep is needed by some order anyway.
     """
-    return min(
-        (_merge_by_rule(orders, rule) for rule in (_choose_lowest, _choose_lowest_from, _choose_lowest_above)), key=len
-    )
+    return min((_merge_by_sweeps(orders, min_move) for min_move in (-math.inf, 0, 1)), key=len)
 
 
 def schedule_layer_calls(
@@ -140,24 +134,13 @@ def list_step_refs(index: int, route: Route) -> list[StepRef]:
     ]
 
 
-def _choose_lowest(waiting: Mapping[int, object], _last: int) -> int:
-    return min(waiting)
-
-
-def _choose_lowest_from(waiting: Mapping[int, object], last: int) -> int:
-    return min([layer for layer in waiting if layer >= last] or waiting)
-
-
-def _choose_lowest_above(waiting: Mapping[int, object], last: int) -> int:
-    return min([layer for layer in waiting if layer > last] or waiting)
-
-
-def _merge_by_rule(orders: _LayerOrders, choose_layer: Callable[[Mapping[int, object], int], int]) -> list[int]:
-    """The list by a rule that chooses the next layer from those that are needed and the layer before."""
+def _merge_by_sweeps(orders: _LayerOrders, min_move: float) -> list[int]:
+    """Run the lowest needed layer that is at least ``min_move`` above the last one, or else the lowest of all."""
     progress = _Progress(orders)
     merged: list[int] = []
     while progress.waiting:
-        merged.append(choose_layer(progress.waiting, merged[-1] if merged else NONE))
+        lowest = merged[-1] + min_move if merged else 0
+        merged.append(min([layer for layer in progress.waiting if layer >= lowest] or progress.waiting))
         progress.run_layer(merged[-1])
     return merged
 

@@ -32,8 +32,6 @@ class LayerApplication:
     """Indices of the routes that end here."""
     freed_states: tuple[int, ...]
     """States that nothing reads later."""
-    freed_caches: tuple[int, ...]
-    """States without later descendants: the caches of their steps are not needed any more."""
 
 
 @dataclass(frozen=True)
@@ -72,17 +70,15 @@ def plan_prefix_tree(routes: Sequence[Route]) -> PrefixTreePlan:
     nodes = _build_tree(routes)
     order = _order_depth_first(nodes)
     added_states = {number: _find_added_state(nodes, number) for number in order}
-    last_read: dict[int, int] = {}
-    last_descendant: dict[int, int] = {}
-    for time, number in enumerate(order):
-        for state in (nodes[number].parent, added_states[number], number):
-            if state is not None:
-                last_read[state] = time
-        ancestor = number
-        while ancestor != EMBEDDINGS:
-            last_descendant[ancestor] = time
-            ancestor = nodes[ancestor].parent
-    freed_states, freed_caches = _group_by_time(last_read), _group_by_time(last_descendant)
+    last_read = {
+        state: number
+        for number in order
+        for state in (nodes[number].parent, added_states[number], number)
+        if state is not None
+    }
+    freed_states: dict[int, list[int]] = {}
+    for state, number in last_read.items():
+        freed_states.setdefault(number, []).append(state)
     applications = tuple(
         LayerApplication(
             number,
@@ -91,10 +87,9 @@ def plan_prefix_tree(routes: Sequence[Route]) -> PrefixTreePlan:
             nodes[number].step.add,
             added_states[number],
             tuple(nodes[number].finished_routes),
-            tuple(freed_states.get(time, ())),
-            tuple(freed_caches.get(time, ())),
+            tuple(freed_states.get(number, ())),
         )
-        for time, number in enumerate(order)
+        for number in order
     )
     return PrefixTreePlan(tuple(routes), applications)
 
@@ -112,10 +107,8 @@ def plan_prefix_trees(routes: Sequence[Route], max_states: int) -> list[PrefixTr
     return plan_prefix_trees(ordered[:half], max_states) + plan_prefix_trees(ordered[half:], max_states)
 
 
-@lru_cache(maxsize=16)
-def _plan_prefix_tree_cached(routes: tuple[Route, ...]) -> PrefixTreePlan:
-    """``plan_prefix_tree``, remembered: the same routes run on batch after batch."""
-    return plan_prefix_tree(routes)
+_plan_prefix_tree_cached = lru_cache(maxsize=16)(plan_prefix_tree)
+"""The same routes run on batch after batch."""
 
 
 def _step_sort_key(step: Step) -> tuple[int, int, float]:
@@ -168,11 +161,3 @@ def _find_added_state(nodes: dict[int, _TreeNode], number: int) -> int | None:
     for _ in range(add.back):
         state = nodes[state].parent
     return state
-
-
-def _group_by_time(times: dict[int, int]) -> dict[int, list[int]]:
-    """States by their time."""
-    states: dict[int, list[int]] = {}
-    for state, time in times.items():
-        states.setdefault(time, []).append(state)
-    return states

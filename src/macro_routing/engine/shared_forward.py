@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from macro_routing.engine.batching import compute_position_ids
+from macro_routing.engine.batching import Tokens, common_prefix_length, compute_position_ids, pad_left
 from macro_routing.engine.prefix_tree import EMBEDDINGS, LayerApplication, PrefixTreePlan
 from macro_routing.models.decoder import get_decoder
 from macro_routing.models.layer_inputs import LayerInputs, compute_layer_inputs
@@ -44,7 +44,7 @@ class FinishedRoute:
     """Index among the plan's routes."""
     states: HiddenStates
     cache_layers: list[Any]
-    """The cache layer of every step, where caches are kept."""
+    """The cache layer of every step; None where caches are not kept."""
 
 
 class SharedForward:
@@ -66,21 +66,18 @@ class SharedForward:
     def run(self, plan: PrefixTreePlan, *, keep_caches: bool = False) -> Iterator[FinishedRoute]:
         """Yield every route when it ends; its tensors are valid until the next one is yielded."""
         states: dict[int, HiddenStates] = {EMBEDDINGS: [inputs.embedded for inputs in self._inputs]}
-        cache_layers: dict[int, Any] = {}
-        sources: dict[int, int] = {}
+        path = [EMBEDDINGS]  # the states from the root of the tree to the current one, and the caches of their steps
+        cache_layers: list[Any] = []
         for application in plan.applications:
-            number = application.state
-            sources[number] = application.source
-            states[number], cache_layer = self._apply_layer(application, states)
-            if keep_caches:
-                cache_layers[number] = cache_layer
+            depth = path.index(application.source) + 1
+            del path[depth:], cache_layers[depth - 1 :]
+            states[application.state], cache_layer = self._apply_layer(application, states)
+            path.append(application.state)
+            cache_layers.append(cache_layer if keep_caches else None)
             for route in application.finished_routes:
-                kept = _collect_cache_layers(number, sources, cache_layers) if keep_caches else []
-                yield FinishedRoute(route, states[number], kept)
+                yield FinishedRoute(route, states[application.state], list(cache_layers))
             for state in application.freed_states:
                 del states[state]
-            for state in application.freed_caches:
-                cache_layers.pop(state, None)
 
     def _apply_layer(self, application: LayerApplication, states: dict[int, HiddenStates]) -> tuple[HiddenStates, Any]:
         # The layer's own slot in the cache holds the step's cache layer, a new one every time.
@@ -155,10 +152,22 @@ def compute_segment_inputs(model: Any, segment: Segment) -> LayerInputs:
     return compute_layer_inputs(model, segment.ids, segment.mask, positions, cached=segment.mask.shape[1] - tokens)
 
 
-def _collect_cache_layers(number: int, sources: dict[int, int], cache_layers: dict[int, Any]) -> list[Any]:
-    """The cache layers of all steps up to a state, first step first."""
-    collected = []
-    while number != EMBEDDINGS:
-        collected.append(cache_layers[number])
-        number = sources[number]
-    return collected[::-1]
+def make_prompt_segments(model: Any, prompts: Sequence[Tokens], new_tokens: int) -> list[Segment]:
+    """The prompts, after a segment for their common prefix where there is one.
+
+    At most ``new_tokens`` tokens will follow each prompt.
+    """
+    shared = common_prefix_length(prompts, _max_prompt_within_window(model, new_tokens))
+    ids, mask = pad_left([prompt[shared:] for prompt in prompts], model.device)
+    if shared == 0:
+        return [Segment(ids, mask)]
+    prefix = torch.tensor([prompts[0][:shared]], device=model.device)
+    full_mask = torch.cat([mask.new_ones(len(prompts), shared), mask], dim=1)
+    parents = torch.zeros(len(prompts), dtype=torch.long, device=model.device)
+    return [Segment(prefix, torch.ones_like(prefix)), Segment(ids, full_mask, parents)]
+
+
+def _max_prompt_within_window(model: Any, new_tokens: int) -> int | None:
+    """The longest prompt that no sliding window ever moves over; None where no layer has a window."""
+    windows = [layer.sliding_window for layer in empty_cache_layers(model) if layer.is_sliding]
+    return min(windows) - new_tokens if windows else None

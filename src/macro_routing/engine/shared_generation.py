@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 
 from macro_routing.engine.batching import Tokens, batch_by_length
-from macro_routing.engine.generation import GenerationRequest, StageTexts, extend_prompt, max_new_tokens
+from macro_routing.engine.generation import GenerationRequest, StageTexts, max_new_tokens
 from macro_routing.engine.prefix_tree import plan_prefix_tree
-from macro_routing.engine.prompt_segments import make_prompt_segments
-from macro_routing.engine.shared_forward import SharedForward
+from macro_routing.engine.shared_forward import SharedForward, make_prompt_segments
 from macro_routing.engine.staged_decoding import StagedDecoder
 from macro_routing.models.lens import apply_lm_head
 from macro_routing.models.routing import apply_route
@@ -29,30 +27,18 @@ _MAX_KEPT_SHARE = 0.75
 def generate_eager(
     model: Any, routes: Sequence[Route], prompts: Sequence[Tokens], request: GenerationRequest
 ) -> dict[Route, list[StageTexts]]:
-    """The texts of every route of ``model`` after each prompt, decoded by the model's own code."""
+    """The texts of every route of ``model`` after each prompt, decoded by the model's own code.
+
+    With ``stop_loops`` a sequence that a loop stopped has fewer texts than stages.
+    """
     texts: dict[Route, list[StageTexts]] = {route: [()] * len(prompts) for route in routes}
     lengths = [len(prompt) + max_new_tokens(request.stages) for prompt in prompts]
     for batch in batch_by_length(lengths, request.max_cached_tokens):
         batch_prompts = [prompts[index] for index in batch]
         for route, rows in _generate_batch(model, routes, batch_prompts, request):
-            _finish_stopped_rows(model, route, batch_prompts, rows, request)
             for index, row in zip(batch, rows, strict=True):
                 texts[route][index] = row
     return texts
-
-
-def _finish_stopped_rows(
-    model: Any, route: Route, prompts: Sequence[Tokens], texts: list[StageTexts], request: GenerationRequest
-) -> None:
-    """Decode the later stages of rows that a loop stopped, from the prompts that they would have come to."""
-    stopped_after = [len(row) for row in texts]
-    for done in range(1, len(request.stages)):
-        stopped = [index for index, count in enumerate(stopped_after) if count == done]
-        if stopped:
-            extended = [extend_prompt(prompts[index], texts[index], request.stages) for index in stopped]
-            rest = generate_eager(model, [route], extended, replace(request, stages=request.stages[done:]))[route]
-            for index, row in zip(stopped, rest, strict=True):
-                texts[index] += row
 
 
 @torch.no_grad()
@@ -67,7 +53,7 @@ def _generate_batch(
         # Other routes need these cache layers unchanged: growing or selecting makes new tensors.
         cache_layers = [copy.copy(layer) for layer in finished.cache_layers]
         routed = model if route.is_standard else apply_route(model, route, allow_untested=True)
-        decoders = [StagedDecoder(request.stages, stop_loops=request.stop_loops) for _ in prompts]
+        decoders = [StagedDecoder(request) for _ in prompts]
         _decode_rows(routed, cache_layers, segments[-1].mask, logits.argmax(-1).tolist(), decoders)
         yield route, [decoder.texts for decoder in decoders]
 

@@ -15,8 +15,7 @@ from macro_routing.engine.batching import batch_by_length
 from macro_routing.engine.likelihood import ChoiceBatch, ChoiceItem, compute_log_probs
 from macro_routing.engine.per_row_forward import PerRowForward
 from macro_routing.engine.prefix_tree import plan_prefix_trees
-from macro_routing.engine.prompt_segments import make_prompt_segments
-from macro_routing.engine.shared_forward import HiddenStates, Segment, SharedForward
+from macro_routing.engine.shared_forward import HiddenStates, Segment, SharedForward, make_prompt_segments
 from macro_routing.models.lens import apply_lm_head
 from macro_routing.models.support import get_text_config
 from macro_routing.routes.route import Route

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 
-from macro_routing.engine.generation import DecodingStage, GeneratedText, StageTexts
+from macro_routing.engine.generation import DecodingStage, GeneratedText, GenerationRequest, StageTexts
 from macro_routing.engine.loop_detection import extend_loop, find_loop_period
 
 _LOOP_CHECK_INTERVAL = 8
@@ -15,10 +14,9 @@ _LOOP_CHECK_INTERVAL = 8
 class StagedDecoder:
     """Takes the predicted tokens of one sequence and returns the tokens to feed."""
 
-    def __init__(self, stages: Sequence[DecodingStage], *, stop_loops: bool = False) -> None:
+    def __init__(self, request: GenerationRequest) -> None:
         """Start at the first stage; with ``stop_loops`` a text that repeats itself ends the sequence early."""
-        self._stages = stages
-        self._stop_loops = stop_loops
+        self._stages, self._stop_loops = request.stages, request.stop_loops
         self._texts: list[GeneratedText] = []
         self._tokens: list[int] = []
         self._forced: deque[int] = deque()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.engine.batching import Tokens, pad_left
-from macro_routing.engine.generation import DecodingStage, max_new_tokens
+from macro_routing.engine.generation import DecodingStage, GenerationRequest, max_new_tokens
 from macro_routing.engine.memory import is_out_of_memory
 from macro_routing.engine.prefix_tree import plan_prefix_tree
 from macro_routing.evaluation.decoding_settings import DecodingSettings
@@ -218,15 +218,15 @@ def time_fused_decoding(  # noqa: PLR0913
 
     stages = tuple(dataclasses.replace(stage, end_tokens=frozenset()) for stage in stages)
     short = tuple(dataclasses.replace(stage, max_tokens=4) for stage in stages)
-    generate_fused(decoder, compared, prompts, short)  # compiles the kernels
+    generate_fused(decoder, compared, prompts, GenerationRequest(short))  # compiles the kernels
     _generate_text(model, prompts[:4], short)
     by_route = []
     for route in compared:
         routed = apply_route(model, route, allow_untested=True)
         by_route.append(measure_seconds(lambda routed=routed: _generate_text(routed, prompts, stages)))  # type: ignore[misc]
-    fused_seconds, _ = measure_seconds(lambda: generate_fused(decoder, compared, prompts, stages))
+    fused_seconds, _ = measure_seconds(lambda: generate_fused(decoder, compared, prompts, GenerationRequest(stages)))
     torch.cuda.reset_peak_memory_stats()
-    all_seconds, _ = measure_seconds(lambda: generate_fused(decoder, routes, prompts, stages))
+    all_seconds, _ = measure_seconds(lambda: generate_fused(decoder, routes, prompts, GenerationRequest(stages)))
     return DecodingTiming(
         prompts=len(prompts),
         tokens_per_row=max_new_tokens(stages),

@@ -73,7 +73,6 @@ class BatchPlan:
 
     groups: Sequence[RequestGroup]
     batches: tuple[PromptBatch, ...]
-    new_tokens: int
 
     @property
     def routes(self) -> list[Route]:
@@ -126,4 +125,4 @@ def plan_batches(groups: Sequence[RequestGroup], new_tokens: int) -> BatchPlan:
             cache_start = batch.route_cache_start(len(group.routes))
             sequence += len(group.routes) * len(prompts)
         first_route += len(group.routes)
-    return BatchPlan(groups, tuple(batches), new_tokens)
+    return BatchPlan(groups, tuple(batches))

@@ -16,10 +16,9 @@ from macro_routing.engine.fused.batch_plan import BatchPlan, RequestGroup, plan_
 from macro_routing.engine.fused.model_runner import BufferSizes, ModelRunner
 from macro_routing.engine.fused.prefill import prefill_prompts
 from macro_routing.engine.fused.row_tables import RowAssignment, SequenceTable, assign_rows, pad_row_count
-from macro_routing.engine.fused.stage_tables import fit_stage_tables
 from macro_routing.engine.fused.support import find_unsupported_reason
 from macro_routing.engine.fused.weights import fuse_weights
-from macro_routing.engine.generation import DecodingStage, StageTexts, max_new_tokens
+from macro_routing.engine.generation import GenerationRequest, StageTexts, max_new_tokens
 from macro_routing.engine.layer_schedule import LayerSchedule, schedule_layer_calls
 from macro_routing.engine.memory import CACHE_SHARE, cache_bytes_per_token, free_bytes
 from macro_routing.engine.staged_decoding import StagedDecoder
@@ -58,10 +57,6 @@ class FusedDecoder:
         free = free_bytes(self.weights.embeddings.device) + self.cache_bytes
         return min(2**31 - 1, int(CACHE_SHARE * free) // cache_bytes_per_token(self._model))
 
-    def supports_stages(self, stages: Sequence[DecodingStage]) -> bool:
-        """Whether the kernels can follow these stages."""
-        return fit_stage_tables(stages)
-
     def release(self) -> None:
         """Free cache and graphs; the next call makes them again."""
         self.runner = None
@@ -69,20 +64,19 @@ class FusedDecoder:
             torch.cuda.empty_cache()
 
     @torch.no_grad()
-    def decode(
-        self, groups: Sequence[RequestGroup], stages: Sequence[DecodingStage], *, stop_loops: bool = False
-    ) -> list[list[list[StageTexts]]]:
+    def decode(self, groups: Sequence[RequestGroup], request: GenerationRequest) -> list[list[list[StageTexts]]]:
         """The texts by group, route and prompt."""
         device = self.weights.embeddings.device
         # Kernels are launched on the current device, which need not be the model's.
         with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
-            plan = plan_batches(groups, max_new_tokens(stages))
+            new_tokens = max_new_tokens(request.stages)
+            plan = plan_batches(groups, new_tokens)
             schedule = schedule_layer_calls(plan.routes)
             runner = self._get_runner(_needed_sizes(plan, schedule))
-            runner.stage_tables.upload(stages)
+            runner.stage_tables.upload(request.stages)
             tokens = prefill_prompts(self._model, runner, plan)
-            decoders = [StagedDecoder(stages, stop_loops=stop_loops) for _ in range(plan.num_sequences)]
-            _DecodingLoop(runner, schedule, plan.sequence_table, decoders).run(tokens, plan.new_tokens)
+            decoders = [StagedDecoder(request) for _ in range(plan.num_sequences)]
+            _DecodingLoop(runner, schedule, plan.sequence_table, decoders).run(tokens, new_tokens)
             return plan.group_results([decoder.texts for decoder in decoders])
 
     def _get_runner(self, needed: BufferSizes) -> ModelRunner:

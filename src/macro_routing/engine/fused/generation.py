@@ -10,7 +10,7 @@ import numpy as np
 from macro_routing.engine.batching import Tokens
 from macro_routing.engine.fused.batch_plan import RequestGroup
 from macro_routing.engine.fused.decoder import FusedDecoder
-from macro_routing.engine.generation import DecodingStage, StageTexts, extend_prompt, group_by_route, max_new_tokens
+from macro_routing.engine.generation import GenerationRequest, StageTexts, group_by_route, max_new_tokens
 from macro_routing.routes.route import Route
 
 MAX_SEQUENCES = 2048
@@ -18,35 +18,34 @@ MAX_SEQUENCES = 2048
 
 
 def generate_fused(
-    decoder: FusedDecoder,
-    routes: Sequence[Route],
-    prompts: Sequence[Tokens],
-    stages: Sequence[DecodingStage],
-    *,
-    stop_loops: bool = False,
+    decoder: FusedDecoder, routes: Sequence[Route], prompts: Sequence[Tokens], request: GenerationRequest
 ) -> dict[Route, list[StageTexts]]:
-    """The texts of every different route after each prompt."""
+    """The texts of every different route after each prompt.
+
+    With ``stop_loops`` a sequence that a loop stopped has fewer texts than stages.
+    """
     texts: dict[Route, list[StageTexts]] = {route: [()] * len(prompts) for route in routes}
     # Routes with a common prefix share the prefill, so they decode together.
     ordered = sorted(texts, key=_list_layers)
-    for group, indices in _split_routes_and_prompts(ordered, prompts, stages, decoder.max_cached_tokens):
+    for group, indices in _split_routes_and_prompts(
+        ordered, prompts, max_new_tokens(request.stages), decoder.max_cached_tokens
+    ):
         requests = [RequestGroup(group, [prompts[index] for index in indices])]
-        (decoded,) = decoder.decode(requests, stages, stop_loops=stop_loops)
+        (decoded,) = decoder.decode(requests, request)
         for route, rows in zip(group, decoded, strict=True):
             for index, row in zip(indices, rows, strict=True):
                 texts[route][index] = row
-        _finish_stopped_sequences(decoder, prompts, stages, {route: texts[route] for route in group}, indices)
     return texts
 
 
 def generate_pairs_fused(
-    decoder: FusedDecoder, pairs: Sequence[tuple[Route, Tokens]], stages: Sequence[DecodingStage]
+    decoder: FusedDecoder, pairs: Sequence[tuple[Route, Tokens]], request: GenerationRequest
 ) -> list[StageTexts]:
     """The texts of each pair's route after its prompt: a request group per route, as many together as fit."""
     texts: list[StageTexts] = [()] * len(pairs)
-    for group in _split_pairs(pairs, max_new_tokens(stages), decoder.max_cached_tokens):
+    for group in _split_pairs(pairs, max_new_tokens(request.stages), decoder.max_cached_tokens):
         requests = [RequestGroup([route], [pairs[index][1] for index in indices]) for route, indices in group.items()]
-        for indices, (rows,) in zip(group.values(), decoder.decode(requests, stages), strict=True):
+        for indices, (rows,) in zip(group.values(), decoder.decode(requests, request), strict=True):
             for index, row in zip(indices, rows, strict=True):
                 texts[index] = row
     return texts
@@ -77,10 +76,10 @@ def _split_pairs(
 
 
 def _split_routes_and_prompts(
-    routes: Sequence[Route], prompts: Sequence[Tokens], stages: Sequence[DecodingStage], max_cached_tokens: int
+    routes: Sequence[Route], prompts: Sequence[Tokens], new_tokens: int, max_cached_tokens: int
 ) -> Iterator[tuple[Sequence[Route], list[int]]]:
     """Routes and indices of prompts that decode together: all prompts if they fit, then as many routes as fit."""
-    region_tokens = max(map(len, prompts)) + max_new_tokens(stages)
+    region_tokens = max(map(len, prompts)) + new_tokens
     longest_route = max(route.length for route in routes)
     max_sequences = max(1, min(MAX_SEQUENCES, max_cached_tokens // (region_tokens * longest_route)))
     by_length = sorted(range(len(prompts)), key=lambda index: (-len(prompts[index]), index))
@@ -88,26 +87,3 @@ def _split_routes_and_prompts(
         routes_per_group = max(1, max_sequences // len(indices))
         for group in np.array_split(np.arange(len(routes)), math.ceil(len(routes) / routes_per_group)):
             yield [routes[number] for number in group], indices.tolist()
-
-
-def _finish_stopped_sequences(
-    decoder: FusedDecoder,
-    prompts: Sequence[Tokens],
-    stages: Sequence[DecodingStage],
-    texts: dict[Route, list[StageTexts]],
-    indices: Sequence[int],
-) -> None:
-    """Decode the later stages of sequences that a loop stopped, from the prompts that they would have come to."""
-    for done in range(1, len(stages)):
-        by_route = {route: [n for n in indices if len(rows[n]) == done] for route, rows in texts.items()}
-        stopped = {route: numbers for route, numbers in by_route.items() if numbers}
-        if not stopped:
-            continue
-        requests = [
-            RequestGroup([route], [extend_prompt(prompts[n], texts[route][n], stages) for n in numbers])
-            for route, numbers in stopped.items()
-        ]
-        decoded = decoder.decode(requests, stages[done:], stop_loops=True)
-        for (route, numbers), (rows,) in zip(stopped.items(), decoded, strict=True):
-            for n, row in zip(numbers, rows, strict=True):
-                texts[route][n] += row

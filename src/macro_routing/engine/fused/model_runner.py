@@ -78,7 +78,10 @@ class ModelRunner:
         self.keys = torch.empty(shape.kv_heads, sizes.cached_tokens, shape.head, **options)
         self.values = torch.empty_like(self.keys)
         self.states = torch.zeros(sizes.rows, shape.width, **options)
-        self._kept_states = torch.zeros(sizes.rows, max(1, sizes.kept_states), shape.width, **options)
+        kept_states = max(1, sizes.kept_states)
+        self._kept_states = torch.zeros(sizes.rows, kept_states, shape.width, **options)
+        self._kernel_sizes = (sizes.rows, kept_states, shape.width)
+        self._width_block = _next_power_of_2(shape.width)
         sequence_numbers = torch.zeros(6, sizes.rows, **int32)
         self.position, self.start, self._done, self._stage, self._stage_tokens, self._forced_index = sequence_numbers
         self._step, self._warm_up_step = torch.zeros(2, 1, **int32)
@@ -189,14 +192,6 @@ class ModelRunner:
             tables.keep_slot, tables.add_slot, tables.coefficient, *self._kernel_sizes, self.weights.shape.epsilon,
             BLOCK=self._width_block,
         )  # fmt: skip
-
-    @property
-    def _kernel_sizes(self) -> tuple[int, int, int]:
-        return self.tables.max_rows, self._kept_states.shape[1], self.weights.shape.width
-
-    @property
-    def _width_block(self) -> int:
-        return _next_power_of_2(self.weights.shape.width)
 
     def _launch_attention(self, layer: LayerWeights, qkv: torch.Tensor, call: int, rows: int) -> None:
         shape, tables = self.weights.shape, self.tables

@@ -15,8 +15,7 @@ from macro_routing.engine.fused.row_tables import expand_counts
 from macro_routing.engine.layer_schedule import LayerCall
 from macro_routing.engine.per_row_forward import PerRowForward
 from macro_routing.engine.prefix_tree import plan_prefix_tree
-from macro_routing.engine.prompt_segments import make_prompt_segments
-from macro_routing.engine.shared_forward import Segment, SharedForward
+from macro_routing.engine.shared_forward import Segment, SharedForward, make_prompt_segments
 from macro_routing.models.lens import apply_lm_head
 
 

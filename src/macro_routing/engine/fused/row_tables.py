@@ -85,13 +85,10 @@ def assign_rows(schedule: LayerSchedule, table: SequenceTable, active: _Array, m
         routes, steps, add_slots, keep_slots = call.indices
         ref, offset = expand_counts(counts[routes])
         sequences = by_route[starts[routes][ref] + offset]
-        end = len(sequences)
-        indices[0, number, :end] = sequences
-        indices[1, number, :end] = table.cache_start[sequences] + steps[ref] * table.step_stride[sequences]
-        indices[2, number, :end] = add_slots[ref]
-        indices[3, number, :end] = keep_slots[ref]
-        coefficients[number, :end] = call.coefficients[ref]
-        rows.append(pad_row_count(end))
+        cache_starts = table.cache_start[sequences] + steps[ref] * table.step_stride[sequences]
+        indices[:, number, : len(ref)] = sequences, cache_starts, add_slots[ref], keep_slots[ref]
+        coefficients[number, : len(ref)] = call.coefficients[ref]
+        rows.append(pad_row_count(len(ref)))
     same_rows = [bool((indices[0, n] == indices[0, n + 1]).all()) for n in range(len(calls) - 1)]
     assigned = tuple(map(AssignedCall, (call.layer for call in calls), rows, [*same_rows, False]))
     live_sequences = np.full(max_rows, NONE, dtype=np.int32)

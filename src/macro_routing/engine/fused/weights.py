@@ -46,7 +46,6 @@ class LayerWeights:
 class ModelShape:
     """Sizes of a model."""
 
-    layers: int
     width: int
     heads: int
     kv_heads: int
@@ -68,17 +67,6 @@ class ModelWeights:
     norm: torch.Tensor
     head: Linear
 
-    @property
-    def layer_bytes(self) -> int:
-        """The size of one layer's matrices."""
-        layer = self.layers[0]
-        return sum(linear.weight.nbytes for linear in (layer.qkv, layer.attention_out, layer.gate_up, layer.down))
-
-    @property
-    def head_bytes(self) -> int:
-        """The size of the LM head's matrix."""
-        return self.head.weight.nbytes
-
 
 @torch.no_grad()
 def fuse_weights(model: Any) -> ModelWeights:
@@ -87,7 +75,6 @@ def fuse_weights(model: Any) -> ModelWeights:
     layers = tuple(_fuse_layer(layer) for layer in decoder.layers)
     attention, mlp = decoder.layers[0].self_attn, decoder.layers[0].mlp
     shape = ModelShape(
-        len(layers),
         decoder.embed_tokens.weight.shape[1],
         attention.q_proj.weight.shape[0] // attention.head_dim,
         attention.k_proj.weight.shape[0] // attention.head_dim,
