@@ -14,15 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from macro_routing.engine.layer_schedule import NONE, LayerCall, StepRef, merge_layer_orders_fast, schedule_layer_calls
-from macro_routing.engine.shared_forward import (
-    HiddenStates,
-    Segment,
-    compute_segment_inputs,
-    copy_cache_layer,
-    make_step_cache,
-    select_cache_rows,
-)
-from macro_routing.models.decoder import get_decoder
+from macro_routing.engine.shared_forward import HiddenStates, Segment, SegmentForward, select_cache_rows
 from macro_routing.models.layer_inputs import LayerInputs
 from macro_routing.models.routing import add_hidden_state
 from macro_routing.routes.route import Route
@@ -30,19 +22,15 @@ from macro_routing.routes.route import Route
 _Indices = NDArray[np.int64]
 
 
-class PerRowForward:
+class PerRowForward(SegmentForward):
     """The forward pass over some segments; rows of the first segment have routes, later rows follow their parents."""
 
     def __init__(self, model: Any, segments: Sequence[Segment]) -> None:
-        """Compute the arguments of every layer for each segment."""
-        self._layers = get_decoder(model).layers
-        self._empty_layers, self._cache = make_step_cache(model)
-        self._segments = segments
-        self._inputs = [compute_segment_inputs(model, segment) for segment in segments]
+        """Find the row of the first segment that each row follows."""
+        super().__init__(model, segments)
         # Copied to the host once, so that no layer call waits for the device.
         self._parents = [None if segment.parents is None else segment.parents.cpu().numpy() for segment in segments]
         self._first_rows = [np.arange(len(segments[0].ids))]
-        """Per segment: the row of the first segment that each row follows."""
         for parents in self._parents[1:]:
             assert parents is not None
             self._first_rows.append(self._first_rows[-1][parents])
@@ -60,8 +48,7 @@ class PerRowForward:
         return states
 
     def _run_call(self, call: LayerCall, states: HiddenStates, kept: HiddenStates) -> Any:
-        cache_layer = copy_cache_layer(self._empty_layers[call.layer])
-        self._cache.layers[call.layer] = cache_layer
+        cache_layer = self._start_cache_layer(call.layer)
         step_of_row = np.full(len(self._first_rows[0]), NONE)
         step_of_row[call.indices[0]] = np.arange(len(call.steps))
         parent_rows: _Indices | None = None
@@ -80,11 +67,11 @@ class PerRowForward:
             steps = [call.steps[step] for step in step_indices[rows]]
             hidden = _add_kept_states(states[index][device_rows], kept[index], rows, steps)
             arguments = _select_row_arguments(inputs, call.layer, device_rows, len(segment.ids))
-            output = self._layers[call.layer](hidden, **{**arguments, inputs.cache_name: self._cache})
-            states[index][device_rows] = (output[0] if isinstance(output, tuple) else output).to(device)
+            output = self._call_layer(call.layer, hidden, arguments, inputs.cache_name)
+            states[index][device_rows] = output.to(device)
             _keep_states(kept[index], rows, steps, states[index])
             parent_rows = rows
-        self._cache.layers[call.layer] = self._empty_layers[call.layer]
+        self._end_cache_layer(call.layer)
         return cache_layer
 
 

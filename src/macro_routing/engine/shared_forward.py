@@ -47,15 +47,40 @@ class FinishedRoute:
     """The cache layer of every step; None where caches are not kept."""
 
 
-class SharedForward:
-    """The forward pass over some segments with one model."""
+class SegmentForward:
+    """A forward pass over segments, layer by layer; each layer call has a cache layer of its own."""
 
     def __init__(self, model: Any, segments: Sequence[Segment]) -> None:
         """Compute the arguments of every layer for each segment."""
-        self._empty_layers, self._cache = make_step_cache(model)
+        from transformers import DynamicCache
+
         self._layers = get_decoder(model).layers
+        self._empty_layers = empty_cache_layers(model)
+        self._cache: Any = DynamicCache()
+        self._cache.layers = list(self._empty_layers)
         self._segments = segments
-        self._inputs = [compute_segment_inputs(model, segment) for segment in segments]
+        self._inputs = [_compute_segment_inputs(model, segment) for segment in segments]
+
+    def _start_cache_layer(self, layer: int) -> Any:
+        """Put a new cache layer at the place where ``layer`` looks for it."""
+        empty = self._empty_layers[layer]
+        # ``copy.copy`` gives the same, but is several times slower.
+        cache_layer = object.__new__(type(empty))
+        cache_layer.__dict__.update(empty.__dict__)
+        self._cache.layers[layer] = cache_layer
+        return cache_layer
+
+    def _end_cache_layer(self, layer: int) -> None:
+        self._cache.layers[layer] = self._empty_layers[layer]
+
+    def _call_layer(self, layer: int, hidden: torch.Tensor, arguments: dict[str, Any], cache_name: str) -> torch.Tensor:
+        output = self._layers[layer](hidden, **{**arguments, cache_name: self._cache})
+        state: torch.Tensor = output[0] if isinstance(output, tuple) else output
+        return state
+
+
+class SharedForward(SegmentForward):
+    """The forward pass of many routes, over their prefix tree."""
 
     @property
     def state_bytes(self) -> int:
@@ -80,9 +105,7 @@ class SharedForward:
                 del states[state]
 
     def _apply_layer(self, application: LayerApplication, states: dict[int, HiddenStates]) -> tuple[HiddenStates, Any]:
-        # The layer's own slot in the cache holds the step's cache layer, a new one every time.
-        cache_layer = copy_cache_layer(self._empty_layers[application.layer])
-        self._cache.layers[application.layer] = cache_layer
+        cache_layer = self._start_cache_layer(application.layer)
         outputs: HiddenStates = []
         for index, (segment, inputs) in enumerate(zip(self._segments, self._inputs, strict=True)):
             hidden = states[application.source][index]
@@ -92,10 +115,9 @@ class SharedForward:
                 hidden = add_hidden_state(hidden, earlier.to(hidden.device), application.add.coefficient)
             if segment.parents is not None:
                 select_cache_rows(cache_layer, segment.parents)
-            arguments = {**inputs.arguments[application.layer], inputs.cache_name: self._cache}
-            output = self._layers[application.layer](hidden, **arguments)
-            outputs.append(output[0] if isinstance(output, tuple) else output)
-        self._cache.layers[application.layer] = self._empty_layers[application.layer]
+            arguments = inputs.arguments[application.layer]
+            outputs.append(self._call_layer(application.layer, hidden, arguments, inputs.cache_name))
+        self._end_cache_layer(application.layer)
         return outputs, cache_layer
 
 
@@ -114,13 +136,6 @@ def empty_cache_layers(model: Any) -> list[Any]:
     return _EMPTY_LAYERS[model]
 
 
-def copy_cache_layer(empty: Any) -> Any:
-    """A copy of an empty cache layer; ``copy.copy`` gives the same, but is several times slower."""
-    cache_layer = object.__new__(type(empty))
-    cache_layer.__dict__.update(empty.__dict__)
-    return cache_layer
-
-
 def select_cache_rows(cache_layer: Any, parents: torch.Tensor) -> None:
     """Give every row of the next segment the keys and values of its parent row."""
     from transformers.cache_utils import CacheLayerMixin
@@ -135,17 +150,7 @@ def select_cache_rows(cache_layer: Any, parents: torch.Tensor) -> None:
         cache_layer.reorder_cache(parents)
 
 
-def make_step_cache(model: Any) -> tuple[list[Any], Any]:
-    """An empty cache layer per layer, and a cache that holds them until a layer runs."""
-    from transformers import DynamicCache
-
-    cache: Any = DynamicCache()
-    empty = empty_cache_layers(model)
-    cache.layers = list(empty)
-    return empty, cache
-
-
-def compute_segment_inputs(model: Any, segment: Segment) -> LayerInputs:
+def _compute_segment_inputs(model: Any, segment: Segment) -> LayerInputs:
     """The arguments of all layers for a segment."""
     tokens = segment.ids.shape[1]
     positions = compute_position_ids(segment.mask)[:, -tokens:]
