@@ -71,7 +71,7 @@ def measure_step(  # noqa: PLR0913
 
     def time_decoding(max_tokens: int) -> float:
         request = GenerationRequest((DecodingStage(frozenset(), max_tokens),))
-        return measure_seconds(lambda: decoder.decode(groups, request))[0]
+        return measure_seconds(lambda: decoder.decode_groups(groups, request))[0]
 
     time_decoding(short)
     samples = [(time_decoding(tokens) - time_decoding(short)) / (tokens - short) for _ in range(_REPEATS)]
@@ -205,7 +205,7 @@ def kernel_times(
 
     def counted(budget: int) -> dict[str, tuple[int, float]]:
         with profile(activities=[ProfilerActivity.CUDA]) as seen:
-            decoder.decode(
+            decoder.decode_groups(
                 [RequestGroup(list(routes), list(prompts))], GenerationRequest((DecodingStage(frozenset(), budget),))
             )
             torch.cuda.synchronize()

@@ -17,7 +17,7 @@ from macro_routing.engine.fused.batch_plan import RequestGroup, plan_batches
 from macro_routing.engine.fused.decoder import FusedDecoder
 from macro_routing.engine.fused.generation import generate_fused
 from macro_routing.engine.fused.row_tables import assign_rows, pad_row_count
-from macro_routing.engine.fused.stage_tables import MAX_STAGE_TOKENS, fit_stage_tables
+from macro_routing.engine.fused.stage_tables import MAX_STAGE_TOKENS, supports_stages
 from macro_routing.engine.fused.support import find_unsupported_reason
 from macro_routing.engine.generation import DecodingStage, GenerationRequest
 from macro_routing.engine.layer_schedule import merge_layer_orders, merge_layer_orders_fast, schedule_layer_calls
@@ -197,9 +197,9 @@ def test_rows_assigned_at_once_equal_rows_assigned_one_by_one(routes, data):
 
 
 def test_stages_that_the_kernels_do_not_support():
-    assert fit_stage_tables(STAGES)
-    assert not fit_stage_tables((DecodingStage(ENDS, 3), DecodingStage(ENDS, 2)))  # no forced tokens between the two
-    assert not fit_stage_tables((DecodingStage(frozenset(range(MAX_STAGE_TOKENS + 1)), 3),))
+    assert supports_stages(STAGES)
+    assert not supports_stages((DecodingStage(ENDS, 3), DecodingStage(ENDS, 2)))  # no forced tokens between the two
+    assert not supports_stages((DecodingStage(frozenset(range(MAX_STAGE_TOKENS + 1)), 3),))
 
 
 @pytest.mark.parametrize("name", VARIANTS)

@@ -49,7 +49,7 @@ def test_fused_pairs_equal_eager_pairs(monkeypatch):
     with torch.no_grad():
         found = generate_for_pairs(model, pairs, GenerationRequest(stages), decoder)
         assert found == _one_by_one(model, pairs, stages)
-        decoder.release()  # what it held is gone, and made anew when it is needed
+        decoder.release_memory()  # what it held is gone, and made anew when it is needed
         assert decoder.cache_bytes == 0
         assert generate_for_pairs(model, pairs, GenerationRequest(stages), decoder) == found
         assert decoder.cache_bytes > 0

@@ -72,7 +72,7 @@ def test_what_writes_answers_gives_its_memory_back_before_routers_are_trained(tm
     frozen, trained = small_frozen(), "train_routers" if method == "drllm" else "train_program_routers"
 
     class Decoder:
-        def release(self):
+        def release_memory(self):
             happened.append("given back")
 
     monkeypatch.setitem(decoders._FUSED_DECODERS, frozen, Decoder())

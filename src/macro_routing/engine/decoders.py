@@ -51,4 +51,4 @@ def get_fused_decoder(frozen: FrozenModel, choice: str = AUTO) -> FusedDecoder |
 def release_fused_decoder(frozen: FrozenModel) -> None:
     """Free the memory of a model's fused decoder; it is allocated again when the decoder is used next."""
     if (decoder := _FUSED_DECODERS.get(frozen)) is not None:
-        decoder.release()
+        decoder.release_memory()

@@ -67,7 +67,7 @@ class LayerSchedule:
     """The largest number of states that a route keeps for its adds."""
 
 
-class _Progress:
+class _OrderProgress:
     """How far each order has come, and which orders need which layer next."""
 
     def __init__(self, orders: _LayerOrders) -> None:
@@ -108,7 +108,7 @@ def schedule_layer_calls(
     """Layer calls that take every route through all its steps, in order."""
     steps = [list_step_refs(index, route) for index, route in enumerate(routes)]
     orders = [[step.layer for step in route.steps] for route in routes]
-    progress = _Progress(orders)
+    progress = _OrderProgress(orders)
     calls = []
     for layer in merge_orders(orders):
         indices = progress.run_layer(layer)
@@ -136,7 +136,7 @@ def list_step_refs(index: int, route: Route) -> list[StepRef]:
 
 def _merge_by_sweeps(orders: _LayerOrders, min_move: float) -> list[int]:
     """Run the lowest needed layer that is at least ``min_move`` above the last one, or else the lowest of all."""
-    progress = _Progress(orders)
+    progress = _OrderProgress(orders)
     merged: list[int] = []
     while progress.waiting:
         lowest = merged[-1] + min_move if merged else 0
@@ -154,7 +154,7 @@ def _merge_by_beam_search(orders: _LayerOrders) -> list[int]:
         for done, trail in beam.items():
             needed = {order[at] for order, at in zip(orders, done, strict=True) if at < len(order)}
             if not needed:
-                return _unroll_trail(trail)
+                return _list_trail_layers(trail)
             for layer in sorted(needed):
                 after = tuple(
                     at + (at < len(order) and order[at] == layer) for order, at in zip(orders, done, strict=True)
@@ -169,7 +169,7 @@ def _remaining_cost(orders: _LayerOrders, done: Sequence[int]) -> int:
     return sum((len(order) - at) ** 2 for order, at in zip(orders, done, strict=True))
 
 
-def _unroll_trail(trail: _Trail) -> list[int]:
+def _list_trail_layers(trail: _Trail) -> list[int]:
     layers = []
     while trail is not None:
         layer, trail = trail

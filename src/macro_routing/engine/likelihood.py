@@ -26,7 +26,7 @@ class ChoiceItem:
     choices: tuple[Tokens, ...]
 
     @property
-    def size(self) -> int:
+    def num_cached_tokens(self) -> int:
         """Tokens in memory: the prompt is cached once per choice."""
         return (len(self.prompt) + max(map(len, self.choices))) * len(self.choices)
 
@@ -34,7 +34,7 @@ class ChoiceItem:
 def score_choices(model: Any, items: Sequence[ChoiceItem], *, max_tokens: int = 8192) -> list[list[float]]:
     """The log-probability of every choice of every item, summed over its tokens; ``model`` may be routed."""
     scores: list[list[float]] = [[] for _ in items]
-    for batch in batch_by_length([item.size for item in items], max_tokens):
+    for batch in batch_by_length([item.num_cached_tokens for item in items], max_tokens):
         for index, values in zip(batch, _score_batch(model, [items[index] for index in batch]), strict=True):
             scores[index] = values
     return scores

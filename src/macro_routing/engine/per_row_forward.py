@@ -36,7 +36,7 @@ class PerRowForward(SegmentForward):
             self._first_rows.append(self._first_rows[-1][parents])
 
     @torch.no_grad()
-    def run(
+    def run_routes(
         self, routes: Sequence[Route], on_call: Callable[[LayerCall, Any], None] = lambda _call, _cache_layer: None
     ) -> HiddenStates:
         """The last state of every row; ``on_call`` gets each call's cache layer before it is freed."""
@@ -44,10 +44,10 @@ class PerRowForward(SegmentForward):
         schedule = schedule_layer_calls(routes, merge_layer_orders_fast)
         kept = [state.new_zeros(schedule.kept_states, *state.shape) for state in states]
         for call in schedule.calls:
-            on_call(call, self._run_call(call, states, kept))
+            on_call(call, self._run_layer_call(call, states, kept))
         return states
 
-    def _run_call(self, call: LayerCall, states: HiddenStates, kept: HiddenStates) -> Any:
+    def _run_layer_call(self, call: LayerCall, states: HiddenStates, kept: HiddenStates) -> Any:
         cache_layer = self._start_cache_layer(call.layer)
         step_of_row = np.full(len(self._first_rows[0]), NONE)
         step_of_row[call.indices[0]] = np.arange(len(call.steps))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from macro_routing.engine.batching import Tokens
-from macro_routing.engine.fused.stage_tables import fit_stage_tables
+from macro_routing.engine.fused.stage_tables import supports_stages
 from macro_routing.engine.generation import GenerationRequest, StageTexts, extend_prompt, group_by_route
 from macro_routing.engine.shared_generation import generate_eager
 from macro_routing.routes.route import Route
@@ -26,7 +26,7 @@ def generate_for_routes(
     fused: FusedDecoder | None = None,
 ) -> dict[Route, list[StageTexts]]:
     """The texts of every different route of ``model`` after each prompt, one text per stage."""
-    if fused is not None and fit_stage_tables(request.stages):
+    if fused is not None and supports_stages(request.stages):
         from macro_routing.engine.fused.generation import generate_fused
 
         texts = generate_fused(fused, routes, prompts, request)
@@ -49,7 +49,7 @@ def generate_for_pairs(
 def _decode_pairs(
     model: Any, pairs: _Pairs, request: GenerationRequest, fused: FusedDecoder | None
 ) -> list[StageTexts]:
-    if fused is not None and fit_stage_tables(request.stages):
+    if fused is not None and supports_stages(request.stages):
         from macro_routing.engine.fused.generation import generate_pairs_fused
 
         return generate_pairs_fused(fused, pairs, request)

@@ -88,7 +88,7 @@ class SharedForward(SegmentForward):
         return sum(inputs.embedded.numel() * inputs.embedded.element_size() for inputs in self._inputs)
 
     @torch.no_grad()
-    def run(self, plan: PrefixTreePlan, *, keep_caches: bool = False) -> Iterator[FinishedRoute]:
+    def run_plan(self, plan: PrefixTreePlan, *, keep_caches: bool = False) -> Iterator[FinishedRoute]:
         """Yield every route when it ends; its tensors are valid until the next one is yielded."""
         states: dict[int, HiddenStates] = {EMBEDDINGS: [inputs.embedded for inputs in self._inputs]}
         path = [EMBEDDINGS]  # the states from the root of the tree to the current one, and the caches of their steps

@@ -47,7 +47,7 @@ def _generate_batch(
 ) -> Iterator[tuple[Route, list[StageTexts]]]:
     segments = make_prompt_segments(model, prompts, max_new_tokens(request.stages))
     plan = plan_prefix_tree(routes)
-    for finished in SharedForward(model, segments).run(plan, keep_caches=True):
+    for finished in SharedForward(model, segments).run_plan(plan, keep_caches=True):
         route = plan.routes[finished.route_index]
         logits = apply_lm_head(model, finished.states[-1][:, -1:])[:, -1]
         # Other routes need these cache layers unchanged: growing or selecting makes new tensors.

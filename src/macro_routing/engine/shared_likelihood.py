@@ -38,7 +38,7 @@ def score_choices_for_routes(
 ) -> dict[Route, list[list[float]]]:
     """``score_choices`` of every different route of ``model``, which is not routed itself."""
     scores: dict[Route, list[list[float]]] = {route: [[] for _ in items] for route in routes}
-    for batch in batch_by_length([item.size for item in items], max_tokens):
+    for batch in batch_by_length([item.num_cached_tokens for item in items], max_tokens):
         for route, values in _score_batch(model, routes, [items[index] for index in batch], state_bytes):
             for index, value in zip(batch, values, strict=True):
                 scores[route][index] = value
@@ -56,7 +56,7 @@ def _score_batch(
     return [
         (plan.routes[finished.route_index], _score_states(model, batch, finished.states))
         for plan in plan_prefix_trees(routes, max(2, state_bytes // forward.state_bytes))
-        for finished in forward.run(plan)
+        for finished in forward.run_plan(plan)
     ]
 
 
@@ -93,7 +93,7 @@ def score_choices_for_pairs(
     """``score_choices`` of each pair's route on its item, with different routes in one batch."""
     scores: list[list[float]] = [[]] * len(pairs)
     max_tokens = max_tokens or PAIR_TOKENS.get(model.device.type, PAIR_TOKENS["cpu"])
-    for batch in batch_by_length([item.size for _, item in pairs], max_tokens):
+    for batch in batch_by_length([item.num_cached_tokens for _, item in pairs], max_tokens):
         for index, values in zip(batch, _score_pair_batch(model, [pairs[index] for index in batch]), strict=True):
             scores[index] = values
     return scores
@@ -103,4 +103,4 @@ def score_choices_for_pairs(
 def _score_pair_batch(model: Any, pairs: Sequence[tuple[Route, ChoiceItem]]) -> list[list[float]]:
     batch = ChoiceBatch.from_items([item for _, item in pairs], model.device)
     segments = _add_choice_segment([Segment(batch.prompt_ids, batch.prompt_mask)], batch)
-    return _score_states(model, batch, PerRowForward(model, segments).run([route for route, _ in pairs]))
+    return _score_states(model, batch, PerRowForward(model, segments).run_routes([route for route, _ in pairs]))

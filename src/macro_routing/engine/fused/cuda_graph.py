@@ -36,14 +36,14 @@ class CudaGraphCache:
         ``warm_ups`` launch every kernel of it once without changing anything.
         """
         if key not in self._graphs:
-            self._graphs[key] = self._capture(launch, warm_ups)
+            self._graphs[key] = self._capture_graph(launch, warm_ups)
             if len(self._graphs) > _MAX_GRAPHS:
                 self._graphs.popitem(last=False)
         self._graphs.move_to_end(key)
         replay: Callable[[], None] = self._graphs[key].replay
         return replay
 
-    def _capture(self, launch: Callable[[], None], warm_ups: dict[Hashable, Callable[[], None]]) -> Any:
+    def _capture_graph(self, launch: Callable[[], None], warm_ups: dict[Hashable, Callable[[], None]]) -> Any:
         self.num_captures += 1
         current = torch.cuda.current_stream(self._device)
         with torch.cuda.stream(self._stream):

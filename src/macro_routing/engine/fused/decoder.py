@@ -57,14 +57,14 @@ class FusedDecoder:
         free = free_bytes(self.weights.embeddings.device) + self.cache_bytes
         return min(2**31 - 1, int(CACHE_SHARE * free) // cache_bytes_per_token(self._model))
 
-    def release(self) -> None:
+    def release_memory(self) -> None:
         """Free cache and graphs; the next call makes them again."""
         self.runner = None
         if self.weights.embeddings.is_cuda:
             torch.cuda.empty_cache()
 
     @torch.no_grad()
-    def decode(self, groups: Sequence[RequestGroup], request: GenerationRequest) -> list[list[list[StageTexts]]]:
+    def decode_groups(self, groups: Sequence[RequestGroup], request: GenerationRequest) -> list[list[list[StageTexts]]]:
         """The texts by group, route and prompt."""
         device = self.weights.embeddings.device
         # Kernels are launched on the current device, which need not be the model's.
@@ -73,10 +73,10 @@ class FusedDecoder:
             plan = plan_batches(groups, new_tokens)
             schedule = schedule_layer_calls(plan.routes)
             runner = self._get_runner(_needed_sizes(plan, schedule))
-            runner.stage_tables.upload(request.stages)
+            runner.stage_tables.upload_stages(request.stages)
             tokens = prefill_prompts(self._model, runner, plan)
             decoders = [StagedDecoder(request) for _ in range(plan.num_sequences)]
-            _DecodingLoop(runner, schedule, plan.sequence_table, decoders).run(tokens, new_tokens)
+            _DecodingLoop(runner, schedule, plan.sequence_table, decoders).decode_all(tokens, new_tokens)
             return plan.group_results([decoder.texts for decoder in decoders])
 
     def _get_runner(self, needed: BufferSizes) -> ModelRunner:
@@ -102,7 +102,7 @@ class _DecodingLoop:
         self._runner, self._schedule, self._table, self._decoders = runner, schedule, table, decoders
         self._active = np.ones(len(table), dtype=bool)
 
-    def run(self, tokens: torch.Tensor, max_steps: int) -> None:
+    def decode_all(self, tokens: torch.Tensor, max_steps: int) -> None:
         """Decode until all sequences are finished, or for ``max_steps`` tokens."""
         assignment, step = self._assign_rows()
         self._runner.feed_first_tokens(tokens, assignment.padded_rows)
@@ -123,7 +123,7 @@ class _DecodingLoop:
     def _assign_rows(self) -> tuple[RowAssignment, Callable[[], None]]:
         assignment = assign_rows(self._schedule, self._table, self._active, self._runner.sizes.rows)
         step = self._runner.prepare_step(assignment)  # while the device still runs earlier launches
-        self._runner.tables.upload(assignment)
+        self._runner.tables.upload_assignment(assignment)
         return assignment, step
 
     def _copy_predictions(self, start: int, end: int) -> tuple[torch.Tensor, Any]:

@@ -31,7 +31,7 @@ def generate_fused(
         ordered, prompts, max_new_tokens(request.stages), decoder.max_cached_tokens
     ):
         requests = [RequestGroup(group, [prompts[index] for index in indices])]
-        (decoded,) = decoder.decode(requests, request)
+        (decoded,) = decoder.decode_groups(requests, request)
         for route, rows in zip(group, decoded, strict=True):
             for index, row in zip(indices, rows, strict=True):
                 texts[route][index] = row
@@ -45,7 +45,7 @@ def generate_pairs_fused(
     texts: list[StageTexts] = [()] * len(pairs)
     for group in _split_pairs(pairs, max_new_tokens(request.stages), decoder.max_cached_tokens):
         requests = [RequestGroup([route], [pairs[index][1] for index in indices]) for route, indices in group.items()]
-        for indices, (rows,) in zip(group.values(), decoder.decode(requests, request), strict=True):
+        for indices, (rows,) in zip(group.values(), decoder.decode_groups(requests, request), strict=True):
             for index, row in zip(indices, rows, strict=True):
                 texts[index] = row
     return texts

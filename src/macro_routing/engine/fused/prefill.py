@@ -39,7 +39,7 @@ def _prefill_batch(model: Any, runner: ModelRunner, batch: PromptBatch, tokens: 
     # Padding stands between a common prefix and the rest of a prompt; in the cache it goes to the front.
     token_order = mask.argsort(dim=1, stable=True) if len(segments) > 1 else None
     tree = plan_prefix_tree(batch.routes)
-    for finished in SharedForward(model, segments).run(tree, keep_caches=True):
+    for finished in SharedForward(model, segments).run_plan(tree, keep_caches=True):
         sequences = batch.route_sequences(finished.route_index)
         tokens[sequences] = _predict_tokens(model, finished.states[-1])
         runner.start[sequences] = (mask == 0).sum(dim=1).to(torch.int32)
@@ -61,7 +61,7 @@ def _prefill_rows(model: Any, runner: ModelRunner, plan: BatchPlan, tokens: torc
             _copy_call_cache(runner, [(*rows[ref.route], ref.step) for ref in call.steps], cache_layer)
 
         routes = [batch.routes[0] for batch, _ in rows]
-        (states,) = PerRowForward(model, [Segment(ids, mask)]).run(routes, copy_cache)
+        (states,) = PerRowForward(model, [Segment(ids, mask)]).run_routes(routes, copy_cache)
         sequences = torch.tensor([batch.first_sequence + row for batch, row in rows], device=tokens.device)
         tokens[sequences] = _predict_tokens(model, states)
         lengths = [(batch.prompt_length, batch.prompt_length - len(batch.prompts[row])) for batch, row in rows]

@@ -14,7 +14,7 @@ MAX_STAGES, MAX_STAGE_TOKENS = 4, 64
 _NO_TOKEN = -1
 
 
-def fit_stage_tables(stages: Sequence[DecodingStage]) -> bool:
+def supports_stages(stages: Sequence[DecodingStage]) -> bool:
     """Whether the kernels support these stages; there must be forced tokens between two stages."""
     return (
         len(stages) <= MAX_STAGES
@@ -35,7 +35,7 @@ class StageTables:
         self.forced_lengths, self.max_tokens = torch.zeros(2, MAX_STAGES + 1, **int32)
         self.num_stages = torch.zeros(1, **int32)
 
-    def upload(self, stages: Sequence[DecodingStage]) -> None:
+    def upload_stages(self, stages: Sequence[DecodingStage]) -> None:
         """Copy stages to the device."""
         self.end_tokens.fill_(_NO_TOKEN)
         self.num_stages.fill_(len(stages))

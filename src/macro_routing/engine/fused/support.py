@@ -35,10 +35,12 @@ def find_unsupported_reason(model: Any, *, interpreted: bool = False) -> str | N
         "its activation is not silu": getattr(config, "hidden_act", "silu") != "silu",
         f"its dtype is {model.dtype}": model.dtype not in (torch.bfloat16, torch.float16, torch.float32),
     }
-    return next((reason for reason, applies in problems.items() if applies), None) or _find_layer_reason(model, config)
+    return next((reason for reason, applies in problems.items() if applies), None) or _find_unsupported_layer_reason(
+        model, config
+    )
 
 
-def _find_layer_reason(model: Any, config: Any) -> str | None:
+def _find_unsupported_layer_reason(model: Any, config: Any) -> str | None:
     layer = get_decoder(model).layers[0]
     linears = [module for module in layer.modules() if isinstance(module, nn.Linear)]
     head_size = layer.self_attn.head_dim
