@@ -19,7 +19,6 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from macro_routing import __version__
 from macro_routing.errors import MacroError, SearchError, shorten
 from macro_routing.files import open_atomically
 from macro_routing.routes.paper_notation import parse_program
@@ -28,6 +27,7 @@ from macro_routing.search.guided import GuidedState
 from macro_routing.search.policy_search import PolicyState
 from macro_routing.search.restarts import RestartState
 from macro_routing.search.searcher import Draw, Failure, Outcome, Proposal, Score, SearchState, Stopped
+from macro_routing.version import __version__
 
 _FORMAT = "macro-search-state/3"
 _OLD_FORMATS = ("macro-search-state/1", "macro-search-state/2")
