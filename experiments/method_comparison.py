@@ -151,10 +151,10 @@ def take_share(share: float | None) -> None:
 
 def config(model: str, task: str, mode: str, data_dir: Path | None, budget: int) -> Any:
     """The paper's settings on a task."""
-    from macro_routing.runs import RunConfig
+    from macro_routing.runs import make_config
 
     data = {"data_dir": str(data_dir)} if data_dir else {}
-    return RunConfig(task, model, "paper", budget=budget, data=data, decoding={"mode": mode})
+    return make_config(task, model, "paper", budget=budget, data=data, decoding={"mode": mode})
 
 
 def rows_of(kept: Path, task: str, mode: str) -> list[dict[str, Any]]:

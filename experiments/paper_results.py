@@ -68,7 +68,7 @@ def folder_of(runs: Path, cell: tuple[str, str, int]) -> Path:
 def run_missing(model: str, runs: Path, data_dir: Path | None, minutes: float) -> None:
     """Search cell by cell while there is time; the model is loaded once."""
     from macro_routing.models import load_model
-    from macro_routing.runs import RunConfig, resume_run, run_search
+    from macro_routing.runs import make_config, resume_run, run_search
 
     end = time.monotonic() + 60 * minutes
     frozen = load_model(model)
@@ -83,7 +83,7 @@ def run_missing(model: str, runs: Path, data_dir: Path | None, minutes: float) -
             result = resume_run(place, frozen=frozen, store=store)
         else:
             data = {"data_dir": str(data_dir)} if data_dir else {}
-            config = RunConfig(task, model, "paper", seed=seed, data=data, decoding={"mode": mode})
+            config = make_config(task, model, "paper", seed=seed, data=data, decoding={"mode": mode})
             result = run_search(config, place, frozen=frozen, store=store)
         print(f"{task}, {mode}, seed {seed}: {result.verdict}", flush=True)
 

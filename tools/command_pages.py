@@ -34,6 +34,8 @@ class Parameter:
     default: str
     required: bool
     help: str
+    panel: str
+    """Heading of the table it is in; empty: none."""
 
 
 def command_pages(app: typer.Typer) -> dict[str, str]:
@@ -72,7 +74,12 @@ def _section(title: str, call: Callable[..., Any]) -> str:
     parts = [f"# {PROGRAM} {title}", first, _block([usage]), *rest]
     if shown := list(_examples(call)):
         parts.append("\n".join(["Examples:" if len(shown) > 1 else "Example:", "", _block(shown)]))
-    parts += [_table(heading, rows) for heading, rows in (("argument", arguments), ("option", options)) if rows]
+    if arguments:
+        parts.append(_table("argument", arguments))
+    panels = list(dict.fromkeys(one.panel for one in options))
+    for panel in sorted(panels, key=lambda name: name == ""):
+        heading = f"## {panel or 'Other options'}\n\n" if len(panels) > 1 else ""
+        parts.append(heading + _table("option", [one for one in options if one.panel == panel]))
     return "\n\n".join(parts)
 
 
@@ -146,6 +153,7 @@ def _parameter(name: str, kind: Any, info: OptionInfo | ArgumentInfo, default: A
         "" if required else _default(info, default),
         required,
         info.help or "",
+        info.rich_help_panel if isinstance(info.rich_help_panel, str) else "",
     )
 
 

@@ -3,12 +3,9 @@
 import pytest
 
 from macro_routing.cli.evaluate import _decoding, _seed_of, _warn_of_overlap
-from macro_routing.cli.search import SearchMode
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile
 from macro_routing.tasks import load_task, make_splits
-
-NO_BUDGETS = {"reasoning_budget": None, "answer_budget": None, "by_letter": None}
 
 
 def route_file(task="category", decoding=None, seed=3):
@@ -24,7 +21,7 @@ NINE = route_file(decoding={"mode": "direct", "answer_budget": 9})
     [
         ("category", None, None, {}, ("likelihood", 128)),
         ("counting", None, None, {}, ("direct", 128)),
-        ("counting", None, SearchMode.auto, {}, ("direct", 128)),
+        ("counting", None, "auto", {}, ("direct", 128)),
         ("category", NINE, None, {}, ("direct", 9)),
         (
             "category",
@@ -33,12 +30,12 @@ NINE = route_file(decoding={"mode": "direct", "answer_budget": 9})
             {"answer_budget": 7},
             ("direct", 7),
         ),
-        ("category", NINE, SearchMode.auto, {}, ("likelihood", 128)),
+        ("category", NINE, "auto", {}, ("likelihood", 128)),
         ("counting", route_file(decoding={"mode": "likelihood"}), None, {}, ("direct", 128)),  # of another task
     ],
 )
 def test_flags_go_before_the_file_before_the_task(task, file, mode, given, expected):
-    found = _decoding(file, mode, load_task(task), {**NO_BUDGETS, **given})
+    found = _decoding(file, load_task(task), given if mode is None else {**given, "mode": mode})
     assert (found.mode, found.answer_budget) == expected
 
 

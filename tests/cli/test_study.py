@@ -12,10 +12,10 @@ import typer.main
 import typer.testing
 
 from experiments import recorded_studies as recorded
-from macro_routing.cli import study_options as shared
+from macro_routing.cli import study_command
 from macro_routing.cli.main import app
-from macro_routing.cli.study_options import base_config, known_of_route
-from macro_routing.cli.study_routes import own_way
+from macro_routing.cli.study_command import StudyCall, read_route_settings
+from macro_routing.cli.study_routes import use_searched_mode
 from macro_routing.errors import MacroError
 from macro_routing.routes import parse_route
 from macro_routing.routes.route_file import RouteFile
@@ -67,7 +67,7 @@ def test_mistakes_are_one_line(tmp_path):
     assert "every task once" in refusal("study", "transfer", "--tasks", "a,a", "--out", tmp_path / "a")
     sweep = refusal("study", "sweep", "--setting", "elit", "--values", "1", "--out", tmp_path / "a")
     assert "did you mean 'elite'" in sweep
-    assert "no file" in refusal("explain", tmp_path / "route.json", "--out", tmp_path / "a")
+    assert "no file" in refusal("study", "explain", tmp_path / "route.json", "--out", tmp_path / "a")
     assert "method" in refusal("study", "main-table", "--methods", "macor", "--out", tmp_path / "a")
     assert "nothing to compare" in refusal("study", "main-table", "--methods", "cola", "--out", tmp_path / "a")
     assert "both called m" in refusal("study", "main-table", "--models", "a/m,b/m", "--out", tmp_path / "a")
@@ -76,7 +76,7 @@ def test_mistakes_are_one_line(tmp_path):
     twice = refusal("study", "transfer", "--tasks", "category,category:likelihood", "--out", tmp_path / "a")
     assert "category and category:likelihood are the same task" in twice
     assert "--models names none" in refusal("study", "main-table", "--models", ",", "--out", tmp_path / "a")
-    assert "no run and no route file" in refusal("explain", "runs/nope", "--out", tmp_path / "a")
+    assert "no run and no route file" in refusal("study", "explain", "runs/nope", "--out", tmp_path / "a")
     text = ("--text", tmp_path / "none.txt", "--tasks", "category", "--out", tmp_path / "a")
     assert "cannot read the text" in refusal("study", "side-effects", "L0-L4 L6 RJ", *text)
     assert not (tmp_path / "a").exists()
@@ -119,7 +119,7 @@ def searched(tmp_path_factory):
 
 
 def test_a_route_file_knows_only_the_name_of_ones_own_task(searched):
-    told = refusal("explain", searched / "run" / "route.json", "--out", searched / "nowhere")
+    told = refusal("study", "explain", searched / "run" / "route.json", "--out", searched / "nowhere")
     assert "name its file with --task" in told
     assert not (searched / "nowhere").exists()
 
@@ -127,7 +127,7 @@ def test_a_route_file_knows_only_the_name_of_ones_own_task(searched):
 def test_a_damaged_run_is_told(searched, tmp_path):
     shutil.copytree(searched / "run", tmp_path / "run")
     (tmp_path / "run" / "run.json").write_text("{")
-    assert "run.json is damaged" in refusal("explain", tmp_path / "run", "--out", tmp_path / "e")
+    assert "run.json is damaged" in refusal("study", "explain", tmp_path / "run", "--out", tmp_path / "e")
 
 
 def test_minutes_that_are_over_are_no_error(searched):
@@ -155,7 +155,7 @@ def test_minutes_that_are_over_are_no_error(searched):
 
 def test_a_study_of_a_run_knows_model_task_seed_and_columns(searched):
     out = searched / "explained"
-    done = call("explain", searched / "run", "--out", out, "--store", searched / "s.sqlite", "--json")
+    done = call("study", "explain", searched / "run", "--out", out, "--store", searched / "s.sqlite", "--json")
     data = json.loads(done.stdout)
     assert data["settings"]["seed"] == 4
     assert data["settings"]["runs"]["data"]["question"] == "q"
@@ -163,34 +163,41 @@ def test_a_study_of_a_run_knows_model_task_seed_and_columns(searched):
     whole = data["tables"]["table"]["rows"][0]
     assert whole["difference"] == pytest.approx(result["difference"])
     assert whole["n"] == result["comparison"]["n"]
-    again = call("explain", searched / "run", "--out", out, "--store", searched / "s.sqlite", "--json")
+    again = call("study", "explain", searched / "run", "--out", out, "--store", searched / "s.sqlite", "--json")
     assert json.loads(again.stdout)["tables"] == data["tables"]
-    assert "other settings (runs.data.test)" in refusal("explain", searched / "run", "--out", out, "--test", "10")
+    assert "other settings (runs.data.test)" in refusal(
+        "study", "explain", searched / "run", "--out", out, "--test", "10"
+    )
 
 
 def test_the_routes_own_task_is_answered_as_it_was_searched():
     own = TaskName("gsm8k", "reasoning")
     named = [TaskName("gsm8k"), TaskName("sciq"), TaskName("gsm8k", "direct")]
-    assert list(own_way(named, own)) == [own, *named[1:]]
+    assert list(use_searched_mode(named, own)) == [own, *named[1:]]
     with pytest.raises(MacroError, match="every task once"):
-        own_way([TaskName("gsm8k"), own], own)
+        use_searched_mode([TaskName("gsm8k"), own], own)
 
 
 def test_what_a_route_file_brings_and_what_a_file_of_settings_changes(tmp_path):
     decoding = {"mode": "reasoning", "answer_budget": 9, "stop_loops": True, "of another version": 1}
     found = RouteFile(parse_route("L0 RJ", 3), "m", "w", "n", "gsm8k", decoding=decoding, found_by={"seed": 4})
     (tmp_path / "route.json").write_text(found.to_json())
-    brought = known_of_route(str(tmp_path / "route.json"))
+    brought = read_route_settings(str(tmp_path / "route.json"))
     assert brought["decoding"] == {"mode": "reasoning", "answer_budget": 9, "stop_loops": True}
     (tmp_path / "c.toml").write_text("[decoding]\nanswer_budget = 7\n")
-    base = base_config({"preset": None}, tmp_path / "c.toml", known={**brought, "preset": "quick"})
-    assert base.decoding == {"mode": "reasoning", "answer_budget": 7, "stop_loops": True}
+    study = StudyCall("explain", None, {}, tmp_path / "c.toml", None, None, None, as_json=False)
+    base = study.make_base_config({**brought, "preset": "quick"})
+    assert base.given["decoding"] == {"mode": "reasoning", "answer_budget": 7, "stop_loops": True}
 
 
 def test_side_effects_of_a_run_answer_its_task_its_way(searched, monkeypatch):
     """Only what would be run is looked at: the study itself is tested elsewhere."""
     asked = {}
-    monkeypatch.setattr(shared, "run_study", lambda *given, tasks, **_: asked.update(own=given[3], tasks=tasks))
+    monkeypatch.setattr(
+        study_command.StudyCall,
+        "run",
+        lambda _self, _base, settings, _make, tasks: asked.update(own=settings, tasks=tasks),
+    )
     header = json.loads((searched / "run" / "run.json").read_text())
     header["config"]["given"]["decoding"] = {"mode": "direct"}
     (searched / "moded").mkdir()

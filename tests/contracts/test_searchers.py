@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from macro_routing.routes import Route, RouteSpace
-from macro_routing.runs.methods import METHODS, Search
+from macro_routing.runs.methods import METHODS, MethodInputs
 from macro_routing.search import Failure, MacroSettings, Score, Searcher, load_state, save_state
 from macro_routing.search.method_names import METHOD_NAMES
 from macro_routing.search.tree_search import TreeSearch
@@ -38,7 +38,7 @@ def build(name, seed, **settings):
     budget = BUDGETS.get(name, 3000)
     influence = [0.5, 0.1, 0.4, 0.2, 0.6, 0.3, 0.7, 0.9]
     return METHODS[name].build(
-        Search(SPACE, EXAMPLES, EXAMPLES, budget, seed, settings, MacroSettings(), lambda: influence)
+        MethodInputs(SPACE, EXAMPLES, EXAMPLES, budget, seed, settings, MacroSettings(), lambda: influence)
     )
 
 

@@ -98,7 +98,7 @@ class ReferenceSearch:
     def setup(self) -> WorkerSetup:
         """What workers load."""
         columns = {name: TABLES["data"][name] for name in ("question", "answer", "choices")}
-        return WorkerSetup(self.config.model, self.config.load_options, (TaskSource(self.config.task, **columns),))
+        return WorkerSetup(self.config.model, self.config.loading, (TaskSource(self.config.task, **columns),))
 
     def pool(self, settings: WorkerSettings, run_folder: Path, module: str = "") -> AuditedPool:
         """Workers for a run in ``run_folder``; ``module`` names another program for them."""

@@ -116,10 +116,10 @@ def configurations(_folder):
 
     def read(given, place):
         if isinstance(given, dict):
-            return RunConfig.from_tables(given, "a file").given()
+            return RunConfig.from_tables(given, "a file").to_tables()
         file = place / "search.toml"
         file.write_bytes(given)
-        return RunConfig.from_tables(read_toml(file), str(file)).given()
+        return RunConfig.from_tables(read_toml(file), str(file)).to_tables()
 
     document = tomllib.loads(_CONFIG.decode())
     return st.one_of(

@@ -3,7 +3,7 @@
 from dataclasses import asdict, replace
 
 from macro_routing.routes.route import Route
-from macro_routing.runs.folder import RunFolder
+from macro_routing.runs.folder import FORMAT, RunFolder
 from macro_routing.runs.progress import RoundReport
 from macro_routing.search.searcher import Draw, Proposal, Score, SearchState
 
@@ -28,7 +28,7 @@ ROUND = RoundReport(1, 3, 30, 0.6, 0.5, 2, 7, 0.4, 0.25, 0.57, 210, 60, 0.1, 12.
 
 def header(**given):
     return {
-        "format": "macro-run/1",
+        "format": FORMAT,
         "macro": "0.1.0",
         "started": "2026-01-02 03:04:05",
         "store": "/kept/scores.sqlite",

@@ -10,7 +10,7 @@ from macro_routing.report import write_figures, write_report
 from macro_routing.report.block_map import block_cells, block_map_figure, mean_differences
 from macro_routing.routes import parse_route
 from macro_routing.routes.route import Route
-from macro_routing.runs import RunConfig, RunFolder, run_search
+from macro_routing.runs import RunFolder, make_config, run_search
 from macro_routing.search.rys_sweep import count_blocks, list_blocks, route_from_block
 from macro_routing.search.searcher import Draw, Failure, Proposal, Score, Stopped
 from tests.report.test_figure_files import parsed
@@ -135,7 +135,7 @@ def test_maps_of_all_sizes_stay_on_their_canvas(layers):
 
 
 def test_a_sweep_has_the_map_on_its_page_and_as_files(tmp_path):
-    config = RunConfig(
+    config = make_config(
         task="small",
         model="small",
         preset="quick",

@@ -12,12 +12,12 @@ import pytest
 from macro_routing.errors import RunError
 from macro_routing.report import write_report
 from macro_routing.report.markup import svg_element
-from macro_routing.report.reproduce import format_toml, search_command
 from macro_routing.report.rounds_chart import render_rounds_chart
 from macro_routing.report.route_chart import render_route_chart
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
-from macro_routing.runs.config import RunConfig
+from macro_routing.runs.config import RunConfig, make_config
+from macro_routing.runs.options import format_search_command, format_toml
 from macro_routing.search.searcher import Draw, Failure, Proposal, Score, Stopped
 from tests.report.folders import (
     ATTACK,
@@ -70,7 +70,7 @@ def test_a_finished_run_has_everything_on_its_page(tmp_path):
         *("60.0 %", "44.6 to 73.7 %", "5.0 %", "31.5", "+10.0", "−3.0 to +22.0", "0.29", "19.0 points"),
         *(ROUTE, "jumps back at step 6: L4 to L3", "repeats at step 7: L3 to L3", "jumps ahead at step 8: L3 to L6"),
         *("adds an earlier state at step 7: L3(+h-2)", "2 of 9", "630", "180", "−1.25", "turned down: it costs 3.0"),
-        *("Fixed: 6", "Broken: 2", "macro search --task toys --model tiny --preset quick --seed 7"),
+        *("Fixed: 6", "Broken: 2", "macro search --task toys --model tiny --preset quick --method macro --seed 7"),
         *("train-mark", "guard-mark", "weights-digest", "numerics-digest", "prompt-digest", "3.11 on Linux"),
         *("searcher.settings.draws 9", "searcher.space.coefficients 1.0, -0.5"),
     ):
@@ -340,12 +340,14 @@ def test_the_configuration_can_be_copied_as_a_file():
     given = {**GIVEN, "init_from": 'a "b"\\c\n\x7fé', "search": {"draws": 3}, "guard": {"tasks": ["x", "y"]}}
     kept = {name: value for name, value in given.items() if value is not None and value != {}}
     assert tomllib.loads(format_toml(given)) == kept
-    assert search_command(given) == "macro search --config run.toml"
-    assert search_command({**GIVEN, "racing": "never", "task": "my file.csv"}).endswith("--seed 7 --racing never")
-    assert "--task 'my file.csv'" in search_command({**GIVEN, "task": "my file.csv"})
+    assert format_search_command({**given, "units": {"race": 3}}) == "macro search --config run.toml"
+    assert format_search_command({**GIVEN, "racing": "never", "task": "my file.csv"}).endswith(
+        "--seed 7 --racing never"
+    )
+    assert "--task 'my file.csv'" in format_search_command({**GIVEN, "task": "my file.csv"})
 
 
 def test_the_copied_configuration_is_the_one_that_was_given():
-    config = RunConfig(task="category", seed=3, max_minutes=1.5, search={"draws": 9}, guard={"tasks": ["sequence"]})
-    again = RunConfig.from_tables(tomllib.loads(format_toml(config.given())), "run.toml")
-    assert again.given() == config.given()
+    config = make_config(task="category", seed=3, max_minutes=1.5, search={"draws": 9}, guard={"tasks": ["sequence"]})
+    again = RunConfig.from_tables(tomllib.loads(format_toml(config.to_tables())), "run.toml")
+    assert again.to_tables() == config.to_tables()

@@ -23,7 +23,7 @@ from tests.runs.small import small_frozen, small_task
 from tests.runs.test_per_example_run import CursedCrew
 from tests.runs.test_run import CONFIG
 
-BASE = dataclasses.replace(CONFIG, budget=700, data={"training": 40, "validation": 10, "test": 20})
+BASE = CONFIG.with_changes(budget=700, data={"training": 40, "validation": 10, "test": 20})
 SETTINGS = {"epochs": 2, "rounds": 2, "proposals": 8, "max_span": 2, "beam_depth": 2, "max_repeats": 3}
 
 
@@ -78,7 +78,7 @@ def test_the_curve_ends_where_the_run_does(compared):
 
 def test_a_route_that_was_given_up_is_on_no_curve(tmp_path):
     frozen, task = small_frozen(), small_task()
-    config = dataclasses.replace(CONFIG, method="random", seed=4, search={"iterations": 3, "draws": 8})
+    config = CONFIG.with_changes(method="random", seed=4, search={"iterations": 3, "draws": 8})
     known = {"frozen": frozen, "task": task, "store": tmp_path / "s.sqlite"}
     run_search(config, tmp_path / "run", **known)
     place = RunFolder.open(tmp_path / "run")
@@ -137,7 +137,7 @@ def test_a_folder_can_be_read_without_a_model(compared):
 def test_other_settings_are_not_mixed_in(compared):
     _, run, _ = compared
     with pytest.raises(RunError, match="budget"):
-        run(names=("macro",), base=dataclasses.replace(BASE, budget=650))
+        run(names=("macro",), base=BASE.with_changes(budget=650))
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def small(tmp_path):
 
     def run(names=("early-exit",), task=None, folder=tmp_path / "small", seeds=(1,), search=None, **changes):
         known = {"frozen": frozen, "task": task or small_task(), "store": tmp_path / "s.sqlite", "search": search}
-        return compare_methods(dataclasses.replace(BASE, **changes), names, seeds, folder, **known)
+        return compare_methods(BASE.with_changes(**changes), names, seeds, folder, **known)
 
     return tmp_path / "small", run
 
@@ -303,4 +303,4 @@ def test_too_small_a_budget_says_what_would_do():
 
     for method, words in (("macro", "outcomes at least"), ("rys", "must be at least"), ("early-exit", "at least 5")):
         with pytest.raises(SettingsError, match=words):
-            prepare_run(dataclasses.replace(BASE, method=method, budget=3, search={}), frozen=frozen, task=task)
+            prepare_run(BASE.with_changes(method=method, budget=3, search={}), frozen=frozen, task=task)

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from macro_routing.cli.options import tell_changes
+from macro_routing.cli.options import report_changed_files
 from macro_routing.errors import MacroError, RunError, SettingsError
 from macro_routing.runs import RunConfig, RunFolder, resume_run, run_search
 from macro_routing.runs import folder as files
@@ -81,11 +81,11 @@ def test_a_stop_is_in_the_log(stopped):
 
 def test_files_that_were_changed_later_are_told(stopped, capsys):
     resume_small(stopped)
-    tell_changes(stopped)
+    report_changed_files(stopped)
     assert capsys.readouterr().err == ""
     with (stopped / files.ANSWERS).open("a") as file:
         file.write(" ")
-    tell_changes(stopped)
+    report_changed_files(stopped)
     assert "answers.json was changed after the run had ended" in capsys.readouterr().err
 
 

@@ -1,6 +1,5 @@
 """Runs whose result is no route: routers and the oracle, on a tiny model."""
 
-import dataclasses
 import json
 from itertools import product
 
@@ -26,7 +25,7 @@ from macro_routing.workers.worker_settings import WorkerError, WorkerSettings
 from tests.runs.small import small_frozen, small_task
 from tests.runs.test_run import CONFIG
 
-BASE = dataclasses.replace(CONFIG, budget=240, data={"training": 40, "validation": 10, "test": 20}, search={})
+BASE = CONFIG.with_changes(budget=240, data={"training": 40, "validation": 10, "test": 20}, search={})
 SMALL = {"simulations": 5, "epochs": 3}
 
 
@@ -37,7 +36,7 @@ def frozen():
 
 def _run(frozen, folder, method, **more):
     settings = {} if method == "cola" else SMALL
-    config = dataclasses.replace(BASE, **{"method": method, "search": settings, **more})
+    config = BASE.with_changes(**{"method": method, "search": settings, **more})
     return run_search(config, folder, frozen=frozen, task=small_task(), store=folder.parent / "s.sqlite")
 
 
@@ -105,7 +104,7 @@ def test_an_interrupted_run_ends_as_one_that_was_not(frozen, tmp_path):
             if "have a label" in text:
                 raise KeyboardInterrupt
 
-    config = dataclasses.replace(BASE, method="drllm", search=SMALL)
+    config = BASE.with_changes(method="drllm", search=SMALL)
     known = {"frozen": frozen, "task": small_task(), "store": tmp_path / "other.sqlite"}
     with pytest.raises(KeyboardInterrupt):
         run_search(config, tmp_path / "part", listener=Stop(), **known)
@@ -145,7 +144,7 @@ class CursedCrew:
 
 
 def _cursed(frozen, folder, method, is_deadly):
-    config = dataclasses.replace(BASE, method=method, search={} if method == "cola" else SMALL)
+    config = BASE.with_changes(method=method, search={} if method == "cola" else SMALL)
     known = {"frozen": frozen, "task": small_task(), "store": folder.with_suffix(".sqlite")}
     with WorkerPool(CursedCrew(frozen, is_deadly), WorkerSettings(workers=1)) as pool:
         return run_search(config, folder, workers=pool, **known)

@@ -17,7 +17,7 @@ from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.models import freeze_model
 from macro_routing.routes import Route, parse_route
-from macro_routing.runs import Listener, RunConfig, RunFolder, RunResult, resume_run, run_search
+from macro_routing.runs import Listener, RunConfig, RunFolder, RunResult, make_config, resume_run, run_search
 from macro_routing.runs import folder as files
 from macro_routing.runs.final_selection import FinalSelection, select_confirmed_route, select_route
 from macro_routing.runs.prepare import prepare_run
@@ -26,7 +26,7 @@ from macro_routing.workers.worker_settings import WorkerError
 from tests.models.tiny import tiny_model
 from tests.runs.small import small_frozen, small_task
 
-CONFIG = RunConfig(
+CONFIG = make_config(
     task="small",
     model="small",
     preset="quick",
@@ -84,7 +84,7 @@ def test_a_run_writes_all_it_promises(frozen, tmp_path):
     assert not list(folder.rglob("*.unfinished"))
 
 
-GUIDED = dataclasses.replace(CONFIG, method="guided", search={"rounds": 3, "draws": 12, "holdout": 0.5}, budget=600)
+GUIDED = CONFIG.with_changes(method="guided", search={"rounds": 3, "draws": 12, "holdout": 0.5}, budget=600)
 
 
 def test_a_run_that_is_over_holds_its_store_no_longer(frozen, tmp_path):
@@ -120,7 +120,7 @@ def test_a_guided_run_confirms_on_examples_it_held_back(frozen, tmp_path):
 
 
 def test_without_doubt_the_finalist_is_deployed(frozen, tmp_path):
-    sure = dataclasses.replace(GUIDED, search={**GUIDED.search, "max_error_probability": 1.0})
+    sure = GUIDED.with_changes(search={**GUIDED.given["search"], "max_error_probability": 1.0})
     result = _run(frozen, tmp_path / "run", sure)
     assert not result.best_route.is_standard
     _, *finalists = json.loads((tmp_path / "run" / files.CANDIDATES).read_text())["candidates"]
@@ -161,27 +161,27 @@ def test_nothing_is_deployed_when_the_standard_pass_could_not_be_run():
 
 @pytest.mark.parametrize("examples", [3, 9, 12])
 def test_a_handful_of_examples_is_enough_to_begin(frozen, examples):
-    searcher = RunConfig(task="small").searcher_for(frozen, examples, list)
+    searcher = make_config(task="small").make_searcher(frozen, examples, list)
     assert searcher.ask(searcher.start()) is not None
 
 
 def test_presets_search_in_their_own_way():
-    assert RunConfig(task="small").method == "guided"
-    assert RunConfig(task="small", preset="paper").method == "macro"
-    assert RunConfig(task="small", preset="quick").method == "macro"
-    assert RunConfig(task="small", method="random").method == "random"
+    assert make_config(task="small").method == "guided"
+    assert make_config(task="small", preset="paper").method == "macro"
+    assert make_config(task="small", preset="quick").method == "macro"
+    assert make_config(task="small", method="random").method == "random"
 
 
 def test_a_setting_of_another_search_is_refused_with_its_name():
     with pytest.raises(SettingsError, match=r"iterations.*method = macro"):
-        RunConfig(task="small", search={"iterations": 3})
+        make_config(task="small", search={"iterations": 3})
 
 
 def test_the_same_configuration_gives_the_same_run_with_and_without_racing(frozen, tmp_path):
     _run(frozen, tmp_path / "a")
     again = run_search(CONFIG, tmp_path / "b", frozen=frozen, task=small_task(), store=tmp_path / "other.sqlite")
     assert _final(tmp_path / "a") == _final(tmp_path / "b")
-    full = _run(frozen, tmp_path / "c", dataclasses.replace(CONFIG, racing="never"))
+    full = _run(frozen, tmp_path / "c", CONFIG.with_changes(racing="never"))
     assert full.route == again.route
     policies = [RunFolder.open(tmp_path / name).last_state().policy_table for name in "ac"]
     assert np.array_equal(*policies)
@@ -309,7 +309,7 @@ def test_damaged_and_foreign_files_are_named(frozen, tmp_path):
     assert _final(folder) == _final(tmp_path / "whole")
     header = json.loads((folder / files.RUN).read_text())
     (folder / files.RUN).write_text(json.dumps({**header, "format": "macro-run/9", "macro": "7.0"}))
-    with pytest.raises(RunError, match=r"version 7\.0"):
+    with pytest.raises(RunError, match=r"version 7\.0 .*'macro-run/9'.*repeat the search in a new folder"):
         resume_run(folder)
 
 
@@ -340,7 +340,7 @@ def test_what_cannot_work_is_refused_before_a_folder_is_made(frozen, tmp_path):
         {"guard": {"tasks": ["counting"]}, "decoding": {"mode": "likelihood"}},
     ):
         with pytest.raises(MacroError):
-            _run(frozen, tmp_path / "run", dataclasses.replace(CONFIG, **change))
+            _run(frozen, tmp_path / "run", CONFIG.with_changes(**change))
         assert not (tmp_path / "run").exists()
 
 
@@ -349,9 +349,9 @@ def test_names_stay_names_and_files_become_absolute(tmp_path, monkeypatch):
     (tmp_path / "category").mkdir()
     (tmp_path / "smollm2-135m").mkdir()
     (tmp_path / "guard.toml").write_text("")
-    config = RunConfig(task="category", guard={"tasks": ["guard.toml", "sciq"]})
+    config = make_config(task="category", guard={"tasks": ["guard.toml", "sciq"]})
     assert (config.task, config.model) == ("category", "smollm2-135m")
-    assert list(config.guard["tasks"]) == [str(tmp_path / "guard.toml"), "sciq"]
+    assert list(config.guard.tasks) == [str(tmp_path / "guard.toml"), "sciq"]
 
 
 def test_a_full_disk_and_a_vanished_folder_are_clear_and_lose_nothing(frozen, tmp_path, monkeypatch):
@@ -383,42 +383,42 @@ def test_a_full_disk_and_a_vanished_folder_are_clear_and_lose_nothing(frozen, tm
 
 
 def test_time_that_is_up_still_ends_in_a_choice(frozen, tmp_path):
-    result = _run(frozen, tmp_path / "run", dataclasses.replace(CONFIG, max_minutes=1e-4))
+    result = _run(frozen, tmp_path / "run", CONFIG.with_changes(max_minutes=1e-4))
     assert json.loads((tmp_path / "run" / files.ENDED).read_text())["reason"] == "max_minutes"
     assert result.variants[-1].n == 40
 
 
 def test_a_search_starts_from_a_route_or_an_earlier_run(frozen, tmp_path):
     route = "L0-L3 L2 RJ"
-    _run(frozen, tmp_path / "taught", dataclasses.replace(CONFIG, init_from=route))
+    _run(frozen, tmp_path / "taught", CONFIG.with_changes(init_from=route))
     first = [d for d in RunFolder.open(tmp_path / "taught").last_state().draws if d.round == 0]
     drawn = [d.proposal.route for d in first]
     assert drawn.count(parse_route(route, 6)) >= 1
-    _run(frozen, tmp_path / "next", dataclasses.replace(CONFIG, init_from=str(tmp_path / "taught"), seed=4))
-    other = dataclasses.replace(CONFIG, init_from=str(tmp_path / "taught"), space={"max_length": 11})
+    _run(frozen, tmp_path / "next", CONFIG.with_changes(init_from=str(tmp_path / "taught"), seed=4))
+    other = CONFIG.with_changes(init_from=str(tmp_path / "taught"), space={"max_length": 11})
     with pytest.raises(RunError, match="another route space"):
         _run(frozen, tmp_path / "no", other)
-    _run(frozen, tmp_path / "guided", dataclasses.replace(GUIDED, init_from=route))
+    _run(frozen, tmp_path / "guided", GUIDED.with_changes(init_from=route))
     first = [d for d in RunFolder.open(tmp_path / "guided").last_state().draws if d.round == 0]
     assert parse_route(route, 6) in [d.proposal.route for d in first]
-    _run(frozen, tmp_path / "next2", dataclasses.replace(GUIDED, init_from=str(tmp_path / "guided"), seed=4))
+    _run(frozen, tmp_path / "next2", GUIDED.with_changes(init_from=str(tmp_path / "guided"), seed=4))
     with pytest.raises(RunError, match="only searches with a policy"):
-        _run(frozen, tmp_path / "no2", dataclasses.replace(CONFIG, init_from=route, method="random", search={}))
+        _run(frozen, tmp_path / "no2", CONFIG.with_changes(init_from=route, method="random", search={}))
 
 
 def test_a_search_starts_from_a_route_file_of_its_model_alone(frozen, tmp_path):
     _run(frozen, tmp_path / "first")
     found = tmp_path / "first" / "route.json"
-    _run(frozen, tmp_path / "next", dataclasses.replace(CONFIG, init_from=str(found), seed=4))
+    _run(frozen, tmp_path / "next", CONFIG.with_changes(init_from=str(found), seed=4))
     other = tmp_path / "other.json"
     other.write_text(found.read_text().replace(frozen.weights_id, "of another model"))
     with pytest.raises(ModelError, match=r"other\.json belongs to .* \(of another model\)"):
-        _run(frozen, tmp_path / "no", dataclasses.replace(CONFIG, init_from=str(other)))
+        _run(frozen, tmp_path / "no", CONFIG.with_changes(init_from=str(other)))
 
 
 def test_a_search_starts_from_a_run_of_its_model_alone(frozen, tmp_path):
     _run(frozen, tmp_path / "first")
-    again = dataclasses.replace(CONFIG, init_from=str(tmp_path / "first"), seed=4)
+    again = CONFIG.with_changes(init_from=str(tmp_path / "first"), seed=4)
     twin = freeze_model(tiny_model("llama", seed=1), frozen.tokenizer, name="twin")  # the same shape, other weights
     with pytest.raises(ModelError, match=r"first searched on small .* not on twin .* give its route as text"):
         _run(twin, tmp_path / "no", again)
@@ -459,7 +459,7 @@ def test_a_winner_that_costs_too_much_elsewhere_is_turned_down():
 
 def test_guards_measure_the_drop(frozen, tmp_path):
     run = prepare_run(
-        dataclasses.replace(CONFIG, guard={"tasks": ["category"], "max_drop": 0.0, "examples": 30}),
+        CONFIG.with_changes(guard={"tasks": ["category"], "max_drop": 0.0, "examples": 30}),
         frozen=frozen,
         task=small_task(),
         store=tmp_path / "s.sqlite",
@@ -516,7 +516,7 @@ def test_a_route_that_could_not_be_tested_has_no_result(frozen, tmp_path):
 
 
 def test_a_route_that_could_not_be_run_on_a_guard_task_is_turned_down_for_that(frozen, tmp_path):
-    config = dataclasses.replace(CONFIG, guard={"tasks": ["category"], "max_drop": 100.0, "examples": 10})
+    config = CONFIG.with_changes(guard={"tasks": ["category"], "max_drop": 100.0, "examples": 10})
     run = prepare_run(config, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite")
     route = parse_route("L0 L5 RJ", 6)
     assert run._costs_too_much(route) == ""
@@ -553,7 +553,7 @@ def test_a_route_that_could_not_be_run_on_a_guard_task_is_turned_down_for_that(f
 )
 def test_impossible_configurations_are_refused_by_name(change, says):
     with pytest.raises(SettingsError, match=says):
-        dataclasses.replace(CONFIG, **change)
+        CONFIG.with_changes(**change)
 
 
 def test_unknown_keys_of_a_file_are_refused():
@@ -562,19 +562,19 @@ def test_unknown_keys_of_a_file_are_refused():
 
 
 def test_the_papers_preset_is_the_papers(frozen):
-    config = RunConfig(task="small", preset="paper")
-    searcher = config.searcher_for(frozen, 1000, list)
+    config = make_config(task="small", preset="paper")
+    searcher = config.make_searcher(frozen, 1000, list)
     settings = searcher.settings
     assert (settings.iterations, settings.draws, settings.elite, settings.k) == (10, 30, 5, 5)
     assert (settings.beta, settings.alpha, settings.temperature, settings.replay) == (1.8262, 0.0397, 1.0, 0.1)
     assert (settings.epsilon_local, settings.epsilon_operator, settings.final_set) == (0.2, 0.0867, "raw")
     assert (searcher.space.radius, searcher.space.window, searcher.space.coefficients) == (5, 6, (1.0,))
     assert searcher.space.max_length == frozen.layers + 12
-    decoding = config.decoding_for(small_task())
+    decoding = config.resolve_decoding(small_task())
     assert (decoding.mode, decoding.reasoning_budget, decoding.answer_budget) == ("reasoning", 400, 128)
-    assert (config.data_for(frozen).training, config.data_for(frozen).validation) == (1000, 100)
+    assert (config.resolve_data(frozen).training, config.resolve_data(frozen).validation) == (1000, 100)
     mixtral = dataclasses.replace(small_frozen("mixtral"))
-    assert config.searcher_for(mixtral, 1000, list).settings.final_set == "anchored"
-    assert config.data_for(mixtral).validation == 200
+    assert config.make_searcher(mixtral, 1000, list).settings.final_set == "anchored"
+    assert config.resolve_data(mixtral).validation == 200
     deepseek = dataclasses.replace(frozen, name="deepseek-ai/DeepSeek-R1-Distill-Llama-8B")
-    assert config.searcher_for(deepseek, 1000, list).settings.final_set == "anchored"
+    assert config.make_searcher(deepseek, 1000, list).settings.final_set == "anchored"

@@ -1,13 +1,13 @@
 """A context with a tiny model and tiny tasks: whole studies in a second or two."""
 
-from macro_routing.runs import RunConfig
+from macro_routing.runs import make_config
 from macro_routing.studies.context import StudyContext
 from macro_routing.studies.folder import StudyFolder
 from macro_routing.studies.task_names import TaskName
 from macro_routing.tasks import GRADERS, Example, PromptTexts, Task
 from tests.runs.small import WORDS, small_frozen, small_task
 
-BASE = RunConfig(
+BASE = make_config(
     task="small",
     model="small",
     preset="quick",

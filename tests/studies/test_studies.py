@@ -15,6 +15,7 @@ from macro_routing.report.formatting import format_points
 from macro_routing.routes import Route, parse_route
 from macro_routing.runs import RunFolder
 from macro_routing.runs.comparison_results import read_method_runs, write_curve
+from macro_routing.runs.options import parse_value
 from macro_routing.runs.result import SELECTED, STANDARD, TOP_1
 from macro_routing.search import decode_top_routes
 from macro_routing.studies.ablation import run_ablation
@@ -41,7 +42,7 @@ from macro_routing.studies.settings import (
 from macro_routing.studies.side_effects import questions_in_turn, run_side_effects
 from macro_routing.studies.significance import read_results
 from macro_routing.studies.study_result import write_study_result
-from macro_routing.studies.sweep import default_of, place_of, read_value, run_sweep
+from macro_routing.studies.sweep import default_of, place_of, run_sweep
 from macro_routing.studies.task_names import TaskName, parse_task_names
 from macro_routing.studies.transfer import run_transfer
 from tests.runs.small import small_frozen, small_task
@@ -108,7 +109,7 @@ def test_sweep(tmp_path, frozen):
 
 
 def test_a_sweep_of_another_method_is_called_by_its_name(tmp_path, frozen):
-    base = dataclasses.replace(BASE, method="random", search={"iterations": 2, "draws": 6})
+    base = BASE.with_changes(method="random", search={"iterations": 2, "draws": 6})
     context = dataclasses.replace(small_context(tmp_path, frozen), base=base)
     found = run_sweep(context, SweepSettings(tasks=("small",), seeds=(1,), setting="k", values=(2,)))
     assert "random search; bars" in found.figures[0].to_svg()
@@ -121,14 +122,14 @@ def test_settings_that_can_be_swept():
     assert place_of("radius", BASE) == "space"
     assert place_of("training", BASE) == "data"
     assert (default_of("elite", BASE), default_of("radius", BASE), default_of("training", BASE)) == (2, 5, 16)
-    assert default_of("max_length", dataclasses.replace(BASE, space={})) == 0  # the model settles it
-    assert default_of("anchored", dataclasses.replace(BASE, method="random", search={})) is True
+    assert default_of("max_length", BASE.with_changes(space={})) == 0  # the model settles it
+    assert default_of("anchored", BASE.with_changes(method="random", search={})) is True
     with pytest.raises(SettingsError, match="did you mean 'beta'"):
         place_of("bete", BASE)
     for setting in ("test", "data_dir", "question", "answer", "choices", "kind", "layers"):
         with pytest.raises(SettingsError, match=f"{setting} is no setting to sweep"):
             place_of(setting, BASE)
-    assert [read_value(text) for text in ("1", "1.5", "true", "raw")] == [1, 1.5, True, "raw"]
+    assert [parse_value(text) for text in ("1", "1.5", "true", "raw")] == [1, 1.5, True, "raw"]
 
 
 def test_an_impossible_value_is_refused_before_anything_runs(tmp_path, frozen):
@@ -161,7 +162,7 @@ def test_transfer(tmp_path, frozen):
 @pytest.mark.parametrize("method", ["drllm", "cola"])
 def test_what_finds_no_route_is_refused_before_it_searches(tmp_path, frozen, method):
     context = small_context(tmp_path, frozen)
-    context = dataclasses.replace(context, base=dataclasses.replace(BASE, method=method, search={}))
+    context = dataclasses.replace(context, base=BASE.with_changes(method=method, search={}))
     with pytest.raises(SettingsError, match=f"--method {method} finds no route"):
         run_transfer(context, TransferSettings(("small", "other")))
     with pytest.raises(SettingsError, match=f"--method {method} finds no route"):
@@ -471,8 +472,8 @@ def test_front(tmp_path, frozen, subject):
     assert len({row["p_holm"] for row in judged(twice.table.rows)}) == 1  # and drawn alike
     with pytest.raises(SettingsError, match=r"so short: depth 0\.01"):
         run_depth_tradeoff(context, subject, policy, DepthTradeoffSettings((0.01, 1.0), 4))
-    plain_base = dataclasses.replace(BASE, method="random", search={})
-    context.search("random", dataclasses.replace(plain_base, task="small", seed=1))
+    plain_base = BASE.with_changes(method="random", search={})
+    context.search("random", plain_base.with_changes(task="small", seed=1))
     with pytest.raises(RunError, match="holds no policy"):
         policy_of(RunFolder.open(context.folder.run_place("random")))
 
@@ -634,7 +635,7 @@ def test_what_a_method_refuses_is_refused_before_the_first_search(tmp_path, froz
 
 
 def test_a_study_of_a_route_minds_no_setting_of_a_search(tmp_path, frozen):
-    few = dataclasses.replace(BASE, search={"iterations": 500})
+    few = BASE.with_changes(search={"iterations": 500})
     context = dataclasses.replace(small_context(tmp_path, frozen), base=few)
     assert len(context.prepared(SMALL, 1).splits.test) > 0
 

@@ -13,7 +13,7 @@ from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.evaluation.work_items import WorkItem, group_by_shared_prefix, split_work
 from macro_routing.evaluation.work_units import UnitSizes
 from macro_routing.routes import parse_route
-from macro_routing.runs import RunConfig, run_search
+from macro_routing.runs import make_config, run_search
 from macro_routing.search import Failure
 from macro_routing.tasks import Example
 from macro_routing.workers.adaptive_timeout import AdaptiveTimeout, estimate_work
@@ -390,7 +390,7 @@ def test_without_any_worker_left_a_later_run_says_so_at_once():
 
 def test_what_happens_to_workers_is_in_the_runs_log_and_in_no_other(tmp_path):
     lives, told = iter([DIE]), []
-    config = RunConfig(
+    config = make_config(
         task="small",
         model="small",
         method="random",

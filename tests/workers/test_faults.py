@@ -72,7 +72,7 @@ def test_a_driver_without_weights_decides_the_same(reference, tmp_path):
     assert headers[0]["scope"] == headers[1]["scope"]
     assert headers[0]["model"] == headers[1]["model"]
     assert "loaded by the workers alone" in json.loads((place / "cost.json").read_text())["not_measured"]
-    own = dataclasses.replace(reference.config, method="shortgpt", search={})
+    own = reference.config.with_changes(method="shortgpt", search={})
     with pytest.raises(ModelError, match="--workers 0"):
         run_search(own, tmp_path / "own", store=store_path(place), workers=light)
 

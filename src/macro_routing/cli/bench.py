@@ -13,6 +13,7 @@ import typer
 
 from macro_routing.cli import options
 from macro_routing.cli.console import print_fields, print_json
+from macro_routing.cli.run_options import Tables, make_load_options, with_run_options
 from macro_routing.errors import SettingsError
 from macro_routing.models.catalog import DEFAULT_MODEL
 
@@ -32,7 +33,9 @@ class Mode(StrEnum):
     likelihood = "likelihood"
 
 
+@with_run_options("dtype", "device", "quantization")
 def bench(
+    flags: Tables,
     model: Annotated[str, typer.Argument(help="A built-in name, a folder, a .gguf file or a hub id.")] = DEFAULT_MODEL,
     task: Annotated[str, typer.Option(help="A task's name, or a .toml file of your own.")] = "category",
     mode: Annotated[Mode, typer.Option(help="How the model answers.")] = Mode.likelihood,
@@ -48,14 +51,11 @@ def bench(
         typer.Option("--fused", help="Instead: decoding on a GPU against model.generate."),
     ] = False,
     compared: Annotated[int, typer.Option(min=1, help="Routes that model.generate runs, too, with --fused.")] = 4,
-    reasoning_budget: Annotated[int, typer.Option(help="Most tokens of reasoning.")] = 64,
-    answer_budget: Annotated[int, typer.Option(help="Most tokens of the answer.")] = 16,
+    reasoning_budget: Annotated[int, typer.Option(help="Maximum reasoning tokens.")] = 64,
+    answer_budget: Annotated[int, typer.Option(help="Maximum answer tokens.")] = 16,
     seed: Annotated[int, typer.Option(help="Seed of draws and splits.")] = 0,
     data_dir: Annotated[Path | None, typer.Option(help="Folder with the benchmarks' files.")] = None,
     output: Annotated[Path, typer.Option(help="Where the measurements are written.")] = Path("macro-bench.json"),
-    dtype: options.DtypeOption = "auto",
-    device: options.DeviceOption = "auto",
-    quantization: options.QuantizationOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Time many routes over many prompts: together against one after the other, raced against scored to the end.
@@ -71,7 +71,7 @@ def bench(
     from macro_routing.evaluation.bench import single_repeats_and_skips, time_race, time_shared_engine
     from macro_routing.evaluation.decoding_settings import DecodingSettings
     from macro_routing.models.environment import describe_environment
-    from macro_routing.models.frozen import LoadOptions, load_model
+    from macro_routing.models.frozen import load_model
     from macro_routing.routes.space import RouteSpace
     from macro_routing.search.policy import MarkovPolicy
     from macro_routing.tasks.catalog import load_task
@@ -80,7 +80,7 @@ def bench(
     _check_writable(output)
     chosen = load_task(task, data_dir=data_dir, seed=seed)
     training = make_splits(chosen, seed=seed).train
-    frozen = load_model(model, LoadOptions(dtype, device, quantization=quantization), options.report_progress)
+    frozen = load_model(model, make_load_options(flags), options.report_progress)
     decoding = DecodingSettings(mode.value, reasoning_budget, answer_budget)
     policy = MarkovPolicy.prior(RouteSpace(frozen.layers))
     rng = np.random.default_rng(seed)

@@ -9,12 +9,15 @@ from typing import Annotated, Any
 import typer
 
 from macro_routing.cli import options
+from macro_routing.cli.run_options import Tables, make_load_options, with_run_options
 from macro_routing.models.catalog import DEFAULT_MODEL
 
 HELP = "An empty line or Ctrl-D ends the talk; /reset forgets it."
 
 
+@with_run_options("dtype", "device", "quantization", "revision")
 def chat(
+    flags: Tables,
     model: Annotated[str, typer.Argument(help="A built-in name, a folder, a .gguf file or a hub id.")] = DEFAULT_MODEL,
     route: Annotated[
         str, typer.Option(help="The route, in any notation, or a route file; 'L0 RJ' is the standard pass.")
@@ -22,10 +25,6 @@ def chat(
     system: Annotated[str, typer.Option(help="System text.")] = "",
     budget: Annotated[int, typer.Option(min=1, help="Most tokens of an answer.")] = 512,
     temperature: Annotated[float, typer.Option(min=0, help="0 always takes the most probable token.")] = 0.0,
-    dtype: options.DtypeOption = "auto",
-    device: options.DeviceOption = "auto",
-    quantization: options.QuantizationOption = None,
-    revision: options.RevisionOption = None,
 ) -> None:
     """Talk to a model that runs its layers in another order; answers appear as they are written.
 
@@ -35,10 +34,9 @@ def chat(
     """
     options.need_models_extra()
     options.quiet_libraries()
-    from macro_routing.models import LoadOptions, apply_route, load_model
+    from macro_routing.models import apply_route, load_model
 
-    loading = LoadOptions(dtype, device, quantization=quantization, revision=revision)
-    frozen = load_model(model, loading, options.report_progress)
+    frozen = load_model(model, make_load_options(flags), options.report_progress)
     chosen = options.read_route(route, frozen)
     running = frozen.model if chosen.is_standard else apply_route(frozen, chosen)
     if sys.stdin.isatty():

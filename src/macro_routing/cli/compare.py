@@ -11,7 +11,25 @@ import typer
 
 from macro_routing.cli import options
 from macro_routing.cli.console import print_json, read_toml
-from macro_routing.cli.search import Preset, SearchMode, make_config
+from macro_routing.cli.run_options import (
+    DATA,
+    DECODING,
+    EXECUTION,
+    LOADING,
+    OUTPUT_PANEL,
+    SEARCH_PANEL,
+    ConfigOption,
+    DryRunOption,
+    JsonOption,
+    Shown,
+    StoreOption,
+    Tables,
+    make_run_config,
+    make_worker_settings,
+    parse_names,
+    parse_seeds,
+    with_run_options,
+)
 from macro_routing.errors import SettingsError
 from macro_routing.search.method_names import METHOD_NAMES
 
@@ -27,68 +45,30 @@ _LEGEND = (
 DEFAULT_METHODS = "guided,macro,macro-restarts,random,rys,shortgpt,early-exit"
 
 
+@with_run_options(
+    *("task", "model", "preset", "budget", "racing", "decoder"),
+    *(*DECODING, *DATA, "iterations", "draws", "elite", "k", "max_span", *LOADING, *EXECUTION),
+    task=Shown(required=True),
+    preset=Shown(value="default"),
+    budget=Shown(help="Maximum evaluations (route × example) of each search."),
+)
 def compare(
-    task: Annotated[
-        str,
-        typer.Option(help="A task's name (see `macro tasks`), a .toml, or a .jsonl or .csv file."),
-    ],
-    model: Annotated[
-        str | None,
-        typer.Option(help="A built-in name, a folder, a .gguf file or a hub id.", show_default="smollm2-135m"),
-    ] = None,
+    flags: Tables,
     methods: Annotated[
-        str, typer.Option(help=f"Which, with commas; there are {', '.join(METHOD_NAMES)}.")
-    ] = DEFAULT_METHODS,
-    budget: Annotated[
-        int | None,
+        str,
         typer.Option(
-            help="Outcomes, route × example, that each search may ask for.", show_default="what MACRO asks for"
+            help=f"Methods, separated by commas; known: {', '.join(METHOD_NAMES)}.", rich_help_panel=SEARCH_PANEL
         ),
-    ] = None,
-    seeds: Annotated[str, typer.Option(help="Seeds, with commas.")] = "1,2,42",
-    preset: Annotated[Preset, typer.Option(help="Settings by name.")] = Preset.default,
-    out: Annotated[Path, typer.Option(help="A folder; each method and seed has a run's folder in it.")] = Path(
-        "runs/compare"
-    ),
-    mode: Annotated[SearchMode | None, typer.Option(help="How the model answers.", show_default="auto")] = None,
-    reasoning_budget: Annotated[int | None, typer.Option(help="Most tokens of reasoning.", show_default="400")] = None,
-    answer_budget: Annotated[int | None, typer.Option(help="Most tokens of the answer.", show_default="128")] = None,
-    training: Annotated[int | None, typer.Option(help="Training examples.", show_default="the preset's")] = None,
-    validation: Annotated[int | None, typer.Option(help="Validation examples.", show_default="the preset's")] = None,
-    test: Annotated[
-        int | None, typer.Option(help="Use only the first so many test examples.", show_default="all, or the preset's")
-    ] = None,
-    iterations: Annotated[
-        int | None, typer.Option(help="Rounds of the searches that draw.", show_default="the preset's")
-    ] = None,
-    draws: Annotated[int | None, typer.Option(help="Their draws per round.", show_default="the preset's")] = None,
-    elite: Annotated[int | None, typer.Option(help="How many move the policy.", show_default="the preset's")] = None,
-    max_span: Annotated[
-        int | None, typer.Option(help="Longest repeated block of RYS.", show_default="no limit; 8 for its beam")
-    ] = None,
-    k: Annotated[
-        int | None, typer.Option("--k", help="Candidates that each validates.", show_default="the preset's")
-    ] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Folder with the benchmarks' files; else MACRO_DATA_DIR, else the hub.")
-    ] = None,
-    question: options.QuestionOption = None,
-    answer: options.AnswerOption = None,
-    choices: options.ChoicesOption = None,
-    kind: options.KindOption = None,
-    config: Annotated[
-        Path | None, typer.Option(help="A TOML file with settings of the runs; flags go before it.")
-    ] = None,
-    store: Annotated[Path | None, typer.Option(help="Where scores are kept.", show_default="the cache folder")] = None,
-    backend: options.BackendOption = options.Backend.local,
-    workers: options.WorkersOption = 0,
-    address: options.AddressOption = None,
-    gpus_per_worker: options.GpusOption = None,
-    worker_timeout: options.WorkerTimeoutOption = 30.0,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be done and how long it takes.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    ] = DEFAULT_METHODS,
+    seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.", rich_help_panel=SEARCH_PANEL)] = "1,2,42",
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    dry_run: DryRunOption = False,
+    out: Annotated[
+        Path,
+        typer.Option(help="A folder; each method and seed has a run's folder in it.", rich_help_panel=OUTPUT_PANEL),
+    ] = Path("runs/compare"),
+    as_json: JsonOption = False,
 ) -> None:
     """Give several methods the same data and the same budget, over several seeds, and show what each finds.
 
@@ -98,37 +78,17 @@ def compare(
 
     Your own data: `macro compare --task mine.csv --answer right --choices right,wrong1,wrong2 --preset quick`
     """
-    flags: dict[str, dict[str, Any]] = {
-        "": {"task": task, "model": model, "preset": preset.value, "budget": budget},
-        "decoding": {
-            "mode": mode and mode.value,
-            "reasoning_budget": reasoning_budget,
-            "answer_budget": answer_budget,
-        },
-        "data": {
-            "training": training,
-            "validation": validation,
-            "test": test,
-            "data_dir": data_dir and str(data_dir),
-            "question": question,
-            "answer": answer,
-            "choices": choices,
-            "kind": kind,
-        },
-        "search": {"iterations": iterations, "draws": draws, "elite": elite, "k": k, "max_span": max_span},
-    }
     options.need_models_extra()
     options.quiet_libraries()
-    crew = options.worker_settings(backend, workers, address, gpus_per_worker, worker_timeout)
+    workers = make_worker_settings(flags)
     from macro_routing.runs.methods import check_methods
 
     # The settings of searches are for those that know them, so they are not checked against one method here.
-    names, numbers = _names(methods), _seeds(seeds)
+    names, numbers = parse_names(methods), parse_seeds(seeds)
     check_methods(names, numbers)
-    given = {name: value for name, value in flags.pop("search").items() if value is not None}
     values = read_toml(config) if config else {}
-    search = {**_search_table(values.pop("search", {}), names, config), **given}
-    base = make_config(flags, config, values)
+    search = {**_check_search_table(values.pop("search", {}), names, config), **flags.pop("search", {})}
+    base = make_run_config(flags, config, values)
     # From here on there is something to wait for.
     if dry_run:
         from macro_routing.cli.plan import print_plan_of_methods
@@ -142,7 +102,9 @@ def compare(
     from macro_routing.runs.comparison_results import about, read_method_runs, summarize_methods
 
     with listener_for(out, []) as listener, stopping_with("the same command goes on where it was"):
-        arms = compare_methods(base, names, numbers, out, search=search, listener=listener, store=store, workers=crew)
+        arms = compare_methods(
+            base, names, numbers, out, search=search, listener=listener, store=store, workers=workers
+        )
         for arm in arms:
             write_report(out / f"{arm.method}-{arm.seed}")
         told, kept = about(out), read_method_runs(out)  # earlier methods stay on the page
@@ -159,7 +121,7 @@ def compare(
     print(f"report  {page}{f' (with {earlier} earlier runs of this folder)' if earlier else ''}")
 
 
-def _search_table(values: Any, names: list[str], file: Path | None) -> dict[str, Any]:
+def _check_search_table(values: Any, names: list[str], file: Path | None) -> dict[str, Any]:
     """The file's settings of searches; each must be known to one of the methods at least."""
     from macro_routing.runs.methods import keep_known_settings
 
@@ -169,17 +131,6 @@ def _search_table(values: Any, names: list[str], file: Path | None) -> dict[str,
         if not any(keep_known_settings(name, {key: value}) for name in names):
             raise SettingsError(f"{file}: [search] {key} is known to none of {', '.join(names)}")
     return values
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _seeds(text: str) -> list[int]:
-    try:
-        return [int(seed) for seed in _names(text)]
-    except ValueError:
-        raise SettingsError(f"--seeds {text} is not allowed: whole numbers with commas, such as 1,2,42") from None
 
 
 def _print_table(rows: list[MethodRow]) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from macro_routing.cli import options
 from macro_routing.cli.console import print_json, printable
+from macro_routing.cli.run_options import Tables, make_load_options, with_run_options
 from macro_routing.errors import SettingsError
 from macro_routing.models.catalog import DEFAULT_MODEL
 from macro_routing.tasks.task import LETTERS
@@ -27,17 +28,16 @@ class Only(StrEnum):
     all = "all"
 
 
+@with_run_options("dtype", "device", "quantization")
 def compare_answers(
+    flags: Tables,
     run: Annotated[Path | None, typer.Option(help="A finished run: compare its test answers.")] = None,
     prompt: Annotated[str | None, typer.Option(help="A prompt: let both answer it.")] = None,
     route: Annotated[str | None, typer.Option(help="The route for --prompt: any notation, or a route file.")] = None,
     model: Annotated[str, typer.Option(help="The model for --prompt.")] = DEFAULT_MODEL,
     only: Annotated[Only, typer.Option(help="Which answers of a run.")] = Only.changed,
-    limit: Annotated[int, typer.Option(min=1, help="Most answers shown.")] = 20,
-    budget: Annotated[int, typer.Option(min=1, help="Most tokens of an answer to --prompt.")] = 200,
-    dtype: options.DtypeOption = "auto",
-    device: options.DeviceOption = "auto",
-    quantization: options.QuantizationOption = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of answers shown.")] = 20,
+    budget: Annotated[int, typer.Option(min=1, help="Maximum tokens of an answer to --prompt.")] = 200,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show what the standard pass and a route answer, side by side.
@@ -56,9 +56,9 @@ def compare_answers(
         raise SettingsError("--prompt needs a --route to compare with the standard pass")
     options.need_models_extra()
     options.quiet_libraries()
-    from macro_routing.models.frozen import LoadOptions, load_model
+    from macro_routing.models.frozen import load_model
 
-    frozen = load_model(model, LoadOptions(dtype, device, quantization=quantization), options.report_progress)
+    frozen = load_model(model, make_load_options(flags), options.report_progress)
     _print([_answers(frozen, prompt or "", route, budget)], 1, as_json=as_json)
 
 

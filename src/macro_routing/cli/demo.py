@@ -26,11 +26,11 @@ def demo(
     """
     options.need_models_extra()
     options.quiet_libraries()
-    from macro_routing.cli.search import finish
-    from macro_routing.runs.config import RunConfig
+    from macro_routing.cli.search import search_and_report
+    from macro_routing.runs.config import make_config
 
-    config = RunConfig(task=TASK, model=DEFAULT_MODEL, preset="quick", seed=SEED)
-    finish(config, out or _free_folder(), None, [], as_json=as_json)
+    config = make_config(TASK, DEFAULT_MODEL, "quick", seed=SEED)
+    search_and_report(config, out or _find_free_folder(), None, [], as_json=as_json)
     if not as_json:
         print("\nNow your own model and data:")
         print("  macro search --model YOUR/MODEL --task sciq --preset quick")
@@ -39,7 +39,7 @@ def demo(
         )
 
 
-def _free_folder() -> Path:
+def _find_free_folder() -> Path:
     path, number = Path("runs/demo"), 2
     while path.exists():
         path, number = Path(f"runs/demo.{number}"), number + 1

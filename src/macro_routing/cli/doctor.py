@@ -10,6 +10,7 @@ import typer
 
 from macro_routing.cli import options
 from macro_routing.cli.console import print_fields, print_json
+from macro_routing.cli.run_options import LOADING, Tables, make_load_options, with_run_options
 from macro_routing.errors import MacroError
 from macro_routing.models.catalog import DEFAULT_MODEL
 
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from macro_routing.models.frozen import FrozenModel
 
 
+@with_run_options(*LOADING)
 def doctor(
+    flags: Tables,
     model: Annotated[
         str | None,
         typer.Argument(
@@ -33,14 +36,6 @@ def doctor(
     environment: Annotated[
         bool, typer.Option("--environment", help="Describe this machine instead: paste it into a bug report.")
     ] = False,
-    dtype: options.DtypeOption = "auto",
-    device: options.DeviceOption = "auto",
-    device_map: options.DeviceMapOption = None,
-    quantization: options.QuantizationOption = None,
-    attention: options.AttentionOption = None,
-    revision: options.RevisionOption = None,
-    trust_remote_code: options.TrustOption = False,
-    allow_untested: options.UntestedOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check on a model that routes run exactly; ends with status 1 when a check fails.
@@ -55,15 +50,12 @@ def doctor(
     options.need_models_extra()
     options.quiet_libraries()
     from macro_routing.models.doctor import run_checks
-    from macro_routing.models.frozen import LoadOptions, load_model
+    from macro_routing.models.frozen import load_model
 
     if model == "":
         raise MacroError("MODEL is empty; leave it out for the default")
-    chosen = LoadOptions(
-        dtype, device, device_map, quantization, attention, revision, trust_remote_code, allow_untested
-    )
     options.report_progress(f"loading {model or DEFAULT_MODEL}")
-    frozen = load_model(model or DEFAULT_MODEL, chosen, options.report_progress)
+    frozen = load_model(model or DEFAULT_MODEL, make_load_options(flags), options.report_progress)
     parsed = None if route is None else options.read_route(route, frozen)
     findings = list(_shown(frozen, run_checks(frozen, parsed), as_json))
     if as_json:

@@ -12,8 +12,23 @@ import typer
 
 from macro_routing.cli import options
 from macro_routing.cli.console import print_fields, print_json
-from macro_routing.cli.search import SearchMode
+from macro_routing.cli.run_options import (
+    DATA_PANEL,
+    DECODING,
+    EXECUTION,
+    EXECUTION_PANEL,
+    LOADING,
+    JsonOption,
+    Shown,
+    StoreOption,
+    Tables,
+    make_load_options,
+    make_worker_settings,
+    with_run_options,
+)
+from macro_routing.engine.decoders import AUTO
 from macro_routing.models.catalog import DEFAULT_MODEL
+from macro_routing.runs.config import DataSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,56 +48,29 @@ class Split(StrEnum):
     test = "test"
 
 
+@with_run_options(
+    *("task", "model", "seed", *DECODING, "decoder", "data_dir", "question", "answer", "choices", "kind"),
+    *(*LOADING, *EXECUTION),
+    task=Shown(required=True),
+    seed=Shown(help="Seed of the splits, and of synthetic tasks.", default="that of the route's search, else 0"),
+    mode=Shown(default="as in the route's file, else auto"),
+    reasoning_budget=Shown(default="as in the route's file, else 400"),
+    answer_budget=Shown(default="as in the route's file, else 128"),
+    kind=Shown(help="Kind of the answers: number, choice, math or text; choice where --choices is given."),
+)
 def evaluate(
-    task: Annotated[str, typer.Option(help="A task's name (see `macro tasks`), a .toml, or a .jsonl or .csv file.")],
+    flags: Tables,
     route: Annotated[str, typer.Option(help="The route, in any notation, or a file that holds one.")],
-    model: Annotated[str, typer.Option(help="A built-in name, a folder, a .gguf file or a hub id.")] = DEFAULT_MODEL,
-    mode: Annotated[
-        SearchMode | None, typer.Option(help="How the model answers.", show_default="as in the route's file, else auto")
-    ] = None,
-    split: Annotated[Split, typer.Option(help="Which examples.")] = Split.test,
-    limit: Annotated[int | None, typer.Option(min=1, help="Use only the first so many examples of the split.")] = None,
-    seed: Annotated[
+    split: Annotated[Split, typer.Option(help="Which examples.", rich_help_panel=DATA_PANEL)] = Split.test,
+    limit: Annotated[
         int | None,
-        typer.Option(
-            help="Seed of the splits, and of synthetic tasks.", show_default="that of the route's search, else 0"
-        ),
+        typer.Option(min=1, help="Use only the first N examples of the split.", rich_help_panel=DATA_PANEL),
     ] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Folder with the benchmarks' files; else MACRO_DATA_DIR, else the hub.")
-    ] = None,
-    reasoning_budget: Annotated[
-        int | None, typer.Option(help="Most tokens of reasoning.", show_default="as in the route's file, else 400")
-    ] = None,
-    answer_budget: Annotated[
-        int | None, typer.Option(help="Most tokens of the answer.", show_default="as in the route's file, else 128")
-    ] = None,
-    by_letter: Annotated[bool, typer.Option("--by-letter", help="Likelihood of the letters, not the texts.")] = False,
-    question: Annotated[
-        str, typer.Option(help="Column of the question, for a .jsonl or .csv of your own.")
-    ] = "question",
-    answer: Annotated[str, typer.Option(help="Column of the answer.")] = "answer",
-    choices: Annotated[str, typer.Option(help="Column of the choices, or several, separated by commas.")] = "",
-    kind: Annotated[
-        str | None, typer.Option(help="number, choice, math or text; choice where --choices is given.")
-    ] = None,
-    store: Annotated[Path | None, typer.Option(help="Where scores are kept.", show_default="the cache folder")] = None,
-    decoder: Annotated[options.Decoder, typer.Option(help=options.DECODER_HELP)] = options.Decoder.auto,
-    no_store: Annotated[bool, typer.Option("--no-store", help="Neither look up nor keep scores.")] = False,
-    dtype: options.DtypeOption = "auto",
-    device: options.DeviceOption = "auto",
-    device_map: options.DeviceMapOption = None,
-    quantization: options.QuantizationOption = None,
-    attention: options.AttentionOption = None,
-    revision: options.RevisionOption = None,
-    trust_remote_code: options.TrustOption = False,
-    allow_untested: options.UntestedOption = False,
-    backend: options.BackendOption = options.Backend.local,
-    workers: options.WorkersOption = 0,
-    address: options.AddressOption = None,
-    gpus_per_worker: options.GpusOption = None,
-    worker_timeout: options.WorkerTimeoutOption = 30.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    store: StoreOption = None,
+    no_store: Annotated[
+        bool, typer.Option("--no-store", help="Neither look up nor keep scores.", rich_help_panel=EXECUTION_PANEL)
+    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Score a route and the standard pass on the same examples, and say whether the difference is real.
 
@@ -94,7 +82,7 @@ def evaluate(
     from macro_routing.evaluation.evaluator import Evaluator
     from macro_routing.evaluation.score_store import ScoreStore, default_store_path
     from macro_routing.evaluation.statistics import compare_paired
-    from macro_routing.models.frozen import LoadOptions, load_model
+    from macro_routing.models.frozen import load_model
     from macro_routing.routes.route import Route
     from macro_routing.tasks.benchmarks import list_contaminating_tasks
     from macro_routing.tasks.catalog import load_task
@@ -103,33 +91,32 @@ def evaluate(
     from macro_routing.workers.worker_pool import create_worker_pool
     from macro_routing.workers.worker_settings import WorkerError
 
-    crew = options.worker_settings(backend, workers, address, gpus_per_worker, worker_timeout)
-    known_of = options.route_file(route)
+    workers, loading = make_worker_settings(flags), make_load_options(flags)
+    known_of = options.read_route_file(route)
     searched_with = _seed_of(known_of)
-    seed = seed if seed is not None else searched_with or 0
-    columns: dict[str, Any] = {"question": question, "answer": answer, "choices": choices, "kind": kind}
+    top_level, data = flags[""], DataSettings(**flags.get("data", {}))
+    task, model = top_level["task"], top_level.get("model", DEFAULT_MODEL)
+    seed = top_level.get("seed", searched_with or 0)
+    columns: dict[str, Any] = {name: getattr(data, name) for name in ("question", "answer", "choices", "kind")}
+    data_dir = Path(data.data_dir) if data.data_dir else None
     chosen = load_task(task, data_dir, seed, **columns)
-    given = {"reasoning_budget": reasoning_budget, "answer_budget": answer_budget, "by_letter": by_letter or None}
-    decoding = _decoding(known_of, mode, chosen, given)
+    decoding = _decoding(known_of, chosen, flags.get("decoding", {}))
     examples = make_splits(chosen, seed=seed).get_split(split.value)[:limit]
     if known_of and known_of.task == chosen.name and searched_with not in {None, seed}:
         _warn_of_overlap(examples, load_task(task, data_dir, searched_with, **columns), searched_with)
-    loading = LoadOptions(
-        dtype, device, device_map, quantization, attention, revision, trust_remote_code, allow_untested
-    )
-    source = TaskSource(task, str(data_dir) if data_dir else None, seed, question, answer, choices, kind)
+    source = TaskSource(task, data.data_dir, seed, **columns)
     kept = "nothing was kept" if no_store else "what was scored is kept, the same command goes on from there"
     with (
         stopping_with(kept),
         nullcontext()
-        if crew.runs_in_process
-        else create_worker_pool(crew, WorkerSetup(model, loading, (source,)), options.report_progress) as pool,
+        if workers.runs_in_process
+        else create_worker_pool(workers, WorkerSetup(model, loading, (source,)), options.report_progress) as pool,
     ):
         frozen = (pool.load_driver_model if pool else load_model)(model, loading, options.report_progress)
         parsed = options.read_route(route, frozen)
         known = None if no_store else ScoreStore(store or default_store_path())
         standard = Route.standard(frozen.layers)
-        evaluator = Evaluator(frozen, chosen, decoding, known, decoder=decoder.value, executor=pool)
+        evaluator = Evaluator(frozen, chosen, decoding, known, decoder=top_level.get("decoder", AUTO), executor=pool)
         if shared := list_contaminating_tasks(chosen.name):
             options.report_progress(
                 f"warning: {chosen.name} shares questions with {', '.join(shared)};"
@@ -159,18 +146,14 @@ def _seed_of(found: RouteFile | None) -> int | None:
     return seed if isinstance(seed, int) and seed >= 0 else None
 
 
-def _decoding(found: RouteFile | None, mode: SearchMode | None, task: Task, given: dict[str, Any]) -> DecodingSettings:
-    """Flags before what the route was found with, before the defaults; another way to answer has its own budgets."""
+def _decoding(found: RouteFile | None, task: Task, given: dict[str, Any]) -> DecodingSettings:
+    """Flags override what the route was found with; another way to answer has its own budgets."""
     from macro_routing.evaluation.decoding_settings import DecodingSettings, default_answer_mode
 
-    known = dict(found.decoding) if found and found.task == task.name and mode is None else {}
-    asked = None if mode in {None, SearchMode.auto} else mode
+    known = dict(found.decoding) if found and found.task == task.name and "mode" not in given else {}
     fields = {field.name for field in dataclasses.fields(DecodingSettings)}
-    values = {name: value for name, value in known.items() if name in fields}
-    values |= {name: value for name, value in given.items() if value is not None}
-    return DecodingSettings(
-        **{**values, "mode": asked.value if asked else values.get("mode", default_answer_mode(task))}
-    )
+    values = {name: value for name, value in {**known, **given}.items() if name in fields and value != AUTO}
+    return DecodingSettings(**{"mode": default_answer_mode(task), **values})
 
 
 def _warn_of_overlap(examples: Sequence[Example], task: Task, seed: int) -> None:

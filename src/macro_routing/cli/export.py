@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from macro_routing.cli import options
+from macro_routing.cli.run_options import Tables, make_load_options, with_run_options
 from macro_routing.cli.stopping import stopping_with
 from macro_routing.errors import ExportError, NotationError
 from macro_routing.routes.route_file import RouteFile
@@ -27,7 +28,9 @@ class Target(StrEnum):
     mergekit = "mergekit"
 
 
+@with_run_options("revision")
 def export(
+    flags: Tables,
     route: Annotated[
         str,
         typer.Argument(
@@ -51,7 +54,6 @@ def export(
             " one the route file names.",
         ),
     ] = None,
-    revision: options.RevisionOption = None,
     copy_weights: Annotated[
         bool,
         typer.Option("--copy-weights", help="With --to routed: store a hub model's weights instead of its id."),
@@ -70,8 +72,10 @@ def export(
     if copy_weights and to is not Target.routed:
         raise ExportError(f"--copy-weights belongs to --to routed; --to {to} copies what it needs anyway, leave it out")
     evidence = _evidence(route)
-    name = model or (evidence.model if evidence else options.model_of_route(route))
-    revision = revision or (evidence.revision if evidence and model in {None, evidence.model} else None)
+    name = model or (evidence.model if evidence else options.find_model_of_route(route))
+    revision = make_load_options(flags).revision or (
+        evidence.revision if evidence and model in {None, evidence.model} else None
+    )
     with stopping_with("nothing was written"):
         base = open_base_model(name, revision=revision, report=options.report_progress)
         chosen = options.read_route(route, base)
@@ -83,7 +87,7 @@ def _evidence(argument: str) -> RouteFile | None:
     """What a route file says for its route; None for a bare route."""
     if argument == "-":
         raise NotationError("a route to export is a run's folder, a file or a text; it is not read from a pipe")
-    return options.route_file(argument)
+    return options.read_route_file(argument)
 
 
 def _write(

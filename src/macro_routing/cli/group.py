@@ -1,20 +1,39 @@
-"""A group of commands whose help can be read in a terminal of eighty columns.
+"""Groups of commands whose help can be read in a terminal of eighty columns.
 
-Typer's help in boxes gives the names of options and values their full width and the words what is left, some sixteen
-columns here; plain help wraps under a name that is too long for its column.
+Typer's help in boxes gives the names of options and values their full width and the help texts what is left, some
+sixteen columns here; plain help wraps under a name that is too long for its column. Options are listed under the
+headings of their panels all the same.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
+
+_OTHER = "Options"
+
+
+class _PanelCommand(TyperCommand):
+    """Lists its options under the heading of their panel."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                default = "Arguments" if parameter.param_type_name == "argument" else _OTHER
+                panels.setdefault(getattr(parameter, "rich_help_panel", None) or default, []).append(record)
+        for heading, records in sorted(panels.items(), key=lambda panel: panel[0] == _OTHER):
+            with formatter.section(heading):
+                formatter.write_dl(records)
 
 
 class _Group(TyperGroup):
-    """Says the whole first sentence of each command, over several lines where it must."""
+    """Shows the whole first sentence of each command, over several lines where it must."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         rows = [
@@ -26,6 +45,13 @@ class _Group(TyperGroup):
             formatter.write_dl(rows)
 
 
-def group(**settings: Any) -> typer.Typer:
-    """A place to put commands; without one of them it shows what there is."""
-    return typer.Typer(cls=_Group, no_args_is_help=True, rich_markup_mode=None, **settings)
+class _Typer(typer.Typer):
+    """Adds commands whose help has panels."""
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
+        return super().command(name, **{"cls": _PanelCommand, **settings})
+
+
+def make_group(**settings: Any) -> typer.Typer:
+    """A group of commands; without one of them it shows its help."""
+    return _Typer(cls=_Group, no_args_is_help=True, rich_markup_mode=None, **settings)

@@ -28,16 +28,15 @@ from macro_routing.cli import (
     serve,
     store,
     study,
-    study_routes,
     tasks,
 )
 from macro_routing.cli.console import print_error
-from macro_routing.cli.group import group
+from macro_routing.cli.group import make_group
 from macro_routing.cli.options import report_progress
 from macro_routing.errors import PAUSED, MacroError
 from macro_routing.version import __version__
 
-app = group(
+app = make_group(
     name="macro",
     help="Run the layers of a frozen language model in a better order.",
     pretty_exceptions_enable=False,
@@ -50,7 +49,6 @@ app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("compare-answers")(compare_answers.compare_answers)
 app.add_typer(study.app, name="study")
-app.command("explain")(study_routes.explain)
 app.command("chat")(chat.chat)
 app.command("export")(export.export)
 app.command("serve")(serve.serve)

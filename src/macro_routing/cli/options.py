@@ -1,12 +1,9 @@
-"""Options that several commands share: which model, and how it is loaded."""
+"""What several commands do: check what is installed, report progress, read a route."""
 
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from macro_routing.cli.console import read_text_argument
 from macro_routing.errors import ModelError, NotationError
@@ -19,107 +16,6 @@ if TYPE_CHECKING:
 
     from macro_routing.models.frozen import FrozenModel
     from macro_routing.models.metadata import ModelMetadata
-    from macro_routing.workers.worker_settings import WorkerSettings
-
-DtypeOption = Annotated[
-    str,
-    typer.Option("--dtype", help="auto, float32, bfloat16 or float16; auto is bfloat16 on CUDA and float32 on CPU."),
-]
-DeviceOption = Annotated[
-    str, typer.Option("--device", help="auto, cpu, cuda or cuda:N; auto is CUDA where there is one.")
-]
-DeviceMapOption = Annotated[
-    str | None, typer.Option("--device-map", help="Spread a large model over devices: auto, balanced, sequential.")
-]
-QuantizationOption = Annotated[
-    str | None, typer.Option("--quantization", help="4bit or 8bit, through bitsandbytes (extra [quant]).")
-]
-AttentionOption = Annotated[str | None, typer.Option("--attention", help="sdpa, eager or flash_attention_2.")]
-RevisionOption = Annotated[str | None, typer.Option("--revision", help="Commit, tag or branch of a hub model.")]
-TrustOption = Annotated[bool, typer.Option("--trust-remote-code", help="Let code that comes with the model run.")]
-UntestedOption = Annotated[
-    bool, typer.Option("--allow-untested", help="Try an architecture that the tests do not cover.")
-]
-
-
-class Backend(StrEnum):
-    """Where workers run."""
-
-    local = "local"
-    ray = "ray"
-
-
-BackendOption = Annotated[
-    Backend, typer.Option("--backend", help="Where workers run: processes here, or a Ray cluster (extra [ray]).")
-]
-WorkersOption = Annotated[
-    int,
-    typer.Option(
-        "--workers",
-        help="Workers, each with the model loaded; 0 works in this process (on Ray: one worker)."
-        " Results are the same, rounding aside.",
-    ),
-]
-AddressOption = Annotated[
-    str | None,
-    typer.Option(
-        "--address",
-        help="The Ray cluster to join: HOST:PORT, ray://HOST:PORT, or auto for the one that runs here.",
-        show_default="one is started here",
-    ),
-]
-GpusOption = Annotated[
-    float | None,
-    typer.Option("--gpus-per-worker", help="GPUs, or a share of one, for each worker.", show_default="1, if any"),
-]
-WorkerTimeoutOption = Annotated[
-    float,
-    typer.Option(
-        "--worker-timeout",
-        help="A worker that is silent for longer is replaced; where work units are large or slow it has more.",
-    ),
-]
-
-
-QuestionOption = Annotated[
-    str | None,
-    typer.Option("--question", help="Column of the question, for a file of your own.", show_default="question"),
-]
-AnswerOption = Annotated[str | None, typer.Option("--answer", help="Column of the answer.", show_default="answer")]
-ChoicesOption = Annotated[
-    str | None, typer.Option("--choices", help="Column of the choices, or several, with commas.", show_default=False)
-]
-KindOption = Annotated[str | None, typer.Option("--kind", help="number, choice, math or text.", show_default=False)]
-
-
-def worker_settings(
-    backend: Backend, workers: int, address: str | None, gpus_per_worker: float | None, worker_timeout: float
-) -> WorkerSettings:
-    """The five flags as settings."""
-    from macro_routing.workers.worker_settings import WorkerSettings
-
-    return WorkerSettings(backend.value, workers, address, gpus_per_worker, worker_timeout)
-
-
-class Racing(StrEnum):
-    """Which routes of a round are given up early."""
-
-    exact = "exact"
-    statistical = "statistical"
-    never = "never"
-
-
-class Decoder(StrEnum):
-    """How texts are written."""
-
-    auto = "auto"
-    eager = "eager"
-    fused = "fused"
-
-
-DECODER_HELP = (
-    "How text is generated: fused (many routes at once, fused kernels, on a GPU), eager, or auto: fused where possible."
-)
 
 
 def report_progress(message: str) -> None:
@@ -127,7 +23,7 @@ def report_progress(message: str) -> None:
     print(f"macro: {message}", file=sys.stderr, flush=True)
 
 
-def tell_changes(run: Path) -> None:
+def report_changed_files(run: Path) -> None:
     """Say which files of a finished run are no longer what the run left."""
     from macro_routing.runs.folder import RunFolder
 
@@ -164,9 +60,9 @@ def quiet_libraries() -> None:
     warnings.filterwarnings("ignore", module=r"(transformers|bitsandbytes|accelerate|torch)\b")
 
 
-def model_of_route(argument: str) -> str:
+def find_model_of_route(argument: str) -> str:
     """The model that a route file names; a route without a file belongs to none."""
-    found = route_file(argument)
+    found = read_route_file(argument)
     if found is None and read_text_argument(argument) != argument:
         raise NotationError(f"{argument} is no route file, or its beginning is missing; name a model with --model")
     if found is None:
@@ -174,7 +70,7 @@ def model_of_route(argument: str) -> str:
     return found.model
 
 
-def route_file(argument: str) -> RouteFile | None:
+def read_route_file(argument: str) -> RouteFile | None:
     """The route file that an argument names or holds; None for a route in another notation."""
     text = read_text_argument(argument)
     if not is_route_file(text):
@@ -187,7 +83,7 @@ def route_file(argument: str) -> RouteFile | None:
 
 def read_route(argument: str, frozen: FrozenModel | ModelMetadata) -> Route:
     """A route in any notation or from a file; a route file of another model is refused."""
-    found = route_file(argument)
+    found = read_route_file(argument)
     if found is None:
         return parse_route(read_text_argument(argument), frozen.layers)
     from macro_routing.models.compatibility import check_route_file, describe_weak_evidence

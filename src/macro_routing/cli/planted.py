@@ -11,9 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from macro_routing.cli.console import print_fields, print_json, read_toml
-from macro_routing.cli.options import Racing
+from macro_routing.cli.run_options import Shown, Tables, with_run_options
 from macro_routing.errors import SettingsError, SpaceError
 from macro_routing.evaluation.planted_problem import PlantedProblem, PlantedResult, solve_planted
+from macro_routing.evaluation.racing import EXACT
 from macro_routing.routes.notation import parse_route
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
@@ -43,7 +44,9 @@ _SETTINGS: Mapping[Method, type[GuidedSettings | MacroSettings | RandomSettings]
 }
 
 
+@with_run_options("racing", racing=Shown(help="Stop routes that can no longer be among the best."))
 def planted(
+    flags: Tables,
     layers: Annotated[
         int | None, typer.Option("--layers", "-n", help="Layers of the imagined model.", show_default="8")
     ] = None,
@@ -59,7 +62,6 @@ def planted(
     ] = 1000,
     validation: Annotated[int, typer.Option(help="Validation examples.")] = 200,
     seed: Annotated[int, typer.Option(help="Seed of the search and of the coin flips.")] = 0,
-    racing: Annotated[Racing, typer.Option(help="Stop routes that can no longer be among the best.")] = Racing.exact,
     config: Annotated[
         Path | None, typer.Option(help="A TOML file with tables [space], [search] and [problem].", show_default=False)
     ] = None,
@@ -74,7 +76,9 @@ def planted(
     goal = _target(target, space)
     problem = build_settings(PlantedProblem, {"target": goal, "seed": seed, **tables["problem"]}, "[problem]")
     search = _search(method, space, examples, tables["search"], seed)
-    result = solve_planted(search, problem, training=examples, validation=validation, racing=racing.value)
+    result = solve_planted(
+        search, problem, training=examples, validation=validation, racing=flags.get("", {}).get("racing", EXACT)
+    )
     facts = _facts(problem, result)
     if as_json:
         print_json({"method": method.value, "search": _described(search), **facts})
@@ -104,11 +108,11 @@ def _search(
         return MacroSearch(space, examples, build_settings(MacroSettings, own, "[search]"), seed)
     if method is Method.random:
         return RandomSearch(space, examples, build_settings(RandomSettings, own, "[search]"), seed)
-    from macro_routing.runs.methods import Search, guided
+    from macro_routing.runs.methods import MethodInputs, build_guided
 
     # As in a run: it may spend what MACRO would.
     settings = build_settings(GuidedSettings, own, "[search]")
-    return guided(Search(space, examples, 0, None, seed, settings, MacroSettings(), list))
+    return build_guided(MethodInputs(space, examples, 0, None, seed, settings, MacroSettings(), list))
 
 
 def _described(search: GuidedSearch | MacroSearch | RandomSearch) -> dict[str, Any]:

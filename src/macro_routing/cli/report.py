@@ -28,7 +28,7 @@ def report(
     Of several runs, a page that compares them. Examples: `macro report runs/first`,
     `macro report runs/first runs/second --output both.html`, `macro report runs/first --figures pictures`
     """
-    from macro_routing.cli.options import report_progress, tell_changes
+    from macro_routing.cli.options import report_changed_files, report_progress
     from macro_routing.report import write_figures, write_report, write_run_comparison
 
     if len(runs) == 1:
@@ -36,7 +36,7 @@ def report(
     else:
         print(write_run_comparison(runs, output or COMPARISON))
     for run in runs:
-        tell_changes(run)
+        report_changed_files(run)
     if figures is not None:
         for path in write_figures(runs, figures, report_progress):
             print(path)

@@ -8,19 +8,31 @@ from typing import Annotated
 import typer
 
 from macro_routing.cli import options
+from macro_routing.cli.run_options import (
+    EXECUTION,
+    EXECUTION_PANEL,
+    OUTPUT_PANEL,
+    JsonOption,
+    Tables,
+    make_worker_settings,
+    with_run_options,
+)
 from macro_routing.cli.search import print_result
 
 
+@with_run_options(*EXECUTION)
 def resume(
+    flags: Tables,
     run: Annotated[Path, typer.Argument(help="The run's folder.")],
-    store: Annotated[Path | None, typer.Option(help="Where scores are kept.", show_default="as it began")] = None,
-    log_to: Annotated[list[str] | None, typer.Option(help="Also log to tensorboard, wandb or trackio.")] = None,
-    backend: options.BackendOption = options.Backend.local,
-    workers: options.WorkersOption = 0,
-    address: options.AddressOption = None,
-    gpus_per_worker: options.GpusOption = None,
-    worker_timeout: options.WorkerTimeoutOption = 30.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    store: Annotated[
+        Path | None,
+        typer.Option(help="Where scores are kept.", show_default="where it began", rich_help_panel=EXECUTION_PANEL),
+    ] = None,
+    log_to: Annotated[
+        list[str] | None,
+        typer.Option(help="Also log to tensorboard, wandb or trackio; may be repeated.", rich_help_panel=OUTPUT_PANEL),
+    ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Go on with a run that was stopped; it ends as if it had never been. A finished run is only printed.
 
@@ -28,7 +40,7 @@ def resume(
     """
     options.need_models_extra()
     options.quiet_libraries()
-    crew = options.worker_settings(backend, workers, address, gpus_per_worker, worker_timeout)
+    workers = make_worker_settings(flags)
     from macro_routing.cli.progress import listener_for
     from macro_routing.cli.stopping import stoppable
     from macro_routing.report import write_report
@@ -37,8 +49,8 @@ def resume(
 
     # A finished run is only read, so it may lie where nothing can be written.
     is_finished = RunFolder.open(run).is_finished and (run / "report.html").is_file()
-    options.tell_changes(run)
+    options.report_changed_files(run)
     with listener_for(run, log_to or []) as listener, stoppable(run):
-        result = resume_run(run, listener=listener, store=store, workers=crew)
+        result = resume_run(run, listener=listener, store=store, workers=workers)
         page = run / "report.html" if is_finished else write_report(run)
     print_result(result, page, as_json=as_json)

@@ -10,12 +10,12 @@ import typer
 
 from macro_routing.cli import route_diff
 from macro_routing.cli.console import print_fields, print_json, read_text_argument
-from macro_routing.cli.group import group
+from macro_routing.cli.group import make_group
 from macro_routing.routes.composition import analyze_composition, describe_deviations, render_route_ascii
 from macro_routing.routes.notation import format_route, parse_route
 from macro_routing.routes.route import Route
 
-app = group(help="Look at routes and convert between notations.")
+app = make_group(help="Look at routes and convert between notations.")
 app.command("diff")(route_diff.diff)
 
 RouteArgument = Annotated[

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from macro_routing.cli import options
+from macro_routing.cli.run_options import Tables, make_load_options, with_run_options
 from macro_routing.errors import MacroError, ModelError
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ class Engine(StrEnum):
     transformers = "transformers"
 
 
+@with_run_options("dtype", "revision")
 def serve(
+    flags: Tables,
     route: Annotated[str, typer.Argument(help="The route, in any notation, or a route file.", show_default=False)],
     model: Annotated[
         str | None,
@@ -47,8 +50,6 @@ def serve(
     name: Annotated[
         str | None, typer.Option(help="The model's name in requests; --model's value if not given.")
     ] = None,
-    dtype: options.DtypeOption = "auto",
-    revision: options.RevisionOption = None,
     only_print: Annotated[
         bool, typer.Option("--print", help="Only print the plain `vllm serve` command; vLLM need not be installed.")
     ] = False,
@@ -63,7 +64,6 @@ def serve(
     options.quiet_libraries()
     from macro_routing.deploy.server_address import check_address
     from macro_routing.deploy.vllm.server_command import is_vllm_installed
-    from macro_routing.models.frozen import LoadOptions
 
     if engine is Engine.vllm and not (is_vllm_installed() or only_print):
         raise ModelError(
@@ -73,8 +73,8 @@ def serve(
     _refuse_own_options(engine_arguments or [])
     if not only_print:
         check_address(host, port)
-    model = model or options.model_of_route(route)
-    wish = _Wish(route, model, name or model, host, port, LoadOptions(dtype, revision=revision))
+    model = model or options.find_model_of_route(route)
+    wish = _Wish(route, model, name or model, host, port, make_load_options(flags))
     if only_print or (engine is not Engine.transformers and is_vllm_installed()):
         _serve_with_vllm(wish, engine_arguments or [], only_print)
     elif engine_arguments:

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from macro_routing.cli.console import print_json
-from macro_routing.cli.group import group
+from macro_routing.cli.group import make_group
 from macro_routing.errors import MacroError
 from macro_routing.evaluation.score_store import ScopeInfo, ScoreStore, default_store_path
 
-app = group(help="Look at the score store, or forget part of it.")
+app = make_group(help="Look at the score store, or forget part of it.")
 StoreOption = Annotated[
     Path | None, typer.Option("--store", help="The store's file.", show_default="in the cache folder")
 ]

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from macro_routing.cli import study_options as shared
+from macro_routing.cli import study_command as shared
 from macro_routing.cli import study_routes, study_searches
-from macro_routing.cli.group import group
+from macro_routing.cli.group import make_group
+from macro_routing.cli.run_options import JsonOption, parse_names
 
-app = group(help="The paper's studies on any model: data, a table and a figure each, resumable.")
+app = make_group(help="The paper's studies on any model: data, a table and a figure each, resumable.")
 
 
 def significance(
@@ -21,10 +22,10 @@ def significance(
     baseline: Annotated[str, typer.Option(help="The method that is compared with.")] = "standard pass",
     method: Annotated[str, typer.Option(help="The method that is judged.")] = "MACRO",
     models: Annotated[
-        str, typer.Option(help="Only these, with commas: p-values are corrected over them.", show_default="all")
+        str, typer.Option(help="Only these, separated by commas: p-values are corrected over them.", show_default="all")
     ] = "",
     out: Annotated[Path | None, shared.out_option("significance")] = None,
-    as_json: shared.JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Judge a method against the baseline over the benchmarks of a main table, model by model, as the paper does.
 
@@ -35,18 +36,18 @@ def significance(
     from macro_routing.studies.settings import SignificanceSettings
     from macro_routing.studies.significance import STUDY, read_results, run_significance
 
-    wanted = shared.names_of(models)
+    wanted = parse_names(models)
     found = run_significance(read_results(results), SignificanceSettings(baseline, method, tuple(wanted)))
     settings = {"results": str(results.resolve()), "baseline": baseline, "method": method, "models": wanted}
-    folder = shared.folder_of(out, STUDY, settings)
-    shared.finish(folder, found, settings, as_json=as_json)
+    folder = shared.open_study_folder(out, STUDY, settings)
+    shared.write_and_print(folder, found, settings, as_json=as_json)
 
 
 def composition(
     runs: Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="Runs, or folders that hold some.")],
     method: Annotated[str, typer.Option(help="Only runs of this method.", show_default="all that find routes")] = "",
     out: Annotated[Path | None, shared.out_option("composition")] = None,
-    as_json: shared.JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Count what found routes are made of: how often they add and move, how long they are, which rank was chosen.
 
@@ -59,8 +60,8 @@ def composition(
 
     found = study(find_runs(runs, method or None))
     settings = {"runs": sorted(str(one.resolve()) for one in runs), "method": method}
-    folder = shared.folder_of(out, STUDY, settings)
-    shared.finish(folder, found, settings, as_json=as_json)
+    folder = shared.open_study_folder(out, STUDY, settings)
+    shared.write_and_print(folder, found, settings, as_json=as_json)
 
 
 app.command("main-table")(study_searches.main_table)

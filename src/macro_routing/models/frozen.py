@@ -23,32 +23,29 @@ from macro_routing.models.identity import (
     digest_source_files,
 )
 from macro_routing.models.support import check_supported, check_weights_complete
-from macro_routing.settings import check_boolean, check_choice
+from macro_routing.settings import check_boolean, check_choice, option
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 QUANTIZATIONS = ("4bit", "8bit")
+_PANEL = "Model"
 
 
 @dataclass(frozen=True)
 class LoadOptions:
     """How a model is loaded."""
 
-    dtype: str = "auto"
-    """``auto``: bfloat16 on CUDA, float32 on CPU."""
-    device: str = "auto"
-    """``auto``: CUDA where there is one, else CPU; or ``cpu``, ``cuda``, ``cuda:1`` …"""
-    device_map: str | None = None
-    """Spread the layers over several devices (``auto``, ``balanced`` …), for models larger than one GPU."""
-    quantization: str | None = None
-    """``4bit`` (NF4, bfloat16 compute) or ``8bit``, through bitsandbytes."""
-    attention: str | None = None
-    """``sdpa``, ``eager``, ``flash_attention_2``; None lets transformers choose."""
-    revision: str | None = None
-    """Commit, tag or branch of a hub model."""
-    trust_remote_code: bool = False
-    """Whether code that comes with a model may run."""
-    allow_untested: bool = False
-    """Whether architectures outside the tested ones may be tried."""
+    dtype: str = option("auto", "auto, float32, bfloat16 or float16; auto is bfloat16 on CUDA, float32 on CPU.", _PANEL)
+    device: str = option("auto", "auto, cpu, cuda or cuda:N; auto is CUDA where there is one.", _PANEL)
+    device_map: str | None = option(
+        None, "Spread a large model over several devices: auto, balanced, sequential.", _PANEL
+    )
+    quantization: str | None = option(None, "4bit (NF4) or 8bit, through bitsandbytes (extra [quant]).", _PANEL)
+    attention: str | None = option(
+        None, "sdpa, eager or flash_attention_2; transformers chooses where none is given.", _PANEL
+    )
+    revision: str | None = option(None, "Commit, tag or branch of a hub model.", _PANEL)
+    trust_remote_code: bool = option(False, "Allow code that comes with the model to run.", _PANEL)
+    allow_untested: bool = option(False, "Try an architecture that the tests do not cover.", _PANEL)
 
     def __post_init__(self) -> None:
         """Reject impossible combinations."""

@@ -22,11 +22,11 @@ from macro_routing.report.formatting import (
 )
 from macro_routing.report.interval_chart import GAIN, LOSS, IntervalRow, classify_result, intervals_figure
 from macro_routing.report.rendering import render_page, render_table, render_template, write_output
-from macro_routing.report.reproduce import format_toml
 from macro_routing.report.result_section import difference_cell
 from macro_routing.report.route_chart import route_figure
 from macro_routing.report.run_data import RunData, explain_unreadable, open_run
 from macro_routing.report.tables import Cell, DataTable, Row, flatten_settings
+from macro_routing.runs.options import format_toml
 from macro_routing.runs.result import LEVEL, ORACLE, RunResult
 
 _COLUMNS = ("run", "standard", "route", "difference", "p", "layers", "truncated", "tokens", "search")

@@ -10,14 +10,23 @@ from typing import TYPE_CHECKING
 from macro_routing.lazy_imports import make_lazy_imports
 
 if TYPE_CHECKING:
-    from macro_routing.runs.config import RunConfig
+    from macro_routing.runs.config import RunConfig, make_config
     from macro_routing.runs.folder import RunFolder
     from macro_routing.runs.prepare import resume_run, run_search
     from macro_routing.runs.progress import Listener
     from macro_routing.runs.python_api import search_routes
     from macro_routing.runs.result import RunResult
 
-__all__ = ["Listener", "RunConfig", "RunFolder", "RunResult", "resume_run", "run_search", "search_routes"]
+__all__ = [
+    "Listener",
+    "RunConfig",
+    "RunFolder",
+    "RunResult",
+    "make_config",
+    "resume_run",
+    "run_search",
+    "search_routes",
+]
 __getattr__, __dir__ = make_lazy_imports(
     __name__,
     {
@@ -25,6 +34,7 @@ __getattr__, __dir__ = make_lazy_imports(
         "RunConfig": "config",
         "RunFolder": "folder",
         "RunResult": "result",
+        "make_config": "config",
         "resume_run": "prepare",
         "run_search": "prepare",
         "search_routes": "python_api",

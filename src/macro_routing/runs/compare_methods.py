@@ -7,7 +7,6 @@ choice, and the curve shows what validation would have chosen earlier.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -131,13 +130,13 @@ def make_method_configs(
     search: Mapping[str, Any] | None = None,
 ) -> list[tuple[str, int, RunConfig]]:
     """Method, seed and settings of every run of a comparison; without a budget all have what MACRO asks for."""
-    given = {**base.search, **(search or {})}
+    given = {**base.given.get("search", {}), **(search or {})}
     configs = [(method, seed, make_method_config(base, method, seed, given)) for seed in seeds for method in names]
     if base.budget is None:
         budget = prepare_run(
             make_method_config(base, methods.MACRO, seeds[0], given), **known
         ).searcher.max_evaluations()
-        configs = [(method, seed, dataclasses.replace(config, budget=budget)) for method, seed, config in configs]
+        configs = [(method, seed, config.with_changes(budget=budget)) for method, seed, config in configs]
     return configs
 
 
@@ -159,8 +158,8 @@ def _check_neighbours(folder: Path, configs: Sequence[RunConfig], frozen: Frozen
 
     Runs of one method are one line of it, so they had the same settings of their search, too.
     """
-    now = configs[0].given()
-    methods_now = {config.method: config.given() for config in configs}
+    now = configs[0].to_tables()
+    methods_now = {config.method: config.to_tables() for config in configs}
     for path in sorted(folder.glob(f"*-*/{files.RUN}")):
         run = RunFolder.open(path.parent)
         with run.explain_damage(files.RUN):
@@ -186,7 +185,7 @@ def _make(folder: Path) -> None:
 
 def make_method_config(base: RunConfig, method: str, seed: int, given: Mapping[str, Any]) -> RunConfig:
     """The run of one method; it takes those of the settings given that it knows."""
-    return dataclasses.replace(base, method=method, seed=seed, search=keep_known_settings(method, given))
+    return base.with_changes(method=method, seed=seed, search=keep_known_settings(method, given))
 
 
 def _check_goes_together(place: Path, config: RunConfig, header: dict[str, Any]) -> None:

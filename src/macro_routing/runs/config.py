@@ -1,7 +1,8 @@
 """What a run is asked to do: model, task, search, budgets, seed; from flags, a TOML file or Python.
 
-A configuration is a few top-level values and tables, each table one settings class of the project. A preset fills in
-what was not given; some of its values depend on the model and are resolved when it is known.
+A configuration is a few top-level values and tables, each table one settings dataclass of the project. A preset fills
+in what was not given; some values depend on the model or the task and are resolved when these are known. The fields are
+the only list of options: flags, the TOML reader, the reproduce command and the documentation are derived from them.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from macro_routing.engine.decoders import AUTO, DECODERS
-from macro_routing.errors import SettingsError, suggestion
+from macro_routing.errors import SettingsError
 from macro_routing.evaluation.decoding_settings import DecodingSettings, default_answer_mode
 from macro_routing.evaluation.racing import EXACT, RACING_MODES
 from macro_routing.evaluation.work_units import UnitSizes
@@ -21,36 +22,59 @@ from macro_routing.models.catalog import BUILT_IN_MODELS, DEFAULT_MODEL
 from macro_routing.models.frozen import FrozenModel, LoadOptions
 from macro_routing.models.support import get_text_config
 from macro_routing.routes.space import RouteSpace
-from macro_routing.runs.methods import GUIDED, MACRO, MAX_EVALUATIONS, METHODS, Search, make_search_settings
+from macro_routing.runs.methods import (
+    GUIDED,
+    MACRO,
+    MAX_EVALUATIONS,
+    METHODS,
+    MethodInputs,
+    SearchSettings,
+    make_search_settings,
+)
 from macro_routing.search.random_streams import check_seed
 from macro_routing.search.searcher import SearchPlan
-from macro_routing.settings import build_settings, check_choice, check_integer, check_number
+from macro_routing.settings import (
+    build_settings,
+    check_choice,
+    check_integer,
+    check_keys,
+    check_number,
+    check_string,
+    field_options,
+    option,
+)
 from macro_routing.tasks.catalog import list_task_names
-from macro_routing.tasks.prompts import DIRECT, LIKELIHOOD
+from macro_routing.tasks.prompts import DIRECT, LIKELIHOOD, MODES
 from macro_routing.tasks.task import CHOICE, Task
+from macro_routing.workers.worker_settings import WorkerSettings
+
+MODEL, DATA, ANSWERING, SEARCH, BUDGET = "Model", "Data", "Answering", "Search", "Budget"
+"""Panels that the options of a run are grouped in; loading is under Model, workers are under Execution."""
+_PRESET_DECIDES = "the preset's"
+_PATH = "PATH"
 
 
 @dataclass(frozen=True)
 class DataSettings:
     """Where examples come from and how many are used."""
 
-    data_dir: str | None = None
-    """Folder with the benchmarks' files; else MACRO_DATA_DIR, else the hub."""
-    question: str = "question"
-    """Column of the question, for a data file of the user's own; so are the next three."""
-    answer: str = "answer"
-    choices: str = ""
-    kind: str | None = None
-    training: int = 1000
-    validation: int = 200
-    test: int | None = None
-    """Use only the first so many test items."""
+    data_dir: str | None = option(
+        None, "Folder with the benchmarks' files; else MACRO_DATA_DIR, else the hub.", DATA, metavar=_PATH
+    )
+    question: str = option("question", "Column of the question, for a file of your own.", DATA)
+    answer: str = option("answer", "Column of the answer.", DATA)
+    choices: str = option("", "Column of the choices, or several, separated by commas.", DATA)
+    kind: str | None = option(None, "Kind of the answers: number, choice, math or text.", DATA)
+    training: int = option(1000, "Number of training examples.", DATA, shown_default=_PRESET_DECIDES)
+    validation: int = option(200, "Number of validation examples.", DATA, shown_default=_PRESET_DECIDES)
+    test: int | None = option(
+        None, "Use only the first N test examples.", DATA, shown_default="all, or the preset's", metavar="N"
+    )
 
     def __post_init__(self) -> None:
-        """Refuse impossible sizes and names."""
+        """Reject impossible sizes and names."""
         for name in ("data_dir", "question", "answer", "choices", "kind"):
-            if not isinstance(getattr(self, name), str | None):
-                raise SettingsError(f"{name} = {getattr(self, name)!r} is not allowed: it must be a text")
+            check_string(name, getattr(self, name))
         check_integer("training", self.training, minimum=1)
         check_integer("validation", self.validation, minimum=1)
         if self.test is not None:
@@ -58,17 +82,72 @@ class DataSettings:
 
 
 @dataclass(frozen=True)
-class GuardSettings:
-    """Other tasks that a winner must not cost too much."""
+class AnswerSettings:
+    """How the model answers; ``mode`` may be left to the task."""
 
-    tasks: tuple[str, ...] = ()
-    max_drop: float = 2.0
-    """Most points of accuracy that may be lost on each, on its validation items."""
-    examples: int = 200
-    """Validation items per task."""
+    mode: str = option(
+        AUTO,
+        "How the model answers; auto: likelihood for choices, direct for the rest.",
+        ANSWERING,
+        choices=(AUTO, *MODES),
+    )
+    reasoning_budget: int = option(400, "Maximum reasoning tokens.", ANSWERING)
+    answer_budget: int = option(128, "Maximum answer tokens.", ANSWERING)
+    by_letter: bool = option(False, "Compare the likelihood of the choices' letters, not of their texts.", ANSWERING)
+    stop_loops: bool = option(
+        False, "Stop generating an answer that loops.", ANSWERING, flag="--stop-loops/--no-stop-loops"
+    )
 
     def __post_init__(self) -> None:
-        """Refuse impossible guards."""
+        """Reject impossible settings."""
+        self.resolve(DIRECT)
+
+    def resolve(self, automatic: str) -> DecodingSettings:
+        """How answers are obtained where ``automatic`` is the task's own mode."""
+        values = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        return DecodingSettings(**{**values, "mode": automatic if self.mode == AUTO else self.mode})
+
+
+@dataclass(frozen=True)
+class SpaceSettings:
+    """The route space, but for the number of layers, which is the model's; see ``RouteSpace``."""
+
+    max_length: int = option(0, "Maximum length of a route, in layers.", SEARCH, shown_default="layers + 12")
+    radius: int = 5
+    window: int = option(
+        6, "Search only routes that every export supports: nothing is added to a state.", SEARCH,
+        flag="--no-adds", flag_value=0,
+    )  # fmt: skip
+    coefficients: tuple[float, ...] = (1.0,)
+    phase: bool = True
+    displacement: bool = True
+    operator: bool = True
+    previous_layer: bool = False
+
+    def __post_init__(self) -> None:
+        """Reject what no model could have; the maximum length is checked when the model is known."""
+        self.make_space(2, max_length=0)
+        check_integer("max_length (T_max)", self.max_length, minimum=0)
+
+    def make_space(self, layers: int, **automatic: Any) -> RouteSpace:
+        """The space over a model's layers."""
+        values = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        return RouteSpace(layers, **{**values, **automatic})
+
+
+@dataclass(frozen=True)
+class GuardSettings:
+    """Other tasks that the chosen route must not harm too much."""
+
+    tasks: tuple[str, ...] = option(
+        (), "A task on which the chosen route must not lose; may be repeated.", SEARCH, flag="--guard"
+    )
+    max_drop: float = option(2.0, "Maximum loss on each guard task, in points of accuracy.", SEARCH)
+    examples: int = 200
+    """Validation examples per task."""
+
+    def __post_init__(self) -> None:
+        """Reject impossible guards."""
         if isinstance(self.tasks, str) or not all(isinstance(task, str) and task for task in self.tasks):
             raise SettingsError(f"tasks = {self.tasks!r} is not allowed: it must be a list of tasks")
         object.__setattr__(self, "tasks", tuple(self.tasks))
@@ -77,12 +156,6 @@ class GuardSettings:
 
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
-    # The paper's settings to the letter; what depends on the model is in `_paper_for`. Never changed.
-    "paper": {
-        "search": {"final_set": "raw"},
-        "data": {"training": 1000, "validation": 100},
-        "decoding": {"mode": "reasoning", "reasoning_budget": 400, "answer_budget": 128},
-    },
     "default": {"search": {"final_set": "anchored"}},
     # A first look: few draws, each with few deviations, so that the first rounds already hold usable routes.
     "quick": {
@@ -97,168 +170,185 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         },
         "data": {"training": 160, "validation": 100, "test": 400},
     },
+    # The paper's settings to the letter; what depends on the model is in `_paper_values`. Never changed.
+    "paper": {
+        "search": {"final_set": "raw"},
+        "data": {"training": 1000, "validation": 100},
+        "decoding": {"mode": "reasoning", "reasoning_budget": 400, "answer_budget": 128},
+    },
 }
 PRESET_METHODS = {"paper": MACRO, "default": GUIDED, "quick": MACRO}
 """How a preset searches unless a method is named."""
 
 
-_FLAGS_ONLY = ("backend", "workers", "address", "gpus_per_worker", "worker_timeout")
-"""Who does the work is no part of what is asked."""
-
-
 @dataclass(frozen=True)
 class RunConfig:
-    """A run as it was asked for."""
+    """A run as it was asked for, the preset's values filled in; made by ``from_tables`` or ``make_config``."""
 
-    task: str
-    """A task's name, a .toml, or a .jsonl or .csv file."""
-    model: str = DEFAULT_MODEL
-    preset: str = "default"
-    method: str = ""
-    """How routes are searched; empty: the preset's way."""
-    seed: int = 0
-    budget: int | None = None
-    """Route × example outcomes the search may ask for; None: what MACRO asks for under these settings."""
-    racing: str = EXACT
-    decoder: str = AUTO
-    """How text is generated: fused (kernels and CUDA graphs on a GPU), eager, or auto: fused where possible."""
-    max_minutes: float | None = None
-    """Stop searching in time, and still select and test."""
-    init_from: str | None = None
-    """A run's folder or a route to start from."""
-    loading: Mapping[str, Any] = field(default_factory=dict)
-    data: Mapping[str, Any] = field(default_factory=dict)
-    decoding: Mapping[str, Any] = field(default_factory=dict)
-    space: Mapping[str, Any] = field(default_factory=dict)
-    search: Mapping[str, Any] = field(default_factory=dict)
-    units: Mapping[str, Any] = field(default_factory=dict)
-    guard: Mapping[str, Any] = field(default_factory=dict)
+    task: str = option("", "A task's name (see `macro tasks`), a .toml, or a .jsonl or .csv file.", DATA)
+    model: str = option(DEFAULT_MODEL, "A built-in name, a folder, a .gguf file or a hub id.", MODEL)
+    preset: str = option("default", "Settings by name.", SEARCH, choices=tuple(PRESETS))
+    method: str = option("", f"Search method: {', '.join(METHODS)}.", SEARCH, shown_default=_PRESET_DECIDES)
+    seed: int = option(0, "Seed of splits and draws.", SEARCH)
+    budget: int | None = option(
+        None, "Maximum evaluations (route × example) of the search.", BUDGET, shown_default="what MACRO would use"
+    )
+    racing: str = option(
+        EXACT, "Which routes are stopped early; never scores every route to the end, with the same elite.", BUDGET,
+        choices=RACING_MODES,
+    )  # fmt: skip
+    decoder: str = option(
+        AUTO, "How text is generated: fused (many routes at once, on a GPU), eager, or what the model supports.",
+        ANSWERING, choices=DECODERS,
+    )  # fmt: skip
+    max_minutes: float | None = option(None, "Maximum minutes; the search ends in time to select and test.", BUDGET)
+    init_from: str | None = option(None, "A run's folder or a route to start from.", SEARCH)
+    loading: LoadOptions = field(default_factory=LoadOptions)
+    data: DataSettings = field(default_factory=DataSettings)
+    decoding: AnswerSettings = field(default_factory=AnswerSettings)
+    space: SpaceSettings = field(default_factory=SpaceSettings)
+    search: SearchSettings = field(default_factory=METHODS[GUIDED].settings)
+    units: UnitSizes = field(default_factory=UnitSizes)
+    guard: GuardSettings = field(default_factory=GuardSettings)
+    given: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Which values of the tables were given; a preset that depends on the model sets only others."""
 
-    def __post_init__(self) -> None:
-        """Refuse what can be refused before a model is loaded."""
-        if not isinstance(self.task, str) or not self.task:
-            raise SettingsError("a run needs a task: a name (see `macro tasks`), a .toml, .jsonl or .csv file")
-        for name in ("model", "init_from"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, str) or not value):
-                raise SettingsError(f"{name} = {value!r} is not allowed: it must be a text")
-        check_choice("preset", self.preset, tuple(PRESETS))
-        if not self.method:
-            object.__setattr__(self, "method", PRESET_METHODS[self.preset])
-        check_choice("method", self.method, tuple(METHODS))
-        check_seed(self.seed)
-        if self.budget is not None:
-            check_integer("budget", self.budget, minimum=1, maximum=MAX_EVALUATIONS)
-        check_choice("racing", self.racing, RACING_MODES)
-        check_choice("decoder", self.decoder, DECODERS)
-        if self.max_minutes is not None:
-            check_number("max_minutes", self.max_minutes, minimum=0, exclusive=True)
-        for table in ("loading", "data", "decoding", "space", "search", "units", "guard"):
-            if not isinstance(getattr(self, table), Mapping):
-                raise SettingsError(f"{table} must be a table of settings")
-        _ = self.load_options, self.data_settings, self.guard_settings
-        self._check_tables()
-        self._make_absolute()
+    TABLES: ClassVar[dict[str, type]] = {
+        "loading": LoadOptions,
+        "data": DataSettings,
+        "decoding": AnswerSettings,
+        "space": SpaceSettings,
+        "units": UnitSizes,
+        "guard": GuardSettings,
+    }
+    """The settings of each table but ``search``, whose settings are the method's."""
 
-    def _make_absolute(self) -> None:
-        """Files are named from the root, so that a run can be resumed from another folder."""
-        known = {*list_task_names(), *BUILT_IN_MODELS}
-        for name in ("task", "model", "init_from"):
-            object.__setattr__(self, name, _absolute(getattr(self, name), known))
-        if self.data.get("data_dir"):
-            object.__setattr__(self, "data", {**self.data, "data_dir": str(Path(self.data["data_dir"]).resolve())})
-        if self.guard_settings.tasks:
-            tasks = [_absolute(task, known) for task in self.guard_settings.tasks]
-            object.__setattr__(self, "guard", {**self.guard, "tasks": tasks})
-
-    def _check_tables(self) -> None:
-        _ = self._settings({})
-        if "layers" in self.space:
+    @classmethod
+    def from_tables(cls, values: Mapping[str, Any], source: str) -> RunConfig:
+        """A configuration from a TOML file's contents; unknown keys are rejected."""
+        names = [item.name for item in dataclasses.fields(cls) if item.name != "given"]
+        for name in values:
+            if name in field_options(WorkerSettings):
+                raise SettingsError(
+                    f"{source}: {name} is not part of a configuration, since it changes no result; give it as a flag"
+                )
+        check_keys(values, names, source)
+        tables = {
+            name: values.get(name, {}) for name in ("loading", "data", "decoding", "space", "search", "units", "guard")
+        }
+        top_level = _check_top_level(cls(**{name: value for name, value in values.items() if name not in tables}))
+        for name, table in tables.items():
+            if not isinstance(table, Mapping):
+                raise SettingsError(f"{name} must be a table of settings")
+        if "layers" in tables["space"]:
             raise SettingsError("[space]: layers is the model's, leave it out")
-        build_settings(RouteSpace, {**self.space, "layers": 2, "max_length": 0}, "[space]")
-        build_settings(UnitSizes, self.units, "[units]")
-        build_settings(DecodingSettings, self._decoding_table(DIRECT), "[decoding]")
+        given = _make_tables_absolute({name: dict(table) for name, table in tables.items() if table})
+        config = dataclasses.replace(top_level, given=given)
+        built = {name: config.build_table(name) for name in cls.TABLES}
+        return dataclasses.replace(config, **built, search=config.build_search_settings({}))
 
-    @property
-    def load_options(self) -> LoadOptions:
-        """How the model is loaded."""
-        return build_settings(LoadOptions, self.loading, "[loading]")
+    def with_changes(self, **changes: Any) -> RunConfig:
+        """The configuration with other top-level values or whole tables."""
+        return RunConfig.from_tables({**self.to_tables(), **changes}, "the changed settings")
 
-    @property
-    def data_settings(self) -> DataSettings:
-        """Where examples come from."""
-        return build_settings(DataSettings, {**PRESETS[self.preset].get("data", {}), **self.data}, "[data]")
+    def to_tables(self) -> dict[str, Any]:
+        """Plain values that ``from_tables`` makes the same configuration of: what was given, but no preset's values."""
+        plain = {name: getattr(self, name) for name in field_options(RunConfig)}
+        return {**plain, **{name: dict(self.given.get(name, {})) for name in (*self.TABLES, "search")}}
 
-    @property
-    def guard_settings(self) -> GuardSettings:
-        """What a winner must not cost."""
-        return build_settings(GuardSettings, self.guard, "[guard]")
+    def build_table(self, name: str, **automatic: Any) -> Any:
+        """A table's settings: what was given, then what the model or the device settles, then the preset's."""
+        values = {**PRESETS[self.preset].get(name, {}), **automatic, **self.given.get(name, {})}
+        return build_settings(self.TABLES[name], values, f"[{name}]")
 
-    def _decoding_table(self, automatic: str) -> dict[str, Any]:
-        table = {**PRESETS[self.preset].get("decoding", {}), **self.decoding}
-        return {**table, "mode": automatic} if table.get("mode", AUTO) == AUTO else table
-
-    def decoding_for(self, task: Task) -> DecodingSettings:
-        """How answers are obtained; without a mode, choices are compared by likelihood and the rest is written."""
-        automatic = default_answer_mode(task)
-        found = build_settings(DecodingSettings, self._decoding_table(automatic), "[decoding]")
-        if found.mode == LIKELIHOOD and task.kind != CHOICE:
-            raise SettingsError(
-                f"{task.name} has no choices, so mode = likelihood cannot be used; use direct or reasoning"
-            )
-        return found
-
-    def sizes_for(self, frozen: FrozenModel) -> UnitSizes:
-        """Examples per work unit."""
-        automatic = dataclasses.asdict(UnitSizes.for_device(frozen.model.device.type))
-        return build_settings(UnitSizes, {**automatic, **self.units}, "[units]")
-
-    def _settings(self, automatic: Mapping[str, Any], method: str | None = None) -> Any:
+    def build_search_settings(self, automatic: Mapping[str, Any], method: str | None = None) -> Any:
         """A method's settings; those of another than this run's come from the preset alone."""
         preset: dict[str, Any] = {**PRESETS[self.preset].get("search", {}), **automatic}
         # The standard pass is among the candidates wherever MACRO's final set holds it, too.
         preset["anchored"] = self.preset != "paper"
-        return make_search_settings(method or self.method, preset, self.search if method is None else {})
+        return make_search_settings(
+            method or self.method, preset, self.given.get("search", {}) if method is None else {}
+        )
 
-    def searcher_for(
+    # --- what the model and the task settle -------------------------------------------------------------------------
+
+    def resolve_decoding(self, task: Task) -> DecodingSettings:
+        """How answers are obtained; without a mode, choices are compared by likelihood and the rest is generated."""
+        decoding = self.decoding.resolve(default_answer_mode(task))
+        if decoding.mode == LIKELIHOOD and task.kind != CHOICE:
+            raise SettingsError(
+                f"{task.name} has no choices, so mode = likelihood cannot be used; use direct or reasoning"
+            )
+        return decoding
+
+    def resolve_units(self, frozen: FrozenModel) -> UnitSizes:
+        """Examples per work unit."""
+        automatic = dataclasses.asdict(UnitSizes.for_device(frozen.model.device.type))
+        units: UnitSizes = self.build_table("units", **automatic)
+        return units
+
+    def resolve_data(self, frozen: FrozenModel) -> DataSettings:
+        """Sizes, where the paper makes them depend on the model."""
+        data: DataSettings = self.build_table("data", **self._model_values(frozen)["data"])
+        return data
+
+    def make_searcher(
         self, frozen: FrozenModel, examples: int, influence: Callable[[], Sequence[float]], test: int = 0
     ) -> SearchPlan:
         """The search over this model's routes; ``influence`` measures how much each layer does."""
-        space_of_paper, search_of_paper, _ = _paper_for(frozen) if self.preset == "paper" else ({}, {}, {})
-        space = build_settings(RouteSpace, {"layers": frozen.layers, **space_of_paper, **self.space}, "[space]")
-        own, paper = self._settings(search_of_paper), self._settings(search_of_paper, MACRO)
-        return METHODS[self.method].build(Search(space, examples, test, self.budget, self.seed, own, paper, influence))
+        automatic = self._model_values(frozen)
+        space = self.build_table("space", **automatic["space"]).make_space(frozen.layers)
+        settings, paper = (
+            self.build_search_settings(automatic["search"]),
+            self.build_search_settings(automatic["search"], MACRO),
+        )
+        inputs = MethodInputs(space, examples, test, self.budget, self.seed, settings, paper, influence)
+        return METHODS[self.method].build(inputs)
 
-    def data_for(self, frozen: FrozenModel) -> DataSettings:
-        """Sizes, where the paper makes them depend on the model."""
-        if self.preset != "paper":
-            return self.data_settings
-        table = {**PRESETS["paper"]["data"], **_paper_for(frozen)[2], **self.data}
-        return build_settings(DataSettings, table, "[data]")
-
-    @classmethod
-    def from_tables(cls, values: Mapping[str, Any], where: str) -> RunConfig:
-        """A configuration from a TOML file's contents; unknown keys are refused by name."""
-        names = [item.name for item in dataclasses.fields(cls)]
-        for name in values:
-            if name in _FLAGS_ONLY:
-                raise SettingsError(
-                    f"{where}: {name} is no part of a configuration, since it changes no result; give it as a flag"
-                )
-            if name not in names:
-                raise SettingsError(
-                    f"{where}: unknown key {name!r}; known keys: {', '.join(names)}{suggestion(name, names)}"
-                )
-        return build_settings(cls, {"task": "", **values}, where)
-
-    def given(self) -> dict[str, Any]:
-        """The configuration as it was given."""
-        return {key: dict(value) if isinstance(value, Mapping) else value for key, value in vars(self).items()}
+    def _model_values(self, frozen: FrozenModel) -> dict[str, dict[str, Any]]:
+        return _paper_values(frozen) if self.preset == "paper" else {"space": {}, "search": {}, "data": {}}
 
 
-def _absolute(value: str | None, known: set[str]) -> str | None:
-    """A file or folder from the root; names that are known, and texts that are none, as they are."""
-    if value is None or value in known:
+def make_config(task: str, model: str = DEFAULT_MODEL, preset: str = "default", **values: Any) -> RunConfig:
+    """A configuration from Python: top-level values and tables by name, a table as a mapping."""
+    return RunConfig.from_tables({"task": task, "model": model, "preset": preset, **values}, "the settings")
+
+
+def _check_top_level(config: RunConfig) -> RunConfig:
+    """Reject top-level values that are not allowed; the configuration with its method and absolute paths."""
+    if not isinstance(config.task, str) or not config.task:
+        raise SettingsError("a run needs a task: a name (see `macro tasks`), a .toml, .jsonl or .csv file")
+    for name in ("model", "init_from"):
+        value = getattr(config, name)
+        if value is not None and (not isinstance(value, str) or not value):
+            raise SettingsError(f"{name} = {value!r} is not allowed: it must be a string")
+    check_choice("preset", config.preset, tuple(PRESETS))
+    method = config.method or PRESET_METHODS[config.preset]
+    check_choice("method", method, tuple(METHODS))
+    check_seed(config.seed)
+    if config.budget is not None:
+        check_integer("budget", config.budget, minimum=1, maximum=MAX_EVALUATIONS)
+    check_choice("racing", config.racing, RACING_MODES)
+    check_choice("decoder", config.decoder, DECODERS)
+    if config.max_minutes is not None:
+        check_number("max_minutes", config.max_minutes, minimum=0, exclusive=True)
+    paths = {name: _make_absolute(getattr(config, name)) for name in ("task", "model", "init_from")}
+    return dataclasses.replace(config, method=method, **paths)
+
+
+def _make_tables_absolute(tables: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Files by absolute path, so that a run can be resumed from another folder."""
+    data_dir, guards = tables.get("data", {}).get("data_dir"), tables.get("guard", {}).get("tasks")
+    if isinstance(data_dir, str) and data_dir:
+        tables["data"]["data_dir"] = str(Path(data_dir).resolve())
+    if guards:
+        tables["guard"]["tasks"] = [_make_absolute(task) for task in GuardSettings(guards).tasks]
+    return tables
+
+
+def _make_absolute(value: Any) -> Any:
+    """A file or folder by its absolute path; known names, and strings that are not a path, unchanged."""
+    if value is None or value in {*list_task_names(), *BUILT_IN_MODELS}:
         return value
     try:
         return str(Path(value).resolve()) if Path(value).exists() else value
@@ -266,12 +356,12 @@ def _absolute(value: str | None, known: set[str]) -> str | None:
         return value
 
 
-def _paper_for(frozen: FrozenModel) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+def _paper_values(frozen: FrozenModel) -> dict[str, dict[str, Any]]:
     """What the paper sets by model: route length, final set, validation size (specification §5)."""
     kind = get_text_config(frozen.model.config).model_type
     is_deepseek = "deepseek" in frozen.name.lower()
-    # Qwen3-4B and -8B are the only ones whose longest route is not twelve above their depth.
+    # Qwen3-4B and -8B are the only ones whose maximum length is not twelve above their depth.
     space = {"max_length": 40} if kind == "qwen3" and frozen.layers == 36 else {}
     if kind == "mixtral" or is_deepseek or (kind == "qwen3" and frozen.layers == 40):
-        return space, {"final_set": "anchored"}, {"validation": 200}
-    return space, {}, {}
+        return {"space": space, "search": {"final_set": "anchored"}, "data": {"validation": 200}}
+    return {"space": space, "search": {}, "data": {}}

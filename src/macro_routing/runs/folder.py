@@ -27,7 +27,7 @@ from macro_routing.files import acquire_lock, describe_os_error, digest_file, op
 from macro_routing.search.searcher import SearchState
 from macro_routing.search.state_file import load_state, save_state
 
-FORMAT = "macro-run/1"
+FORMAT = "macro-run/2"
 RUN, ENDED, CANDIDATES, ANSWERS, RESULT, ROUTE, COST, REPORT, MANIFEST = (
     *("run.json", "ended.json", "candidates.json", "answers.json"),
     *("result.json", "route.json", "cost.json", "report.html", "manifest.json"),
@@ -89,7 +89,7 @@ class RunFolder:
         if header.get("format") != FORMAT:
             raise RunError(
                 f"{path} was written by version {header.get('macro', '?')} of macro (format {header.get('format')!r});"
-                f" this one reads {FORMAT}"
+                f" this version reads {FORMAT}: read the folder with that version, or repeat the search in a new folder"
             )
         return folder
 

@@ -42,7 +42,36 @@ GUIDED, MACRO, RANDOM, STANDARD = "guided", "macro", "random", "standard"
 
 
 @dataclass(frozen=True)
-class Search:
+class DropSettings(FinalSetSettings):
+    """The settings of dropping layers."""
+
+    max_dropped: int = 0
+    """Maximum number of dropped layers; 0 means half of them."""
+
+    def __post_init__(self) -> None:
+        """Reject impossible settings."""
+        super().__post_init__()
+        check_integer("max_dropped", self.max_dropped, minimum=0)
+
+
+SearchSettings = (
+    GuidedSettings
+    | MacroSettings
+    | RandomSettings
+    | SweepSettings
+    | CountSettings
+    | BeamSettings
+    | SurrogateSettings
+    | FinalSetSettings
+    | DropSettings
+    | DrLLMSettings
+    | ColaSettings
+)
+"""The settings of some method."""
+
+
+@dataclass(frozen=True)
+class MethodInputs:
     """What a method is built from."""
 
     space: RouteSpace
@@ -59,7 +88,7 @@ class Search:
     """How much each layer changes its input; measured when it is asked for."""
 
     @property
-    def to_spend(self) -> int:
+    def resolved_budget(self) -> int:
         """The budget in numbers."""
         if self.budget is not None:
             return self.budget
@@ -73,121 +102,108 @@ class Method:
     title: str
     """How its chosen route is called."""
     settings: type
-    build: Callable[[Search], SearchPlan]
+    build: Callable[[MethodInputs], SearchPlan]
     kind: str = "search"
     """``search`` for routes; ``router`` and ``oracle`` for what gives every example its own."""
 
 
-def _macro(search: Search) -> MacroSearch:
-    examples = _affordable(search.settings, search.examples, search.budget)
-    return MacroSearch(search.space, examples, search.settings, search.seed)
+def _build_macro(inputs: MethodInputs) -> MacroSearch:
+    examples = _count_affordable_examples(inputs.settings, inputs.examples, inputs.budget)
+    return MacroSearch(inputs.space, examples, inputs.settings, inputs.seed)
 
 
-def guided(search: Search) -> GuidedSearch:
+def build_guided(inputs: MethodInputs) -> GuidedSearch:
     """The default search; without a budget it may spend what MACRO would."""
-    budget = search.budget
-    if budget is None and search.examples < search.paper.iterations:  # too few for MACRO to say what it would spend
-        budget = max(search.paper.draws * search.examples, search.settings.min_evaluations(3))
-    return GuidedSearch(search.space, search.examples, budget or search.to_spend, search.settings, search.seed)
+    budget = inputs.budget
+    if budget is None and inputs.examples < inputs.paper.iterations:  # too few for MACRO to say what it would spend
+        budget = max(inputs.paper.draws * inputs.examples, inputs.settings.min_evaluations(3))
+    return GuidedSearch(inputs.space, inputs.examples, budget or inputs.resolved_budget, inputs.settings, inputs.seed)
 
 
-def _restarted(search: Search) -> RestartedSearch:
-    return RestartedSearch(_macro(search), search.to_spend)
+def _build_restarts(inputs: MethodInputs) -> RestartedSearch:
+    return RestartedSearch(_build_macro(inputs), inputs.resolved_budget)
 
 
-def _random(search: Search) -> RandomSearch:
+def _build_random(inputs: MethodInputs) -> RandomSearch:
     """More draws where the budget has more to give than MACRO's own number of them."""
-    settings, examples = search.settings, search.examples
-    if search.budget is not None:
-        examples = _affordable(settings, examples, search.budget)
-        spent = sum(map(len, assign_examples(examples, settings.iterations, settings.replay, search.seed)))
-        settings = dataclasses.replace(settings, draws=search.budget // spent)
-    return RandomSearch(search.space, examples, settings, search.seed)
+    settings, examples = inputs.settings, inputs.examples
+    if inputs.budget is not None:
+        examples = _count_affordable_examples(settings, examples, inputs.budget)
+        spent = sum(map(len, assign_examples(examples, settings.iterations, settings.replay, inputs.seed)))
+        settings = dataclasses.replace(settings, draws=inputs.budget // spent)
+    return RandomSearch(inputs.space, examples, settings, inputs.seed)
 
 
-def _affordable(settings: MacroSettings | RandomSettings, available: int, budget: int | None) -> int:
+def _count_affordable_examples(settings: MacroSettings | RandomSettings, available: int, budget: int | None) -> int:
     """The most training examples whose rounds stay within the budget."""
 
-    def asked(examples: int) -> int:
+    def count_evaluations(examples: int) -> int:
         rounds = assign_examples(examples, settings.iterations, settings.replay, seed=0)
         return settings.draws * sum(map(len, rounds))
 
-    if budget is None or asked(available) <= budget:
+    if budget is None or count_evaluations(available) <= budget:
         return available
-    least = settings.iterations
-    if asked(least) > budget:
+    minimum = settings.iterations
+    if count_evaluations(minimum) > budget:
         raise SettingsError(
-            f"budget = {budget} is not allowed: {settings.iterations} rounds of {settings.draws} draws ask for"
-            f" {asked(least)} outcomes at least; give more, or fewer iterations and draws"
+            f"budget = {budget} is not allowed: {settings.iterations} rounds of {settings.draws} draws need"
+            f" {count_evaluations(minimum)} evaluations at least; give more, or fewer iterations and draws"
         )
-    enough, most = least, available
-    while most - enough > 1:
-        middle = (enough + most) // 2
-        enough, most = (middle, most) if asked(middle) <= budget else (enough, middle)
-    return enough
+    affordable, upper = minimum, available
+    while upper - affordable > 1:
+        middle = (affordable + upper) // 2
+        affordable, upper = (middle, upper) if count_evaluations(middle) <= budget else (affordable, middle)
+    return affordable
 
 
-@dataclass(frozen=True)
-class DropSettings(FinalSetSettings):
-    """The settings of dropping layers."""
-
-    max_dropped: int = 0
-    """Most layers dropped; 0 means half of them."""
-
-    def __post_init__(self) -> None:
-        """Refuse impossible settings by name."""
-        super().__post_init__()
-        check_integer("max_dropped", self.max_dropped, minimum=0)
-
-
-def _budgeted(kind: type[BudgetedSearch]) -> Callable[[Search], BudgetedSearch]:
-    def build(search: Search) -> BudgetedSearch:
-        return kind(search.space.layers, search.examples, search.to_spend, search.settings, search.seed)
+def _make_builder(kind: type[BudgetedSearch]) -> Callable[[MethodInputs], BudgetedSearch]:
+    def build(inputs: MethodInputs) -> BudgetedSearch:
+        return kind(inputs.space.layers, inputs.examples, inputs.resolved_budget, inputs.settings, inputs.seed)
 
     return build
 
 
-def _early_exit(search: Search) -> RouteListSweep:
-    return _sweep("early-exit", search, list_early_exits(search.space.layers))
+def _build_early_exit(inputs: MethodInputs) -> RouteListSweep:
+    return _build_fixed_sweep("early-exit", inputs, list_early_exits(inputs.space.layers))
 
 
-def _shortgpt(search: Search) -> RouteListSweep:
-    most = search.settings.max_dropped or max(1, search.space.layers // 2)
-    return _sweep("shortgpt", search, drop_least_influential(search.influence(), most))
+def _build_shortgpt(inputs: MethodInputs) -> RouteListSweep:
+    most = inputs.settings.max_dropped or max(1, inputs.space.layers // 2)
+    return _build_fixed_sweep("shortgpt", inputs, drop_least_influential(inputs.influence(), most))
 
 
-def _sweep(name: str, search: Search, routes: tuple[Route, ...]) -> RouteListSweep:
-    kept = FinalSetSettings(k=search.settings.k, anchored=search.settings.anchored)
-    return RouteListSweep(search.space.layers, search.examples, search.to_spend, kept, search.seed, routes, name)
+def _build_fixed_sweep(name: str, inputs: MethodInputs, routes: tuple[Route, ...]) -> RouteListSweep:
+    kept = FinalSetSettings(k=inputs.settings.k, anchored=inputs.settings.anchored)
+    return RouteListSweep(inputs.space.layers, inputs.examples, inputs.resolved_budget, kept, inputs.seed, routes, name)
 
 
-def _labels(search: Search) -> LabelSearch:
-    return LabelSearch(search.space, search.examples, search.settings, search.budget, search.seed)
+def _build_label_search(inputs: MethodInputs) -> LabelSearch:
+    return LabelSearch(inputs.space, inputs.examples, inputs.settings, inputs.budget, inputs.seed)
 
 
-def _extended_labels(search: Search) -> LabelSearch:
-    return dataclasses.replace(_labels(search), extended=True)
+def _build_extended_label_search(inputs: MethodInputs) -> LabelSearch:
+    return dataclasses.replace(_build_label_search(inputs), extended=True)
 
 
-def _oracle(search: Search) -> LabelSearch:
-    return LabelSearch(search.space, search.test, search.settings, search.budget, search.seed, every_example=True)
+def _build_oracle(inputs: MethodInputs) -> LabelSearch:
+    return LabelSearch(inputs.space, inputs.test, inputs.settings, inputs.budget, inputs.seed, every_example=True)
 
 
 METHODS: dict[str, Method] = {
-    GUIDED: Method("MACRO, guided", GuidedSettings, guided),
-    MACRO: Method("MACRO", MacroSettings, _macro),
-    "macro-restarts": Method("MACRO, restarted", MacroSettings, _restarted),
-    RANDOM: Method("random search", RandomSettings, _random),
-    "rys": Method("RYS", SweepSettings, _budgeted(BlockSweep)),
-    "rys-counts": Method("RYS, counts", CountSettings, _budgeted(CountSweep)),
-    "rys-beam": Method("RYS, beam", BeamSettings, _budgeted(RepeatBeam)),
-    "rys-surrogate": Method("RYS, surrogate", SurrogateSettings, _budgeted(SurrogateSearch)),
-    "shortgpt": Method("ShortGPT", DropSettings, _shortgpt),
-    "early-exit": Method("early exit", FinalSetSettings, _early_exit),
-    "drllm": Method("Dr.LLM", DrLLMSettings, _labels, "router"),
-    "drllm-ext": Method("Dr.LLM+Ext.", DrLLMSettings, _extended_labels, "router"),
-    "cola": Method("CoLA (oracle)", ColaSettings, _oracle, "oracle"),
-    STANDARD: Method("standard pass", FinalSetSettings, _budgeted(StandardOnly)),
+    GUIDED: Method("MACRO, guided", GuidedSettings, build_guided),
+    MACRO: Method("MACRO", MacroSettings, _build_macro),
+    "macro-restarts": Method("MACRO, restarted", MacroSettings, _build_restarts),
+    RANDOM: Method("random search", RandomSettings, _build_random),
+    "rys": Method("RYS", SweepSettings, _make_builder(BlockSweep)),
+    "rys-counts": Method("RYS, counts", CountSettings, _make_builder(CountSweep)),
+    "rys-beam": Method("RYS, beam", BeamSettings, _make_builder(RepeatBeam)),
+    "rys-surrogate": Method("RYS, surrogate", SurrogateSettings, _make_builder(SurrogateSearch)),
+    "shortgpt": Method("ShortGPT", DropSettings, _build_shortgpt),
+    "early-exit": Method("early exit", FinalSetSettings, _build_early_exit),
+    "drllm": Method("Dr.LLM", DrLLMSettings, _build_label_search, "router"),
+    "drllm-ext": Method("Dr.LLM+Ext.", DrLLMSettings, _build_extended_label_search, "router"),
+    "cola": Method("CoLA (oracle)", ColaSettings, _build_oracle, "oracle"),
+    STANDARD: Method("standard pass", FinalSetSettings, _make_builder(StandardOnly)),
 }
 assert tuple(METHODS) == METHOD_NAMES
 
@@ -204,7 +220,7 @@ def make_search_settings(method: str, preset: Mapping[str, Any], given: Mapping[
         others = [other for other in METHODS if name in keep_known_settings(other, given)]
         if others and method not in others:
             raise SettingsError(
-                f"[search]: {name} is no setting of method = {method}, but of method = {' or '.join(others[:3])};"
+                f"[search]: {name} is not a setting of method = {method}, but of method = {' or '.join(others[:3])};"
                 " leave it out or name that method"
             )
     return build_settings(METHODS[method].settings, {**keep_known_settings(method, preset), **given}, "[search]")
@@ -214,9 +230,9 @@ def check_methods(names: Sequence[str], seeds: Sequence[int]) -> None:
     """Refuse what cannot be compared before anything is loaded."""
     for method in names:
         if method not in METHODS:
-            raise SettingsError(f"{method} is no method; known: {', '.join(METHODS)}{suggestion(method, METHODS)}")
+            raise SettingsError(f"{method} is not a method; known: {', '.join(METHODS)}{suggestion(method, METHODS)}")
     for name, values in (("method", names), ("seed", seeds)):
         if not values:
             raise SettingsError(f"a comparison needs at least one {name}")
-        if repeated := [value for place, value in enumerate(values) if value in values[:place]]:
+        if repeated := [value for index, value in enumerate(values) if value in values[:index]]:
             raise SettingsError(f"{name} {repeated[0]} is named twice; a comparison has each once")

@@ -74,12 +74,12 @@ def start_workers(
         return nullcontext(workers)
     if workers.runs_in_process:
         return nullcontext()
-    data = config.data_settings
+    data = config.data
     sources = [
         TaskSource(config.task, data.data_dir, config.seed, data.question, data.answer, data.choices, data.kind),
-        *(TaskSource(name, data.data_dir, config.seed) for name in config.guard_settings.tasks),
+        *(TaskSource(name, data.data_dir, config.seed) for name in config.guard.tasks),
     ]
-    setup = WorkerSetup(config.model, config.load_options, tuple(sources))
+    setup = WorkerSetup(config.model, config.loading, tuple(sources))
     pool = create_worker_pool(workers, setup, (listener or Listener()).on_message)
     (listener or Listener()).on_message(f"{workers.description}; answers begin when the model is loaded there")
     return pool
@@ -132,30 +132,30 @@ def prepare_run(  # noqa: PLR0913
     listener = listener or Listener()
     task = task or load_configured_task(config)
     frozen = frozen or load_configured_model(config, executor, listener)
-    splits = split_examples(config, task, config.data_for(frozen))
+    splits = split_examples(config, task, config.resolve_data(frozen))
     if Path(config.task).suffix and (repeated := count_repeated_questions(task)):  # a file of the user's own
         said = f"rows that ask what another row asks: {repeated}"
         listener.on_message(f"{said}; no two splits share a question, so some are left out")
     for name in ("training", "validation", "test"):
-        has = len(splits.get_split("train" if name == "training" else name))
-        if config.data.get(name, 0) > has:
-            listener.on_message(f"{config.data[name]} {name} examples were asked for, the data gives {has}")
-    guards = {name: load_task(name, _data_dir(config), config.seed) for name in config.guard_settings.tasks}
+        available = len(splits.get_split("train" if name == "training" else name))
+        if (requested := config.given.get("data", {}).get(name, 0)) > available:
+            listener.on_message(f"{requested} {name} examples were requested, the data has {available}")
+    guards = {name: load_task(name, _data_dir(config), config.seed) for name in config.guard.tasks}
     evaluator = Evaluator(
         frozen,
         task,
-        config.decoding_for(task),
+        config.resolve_decoding(task),
         ScoreStore(Path(store) if store else default_store_path()),
-        config.sizes_for(frozen),
+        config.resolve_units(frozen),
         config.decoder,
         report=listener.on_message,
         executor=executor,
     )
-    searcher = config.searcher_for(
+    searcher = config.make_searcher(
         frozen, len(splits.train), lambda: measure_influence(evaluator, splits.train), len(splits.test)
     )
     for guard in guards.values():
-        config.decoding_for(guard)
+        config.resolve_decoding(guard)
     if METHODS[config.method].kind != "search":
         return _make_per_example_run(config, evaluator, splits, searcher, listener)
     found: Any = searcher
@@ -165,7 +165,7 @@ def prepare_run(  # noqa: PLR0913
 
 def load_configured_task(config: RunConfig) -> Task:
     """The task that the settings name."""
-    data = config.data_settings
+    data = config.data
     columns: dict[str, Any] = {
         "question": data.question,
         "answer": data.answer,
@@ -176,7 +176,7 @@ def load_configured_task(config: RunConfig) -> Task:
 
 
 def _data_dir(config: RunConfig) -> Path | None:
-    return Path(config.data_settings.data_dir) if config.data_settings.data_dir else None
+    return Path(config.data.data_dir) if config.data.data_dir else None
 
 
 def split_examples(config: RunConfig, task: Task, sizes: DataSettings) -> Splits:
@@ -197,7 +197,7 @@ def check_same_examples(header: Mapping[str, Any], config: RunConfig, task: Task
 def load_configured_model(config: RunConfig, workers: WorkerPool | None, listener: Listener) -> FrozenModel:
     """The model as this process needs it: loaded, or only known where workers have it on their GPUs."""
     load = load_model if workers is None else workers.load_driver_model
-    return load(config.model, config.load_options, listener.on_message)
+    return load(config.model, config.loading, listener.on_message)
 
 
 def _make_per_example_run(
@@ -206,7 +206,7 @@ def _make_per_example_run(
     """A run whose result is no route."""
     for name, given in (
         ("init_from", config.init_from),
-        ("guard", config.guard_settings.tasks),
+        ("guard", config.guard.tasks),
         ("max_minutes", config.max_minutes),
     ):
         if given:
@@ -228,7 +228,7 @@ def measure_influence(evaluator: Evaluator, examples: Sequence[Example]) -> list
 
 def check_same_settings(before: dict[str, Any], config: RunConfig, path: Path) -> None:
     """Refuse to take a run for one that was asked for otherwise."""
-    given, now = before["config"]["given"], json.loads(json.dumps(config.given()))
+    given, now = before["config"]["given"], json.loads(json.dumps(config.to_tables()))
     if changed := [name for name in now if given.get(name) != now[name]]:
         raise RunError(
             f"{path} was run with other settings ({', '.join(changed)}); name another folder, or give the settings it"

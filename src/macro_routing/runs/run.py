@@ -103,13 +103,13 @@ class PreparedRun:
             },
             "decoding": dataclasses.asdict(self.evaluator.decoding),
             "units": dataclasses.asdict(self.evaluator.unit_sizes),
-            "data": dataclasses.asdict(self.config.data_for(frozen)),
+            "data": dataclasses.asdict(self.config.resolve_data(frozen)),
         }
         return {
             "format": files.FORMAT,
             "macro": __version__,
             "started": time.strftime("%Y-%m-%d %H:%M:%S"),
-            "config": {"given": self.config.given(), "resolved": resolved},
+            "config": {"given": self.config.to_tables(), "resolved": resolved},
             "model": {"name": frozen.name, "layers": frozen.layers, "weights_id": frozen.weights_id},
             "scope": self.evaluator.scope,
             "splits": {
@@ -227,14 +227,14 @@ class PreparedRun:
 
     def _costs_too_much(self, route: Route) -> str:
         """Why a route must not win because of what it costs on another task; empty when it may."""
-        settings = self.config.guard_settings
+        settings = self.config.guard
         for name, task in self.guards.items():
             examples = make_splits(task, seed=self.config.seed).validation[: settings.examples]
             self.listener.on_stage(f"guard {name}", 2 * len(examples))
             guard = dataclasses.replace(
                 self.evaluator,
                 task=task,
-                decoding=self.config.decoding_for(task),
+                decoding=self.config.resolve_decoding(task),
                 on_outcomes=self.listener.on_outcomes,
             )
             found = guard.evaluate([self._standard, route], examples)
@@ -287,7 +287,7 @@ class PreparedRun:
             frozen.weights_id,
             frozen.numerics_id,
             self.evaluator.task.name,
-            revision=self.config.load_options.revision,
+            revision=self.config.loading.revision,
             decoding=self.evaluator.scope["decoding"],
             scores={
                 "test": {**dataclasses.asdict(comparison), "difference": comparison.difference},

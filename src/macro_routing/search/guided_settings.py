@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from macro_routing.search.policy import check_epsilons
 from macro_routing.search.route_gp import KERNELS
-from macro_routing.settings import check_choice, check_integer, check_number
+from macro_routing.settings import check_choice, check_integer, check_number, option
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,9 @@ class GuidedSettings:
     n_empirical_best: int = 3
     """Number of routes that are scored again in every round because of their own scores, whatever the Gaussian process
     predicts; the best of these is a finalist, too. The process misses good routes whose neighbours are bad."""
-    max_error_probability: float = 0.1
+    max_error_probability: float = option(
+        0.1, "Maximum probability that the chosen route is no better; in the guided search.", "Search"
+    )
     """A finalist is chosen if the probability that it is no better than the standard pass is at most this."""
     epsilon_local: float = 0.06
     """Prior mass spread over all moves and rejoin (``ε_loc``)."""

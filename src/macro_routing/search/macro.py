@@ -27,7 +27,7 @@ from macro_routing.search.searcher import (
     rank_draws,
 )
 from macro_routing.search.top_k import decode_anchored_routes, decode_top_programs, decode_top_routes
-from macro_routing.settings import check_choice, check_integer, check_number
+from macro_routing.settings import check_choice, check_integer, check_number, option
 
 MAX_CANDIDATES = 10_000
 FINAL_SETS = {
@@ -42,11 +42,13 @@ FINAL_SETS = {
 class MacroSettings:
     """The settings of MACRO's search; the defaults are the paper's, but for the final set."""
 
-    iterations: int = 10
+    iterations: int = option(10, "Rounds (I); the guided search has its own.", "Search", shown_default="the preset's")
     """Rounds of drawing and updating (``I``)."""
-    draws: int = 30
+    draws: int = option(30, "Routes drawn per round (K).", "Search", shown_default="the preset's")
     """Programs drawn per round (``K``)."""
-    elite: int = 5
+    elite: int = option(
+        5, "Best draws that update the policy (m); not in the guided search.", "Search", shown_default="the preset's"
+    )
     """How many of the best draws move the policy (``m``); equal to ``draws`` means all."""
     beta: float = 1.8262
     """How sharply better draws outweigh worse ones within the elite (``β``)."""
@@ -62,7 +64,12 @@ class MacroSettings:
     """Share of every round's fresh examples that later rounds see again (``λ``)."""
     smoothing: float = 1.0
     """How far the policy moves to its update (``η``); 1 is all the way."""
-    k: int = 5
+    k: int = option(
+        5,
+        "Candidates that are validated at the end; not in the guided search.",
+        "Search",
+        shown_default="the preset's",
+    )
     """Size of the final set."""
     final_set: str = "distinct"
     """``distinct``: the k most probable different routes; ``raw``: the k most probable programs, then duplicates

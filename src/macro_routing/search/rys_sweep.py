@@ -10,7 +10,7 @@ from macro_routing.errors import RouteError, SettingsError
 from macro_routing.routes.route import Route, Step
 from macro_routing.search.budgeted_search import BudgetedSearch, FinalSetSettings
 from macro_routing.search.searcher import SearchState
-from macro_routing.settings import check_integer
+from macro_routing.settings import check_integer, option
 
 Block = tuple[int, int]
 """``(i, j)``: the layers from i to j - 1."""
@@ -53,7 +53,9 @@ class SweepSettings(FinalSetSettings):
 
     min_span: int = 1
     """Fewest layers of a repeated block."""
-    max_span: int = 0
+    max_span: int = option(
+        0, "Longest repeated block of RYS, in layers.", "Search", shown_default="no limit; 8 for its beam"
+    )
     """Most layers of a repeated block; 0 is no limit."""
 
     def __post_init__(self) -> None:

@@ -86,7 +86,7 @@ class StudyContext:
     @cached_property
     def frozen(self) -> FrozenModel:
         """The model, loaded when it is first needed."""
-        return self.given_model or load_model(self.base.model, self.base.load_options, self.listener.on_message)
+        return self.given_model or load_model(self.base.model, self.base.loading, self.listener.on_message)
 
     @property
     def standard(self) -> Route:
@@ -109,13 +109,13 @@ class StudyContext:
         tables = {name: value for name, value in changes.items() if isinstance(value, Mapping)}
         if task.mode is not None:
             tables["decoding"] = {"mode": task.mode, **tables.get("decoding", {})}
-        merged: dict[str, Any] = {name: {**getattr(self.base, name), **table} for name, table in tables.items()}
+        merged: dict[str, Any] = {name: {**self.base.given.get(name, {}), **table} for name, table in tables.items()}
         plain: dict[str, Any] = {name: value for name, value in changes.items() if name not in tables}
-        return dataclasses.replace(self.base, task=task.task, seed=seed, **merged, **plain)
+        return self.base.with_changes(task=task.task, seed=seed, **merged, **plain)
 
     def prepared(self, task: TaskName, seed: int) -> PreparedRun:
         """A task's evaluator and splits; nothing is searched, so no setting of a search may stand in the way."""
-        config = dataclasses.replace(self.config(task, seed), method=STANDARD, search={}, space={}, budget=None)
+        config = self.config(task, seed).with_changes(method=STANDARD, search={}, space={}, budget=None)
         return prepare_run(config, **self._known(task.task))
 
     def _known(self, task: str) -> dict[str, Any]:
@@ -185,7 +185,7 @@ class StudyContext:
         if self.given_model is not None or "frozen" in vars(self):
             return self.frozen.weights_id
         try:
-            return read_model_metadata(self.base.model, self.base.load_options).weights_id
+            return read_model_metadata(self.base.model, self.base.loading).weights_id
         except ModelError as error:
             self.listener.on_message(f"finished parts are not compared with the model: {error}")
             return None

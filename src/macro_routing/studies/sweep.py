@@ -9,9 +9,8 @@ from typing import Any
 from macro_routing.errors import SettingsError, suggestion
 from macro_routing.report.formatting import format_mean_and_deviation
 from macro_routing.report.line_chart import Axis, Line, Point, lines_figure
-from macro_routing.routes.space import RouteSpace
-from macro_routing.runs.config import PRESETS, DataSettings, RunConfig
-from macro_routing.runs.methods import METHODS, make_search_settings
+from macro_routing.runs.config import DataSettings, RunConfig, SpaceSettings
+from macro_routing.runs.methods import METHODS
 from macro_routing.runs.result import SELECTED, STANDARD
 from macro_routing.studies.columns import comparisons_note, difference_columns, text_column
 from macro_routing.studies.context import StudyContext
@@ -38,7 +37,7 @@ def place_of(setting: str, config: RunConfig) -> str:
     """The table of a run's settings that a hyper-parameter is in."""
     tables = {
         "search": METHODS[config.method].settings,
-        "space": RouteSpace,
+        "space": SpaceSettings,
         "data": DataSettings,
     }
     known = {
@@ -53,30 +52,10 @@ def place_of(setting: str, config: RunConfig) -> str:
     return known[setting]
 
 
-def read_value(text: str) -> Value:
-    """A value as it was typed: a whole number, a number, yes or no, else a word."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return {"true": True, "false": False}.get(text, text)
-
-
 def default_of(setting: str, config: RunConfig) -> Value:
     """What the study's own settings say."""
     table = place_of(setting, config)
-    given: dict[str, Any] = dict(getattr(config, table))
-    if setting in given:
-        return given[setting]  # type: ignore[no-any-return]
-    if table == "search":
-        preset = {**PRESETS[config.preset].get("search", {}), "anchored": config.preset != "paper"}
-        return getattr(make_search_settings(config.method, preset, config.search), setting)  # type: ignore[no-any-return]
-    if table == "data":
-        return getattr(config.data_settings, setting)  # type: ignore[no-any-return]
-    # Not that of a space of some depth: it may stand for a value that is known with the model only.
-    defaults: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(RouteSpace)}
-    return defaults[setting]  # type: ignore[no-any-return]
+    return getattr(getattr(config, table), setting)  # type: ignore[no-any-return]
 
 
 def run_sweep(context: StudyContext, settings: SweepSettings) -> StudyResult:

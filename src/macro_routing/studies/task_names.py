@@ -31,9 +31,9 @@ class TaskName:
     @property
     def absolute(self) -> str:
         """The name as a study's settings keep it: a file by its absolute path, since folders may hold equal names."""
-        from macro_routing.runs.config import RunConfig
+        from macro_routing.runs.config import make_config
 
-        return self._with_mode(RunConfig(self.task).task)
+        return self._with_mode(make_config(self.task).task)
 
     def __str__(self) -> str:
         """The name as it was given; of a file only its name."""

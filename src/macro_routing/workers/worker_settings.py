@@ -6,10 +6,11 @@ import re
 from dataclasses import dataclass
 
 from macro_routing.errors import MacroError, SettingsError, shorten
-from macro_routing.settings import check_choice, check_integer, check_number
+from macro_routing.settings import check_choice, check_integer, check_number, option
 
 LOCAL, RAY = "local", "ray"
 BACKENDS = (LOCAL, RAY)
+_PANEL = "Execution"
 _MAX_PER_CORE = 8
 """More workers than this for each core of one machine are a typing error."""
 _ADDRESS = re.compile(r"auto|(ray://)?[^\s/]+:[0-9]{1,5}")
@@ -23,16 +24,31 @@ class WorkerError(MacroError):
 class WorkerSettings:
     """Where evaluations run. Nothing here changes a result, so it is not part of a run's configuration."""
 
-    backend: str = LOCAL
-    """``local``: processes on this machine; ``ray``: actors of a Ray cluster."""
-    workers: int = 0
-    """0 runs the model in the process of the search itself, if the backend is local."""
-    address: str | None = None
-    """Address of the Ray cluster; None starts one on this machine, ``auto`` takes the one that runs here."""
-    gpus_per_worker: float | None = None
-    """Several GPUs for a model that is larger than one, or a share of one; None: one each if there are GPUs."""
-    worker_timeout: float = 30.0
-    """Minutes after which a worker without an answer is replaced; for large work items see ``adaptive_timeout``."""
+    backend: str = option(
+        LOCAL, "Where workers run: processes here, or a Ray cluster (extra [ray]).", _PANEL, choices=BACKENDS
+    )
+    workers: int = option(
+        0,
+        "Workers, each with the model loaded; 0 evaluates in this process (on Ray: one worker)."
+        " Results are the same, rounding aside.",
+        _PANEL,
+    )
+    address: str | None = option(
+        None,
+        "The Ray cluster to join: HOST:PORT, ray://HOST:PORT, or auto for the one that runs here.",
+        _PANEL,
+        shown_default="one is started here",
+    )
+    gpus_per_worker: float | None = option(
+        None, "GPUs, or a share of one, for each worker.", _PANEL, shown_default="1, if any"
+    )
+    worker_timeout: float = option(
+        30.0,
+        "Minutes after which a worker without an answer is replaced; large work items have longer.",
+        _PANEL,
+        metavar="MINUTES",
+    )
+    """For large work items see ``adaptive_timeout``."""
     start_timeout: float = 30.0
     """Minutes that a worker may take to load the model."""
     attempts: int = 3

@@ -1,0 +1,184 @@
+"""Every option of a run, gathered from the fields of its settings; none needs torch.
+
+The commands make their flags of these, the report its reproduce command.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, get_args, get_origin, get_type_hints
+
+from macro_routing.errors import SettingsError
+from macro_routing.runs.config import RunConfig
+from macro_routing.runs.methods import METHODS
+from macro_routing.settings import Option, field_options
+from macro_routing.workers.worker_settings import WorkerSettings
+
+CONFIG_FILE = "run.toml"
+WORKERS = "workers"
+"""The table of execution options; it is not part of a configuration."""
+_NUMBERS = {int: "integers", float: "numbers"}
+_ALWAYS_SHOWN = ("task", "model", "preset", "method", "seed")
+
+
+@dataclass(frozen=True)
+class RunOption:
+    """One option of a run: a field of its configuration that is also a flag."""
+
+    table: str
+    """Empty for a top-level value."""
+    name: str
+    type: Any
+    default: Any
+    option: Option
+
+    @property
+    def flag(self) -> str:
+        """As it is typed; of a pair the one that switches it on."""
+        return self.declaration.partition("/")[0]
+
+    @property
+    def declaration(self) -> str:
+        """The flag, or both flags of a pair."""
+        return self.option.flag or f"--{self.name.replace('_', '-')}"
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether the flag takes no argument."""
+        return self.type is bool or self.option.flag_value is not None
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the field holds several values."""
+        return get_origin(self.type) is tuple
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the flag is given once for each value of a list; else they are separated by commas."""
+        return self.table != ""
+
+    @property
+    def is_required(self) -> bool:
+        """Whether the field has no default."""
+        return self.default is dataclasses.MISSING
+
+    @property
+    def shown_default(self) -> str:
+        """What the help shows where nothing is given."""
+        has_none = self.is_required or self.is_switch or self.default is None or self.default in ("", ())
+        if self.option.shown_default or has_none:
+            return self.option.shown_default
+        return ",".join(map(str, self.default)) if self.is_list else str(self.default)
+
+    def parse_list(self, text: str) -> tuple[Any, ...]:
+        """The values of a list that is given separated by commas."""
+        kind = get_args(self.type)[0]
+        parse = kind if kind in (int, float, str) else parse_value
+        try:
+            return tuple(parse(value.strip()) for value in text.split(",") if value.strip())
+        except ValueError:
+            raise SettingsError(
+                f"{self.flag} {text} is not allowed: {_NUMBERS[kind]} separated by commas, such as {self.shown_default}"
+            ) from None
+
+    def value_from_flag(self, value: Any) -> Any:
+        """The field's value from what the command line gives."""
+        if self.option.flag_value is not None:
+            return self.option.flag_value if value else None
+        return getattr(value, "value", value)
+
+    def to_words(self, value: Any) -> list[str] | None:
+        """The words of a command line that set this value; None where no flag does."""
+        if isinstance(value, list | tuple):
+            return [word for item in value for word in (self.flag, str(item))]
+        if not self.is_switch:
+            return [f"{self.flag}={value}"] if str(value).startswith("-") else [self.flag, str(value)]
+        if value == (True if self.option.flag_value is None else self.option.flag_value):
+            return [self.flag]
+        _, slash, off = self.declaration.partition("/")
+        return [off] if slash and value is False else None
+
+
+@cache
+def run_options() -> dict[str, RunOption]:
+    """All options by name; a setting that several search methods share is one option."""
+    tables = [("", RunConfig), *RunConfig.TABLES.items(), *(("search", one.settings) for one in METHODS.values())]
+    found: dict[str, RunOption] = {}
+    for table, settings in [*tables, (WORKERS, WorkerSettings)]:
+        for one in table_options(table, settings):
+            found.setdefault(one.name, one)
+    return found
+
+
+def table_options(table: str, settings: type) -> Iterator[RunOption]:
+    """The options of one settings dataclass."""
+    types, defaults = get_type_hints(settings), {one.name: one.default for one in dataclasses.fields(settings)}
+    for name, option in field_options(settings).items():
+        yield RunOption(table, name, _strip_none(types[name]), defaults[name], option)
+
+
+def parse_value(text: str) -> float | int | str | bool:
+    """A value whose type is not known: an integer, a number, true or false, else a string."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return {"true": True, "false": False}.get(text, text)
+
+
+def _strip_none(annotation: Any) -> Any:
+    """The type of a value that is given: ``str`` of ``str | None``."""
+    alternatives = [one for one in getattr(annotation, "__args__", ()) if one is not type(None)]
+    return alternatives[0] if len(alternatives) == 1 else annotation
+
+
+# --- the command that reproduces a run --------------------------------------------------------------------------------
+
+
+def format_search_command(tables: Mapping[str, Any]) -> str:
+    """The command that starts the same run again; where a value has no flag, all of them come in a file."""
+    words: list[str] = []
+    for option, value in _given_values(tables):
+        flags = None if option is None else option.to_words(value)
+        if flags is None:
+            return f"macro search --config {CONFIG_FILE}"
+        words += flags
+    return shlex.join(["macro", "search", *words])
+
+
+def _given_values(tables: Mapping[str, Any]) -> Iterator[tuple[RunOption | None, Any]]:
+    """Every value that was given, with its option; None where it has none."""
+    options = run_options()
+    for name, value in tables.items():
+        if isinstance(value, Mapping):
+            for key, entry in value.items():
+                option = options.get(key)
+                if entry is not None:
+                    yield (option if option is not None and option.table == name else None), entry
+        elif name in options and (name in _ALWAYS_SHOWN or value != options[name].default):
+            yield options[name], value
+
+
+def format_toml(tables: Mapping[str, Any]) -> str:
+    """The configuration as the file that gives the same one; what was not set is left out."""
+    lines = [f"{name} = {_format_toml_value(value)}" for name, value in tables.items() if _is_value(value)]
+    for name, table in tables.items():
+        if isinstance(table, Mapping) and table:
+            values = [f"{key} = {_format_toml_value(value)}" for key, value in table.items() if _is_value(value)]
+            lines += ["", f"[{name}]", *values]
+    return "\n".join(lines)
+
+
+def _is_value(value: Any) -> bool:
+    return value is not None and not isinstance(value, Mapping)
+
+
+def _format_toml_value(value: Any) -> str:
+    # JSON writes strings, numbers, booleans and lists of them as TOML does, but for one character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
