@@ -68,6 +68,43 @@ def check_keys(values: Mapping[str, Any], known: list[str], source: str) -> None
             raise SettingsError(f"{source}: unknown key {shorten(name)}; known keys: {', '.join(known)}{hint}")
 
 
+@dataclass(frozen=True)
+class Range:
+    """The allowed values of a numeric field."""
+
+    minimum: float
+    maximum: float | None = None
+    exclusive: bool = False
+    """Whether the minimum itself is not allowed."""
+    symbol: str = ""
+    """The paper's symbol, for error messages."""
+
+
+def check_fields(settings: Any, **ranges: Range) -> None:
+    """Check numeric fields against their ranges, and that boolean fields hold booleans.
+
+    An integer in a float field becomes a float: 1 and 1.0 are one setting.
+    """
+    for field in dataclasses.fields(settings):
+        value, allowed = getattr(settings, field.name), ranges.get(field.name)
+        if field.type == "bool":
+            check_boolean(field.name, value)
+        elif allowed is not None:
+            _check_range(
+                f"{field.name} ({allowed.symbol})" if allowed.symbol else field.name, value, allowed, field.type
+            )
+            object.__setattr__(settings, field.name, value if field.type == "int" else float(value))
+
+
+def _check_range(name: str, value: object, allowed: Range, kind: object) -> None:
+    if kind == "int":
+        maximum = None if allowed.maximum is None else int(allowed.maximum)
+        check_integer(name, value, minimum=int(allowed.minimum), maximum=maximum)
+    else:
+        maximum_number = math.inf if allowed.maximum is None else allowed.maximum
+        check_number(name, value, minimum=allowed.minimum, maximum=maximum_number, exclusive=allowed.exclusive)
+
+
 def check_integer(name: str, value: object, *, minimum: int, maximum: int | None = None) -> None:
     """Reject ``value`` unless it is an integer within the bounds."""
     allowed = f"an integer of at least {minimum}" if maximum is None else f"an integer from {minimum} to {maximum}"

@@ -207,7 +207,7 @@ def test_tree_searches_are_repeatable_and_stay_within_their_plan(name):
             rewards += pairs
             return [float(route.length % 2 == example % 2) for example, route in pairs]
 
-        trees = labels.run(reward)
+        trees = labels.run_searches(reward)
         assert all(isinstance(tree, TreeSearch) and tree.ask() is None for tree in trees)
         assert len(rewards) <= labels.max_evaluations()
         assert max(tree.statistics.asked for tree in trees) <= labels.max_draws

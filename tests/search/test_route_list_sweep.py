@@ -20,7 +20,7 @@ def test_early_exits_are_the_first_layers_alone():
 
 
 def test_layers_are_dropped_by_influence():
-    routes = dropped([0.9, 0.1, 0.5, 0.1], most=9)
+    routes = dropped([0.9, 0.1, 0.5, 0.1], max_dropped=9)
     assert [[step.layer for step in route.steps] for route in routes] == [[0, 2, 3], [0, 2], [0]]
 
 

@@ -130,7 +130,7 @@ def test_nothing_is_read_from_other_routes(program):
 
 def test_impossible_blocks_and_counts_are_refused():
     for i, j in [(2, 2), (3, 1), (-1, 2), (0, 5)]:
-        with pytest.raises(RouteError, match="no block of 4 layers"):
+        with pytest.raises(RouteError, match="not a block of 4 layers"):
             route_from_block(4, i, j)
         with pytest.raises(RouteError, match="not disjoint blocks"):
             route_from_blocks(4, [(i, j)])

@@ -64,7 +64,7 @@ def test_one_policy_gives_the_best_routes_of_every_depth():
     policy = MarkovPolicy.prior(PAPER)
     assert [decode_top_routes(policy, 3, longest)[0].route.length for longest in (25, 28, 30, 35)] == [25, 28, 28, 28]
     assert all(one.route.length <= 25 for one in decode_top_routes(policy, 50, 25))
-    with pytest.raises(SettingsError, match="longest"):
+    with pytest.raises(SettingsError, match="max_length"):
         decode_top_routes(policy, 3, 0)
 
 

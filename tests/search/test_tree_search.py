@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from macro_routing.errors import RouteError, SearchError, SettingsError
 from macro_routing.evaluation.planted_problem import PlantedProblem
 from macro_routing.routes import Route, RouteSpace, parse_program
-from macro_routing.search.tree_actions import LayerEdits, ProgramEdits, layer_counts, route_from_counts
+from macro_routing.search.tree_actions import LayerEdits, ProgramEdits, label_from_route, route_from_label
 from macro_routing.search.tree_search import TreeSearch, TreeSettings, child_limit, run_in_lockstep, ucb_score
 from tests.strategies import small_spaces
 
@@ -313,30 +313,30 @@ label_counts = st.lists(st.integers(0, 2), min_size=1, max_size=8).filter(any).m
 
 @given(label_counts)
 def test_counts_and_lists_say_the_same(counts):
-    route = route_from_counts(counts)
+    route = route_from_label(counts)
     assert route.length == sum(counts)
-    assert layer_counts(route) == counts
+    assert label_from_route(route) == counts
 
 
 @given(label_counts)
 def test_layer_edits_give_different_labels(counts):
-    actions, parent = LayerEdits(len(counts)), route_from_counts(counts)
+    actions, parent = LayerEdits(len(counts)), route_from_label(counts)
     children = actions.list_children(parent)
     assert len({parent, *children}) == len(children) + 1
     for child in children:
-        assert sum(layer_counts(child)) == child.length <= 2 * len(counts)
+        assert sum(label_from_route(child)) == child.length <= 2 * len(counts)
 
 
 @pytest.mark.parametrize("text", ["L0-L2 L2 L2 RJ", "L0-L5 L3 RJ", "L0-L3 L4(+h-1) RJ"])
 def test_routes_that_counts_cannot_say_are_refused(text):
     with pytest.raises(RouteError, match="cannot be written as counts"):
-        layer_counts(parse_program(text).expand(LAYERS))
+        label_from_route(parse_program(text).expand(LAYERS))
 
 
 @pytest.mark.parametrize("counts", [(0, 0, 0), (), (1, 3), (1, -1)])
 def test_counts_that_are_no_label_are_refused(counts):
     with pytest.raises(RouteError):
-        route_from_counts(counts)
+        route_from_label(counts)
 
 
 # --- programs -----------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from macro_routing.peers.router_files import check_router_model, load_saved_rout
 from macro_routing.peers.router_network import StackedRouters, compute_router_logits
 from macro_routing.peers.router_settings import RouterSettings
 from macro_routing.routes.route import Route
-from macro_routing.search.tree_actions import route_from_counts
+from macro_routing.search.tree_actions import route_from_label
 
 MAX_APPLICATIONS = 2
 """A layer is skipped (0), executed (1) or repeated (2): the classes of a layer's router are these counts."""
@@ -73,7 +73,7 @@ class LayerRouters:
             return [int(count) for count in self.compute_logits(layer, states).argmax(dim=-1).tolist()]
 
         counts = run_layer_decisions(frozen, prompts, choose, max_batch_tokens=max_batch_tokens)
-        return [route_from_counts(each) for each in counts]
+        return [route_from_label(each) for each in counts]
 
     @torch.no_grad()
     def compute_logits(self, layer: int, states: Sequence[torch.Tensor]) -> torch.Tensor:

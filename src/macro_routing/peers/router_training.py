@@ -21,7 +21,7 @@ from macro_routing.peers.router_files import get_hidden_size
 from macro_routing.peers.router_network import StackedRouters, pool_windows
 from macro_routing.peers.router_settings import RouterSettings
 from macro_routing.search.random_streams import check_seed
-from macro_routing.search.tree_actions import route_from_counts
+from macro_routing.search.tree_actions import route_from_label
 
 NO_DECISION = -1
 """The target after the end of a prompt's label."""
@@ -180,7 +180,7 @@ def train_layer_routers(
     for number, label in enumerate(labels, 1):
         if len(label) != frozen.layers:
             raise RouteError(f"label {number} is for {len(label)} layers, but the model has {frozen.layers}")
-        route_from_counts(label)  # rejects counts that cannot be executed
+        route_from_label(label)  # rejects counts that cannot be executed
     examples = _collect_layer_examples(frozen, prompts, labels, settings)
     generator = torch.Generator().manual_seed(seed)
     routers = init_routers(frozen, frozen.layers, MAX_APPLICATIONS + 1, settings, generator)

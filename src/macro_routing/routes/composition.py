@@ -104,10 +104,10 @@ def render_route_ascii(route: Route) -> str:
     """
     parts = [str(route.steps[0].layer)]
     previous = route.steps[0]
-    for place, step in enumerate(route.steps[1:], 1):
+    for index, step in enumerate(route.steps[1:], 1):
         mark = _step_symbol(previous, step)
         ordinary = mark == "-"
-        last_of_run = place + 1 == route.length or _step_symbol(step, route.steps[place + 1]) != "-"
+        last_of_run = index + 1 == route.length or _step_symbol(step, route.steps[index + 1]) != "-"
         parts.append(mark)
         if not ordinary or last_of_run:
             parts.append(str(step.layer))

@@ -1,6 +1,6 @@
 """Other people's ways to write a layer order, in and out: JSON, RYS pairs, range lists, mergekit passthrough.
 
-All but JSON describe plain routes only; printing a route with adds in them is refused, never approximated.
+All but JSON describe plain routes only; a route with adds is rejected, never approximated.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ def _check_index(value: Any, where: str) -> int:
     return value
 
 
-def _resolve_layer_count(written: Any, given: int | None) -> int:
-    if written is None and given is None:
+def _resolve_layer_count(written: Any, expected: int | None) -> int:
+    if written is None and expected is None:
         raise NotationError("the number of the model's layers is not known; give it with --layers")
     if written is None:
-        return int(given or 0)
+        return int(expected or 0)
     if isinstance(written, bool) or not isinstance(written, int) or not 1 <= written <= MAX_LAYERS:
         raise NotationError(f"'layers' must be a number from 1 to {MAX_LAYERS}, not {shorten(written)}")
-    if given is not None and written != given:
-        raise NotationError(f"the route was written for {written} layers, but the model has {given}")
+    if expected is not None and written != expected:
+        raise NotationError(f"the route was written for {written} layers, but the model has {expected}")
     return written
 
 
@@ -99,15 +99,15 @@ def parse_rys_pair(text: str, layers: int) -> Route:
     start, end = (int(digits) for digits in match.groups())
     if not 0 <= start < end <= layers:
         raise NotationError(f"the RYS pair {start},{end} does not fit {layers} layers: it needs i < j and j ≤ {layers}")
-    return Route(tuple(Step(layer) for layer in [*range(end), *range(start, layers)]), layers)
+    return Route.from_layers([*range(end), *range(start, layers)], layers)
 
 
 def parse_ranges(text: str, layers: int) -> Route:
     """Read a range list such as ``0..14,12..14,15..39``; both ends of a range are applied."""
     steps: list[Step] = []
     parts = text.split(",")
-    for place, part in enumerate(parts, 1):
-        where = f"range {place} of {len(parts)}, {shorten(part)}"
+    for number, part in enumerate(parts, 1):
+        where = f"range {number} of {len(parts)}, {shorten(part)}"
         match = _RANGE.fullmatch(part)
         if match is None:
             raise NotationError(f"{where}, is not a range; write 12..14, or 12 for one layer")
@@ -122,7 +122,7 @@ def parse_ranges(text: str, layers: int) -> Route:
 
 
 def format_ranges(route: Route) -> str:
-    """The route as a range list; refused for adds."""
+    """The route as a range list; adds are rejected."""
     runs = _split_into_ranges(route, "a range list")
     # One or two bare numbers would be read as something else (two are a RYS pair), so they are written as ranges.
     bare = len(runs) > 2 or any(first != last for first, last in runs)
@@ -176,7 +176,7 @@ def _parse_mergekit_slice(part: Any, where: str, layers: int) -> tuple[str, int,
 
 
 def format_mergekit(route: Route, model: str, dtype: str = "bfloat16") -> str:
-    """A mergekit passthrough configuration that writes the route out as a deeper checkpoint; refused for adds."""
+    """A mergekit passthrough configuration that writes the route out as a deeper checkpoint; adds are rejected."""
     slices = [
         {"sources": [{"model": model, "layer_range": [first, last + 1]}]}
         for first, last in _split_into_ranges(route, "mergekit")

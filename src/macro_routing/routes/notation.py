@@ -20,22 +20,22 @@ def parse_route(text: str, layers: int | None) -> Route:
     """
     stripped = text.strip().lstrip("\ufeff")
     if is_route_file(stripped):
-        found = parse_route_file(stripped).route
-        if layers is not None and found.layers != layers:
-            raise NotationError(f"the route file is for {found.layers} layers, but the model has {layers}")
-        return found
+        route = parse_route_file(stripped).route
+        if layers is not None and route.layers != layers:
+            raise NotationError(f"the route file is for {route.layers} layers, but the model has {layers}")
+        return route
     if stripped.startswith(("[", "{")):
         return formats.parse_json(stripped, layers)
     if layers is None:
         if stripped[:1] in ("L", "R"):
-            parse_program(stripped)  # a malformed text is the first thing to mend
+            parse_program(stripped)  # a malformed route is the first thing to fix
         raise NotationError("the number of the model's layers is not known; give it with --layers")
     return _select_parser(stripped)(stripped, layers)
 
 
 def _select_parser(text: str) -> Callable[[str, int], Route]:
     if text[:1] in ("L", "R") or not text:
-        return lambda given, layers: parse_program(given).expand(layers)
+        return lambda text, layers: parse_program(text).expand(layers)
     if "slices:" in text or "merge_method:" in text:
         return formats.parse_mergekit
     if formats.RYS_PAIR.fullmatch(text):
@@ -44,7 +44,7 @@ def _select_parser(text: str) -> Callable[[str, int], Route]:
         return formats.parse_ranges
     if ":" in text and "\n" in text:
         return formats.parse_mergekit
-    return lambda given, layers: parse_program(given).expand(layers)
+    return lambda text, layers: parse_program(text).expand(layers)
 
 
 def format_route(route: Route, form: str, model: str = "MODEL") -> str:

@@ -18,24 +18,24 @@ _GRAMMAR = "tokens are L7, L0-L7, L5(+h-4), L2(-0.25h-1) and RJ"
 
 
 def parse_program(text: str) -> Program:
-    """Read a program in the paper's notation; a malformed token is named with its place."""
+    """Read a program in the paper's notation; the error names a malformed token and its number."""
     # PDF readers and word processors turn the notation's hyphens into other dashes.
     tokens = text.translate(_DASHES).split()
     if not tokens:
         raise NotationError(f"the route is empty; {_GRAMMAR}")
     rejoin = tokens[-1] == "RJ"
     steps: list[Step] = []
-    for place, token in enumerate(tokens[:-1] if rejoin else tokens, 1):
-        steps += _parse_token(token, place, len(tokens))
+    for number, token in enumerate(tokens[:-1] if rejoin else tokens, 1):
+        steps += _parse_token(token, number, len(tokens))
         if len(steps) > MAX_STEPS:
-            raise NotationError(f"the route has more than {MAX_STEPS} steps by token {place} ({shorten(token)})")
+            raise NotationError(f"the route has more than {MAX_STEPS} steps by token {number} ({shorten(token)})")
     if not steps:
         raise NotationError("the route is only RJ; at least one step must come before it, as in 'L0 RJ'")
     return Program(tuple(steps), rejoin)
 
 
-def _parse_token(token: str, place: int, count: int) -> list[Step]:
-    where = f"token {place} of {count}, {shorten(token)}"
+def _parse_token(token: str, number: int, count: int) -> list[Step]:
+    where = f"token {number} of {count}, {shorten(token)}"
     if match := _STEP.fullmatch(token):
         return [_parse_step(match, where)]
     if match := _RUN.fullmatch(token):
@@ -62,7 +62,7 @@ def _parse_step(match: re.Match[str], where: str) -> Step:
 
 
 def _parse_layer(digits: str, where: str) -> int:
-    # The length is checked before int(), which refuses very long numbers with an error of its own.
+    # The length is checked before int(), which rejects very long numbers with an error of its own.
     short = digits.lstrip("0") or "0"
     if len(short) > len(str(MAX_LAYERS)) or int(short) >= MAX_LAYERS:
         raise NotationError(f"{where}: layer numbers go up to {MAX_LAYERS - 1}")

@@ -8,6 +8,7 @@ only routes are compared, hashed, scored, stored and exported.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -28,7 +29,7 @@ class Add:
     coefficient: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse adds that mean nothing."""
+        """Reject adds without an effect."""
         if self.back < 1:
             raise RouteError(f"an add looks back at least 1 state, not {self.back}")
         if not math.isfinite(self.coefficient) or self.coefficient == 0:
@@ -61,7 +62,7 @@ class Route:
     layers: int
 
     def __post_init__(self) -> None:
-        """Refuse steps the model cannot execute; name the step and the rule."""
+        """Reject steps the model cannot execute; the error names the step and the rule."""
         check_layer_count(self.layers)
         if not self.steps:
             raise RouteError("a route needs at least one step")
@@ -81,7 +82,7 @@ class Route:
                 )
 
     def __hash__(self) -> int:
-        """Worked out once: routes are looked up far more often than made."""
+        """Computed once: routes are looked up far more often than made."""
         return self._hash
 
     @cached_property
@@ -92,7 +93,12 @@ class Route:
     def standard(cls, layers: int) -> Route:
         """The standard pass: every layer once, in order."""
         check_layer_count(layers)
-        return cls(tuple(Step(layer) for layer in range(layers)), layers)
+        return cls.from_layers(range(layers), layers)
+
+    @classmethod
+    def from_layers(cls, order: Iterable[int], layers: int) -> Route:
+        """The route that applies the layers of ``order`` without adds."""
+        return cls(tuple(Step(layer) for layer in order), layers)
 
     @property
     def length(self) -> int:
@@ -103,7 +109,7 @@ class Route:
     def is_standard(self) -> bool:
         """Whether the execution is the standard pass."""
         return self.length == self.layers and all(
-            step.layer == place and step.add is None for place, step in enumerate(self.steps)
+            step.layer == index and step.add is None for index, step in enumerate(self.steps)
         )
 
     @property
@@ -146,7 +152,7 @@ class Program:
     rejoin: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse an empty program: ``RJ`` continues after a layer, so there must be one."""
+        """Reject an empty program: ``RJ`` continues after a layer, so there must be one."""
         if not self.steps:
             raise RouteError("a route needs at least one step")
 
@@ -184,6 +190,6 @@ def is_next_layer(before: Step, step: Step) -> bool:
 
 
 def check_layer_count(layers: int) -> None:
-    """Refuse a number of layers no model can have."""
+    """Reject a number of layers that no model can have."""
     if not isinstance(layers, int) or not 1 <= layers <= MAX_LAYERS:
         raise RouteError(f"a model has from 1 to {MAX_LAYERS} layers, not {shorten(layers)}")

@@ -1,4 +1,4 @@
-"""What differs between two routes, step by step."""
+"""The edits between two routes, step by step."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from macro_routing.errors import RouteError
 from macro_routing.routes.route import Route, Step
 
 _MAX_STEPS = 2_000
-"""Aligning takes time with the square of the length; models people route have a hundred layers."""
+"""Maximum length of a compared route: the time grows with the square of the length."""
 
 
 @dataclass(frozen=True)
 class RouteEdit:
-    """Neighbouring steps that one route has and the other has not, or has with another add."""
+    """Consecutive steps that differ between two routes."""
 
     kind: str
     """``added``, ``removed``, ``replaced``, or ``changed``: the same layer, another add."""
     old: tuple[Step, ...]
     new: tuple[Step, ...]
     old_start: int
-    """Number of the first step in the old route, from 1; for what was added, of the step it stands before."""
+    """Number of the first step in the old route, from 1; for added steps, of the step they come before."""
     new_start: int
 
 
 def diff_routes(old: Route, new: Route) -> list[RouteEdit]:
-    """The edits that turn ``old`` into ``new``; empty when both execute the same steps."""
+    """The edits that turn ``old`` into ``new``; empty if both execute the same steps."""
     for route in (old, new):
         if route.length > _MAX_STEPS:
             raise RouteError(f"routes of up to {_MAX_STEPS} steps can be compared; this one has {route.length}")
@@ -42,7 +42,7 @@ def diff_routes(old: Route, new: Route) -> list[RouteEdit]:
 
 
 def _refine_edits(old: Sequence[Step], new: Sequence[Step], old_start: int, new_start: int) -> Iterator[RouteEdit]:
-    """Where whole steps do not match, their layers still may: then only an add is new."""
+    """Split an edit where the layers match and only the adds differ."""
     names = {"delete": "removed", "insert": "added", "replace": "replaced"}
     for kind, a, b, c, d in _align([step.layer for step in old], [step.layer for step in new]):
         if kind == "equal":
@@ -57,9 +57,9 @@ def _align(old: Sequence[object], new: Sequence[object]) -> Sequence[tuple[str, 
 
 
 def _shift_edit(edit: RouteEdit, old: Route, new: Route, end: int) -> RouteEdit:
-    """A block equal to what follows may as well stand later; a repeat reads best as what comes second.
+    """Move an added or removed block as late as possible: of two equal blocks the second is the repeat.
 
-    ``end`` is the number of old steps before the next edit, over which a block must not slide.
+    ``end`` is the number of old steps before the next edit, over which a block must not move.
     """
     if edit.kind not in {"added", "removed"}:
         return edit
@@ -81,7 +81,7 @@ def _shift_edit(edit: RouteEdit, old: Route, new: Route, end: int) -> RouteEdit:
 
 
 def describe_edit(edit: RouteEdit) -> str:
-    """One edit as a line, with the place where it is in the route it speaks of."""
+    """One edit as a line, with the numbers of its steps."""
     old, new = _format_steps(edit.old), _format_steps(edit.new)
     if edit.kind == "added":
         return f"added at {_format_step_range(edit.new_start, len(edit.new))}: {new}"
@@ -102,8 +102,8 @@ def _format_step_range(first: int, count: int) -> str:
 def describe_adds(route: Route) -> list[str]:
     """Every add with the step whose output it takes: the same text means another state after another past."""
     return [
-        f"step {place + 1}: {step} takes the output of step {place - step.add.back}"
-        f" (L{route.steps[place - step.add.back - 1].layer})"
-        for place, step in enumerate(route.steps)
+        f"step {index + 1}: {step} takes the output of step {index - step.add.back}"
+        f" (L{route.steps[index - step.add.back - 1].layer})"
+        for index, step in enumerate(route.steps)
         if step.add is not None
     ]

@@ -1,4 +1,4 @@
-"""The route file: a found route with what it belongs to and what speaks for it, as a small JSON.
+"""The route file: a route with its model, its task and its scores, as a small JSON.
 
 Everything that takes a route takes such a file. It holds no code and needs none of the search to be read.
 """
@@ -15,7 +15,7 @@ from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
 
 FORMAT = "macro-route/1"
-_KIND = "macro-route/"
+_FORMAT_PREFIX = "macro-route/"
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class RouteFile:
 
 
 def is_route_file(text: str) -> bool:
-    """Whether a text means to be a route file."""
-    return text.lstrip("\ufeff \n").startswith("{") and f'"{_KIND}' in text[:2000]
+    """Whether a text looks like a route file."""
+    return text.lstrip("\ufeff \n").startswith("{") and f'"{_FORMAT_PREFIX}' in text[:2000]
 
 
 def parse_route_file(text: str) -> RouteFile:
-    """Read a route file; another version or a damaged one is refused by name."""
+    """Read a route file; another version or a damaged one is rejected with an explanation."""
     try:
         values = json.loads(text.lstrip("\ufeff"))  # some editors put that sign first
         version = values.pop("format")
@@ -69,10 +69,10 @@ def parse_route_file(text: str) -> RouteFile:
 
 
 def _check_types(values: Mapping[str, Any]) -> None:
-    """Every value must be of its kind: what reads the file later relies on it."""
+    """Check the type of every value: readers of the file rely on it."""
     for name in ("route", "model", "weights_id", "numerics_id", "task"):
         if not isinstance(values.get(name), str):
-            raise NotationError(f"the route file is damaged: {name} must be a text, not {shorten(values.get(name))}")
+            raise NotationError(f"the route file is damaged: {name} must be a string, not {shorten(values.get(name))}")
     for name in ("decoding", "scores", "found_by"):
         if not isinstance(values.get(name, {}), dict):
             raise NotationError(f"the route file is damaged: {name} must be a table, not {shorten(values[name])}")

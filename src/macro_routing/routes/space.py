@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from macro_routing.errors import SettingsError, SpaceError, shorten
 from macro_routing.routes.route import Add, Program, Route, Step
-from macro_routing.settings import check_boolean, check_integer, check_number
+from macro_routing.settings import Range, check_fields, check_number
 
 PHASES = ("early", "mid", "late")
 MAX_SEARCH_LAYERS = 1_000
@@ -63,9 +63,14 @@ class RouteSpace:
     says exactly what the displacement says, and both switches share one axis of the table."""
 
     def __post_init__(self) -> None:
-        """Settle defaults and refuse impossible settings by name."""
-        check_integer("layers (L)", self.layers, minimum=1, maximum=MAX_SEARCH_LAYERS)
-        check_integer("max_length (T_max)", self.max_length, minimum=0, maximum=10 * MAX_SEARCH_LAYERS)
+        """Fill in defaults and reject impossible settings."""
+        check_fields(
+            self,
+            layers=Range(1, MAX_SEARCH_LAYERS, symbol="L"),
+            max_length=Range(0, 10 * MAX_SEARCH_LAYERS, symbol="T_max"),
+            radius=Range(1, MAX_SEARCH_LAYERS, symbol="r"),
+            window=Range(0, MAX_SEARCH_LAYERS, symbol="W"),
+        )
         if self.max_length == 0:
             object.__setattr__(self, "max_length", self.layers + EXTRA_LENGTH)
         if self.max_length < self.layers:
@@ -73,10 +78,6 @@ class RouteSpace:
                 f"max_length (T_max) = {self.max_length} is not allowed: the standard pass of {self.layers} layers"
                 f" must fit, so it must be at least {self.layers}"
             )
-        check_integer("radius (r)", self.radius, minimum=1, maximum=MAX_SEARCH_LAYERS)
-        check_integer("window (W)", self.window, minimum=0, maximum=MAX_SEARCH_LAYERS)
-        for name in ("phase", "displacement", "operator", "previous_layer"):
-            check_boolean(name, getattr(self, name))
         self._normalize_coefficients()
 
     def _normalize_coefficients(self) -> None:
@@ -208,7 +209,7 @@ class RouteSpace:
         return Position(position.layer + delta, displacement, operator, position.applied + 1)
 
     def program_to_actions(self, program: Program) -> list[int]:
-        """The actions that write ``program``, rejoin last; refuses programs outside the space, naming step and rule."""
+        """The actions that write ``program``, rejoin last; rejects programs outside the space."""
         if not program.rejoin:
             raise SpaceError("a program of MACRO's route space ends with RJ")
         if program.steps[0] != Step(0):
@@ -243,7 +244,7 @@ class RouteSpace:
         return action
 
     def check_route(self, route: Route | Program) -> None:
-        """Refuse a route or program outside the space, naming the step and the rule it breaks."""
+        """Reject a route or program outside the space; the error names the step and the rule."""
         self.program_to_actions(self.route_to_program(route) if isinstance(route, Route) else route)
 
     def route_to_program(self, route: Route) -> Program:

@@ -20,7 +20,7 @@ from macro_routing.search.searcher import (
     SearchState,
     rank_candidates,
 )
-from macro_routing.settings import check_boolean, check_integer
+from macro_routing.settings import Range, check_fields, check_integer
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,7 @@ class FinalSetSettings:
 
     def __post_init__(self) -> None:
         """Reject impossible settings."""
-        check_integer("k", self.k, minimum=1)
-        check_boolean("anchored", self.anchored)
+        check_fields(self, k=Range(1))
 
 
 def examples_per_route(budget: int, routes: int, available: int, *, name: str, remedy: str) -> int:

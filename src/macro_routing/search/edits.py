@@ -1,4 +1,4 @@
-"""Edits of the standard pass: programs that leave it in one place, or in a few.
+"""Edits of the standard pass: programs that deviate from it once or a few times.
 
 An edit is an action other than moving forward, taken after a layer. Written into the standard pass it is one deviation:
 a repeat, a jump back (a repeated block), a skip, or an add.
@@ -63,7 +63,7 @@ def program_from_edits(space: RouteSpace, edits: Sequence[Edit]) -> Program | No
 
 
 def count_edits(space: RouteSpace, program: Program) -> int:
-    """In how many places a program leaves the standard order: actions that neither move forward nor rejoin."""
+    """Number of actions of a program that neither move forward nor rejoin."""
     return sum(
         action not in (space.forward_action, space.rejoin_action) for action in space.program_to_actions(program)
     )
@@ -71,10 +71,10 @@ def count_edits(space: RouteSpace, program: Program) -> int:
 
 def extract_edits(space: RouteSpace, route: Route) -> list[Edit]:
     """The edits in the order in which a route of the space takes them."""
-    found = []
+    edits = []
     position = space.start_position
     for action in space.program_to_actions(space.route_to_program(route))[:-1]:
         if action != space.forward_action:
-            found.append(Edit(position.layer, action))
+            edits.append(Edit(position.layer, action))
         position = space.next_position(position, action)
-    return found
+    return edits

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from macro_routing.search.policy import check_epsilons
 from macro_routing.search.route_gp import KERNELS
-from macro_routing.settings import check_choice, check_integer, check_number, option
+from macro_routing.settings import Range, check_choice, check_fields, option
 
 
 @dataclass(frozen=True)
@@ -46,17 +46,22 @@ class GuidedSettings:
 
     def __post_init__(self) -> None:
         """Reject impossible settings."""
-        check_integer("rounds", self.rounds, minimum=1)
-        check_integer("draws", self.draws, minimum=3)
-        check_integer("finalists", self.finalists, minimum=1, maximum=100)
-        check_integer("n_empirical_best", self.n_empirical_best, minimum=0, maximum=100)
-        check_integer("policy_samples", self.policy_samples, minimum=0, maximum=100_000)
-        check_integer("incumbents", self.incumbents, minimum=0, maximum=1000)
+        check_fields(
+            self,
+            rounds=Range(1),
+            draws=Range(3),
+            holdout=Range(0, 0.9),
+            finalists=Range(1, 100),
+            n_empirical_best=Range(0, 100),
+            max_error_probability=Range(0, 1, exclusive=True),
+            epsilon_local=Range(0, 1, symbol="ε_loc"),
+            epsilon_operator=Range(0, 1, symbol="ε_op"),
+            policy_samples=Range(0, 100_000),
+            incumbents=Range(0, 1000),
+            policy_temperature=Range(0, exclusive=True),
+            policy_weight=Range(0),
+        )
         check_choice("kernel", self.kernel, tuple(KERNELS))
-        check_number("holdout", self.holdout, minimum=0, maximum=0.9)
-        check_number("max_error_probability", self.max_error_probability, minimum=0, maximum=1, exclusive=True)
-        check_number("policy_temperature", self.policy_temperature, minimum=0, exclusive=True)
-        check_number("policy_weight", self.policy_weight, minimum=0)
         check_epsilons(self.epsilon_local, self.epsilon_operator)
 
     @property

@@ -27,7 +27,7 @@ from macro_routing.search.searcher import (
     rank_draws,
 )
 from macro_routing.search.top_k import decode_anchored_routes, decode_top_programs, decode_top_routes
-from macro_routing.settings import check_choice, check_integer, check_number, option
+from macro_routing.settings import Range, check_choice, check_fields, option
 
 MAX_CANDIDATES = 10_000
 FINAL_SETS = {
@@ -77,24 +77,27 @@ class MacroSettings:
     the k routes that all their programs together make most probable."""
 
     def __post_init__(self) -> None:
-        """Refuse impossible settings by name."""
-        check_integer("iterations (I)", self.iterations, minimum=1)
-        check_integer("draws (K)", self.draws, minimum=1)
-        check_integer("elite (m)", self.elite, minimum=1)
+        """Reject impossible settings."""
+        check_fields(
+            self,
+            iterations=Range(1, symbol="I"),
+            draws=Range(1, symbol="K"),
+            elite=Range(1, symbol="m"),
+            beta=Range(0, symbol="β"),
+            alpha=Range(0, symbol="α"),
+            temperature=Range(0.001, symbol="τ"),
+            epsilon_local=Range(0, 1, symbol="ε_loc"),
+            epsilon_operator=Range(0, 1, symbol="ε_op"),
+            replay=Range(0, 1, symbol="λ"),
+            smoothing=Range(0, 1, exclusive=True, symbol="η"),
+            k=Range(1, MAX_CANDIDATES),
+        )
         if self.elite > self.draws:
             raise SettingsError(
                 f"elite (m) = {self.elite} is not allowed: it must be at most draws (K) = {self.draws},"
                 " and equal to it to keep all draws"
             )
-        check_number("beta (β)", self.beta, minimum=0)
-        check_number("alpha (α)", self.alpha, minimum=0)
-        check_number("temperature (τ)", self.temperature, minimum=0.001)
         check_epsilons(self.epsilon_local, self.epsilon_operator)
-        check_number("replay (λ)", self.replay, minimum=0, maximum=1)
-        check_number("smoothing (η)", self.smoothing, minimum=0, maximum=1, exclusive=True)
-        check_integer("k", self.k, minimum=1, maximum=MAX_CANDIDATES)
-        for name in ("beta", "alpha", "temperature", "epsilon_local", "epsilon_operator", "replay", "smoothing"):
-            object.__setattr__(self, name, float(getattr(self, name)))  # 1 and 1.0 are one setting
         check_choice("final_set", self.final_set, tuple(FINAL_SETS))
 
 

@@ -71,8 +71,8 @@ class _FutureLogProbabilities:
     def at_position(self, space: RouteSpace, position: Position) -> tuple[float, float]:
         """Tail, and best with a deviation, at one position."""
         layer, _, displacement, operator = space.state_index(position)
-        place = (position.applied, layer, displacement, operator)
-        return float(self.tail[place]), float(self.deviating[place])
+        index = (position.applied, layer, displacement, operator)
+        return float(self.tail[index]), float(self.deviating[index])
 
 
 def _iterate_routes(policy: MarkovPolicy) -> Iterator[Candidate]:

@@ -26,7 +26,7 @@ class MarkovPolicy:
     """Unmasked rows, ``[layer, phase, displacement, operator, action]``; each sums to 1."""
 
     def __post_init__(self) -> None:
-        """Own a read-only copy and refuse tables that are not probabilities."""
+        """Keep a read-only copy; reject tables that do not hold probabilities."""
         table = np.array(self.table, dtype=np.float64)
         if table.shape != self.space.table_shape:
             raise SearchError(f"the policy table has the shape {table.shape}, the space needs {self.space.table_shape}")
@@ -168,7 +168,7 @@ class MarkovPolicy:
 
 
 def check_epsilons(epsilon_local: float, epsilon_operator: float) -> None:
-    """Refuse exploration masses that are no probabilities."""
+    """Reject exploration masses that are not probabilities."""
     check_number("epsilon_local (ε_loc)", epsilon_local, minimum=0, maximum=1)
     check_number("epsilon_operator (ε_op)", epsilon_operator, minimum=0, maximum=1)
     if epsilon_local + epsilon_operator > 1:

@@ -11,7 +11,7 @@ from macro_routing.search.budgeted_search import FinalSetSettings
 from macro_routing.search.policy import MarkovPolicy, check_epsilons
 from macro_routing.search.policy_search import make_prior, plan_chunked_rounds, sample_proposals
 from macro_routing.search.searcher import Candidate, PlannedRound, Round, Searcher, SearchState, rank_candidates
-from macro_routing.settings import check_integer, check_number
+from macro_routing.settings import Range, check_fields
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,15 @@ class RandomSettings(FinalSetSettings):
     def __post_init__(self) -> None:
         """Reject impossible settings."""
         super().__post_init__()
-        check_integer("iterations (I)", self.iterations, minimum=1)
-        check_integer("draws (K)", self.draws, minimum=1)
+        check_fields(
+            self,
+            iterations=Range(1, symbol="I"),
+            draws=Range(1, symbol="K"),
+            epsilon_local=Range(0, 1, symbol="ε_loc"),
+            epsilon_operator=Range(0, 1, symbol="ε_op"),
+            replay=Range(0, 1, symbol="λ"),
+        )
         check_epsilons(self.epsilon_local, self.epsilon_operator)
-        check_number("replay (λ)", self.replay, minimum=0, maximum=1)
-        for name in ("epsilon_local", "epsilon_operator", "replay"):
-            object.__setattr__(self, name, float(getattr(self, name)))  # 1 and 1.0 are one setting
 
 
 @dataclass(frozen=True)

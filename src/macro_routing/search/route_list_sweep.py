@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from macro_routing.errors import SettingsError
-from macro_routing.routes.route import Route, Step
+from macro_routing.routes.route import Route
 from macro_routing.search.budgeted_search import BudgetedSearch, FinalSetSettings
 from macro_routing.search.searcher import Candidate, SearchState
 
@@ -65,13 +65,13 @@ class StandardOnly(BudgetedSearch):
 
 
 def list_early_exits(layers: int) -> tuple[Route, ...]:
-    """The first layers alone, for every layer after which a model could stop; its own head reads the state there."""
-    return tuple(Route(tuple(Step(layer) for layer in range(end)), layers) for end in range(1, layers))
+    """The first layers alone, for every layer after which the model could stop; its head reads the state there."""
+    return tuple(Route.from_layers(range(end), layers) for end in range(1, layers))
 
 
-def drop_least_influential(influence: Sequence[float], most: int) -> tuple[Route, ...]:
-    """The standard pass without the 1, 2, … ``most`` layers of least influence, ties to the earlier layer."""
+def drop_least_influential(influence: Sequence[float], max_dropped: int) -> tuple[Route, ...]:
+    """The standard pass without the 1, 2, … ``max_dropped`` layers of least influence, ties to the earlier layer."""
     layers = len(influence)
     order = sorted(range(layers), key=lambda layer: (influence[layer], layer))
-    kept = [sorted(order[count:]) for count in range(1, min(most, layers - 1) + 1)]
-    return tuple(Route(tuple(Step(layer) for layer in rest), layers) for rest in kept)
+    kept = [sorted(order[count:]) for count in range(1, min(max_dropped, layers - 1) + 1)]
+    return tuple(Route.from_layers(rest, layers) for rest in kept)

@@ -8,11 +8,11 @@ from functools import cached_property
 from itertools import pairwise
 
 from macro_routing.errors import RouteError
-from macro_routing.routes.route import Route, Step
+from macro_routing.routes.route import Route
 from macro_routing.search.budgeted_search import BudgetedSearch, FinalSetSettings
 from macro_routing.search.rys_sweep import Block, count_blocks, find_back_jumps, list_blocks
 from macro_routing.search.searcher import SearchState, rank_draws
-from macro_routing.settings import check_integer
+from macro_routing.settings import Range, check_fields
 
 
 def route_from_blocks(layers: int, repeated: Iterable[Block]) -> Route:
@@ -25,13 +25,13 @@ def route_from_blocks(layers: int, repeated: Iterable[Block]) -> Route:
     for layer in range(layers):
         order.append(layer)
         order += range(back_to.get(layer + 1, layer + 1), layer + 1)
-    return Route(tuple(Step(layer) for layer in order), layers)
+    return Route.from_layers(order, layers)
 
 
 def blocks_from_route(route: Route) -> tuple[Block, ...] | None:
     """The blocks that ``route`` executes twice, none for the standard pass; None for a route of another kind."""
-    found = find_back_jumps(route)
-    return tuple(found) if _are_disjoint(found) and route_from_blocks(route.layers, found) == route else None
+    blocks = find_back_jumps(route)
+    return tuple(blocks) if _are_disjoint(blocks) and route_from_blocks(route.layers, blocks) == route else None
 
 
 def _are_disjoint(ordered: Sequence[Block]) -> bool:
@@ -45,16 +45,14 @@ class BeamSettings(FinalSetSettings):
     beam_width: int = 8
     """How many of a round's best sets the next round extends."""
     beam_depth: int = 3
-    """Rounds, which is also the most blocks of a set."""
+    """Rounds, which is also the maximum number of blocks of a set."""
     max_span: int = 8
-    """Most layers of a repeated block; 0 is no limit."""
+    """Maximum number of layers of a repeated block; 0 is no limit."""
 
     def __post_init__(self) -> None:
         """Reject impossible settings."""
         super().__post_init__()
-        check_integer("beam_width", self.beam_width, minimum=1)
-        check_integer("beam_depth", self.beam_depth, minimum=1)
-        check_integer("max_span", self.max_span, minimum=0)
+        check_fields(self, beam_width=Range(1), beam_depth=Range(1), max_span=Range(0))
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ class RepeatBeam(BudgetedSearch):
         """Each different set once; none was scored before, because every round's sets have one block more."""
         answered = [draw for draw in state.draws if draw.round == state.rounds - 1]
         ranked = (blocks_from_route(draw.proposal.route) for draw in rank_draws(answered))
-        # The standard pass takes no place: all that extends it was scored in the first round.
+        # The standard pass is left out: everything that extends it was scored in the first round.
         parents = [repeated for repeated in ranked if repeated][: self.settings.beam_width]
         longer = (tuple(sorted((*parent, block))) for parent in parents for block in singles)
         return [repeated for repeated in dict.fromkeys(longer) if _are_disjoint(repeated)]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from macro_routing.errors import RouteError
-from macro_routing.routes.route import Route, Step
+from macro_routing.routes.route import Route
 from macro_routing.search.budgeted_search import BudgetedSearch, FinalSetSettings
 from macro_routing.search.searcher import SearchState
-from macro_routing.settings import check_integer
+from macro_routing.settings import Range, check_fields
 
 MAX_REPEATS = 1000
 
@@ -19,7 +19,7 @@ def route_from_counts(layers: int, counts: Sequence[int]) -> Route:
     """Every layer in order, layer l applied ``counts[l]`` times in place; 0 skips it."""
     if len(counts) != layers or any(count < 0 for count in counts):
         raise RouteError(f"{layers} layers need one count of at least 0 each, not {list(counts)}")
-    return Route(tuple(Step(layer) for layer, count in enumerate(counts) for _ in range(count)), layers)
+    return Route.from_layers((layer for layer, count in enumerate(counts) for _ in range(count)), layers)
 
 
 def counts_from_route(route: Route) -> tuple[int, ...] | None:
@@ -35,12 +35,12 @@ class CountSettings(FinalSetSettings):
     """The settings of the sweep of counts."""
 
     max_repeats: int = 8
-    """How often a layer is applied at most; the sweep begins at twice."""
+    """Maximum number of applications of a layer; the sweep begins at two."""
 
     def __post_init__(self) -> None:
         """Reject impossible settings."""
         super().__post_init__()
-        check_integer("max_repeats", self.max_repeats, minimum=2, maximum=MAX_REPEATS)
+        check_fields(self, max_repeats=Range(2, MAX_REPEATS))
 
 
 @dataclass(frozen=True)

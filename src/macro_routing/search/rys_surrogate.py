@@ -19,7 +19,7 @@ from macro_routing.search.budgeted_search import BudgetedSearch, FinalSetSetting
 from macro_routing.search.random_streams import RandomStream, make_generator
 from macro_routing.search.rys_counts import MAX_REPEATS, counts_from_route, route_from_counts
 from macro_routing.search.searcher import Score, SearchState
-from macro_routing.settings import check_integer
+from macro_routing.settings import Range, check_fields
 
 Counts = tuple[int, ...]
 _MAX_ROUNDS = 10_000
@@ -38,17 +38,20 @@ class SurrogateSettings(FinalSetSettings):
     proposals: int = 40
     """Vectors scored per round, besides the standard pass in the first."""
     max_repeats: int = 3
-    """How often a layer is applied at most."""
+    """Maximum number of applications of a layer."""
     pool_size: int = 2000
     """Random vectors per round from which the surrogate chooses."""
 
     def __post_init__(self) -> None:
         """Reject impossible settings."""
         super().__post_init__()
-        check_integer("rounds", self.rounds, minimum=1, maximum=_MAX_ROUNDS)
-        check_integer("proposals", self.proposals, minimum=1)
-        check_integer("max_repeats", self.max_repeats, minimum=2, maximum=MAX_REPEATS)
-        check_integer("pool_size", self.pool_size, minimum=1, maximum=_MAX_POOL_SIZE)
+        check_fields(
+            self,
+            rounds=Range(1, _MAX_ROUNDS),
+            proposals=Range(1),
+            max_repeats=Range(2, MAX_REPEATS),
+            pool_size=Range(1, _MAX_POOL_SIZE),
+        )
         if self.pool_size < self.proposals:
             raise SettingsError(
                 f"pool_size = {self.pool_size} is not allowed: it must be at least proposals = {self.proposals},"
@@ -94,21 +97,21 @@ class SurrogateSearch(BudgetedSearch):
                 rng, self.settings.pool_size, {counts_from_route(draw.proposal.route) for draw in state.draws}
             )
             best = np.argsort(-self._predict_accuracies(state, pool), kind="stable")
-            chosen = [pool[place] for place in best[:size]]
+            chosen = [pool[index] for index in best[:size]]
         return [route_from_counts(self.layers, counts) for counts in chosen]
 
     def _sample_new_counts(
         self, rng: np.random.Generator, wanted: int, seen: Collection[Counts | None]
     ) -> list[Counts]:
         """Different random vectors, ``wanted`` of them unless the tries run out."""
-        found: dict[Counts, None] = {}
+        sampled: dict[Counts, None] = {}
         for _ in range(_TRIES_PER_VECTOR * wanted):
-            if len(found) == wanted:
+            if len(sampled) == wanted:
                 break
             counts = sample_counts(rng, self.layers, self.settings.max_repeats)
             if counts not in seen:
-                found[counts] = None
-        return list(found)
+                sampled[counts] = None
+        return list(sampled)
 
     def _predict_accuracies(self, state: SearchState, pool: list[Counts]) -> NDArray[np.float64]:
         """The surrogate's accuracies; all alike while nothing could be scored."""

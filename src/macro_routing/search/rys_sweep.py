@@ -7,10 +7,10 @@ from functools import cached_property
 from itertools import pairwise
 
 from macro_routing.errors import RouteError, SettingsError
-from macro_routing.routes.route import Route, Step
+from macro_routing.routes.route import Route
 from macro_routing.search.budgeted_search import BudgetedSearch, FinalSetSettings
 from macro_routing.search.searcher import SearchState
-from macro_routing.settings import check_integer, option
+from macro_routing.settings import Range, check_fields, option
 
 Block = tuple[int, int]
 """``(i, j)``: the layers from i to j - 1."""
@@ -19,18 +19,18 @@ Block = tuple[int, int]
 def route_from_block(layers: int, i: int, j: int) -> Route:
     """RYS's configuration ``(i, j)``: layers 0 to j - 1, then i to the last."""
     if not 0 <= i < j <= layers:
-        raise RouteError(f"({i}, {j}) is no block of {layers} layers: it must be 0 ≤ i < j ≤ {layers}")
-    return Route(tuple(Step(layer) for layer in (*range(j), *range(i, layers))), layers)
+        raise RouteError(f"({i}, {j}) is not a block of {layers} layers: it must be 0 ≤ i < j ≤ {layers}")
+    return Route.from_layers((*range(j), *range(i, layers)), layers)
 
 
 def block_from_route(route: Route) -> Block | None:
     """The block that ``route`` executes twice; None for a route that does anything else."""
-    found = find_back_jumps(route)
-    return found[0] if len(found) == 1 and route_from_block(route.layers, *found[0]) == route else None
+    blocks = find_back_jumps(route)
+    return blocks[0] if len(blocks) == 1 and route_from_block(route.layers, *blocks[0]) == route else None
 
 
 def find_back_jumps(route: Route) -> list[Block]:
-    """``(i, j)`` for every place where layer i follows layer j - 1 and i is not the later one: an end of a block."""
+    """``(i, j)`` for every step from layer j - 1 to a layer i < j: the end of a repeated block."""
     return [(step.layer, before.layer + 1) for before, step in pairwise(route.steps) if step.layer <= before.layer]
 
 
@@ -52,17 +52,16 @@ class SweepSettings(FinalSetSettings):
     """The settings of the sweep."""
 
     min_span: int = 1
-    """Fewest layers of a repeated block."""
+    """Minimum number of layers of a repeated block."""
     max_span: int = option(
         0, "Longest repeated block of RYS, in layers.", "Search", shown_default="no limit; 8 for its beam"
     )
-    """Most layers of a repeated block; 0 is no limit."""
+    """Maximum number of layers of a repeated block; 0 is no limit."""
 
     def __post_init__(self) -> None:
         """Reject impossible settings."""
         super().__post_init__()
-        check_integer("min_span", self.min_span, minimum=1)
-        check_integer("max_span", self.max_span, minimum=0)
+        check_fields(self, min_span=Range(1), max_span=Range(0))
         if 0 < self.max_span < self.min_span:
             raise SettingsError(
                 f"max_span = {self.max_span} is not allowed: it must be at least min_span = {self.min_span},"
@@ -90,5 +89,5 @@ class BlockSweep(BudgetedSearch):
 
     def _propose_routes(self, state: SearchState) -> list[Route]:  # noqa: ARG002 nothing is learnt on the way
         """The standard pass, then every block."""
-        found = list_blocks(self.layers, self.settings.min_span, self.settings.max_span)
-        return [Route.standard(self.layers), *(route_from_block(self.layers, i, j) for i, j in found)]
+        blocks = list_blocks(self.layers, self.settings.min_span, self.settings.max_span)
+        return [Route.standard(self.layers), *(route_from_block(self.layers, i, j) for i, j in blocks)]

@@ -172,31 +172,25 @@ class SearchPlan(Protocol):
     @property
     def max_rounds(self) -> int:
         """Maximum number of rounds."""
-        ...
 
     @property
     def max_draws(self) -> int:
         """Maximum number of proposals in a round."""
-        ...
 
     @property
     def max_candidates(self) -> int:
         """Maximum number of routes to be validated."""
-        ...
 
     @property
     def settings(self) -> Any:
         """Its settings, a frozen dataclass."""
-        ...
 
     @property
     def identity(self) -> str:
         """The search and its settings, as JSON."""
-        ...
 
     def max_evaluations(self, done: int = 0) -> int:
         """Maximum number of evaluations (route × example) in the rounds from ``done`` on."""
-        ...
 
 
 class PlannedRound(NamedTuple):
@@ -322,12 +316,10 @@ class HoldoutSearcher(Protocol):
     @property
     def holdout(self) -> tuple[int, ...]:
         """Those examples, indices into the training set."""
-        ...
 
     @property
     def max_error_probability(self) -> float:
         """A finalist is chosen if the probability that it is no better than the standard pass is at most this."""
-        ...
 
 
 def check_outcomes(expected: Round | None, asked: Round, outcomes: Sequence[Outcome]) -> None:

@@ -2,7 +2,7 @@
 
 Positions (layer, displacement, operator context, applications) form an acyclic graph in which nothing with a
 different future is merged. One vectorised backward pass finds the best completion of every position; programs
-are then enumerated lazily, best first: a position's j-th best completion is only worked out when a better
+are then enumerated lazily, best first: a position's j-th best completion is only computed when a better
 program has used its (j-1)-th. So the cost is one pass over positions × actions plus a little per program,
 however many programs there are, and however many of them tie.
 
@@ -10,8 +10,8 @@ Programs within 1e-9 of each other in log-probability are tied; ties go to the s
 to the earlier action. All completions of a position share their past, so the rule can be applied position by
 position; the tests hold the result against plain enumeration.
 
-With ``longest`` only programs whose routes apply at most so many layers are ranked, exactly as before: positions know
-how many were applied, so that the limit only says where rejoining is allowed.
+With ``max_length`` only programs whose routes apply at most that many layers are ranked: positions know how many were
+applied, so the limit only decides where rejoining is allowed.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ TIE_TOLERANCE = 1e-9
 _UNREACHED = np.iinfo(np.int64).max
 
 
-def iterate_programs(policy: MarkovPolicy, longest: int | None = None) -> Iterator[Program]:
-    """All programs with positive probability, most probable first; with ``longest`` those of routes no longer."""
-    completions = _RankedPrograms(policy, policy.space.max_length if longest is None else longest)
+def iterate_programs(policy: MarkovPolicy, max_length: int | None = None) -> Iterator[Program]:
+    """All programs with positive probability, most probable first; with ``max_length`` those of routes no longer."""
+    completions = _RankedPrograms(policy, policy.space.max_length if max_length is None else max_length)
     if not completions.has_programs:
         return
     for number in itertools.count():
@@ -55,12 +55,12 @@ def decode_top_programs(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
     return tuple(_deduplicate_routes(policy, itertools.islice(iterate_programs(policy), k)))
 
 
-def decode_top_routes(policy: MarkovPolicy, k: int, longest: int | None = None) -> tuple[Candidate, ...]:
-    """The ``k`` most probable different routes, no longer than ``longest``, or all there are when there are fewer."""
+def decode_top_routes(policy: MarkovPolicy, k: int, max_length: int | None = None) -> tuple[Candidate, ...]:
+    """The ``k`` most probable different routes, no longer than ``max_length``, or all if there are fewer."""
     check_integer("k", k, minimum=1)
-    if longest is not None:
-        check_integer("longest", longest, minimum=1)
-    return tuple(itertools.islice(_deduplicate_routes(policy, iterate_programs(policy, longest)), k))
+    if max_length is not None:
+        check_integer("max_length", max_length, minimum=1)
+    return tuple(itertools.islice(_deduplicate_routes(policy, iterate_programs(policy, max_length)), k))
 
 
 def decode_anchored_routes(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
@@ -95,11 +95,11 @@ class BestCompletions:
     """Negative log-probability; infinite where nothing can follow."""
     length: NDArray[np.int64]
     """Applications still to come in the shortest of the tied best, rejoined layers included."""
-    longest: int
-    """Most layers that a route may apply."""
+    max_length: int
+    """Maximum length of a route."""
 
     def best_after_actions(self, space: RouteSpace, applied: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Cost and length of the best that follows each action, ``[layer, action]``, the action's own cost left out."""
+        """Cost and length of the best that follows each action, ``[layer, action]``, without the action's cost."""
         layers = np.arange(space.layers)
         target = np.clip(layers[:, None] + space.action_deltas, 0, space.layers - 1)
         arrival = (applied + 1, target, space.action_arrivals[:, 0], space.action_arrivals[:, 1])
@@ -107,17 +107,19 @@ class BestCompletions:
         cost = np.where(feasible, self.cost[arrival], np.inf)
         length = self.length[arrival] + 1
         length[:, space.rejoin_action] = space.layers - 1 - layers
-        cost[:, space.rejoin_action] = np.where(applied + length[:, space.rejoin_action] <= self.longest, 0.0, np.inf)
+        cost[:, space.rejoin_action] = np.where(
+            applied + length[:, space.rejoin_action] <= self.max_length, 0.0, np.inf
+        )
         return cost, length
 
 
-def best_completions(policy: MarkovPolicy, longest: int | None = None) -> BestCompletions:
+def best_completions(policy: MarkovPolicy, max_length: int | None = None) -> BestCompletions:
     """One backward pass over all positions and actions."""
     space = policy.space
-    longest = space.max_length if longest is None else longest
+    max_length = space.max_length if max_length is None else max_length
     layers, _, displacements, operators, _ = space.table_shape
     shape = (space.max_length + 2, layers, displacements, operators)
-    best = BestCompletions(np.full(shape, np.inf), np.zeros(shape, dtype=np.int64), longest)
+    best = BestCompletions(np.full(shape, np.inf), np.zeros(shape, dtype=np.int64), max_length)
     for applied in range(space.max_length, 0, -1):
         cost, length = best.best_after_actions(space, applied)
         total = cost[:, None, None, :] - policy.masked_log_rows(applied)  # [layer, displacement, operator, action]
@@ -135,7 +137,7 @@ class _Completion(NamedTuple):
     """Negative log-probability, snapped to the value it ties with at this position."""
     length: int
     action: int
-    place: int
+    successor_rank: int
     """Which completion of the next position follows the action."""
     exact_cost: float
 
@@ -150,10 +152,10 @@ class _Ranking:
     tied_costs: list[float]
     """The costs met here, sorted, one for all that tie."""
 
-    def add_completion(self, action: int, place: int, following_cost: float, following_length: int) -> None:
+    def add_completion(self, action: int, index: int, following_cost: float, following_length: int) -> None:
         """Put a completion among the waiting."""
         exact = self.action_costs[action] + following_cost
-        entry = _Completion(_snap_to_tie(exact, self.tied_costs), following_length, action, place, exact)
+        entry = _Completion(_snap_to_tie(exact, self.tied_costs), following_length, action, index, exact)
         heapq.heappush(self.waiting, entry)
 
     def rank_best_waiting(self) -> None:
@@ -164,20 +166,20 @@ class _Ranking:
 
 def _snap_to_tie(cost: float, known: list[float]) -> float:
     """The known cost that ``cost`` ties with; a cost that ties with none becomes known itself."""
-    place = bisect.bisect_left(known, cost - TIE_TOLERANCE)
-    if place < len(known) and known[place] <= cost + TIE_TOLERANCE:
-        return known[place]
-    known.insert(place, cost)
+    index = bisect.bisect_left(known, cost - TIE_TOLERANCE)
+    if index < len(known) and known[index] <= cost + TIE_TOLERANCE:
+        return known[index]
+    known.insert(index, cost)
     return cost
 
 
 class _RankedPrograms:
     """Lazily ranked completions of the positions of a policy's graph."""
 
-    def __init__(self, policy: MarkovPolicy, longest: int) -> None:
+    def __init__(self, policy: MarkovPolicy, max_length: int) -> None:
         self._policy = policy
         self._space = policy.space
-        self._best = best_completions(policy, longest)
+        self._best = best_completions(policy, max_length)
         self._following = functools.cache(functools.partial(self._best.best_after_actions, policy.space))
         self._rankings: dict[Position, _Ranking] = {}
 
@@ -188,18 +190,18 @@ class _RankedPrograms:
 
     def program_actions(self, number: int) -> list[int] | None:
         """The actions of program ``number`` (from 0), or None when there are fewer; to be asked in order."""
-        position, place = self._space.start_position, number
-        if place == len(self._position_ranking(position).ordered):
+        position, index = self._space.start_position, number
+        if index == len(self._position_ranking(position).ordered):
             self._rank_next_completion(position)
-        if place == len(self._position_ranking(position).ordered):
+        if index == len(self._position_ranking(position).ordered):
             return None
         actions: list[int] = []
         while True:
-            entry = self._position_ranking(position).ordered[place]
+            entry = self._position_ranking(position).ordered[index]
             actions.append(entry.action)
             if entry.action == self._space.rejoin_action:
                 return actions
-            position, place = self._space.next_position(position, entry.action), entry.place
+            position, index = self._space.next_position(position, entry.action), entry.successor_rank
 
     def _rank_next_completion(self, position: Position) -> None:
         """Order one more completion of a position.
@@ -209,12 +211,13 @@ class _RankedPrograms:
         """
         path = [position]
         while (following := self._next_position(path[-1])) is not None:
-            if len(self._position_ranking(following).ordered) > self._position_ranking(path[-1]).ordered[-1].place + 1:
+            used = self._position_ranking(path[-1]).ordered[-1].successor_rank
+            if len(self._position_ranking(following).ordered) > used + 1:
                 break
             path.append(following)
-        for place in reversed(path):
-            self._add_successor(place)
-            self._position_ranking(place).rank_best_waiting()
+        for visited in reversed(path):
+            self._add_successor(visited)
+            self._position_ranking(visited).rank_best_waiting()
 
     def _next_position(self, position: Position) -> Position | None:
         """Where the last ordered completion of a position goes first; None when it reaches_last_layer at once."""
@@ -229,9 +232,9 @@ class _RankedPrograms:
         ranking = self._position_ranking(position)
         last = ranking.ordered[-1]
         completions = self._position_ranking(following).ordered
-        if len(completions) > last.place + 1:
-            successor = completions[last.place + 1]
-            ranking.add_completion(last.action, last.place + 1, successor.exact_cost, successor.length + 1)
+        if len(completions) > last.successor_rank + 1:
+            successor = completions[last.successor_rank + 1]
+            ranking.add_completion(last.action, last.successor_rank + 1, successor.exact_cost, successor.length + 1)
 
     def _position_ranking(self, position: Position) -> _Ranking:
         """A position's ranking, begun with the best completion after each possible action."""

@@ -32,19 +32,15 @@ class TreeActions(Protocol[Plan]):
     @property
     def root_plan(self) -> Plan:
         """The standard pass."""
-        ...
 
     def plan_to_route(self, plan: Plan) -> Route:
         """What is executed."""
-        ...
 
     def list_choices(self, plan: Plan) -> NDArray[np.int64]:
         """Every possible change as a row (where, what)."""
-        ...
 
     def apply_choice(self, plan: Plan, where: int, what: int) -> Plan:
         """The plan after one of its choices."""
-        ...
 
     def list_children(self, plan: Plan) -> list[Plan]:
         """All children; the search itself never needs them all."""
@@ -53,7 +49,7 @@ class TreeActions(Protocol[Plan]):
 
 @dataclass(frozen=True)
 class LayerEdits(TreeActions[Route]):
-    """Dr.LLM's edits of a layer list: at any place skip one or two layers, or repeat a layer right after itself.
+    """Dr.LLM's edits of a layer list: at any index skip one or two layers, or repeat a layer.
 
     Layers stay in order and occur at most twice, so every list can be written as counts; this also keeps the list
     within the published bound of twice the model's layers. At least one layer is left.
@@ -62,7 +58,7 @@ class LayerEdits(TreeActions[Route]):
     layers: int
 
     def __post_init__(self) -> None:
-        """Refuse a number of layers no model can have."""
+        """Reject a number of layers that no model can have."""
         check_layer_count(self.layers)
 
     @property
@@ -75,16 +71,16 @@ class LayerEdits(TreeActions[Route]):
         return plan
 
     def list_choices(self, plan: Route) -> NDArray[np.int64]:
-        """Rows of (place in the list, change of length)."""
+        """Rows of (index in the list, change of length)."""
         steps = plan.steps
-        # Skipping either of a doubled layer gives the same list, so only the first of the two is a place to skip.
-        firsts = [0, *(place for place, (before, step) in enumerate(pairwise(steps), 1) if step != before)]
+        # Skipping either of a doubled layer gives the same list, so only the first of the two can be skipped.
+        firsts = [0, *(index for index, (before, step) in enumerate(pairwise(steps), 1) if step != before)]
         visits = Counter(steps)
-        rows = [(place, _REPEAT) for place in firsts if visits[steps[place]] < MAX_VISITS]
+        rows = [(index, _REPEAT) for index in firsts if visits[steps[index]] < MAX_VISITS]
         if len(steps) > 1:
-            rows += [(place, _SKIP_ONE) for place in firsts]
+            rows += [(index, _SKIP_ONE) for index in firsts]
         if len(steps) > 2:
-            rows += [(place, _SKIP_TWO) for place in range(len(steps) - 1)]
+            rows += [(index, _SKIP_TWO) for index in range(len(steps) - 1)]
         return np.array(rows, dtype=np.int64)
 
     def apply_choice(self, plan: Route, where: int, what: int) -> Route:
@@ -129,11 +125,11 @@ class ProgramEdits(TreeActions[Program]):
         return Program((*plan.steps, *moves, Step(last + displacement, add)))
 
 
-def layer_counts(route: Route) -> tuple[int, ...]:
-    """How often each layer of the model is visited, 0, 1 or 2; refuses routes that such counts cannot say."""
+def label_from_route(route: Route) -> tuple[int, ...]:
+    """How often each layer of the model is visited, 0, 1 or 2; rejects routes that such counts cannot express."""
     visits = Counter(step.layer for step in route.steps)
     counts = tuple(visits[layer] for layer in range(route.layers))
-    if max(counts) > MAX_VISITS or route_from_counts(counts) != route:
+    if max(counts) > MAX_VISITS or route_from_label(counts) != route:
         raise RouteError(
             f"{route} cannot be written as counts: they say only how often each layer comes (at most {MAX_VISITS}"
             " times), in the model's order and without adds"
@@ -141,7 +137,7 @@ def layer_counts(route: Route) -> tuple[int, ...]:
     return counts
 
 
-def route_from_counts(counts: Sequence[int]) -> Route:
+def route_from_label(counts: Sequence[int]) -> Route:
     """The layer list in which every layer comes as often as its count says."""
     for layer, count in enumerate(counts):
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MAX_VISITS:
@@ -149,5 +145,5 @@ def route_from_counts(counts: Sequence[int]) -> Route:
                 f"layer {layer} is to be applied {count!r} times; a label's counts are 0, 1 and {MAX_VISITS}"
             )
     if not any(counts):
-        raise RouteError("a route that skips every layer is none; at least one layer must be applied")
-    return Route(tuple(Step(layer) for layer, count in enumerate(counts) for _ in range(count)), len(counts))
+        raise RouteError("a route cannot skip every layer; at least one layer must be applied")
+    return Route.from_layers((layer for layer, count in enumerate(counts) for _ in range(count)), len(counts))

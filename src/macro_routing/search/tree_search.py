@@ -1,7 +1,7 @@
-"""The per-example tree search of Dr.LLM and CoLA: a short route that gets one example right.
+"""The per-example tree search of Dr.LLM and CoLA: finds a short route that answers one example correctly.
 
-It is told the example's reward for every route it asks about, so what it finds is a label to train on (Dr.LLM) or an
-upper bound (CoLA), never a result of its own. The published release gives every node one child and so never chooses;
+It learns the example's reward for every route it asks about, so its result is a label to train on (Dr.LLM) or an upper
+bound (CoLA), never a score. The published release gives every node one child and so never chooses;
 here nodes have several, and UCB decides between them.
 """
 
@@ -21,10 +21,10 @@ from macro_routing.routes.route import Route
 from macro_routing.search.random_streams import RandomStream, check_seed, make_generator
 from macro_routing.search.searcher import MAX_EXAMPLES
 from macro_routing.search.tree_actions import Plan, TreeActions
-from macro_routing.settings import check_boolean, check_integer, check_number
+from macro_routing.settings import Range, check_fields, check_integer
 
 CORRECT_REWARD = 1.0
-"""A reward of at least this much means that the example was answered right."""
+"""A reward of at least this much means that the example was answered correctly."""
 
 
 @dataclass(frozen=True)
@@ -40,20 +40,20 @@ class TreeSettings:
     random_child_probability: float = 0.1
     """How often a random child is followed instead of the one with the best UCB."""
     min_layers_saved: int = 2
-    """A right route with at least so many layers fewer than the standard pass is good enough."""
+    """A correct route that saves at least this many layers is good enough to stop early."""
     stop_early: bool = True
-    """Whether the search ends with a route that is good enough, or right where the standard pass was wrong."""
+    """Whether the search ends with a route that is good enough, or correct where the standard pass was wrong."""
 
     def __post_init__(self) -> None:
-        """Refuse impossible settings by name."""
-        check_integer("simulations", self.simulations, minimum=1)
-        check_number("exploration", self.exploration, minimum=0)
-        check_number("length_penalty", self.length_penalty, minimum=0)
-        check_number("random_child_probability", self.random_child_probability, minimum=0, maximum=1)
-        check_integer("min_layers_saved", self.min_layers_saved, minimum=1)
-        check_boolean("stop_early", self.stop_early)
-        for name in ("exploration", "length_penalty", "random_child_probability"):
-            object.__setattr__(self, name, float(getattr(self, name)))  # 1 and 1.0 are one setting
+        """Reject impossible settings."""
+        check_fields(
+            self,
+            simulations=Range(1),
+            exploration=Range(0),
+            length_penalty=Range(0),
+            random_child_probability=Range(0, 1),
+            min_layers_saved=Range(1),
+        )
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ class TreeStatistics:
     """Simulations that ended at a route whose reward was known."""
     nodes: int
     max_children: int
-    """Children of the node that has most; 1 would mean a tree that never branches."""
+    """Largest number of children of a node; 1 would mean a tree that never branches."""
     depth: int
-    """Most edits between the standard pass and a node."""
+    """Largest number of edits between the standard pass and a node."""
 
 
 @dataclass(eq=False, slots=True)
@@ -89,7 +89,7 @@ class _Node(Generic[Plan]):
 
 
 class TreeSearch(Generic[Plan]):
-    """One example's search; it depends on its arguments and the rewards it is told, on nothing else.
+    """One example's search; it depends only on its arguments and the rewards.
 
     ``example`` only names a random stream of its own, so that examples searched with one seed do not all try the
     same routes.
@@ -109,7 +109,7 @@ class TreeSearch(Generic[Plan]):
 
     @property
     def label(self) -> Route | None:
-        """The shortest right route; of equally short ones that with fewer different layers, then the earlier found."""
+        """The shortest correct route; of equally short ones that with fewer different layers, then the earlier."""
         return self._label
 
     @property
@@ -141,9 +141,9 @@ class TreeSearch(Generic[Plan]):
         return self._waiting[-1].route if self._waiting else None
 
     def tell(self, reward: float) -> None:
-        """The reward of the route asked for: 1 when the example was answered right, 0 when not."""
+        """The reward of the route asked for: 1 if the example was answered correctly, 0 if not."""
         if not self._waiting:
-            raise SearchError("the tree search was told a reward it had not asked for; call ask first")
+            raise SearchError("the tree search got a reward that it had not asked for; call ask first")
         if not math.isfinite(reward):
             raise SearchError(f"{reward!r} is not a reward: it must be a finite number")
         path, self._waiting = self._waiting, []
@@ -236,14 +236,14 @@ def run_in_lockstep(
 ) -> None:
     """Run many examples' searches to their ends in lockstep, so that an engine can score their routes together.
 
-    ``score`` gets (place of the search, route) of all that are not over and gives the rewards in the same order.
+    ``score`` gets (index of the search, route) of all that are not over and gives the rewards in the same order.
     """
-    while asked := [(place, route) for place, search in enumerate(searches) if (route := search.ask()) is not None]:
+    while asked := [(index, route) for index, search in enumerate(searches) if (route := search.ask()) is not None]:
         rewards = score(asked)
         if len(rewards) != len(asked):
             raise SearchError(f"{len(asked)} rewards were asked for, {len(rewards)} came back")
-        for (place, _), reward in zip(asked, rewards, strict=True):
-            searches[place].tell(reward)
+        for (index, _), reward in zip(asked, rewards, strict=True):
+            searches[index].tell(reward)
 
 
 def _backpropagate(path: Sequence[_Node[Plan]], reward: float) -> None:
