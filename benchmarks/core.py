@@ -43,7 +43,7 @@ COLUMNS = {
 
 
 @dataclass(frozen=True)
-class Case:
+class TimedCase:
     """One thing to time: ``prepare`` is not timed and gives what ``run`` takes; every repeat prepares anew."""
 
     name: str
@@ -54,19 +54,19 @@ class Case:
     target_mb: float | None = None
 
 
-def _paper_space() -> RouteSpace:
+def _make_paper_space() -> RouteSpace:
     return RouteSpace(28, max_length=40)
 
 
-def _large_space() -> RouteSpace:
+def _make_large_space() -> RouteSpace:
     return RouteSpace(80, max_length=120)
 
 
-def _small_space() -> RouteSpace:
+def _make_small_space() -> RouteSpace:
     return RouteSpace(8, max_length=12, radius=3, window=2)
 
 
-def _trained(space: RouteSpace) -> MarkovPolicy:
+def _make_trained_policy(space: RouteSpace) -> MarkovPolicy:
     """The policy a whole search with the paper's settings ends with."""
     problem = PlantedProblem(parse_route("L0-L7 L3-L5 RJ" if space.layers > 8 else "L0-L4 L6 RJ", space.layers))
     search = MacroSearch(space, 1000, seed=SEED)
@@ -74,13 +74,13 @@ def _trained(space: RouteSpace) -> MarkovPolicy:
     return MarkovPolicy(space, policy.table)
 
 
-def _spread(space: RouteSpace) -> MarkovPolicy:
+def _make_spread_policy(space: RouteSpace) -> MarkovPolicy:
     """Random rows, the least structured policy there is."""
     rows = np.random.default_rng(SEED).dirichlet(np.full(space.action_count, 0.3), size=space.table_shape[:-1])
     return MarkovPolicy(space, rows)
 
 
-def _tied(space: RouteSpace) -> MarkovPolicy:
+def _make_tied_policy(space: RouteSpace) -> MarkovPolicy:
     """A plain and an added step equally probable at every layer: 2^25 programs tie for the first place."""
     table = np.zeros(space.table_shape)
     table[..., [space.forward_action, space.move_count + 1 + space.forward_action]] = 0.5
@@ -88,38 +88,83 @@ def _tied(space: RouteSpace) -> MarkovPolicy:
     return MarkovPolicy(space, table)
 
 
-def _five(policy: MarkovPolicy) -> object:
+def _decode_five_routes(policy: MarkovPolicy) -> object:
     return decode_top_routes(policy, 5)
 
 
-def _draw_thousand(policy: MarkovPolicy) -> object:
+def _draw_thousand_routes(policy: MarkovPolicy) -> object:
     rng = np.random.default_rng(SEED)
     return [policy.sample_program(rng) for _ in range(1000)]
 
 
-def _five_programs(policy: MarkovPolicy) -> object:
+def _decode_five_programs(policy: MarkovPolicy) -> object:
     return list(itertools.islice(iterate_programs(policy), 5))
 
 
-def _plainly(policy: MarkovPolicy) -> object:
+def _decode_by_plain_recursion(policy: MarkovPolicy) -> object:
     return recursive_top_k(policy, 5)
 
 
 CASES = [
-    Case("5 routes, L=28, T=40, prior", lambda: MarkovPolicy.prior(_paper_space()), _five, target_ms=60),
-    Case("5 routes, L=28, T=40, trained", lambda: _trained(_paper_space()), _five, target_ms=60),
-    Case("5 routes, L=28, T=40, random rows", lambda: _spread(_paper_space()), _five, target_ms=60),
-    Case("5 routes, L=28, T=40, 2^25 ties", lambda: _tied(_paper_space()), _five, target_ms=60),
-    Case("5 routes, L=80, T=120, prior", lambda: MarkovPolicy.prior(_large_space()), _five, 5, 1500, 1000),
-    Case("5 routes, L=80, T=120, trained", lambda: _trained(_large_space()), _five, 5, 1500, 1000),
-    Case("1,000 draws, L=28, prior", lambda: MarkovPolicy.prior(_paper_space()), _draw_thousand, 5, 1000),
-    Case("1,000 draws, L=28, trained", lambda: _trained(_paper_space()), _draw_thousand, 5, 1000),
-    Case("5 programs, L=8, T=12, r=3, W=2, prior", lambda: MarkovPolicy.prior(_small_space()), _five_programs),
-    Case("the same 5 by the tests' plain recursion", lambda: MarkovPolicy.prior(_small_space()), _plainly, 3),
+    TimedCase(
+        "5 routes, L=28, T=40, prior",
+        lambda: MarkovPolicy.prior(_make_paper_space()),
+        _decode_five_routes,
+        target_ms=60,
+    ),
+    TimedCase(
+        "5 routes, L=28, T=40, trained",
+        lambda: _make_trained_policy(_make_paper_space()),
+        _decode_five_routes,
+        target_ms=60,
+    ),
+    TimedCase(
+        "5 routes, L=28, T=40, random rows",
+        lambda: _make_spread_policy(_make_paper_space()),
+        _decode_five_routes,
+        target_ms=60,
+    ),
+    TimedCase(
+        "5 routes, L=28, T=40, 2^25 ties",
+        lambda: _make_tied_policy(_make_paper_space()),
+        _decode_five_routes,
+        target_ms=60,
+    ),
+    TimedCase(
+        "5 routes, L=80, T=120, prior",
+        lambda: MarkovPolicy.prior(_make_large_space()),
+        _decode_five_routes,
+        5,
+        1500,
+        1000,
+    ),
+    TimedCase(
+        "5 routes, L=80, T=120, trained",
+        lambda: _make_trained_policy(_make_large_space()),
+        _decode_five_routes,
+        5,
+        1500,
+        1000,
+    ),
+    TimedCase(
+        "1,000 draws, L=28, prior", lambda: MarkovPolicy.prior(_make_paper_space()), _draw_thousand_routes, 5, 1000
+    ),
+    TimedCase(
+        "1,000 draws, L=28, trained", lambda: _make_trained_policy(_make_paper_space()), _draw_thousand_routes, 5, 1000
+    ),
+    TimedCase(
+        "5 programs, L=8, T=12, r=3, W=2, prior", lambda: MarkovPolicy.prior(_make_small_space()), _decode_five_programs
+    ),
+    TimedCase(
+        "the same 5 by the tests' plain recursion",
+        lambda: MarkovPolicy.prior(_make_small_space()),
+        _decode_by_plain_recursion,
+        3,
+    ),
 ]
 
 
-def measure(number: int) -> dict[str, Any]:
+def measure_case(number: int) -> dict[str, Any]:
     """Time one case in this process."""
     case = CASES[number]
     milliseconds = []
@@ -148,9 +193,9 @@ def main() -> None:
     results = []
     for number, case in enumerate(CASES):
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            results.append(pool.apply(measure, (number,)))
+            results.append(pool.apply(measure_case, (number,)))
         result = results[-1]
-        target = "" if case.target_ms is None else f"  target {case.target_ms:g} ms: {_verdict(result)}"
+        target = "" if case.target_ms is None else f"  target {case.target_ms:g} ms: {_format_verdict(result)}"
         print(
             f"{case.name:<42} median {result['median_ms']:8.1f} ms  peak {result['peak_mb']:5.0f} MB{target}",
             flush=True,
@@ -164,10 +209,10 @@ def main() -> None:
             columns=COLUMNS,
             results=results,
         )
-    sys.exit(any(_verdict(result) == "missed" for result in results))
+    sys.exit(any(_format_verdict(result) == "missed" for result in results))
 
 
-def _verdict(result: dict[str, Any]) -> str:
+def _format_verdict(result: dict[str, Any]) -> str:
     slow = result["target_ms"] is not None and result["median_ms"] > result["target_ms"]
     large = result["target_mb"] is not None and result["peak_mb"] > result["target_mb"]
     return "missed" if slow or large else "met"

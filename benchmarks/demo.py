@@ -27,7 +27,7 @@ COLUMNS = {
 PICTURES = ("route.svg", "rounds.svg", "variants.svg")
 
 
-def rows(result: dict[str, Any]) -> list[dict[str, Any]]:
+def make_rows(result: dict[str, Any]) -> list[dict[str, Any]]:
     """The variants on the test set, with what is said about the chosen one."""
     found = result["comparison"]
     said = {
@@ -65,7 +65,7 @@ def main() -> None:
         config={name: given[name] for name in ("model", "task", "preset")},
         seed=given["seed"],
         columns=COLUMNS,
-        results=rows(result),
+        results=make_rows(result),
     )
     arguments.pictures.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:

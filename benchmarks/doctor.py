@@ -23,7 +23,7 @@ COLUMNS = {
 }
 
 
-def _row(finding: CheckResult) -> dict[str, Any]:
+def _make_row(finding: CheckResult) -> dict[str, Any]:
     return {
         **dataclasses.asdict(finding),
         "verdict": "skipped" if finding.skipped else "ok" if finding.passed else "FAILED",
@@ -54,7 +54,7 @@ def main() -> None:
         },
         seed=0,
         columns=COLUMNS,
-        results=[_row(finding) for finding in findings],
+        results=[_make_row(finding) for finding in findings],
         device=str(frozen.model.device),
     )
 

@@ -41,7 +41,7 @@ COLUMNS = {
 }
 
 
-def sharing(data_dir: Path | None, model: str) -> list[dict[str, Any]]:
+def measure_sharing(data_dir: Path | None, model: str) -> list[dict[str, Any]]:
     """Seconds together against one after the other, and a race, on SciQ by likelihood."""
     frozen = load_model(model)
     task = load_task("sciq", data_dir=data_dir)
@@ -68,10 +68,10 @@ def sharing(data_dir: Path | None, model: str) -> list[dict[str, Any]]:
                 "measured": timing.to_record(),
             }
         )
-    return [*figures, race_figure(frozen, task, draws, training[:100], decoding)]
+    return [*figures, measure_race(frozen, task, draws, training[:100], decoding)]
 
 
-def race_figure(
+def measure_race(
     frozen: FrozenModel, task: Task, draws: list[Route], examples: Sequence[Example], decoding: DecodingSettings
 ) -> dict[str, Any]:
     """Evaluations that exact and statistical racing save on real prompts, against hindsight."""
@@ -87,7 +87,7 @@ def race_figure(
     elite = select_elite(races[NEVER].outcomes, ELITE)
     same = {mode: select_elite(race.outcomes, ELITE) == elite for mode, race in races.items()}
     saved = {mode: race.stopped for mode, race in races.items()}
-    saved["hindsight"] = saved_in_hindsight(table, [draws.index(route) for route in draws], ELITE)
+    saved["hindsight"] = count_saved_in_hindsight(table, [draws.index(route) for route in draws], ELITE)
     total = races[EXACT].requested - races[EXACT].duplicates
     factors = {mode: total / (total - count) for mode, count in saved.items()}
     return {
@@ -103,7 +103,7 @@ def race_figure(
     }
 
 
-def saved_in_hindsight(table: np.ndarray[Any, Any], first: Sequence[int], keep: int) -> int:
+def count_saved_in_hindsight(table: np.ndarray[Any, Any], first: Sequence[int], keep: int) -> int:
     """Evaluations saved if the elite were scored first and every other draw until it is out, one example at a time.
 
     ``table`` is draws × examples of credit; ``first`` is the earliest draw of the same route, which stands for all.
@@ -119,7 +119,7 @@ def saved_in_hindsight(table: np.ndarray[Any, Any], first: Sequence[int], keep: 
     return saved
 
 
-def planted(name: str, peak: float, base: float) -> dict[str, Any]:
+def measure_planted_race(name: str, peak: float, base: float) -> dict[str, Any]:
     """Races over planted problems: outcomes saved against hindsight, and how often the statistical elite differs."""
     rounds = 100
     sums = dict.fromkeys(("whole", "exact", "statistical", "hindsight"), 0)
@@ -137,10 +137,12 @@ def planted(name: str, peak: float, base: float) -> dict[str, Any]:
         assert select_elite(exact, ELITE) == elite
         differs += select_elite(statistical, ELITE) != elite
         sums["whole"] += 100 * len(set(routes))
-        sums["exact"] += _saved(routes, exact)
-        sums["statistical"] += _saved(routes, statistical)
+        sums["exact"] += _count_saved_evaluations(routes, exact)
+        sums["statistical"] += _count_saved_evaluations(routes, statistical)
         in_order = [place for part in plan_race_indices(100, UnitSizes()) for place in part]
-        sums["hindsight"] += saved_in_hindsight(table[:, in_order], [routes.index(route) for route in routes], ELITE)
+        sums["hindsight"] += count_saved_in_hindsight(
+            table[:, in_order], [routes.index(route) for route in routes], ELITE
+        )
     left = {key: sums["whole"] / (sums["whole"] - saved) for key, saved in sums.items() if key != "whole"}
     return {
         "figure": f"exact racing, {name}",
@@ -154,7 +156,7 @@ def planted(name: str, peak: float, base: float) -> dict[str, Any]:
     }
 
 
-def _saved(routes: list[Route], outcomes: list[Any]) -> int:
+def _count_saved_evaluations(routes: list[Route], outcomes: list[Any]) -> int:
     by_route = dict(zip(routes, outcomes, strict=True))
     return sum(0 if isinstance(one, Score) else one.total - one.scored for one in by_route.values())
 
@@ -167,9 +169,9 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="write the measurements to this JSON file")
     arguments = parser.parse_args()
     results = [
-        planted("planted, good draws", peak=0.9, base=0.1),
-        planted("planted, poor draws", peak=0.35, base=0.02),
-        *sharing(arguments.data_dir, arguments.model),
+        measure_planted_race("planted, good draws", peak=0.9, base=0.1),
+        measure_planted_race("planted, poor draws", peak=0.35, base=0.02),
+        *measure_sharing(arguments.data_dir, arguments.model),
     ]
     for result in results:
         verdict = "met" if result["value"] >= result["target"] else "MISSED"

@@ -37,7 +37,7 @@ COLUMNS = {
 }
 
 
-def measure(target: str, write: Callable[[Path], None], expected: Any, ids: list[int]) -> dict[str, Any]:
+def measure_export(target: str, write: Callable[[Path], None], expected: Any, ids: list[int]) -> dict[str, Any]:
     """Write one form, load it with its own program, compare the next token's log-probabilities."""
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / ("out.gguf" if target == "gguf" else "out")
@@ -45,7 +45,7 @@ def measure(target: str, write: Callable[[Path], None], expected: Any, ids: list
         write(out)
         seconds = time.perf_counter() - began
         disk = sum(path.stat().st_size for path in (out, *out.rglob("*")) if path.is_file())
-        found, memory = _llama_cpp(out, ids) if target == "gguf" else _transformers(out, ids)
+        found, memory = _score_by_llama_cpp(out, ids) if target == "gguf" else _score_by_transformers(out, ids)
     return {
         "target": target,
         "disk_mb": disk / 1e6,
@@ -60,7 +60,7 @@ def _log_probabilities(model: Any, ids: list[int]) -> Any:
         return torch.log_softmax(model(torch.tensor([ids])).logits[0, -1].double(), -1)
 
 
-def _transformers(folder: Path, ids: list[int]) -> tuple[dict[int, float], float]:
+def _score_by_transformers(folder: Path, ids: list[int]) -> tuple[dict[int, float], float]:
     from transformers import AutoModelForCausalLM
 
     loader: Any = AutoModelForCausalLM
@@ -70,7 +70,7 @@ def _transformers(folder: Path, ids: list[int]) -> tuple[dict[int, float], float
     return dict(zip(top.indices.tolist(), top.values.tolist(), strict=True)), sum(sizes.values()) / 1e6
 
 
-def _llama_cpp(path: Path, ids: list[int]) -> tuple[dict[int, float], None]:
+def _score_by_llama_cpp(path: Path, ids: list[int]) -> tuple[dict[int, float], None]:
     import xllamacpp
 
     parameters: Any = xllamacpp.CommonParams()
@@ -101,7 +101,7 @@ def main() -> None:
         "hf": lambda out: write_hf_checkpoint(base, route, None, out),
         "gguf": lambda out: write_gguf(base, route, None, out),
     }
-    results = [measure(target, write, expected, ids) for target, write in writers.items()]
+    results = [measure_export(target, write, expected, ids) for target, write in writers.items()]
     for result in results:
         print(result)
     if arguments.write is not None:

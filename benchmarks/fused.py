@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.fused_steps import Figure, fused_figures, kernel_times
+from benchmarks.fused_steps import MeasuredFigure, measure_fused_decoding, profile_kernels
 from benchmarks.record import write_record
 from macro_routing.engine.batching import Tokens
 from macro_routing.engine.decoders import FUSED, get_fused_decoder
@@ -56,7 +56,7 @@ PROFILE_COLUMNS = {
 }
 
 
-def random_model(shape: str) -> Any:
+def make_random_model(shape: str) -> Any:
     """A model of a known shape with random weights, on the GPU in bfloat16."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -70,13 +70,13 @@ def random_model(shape: str) -> Any:
     return model.eval().requires_grad_(False)
 
 
-def random_prompts(count: int) -> list[Tokens]:
+def make_random_prompts(count: int) -> list[Tokens]:
     """Prompts as long as grade-school problems in a chat template."""
     rng = np.random.default_rng(SEED)
     return [tuple(rng.integers(10, 50_000, rng.integers(70, 200)).tolist()) for _ in range(count)]
 
 
-def real_prompts(frozen: Any, data_dir: Path | None) -> tuple[list[Tokens], tuple[DecodingStage, ...]]:
+def load_real_prompts(frozen: Any, data_dir: Path | None) -> tuple[list[Tokens], tuple[DecodingStage, ...]]:
     """Prompts of GSM8K with reasoning, and their stages."""
     from macro_routing.evaluation.decoding_settings import DecodingSettings
     from macro_routing.evaluation.graded_answers import encode_prompts_and_stages
@@ -87,7 +87,7 @@ def real_prompts(frozen: Any, data_dir: Path | None) -> tuple[list[Tokens], tupl
     return encode_prompts_and_stages(frozen, task, examples, DecodingSettings("reasoning", REASONING, ANSWER))
 
 
-def with_savings(frozen: Any, data_dir: Path | None, generate_seconds: float) -> Figure:
+def measure_round_with_savings(frozen: Any, data_dir: Path | None, generate_seconds: float) -> MeasuredFigure:
     """A round of draws as a search scores it: repeated draws once, hopeless ones stopped, ends and loops heeded."""
     import tempfile
 
@@ -104,7 +104,7 @@ def with_savings(frozen: Any, data_dir: Path | None, generate_seconds: float) ->
         decoding = DecodingSettings("reasoning", REASONING, ANSWER, stop_loops=True)
         evaluator = Evaluator(frozen, task, decoding, ScoreStore(Path(folder) / "scores.sqlite"))
         seconds, raced = measure_seconds(lambda: evaluator.race_draws(draws, examples, 5))
-    return Figure(
+    return MeasuredFigure(
         "times as fast as generate to the budgets, a round with all savings on",
         ROUTES * generate_seconds / seconds,
         None,
@@ -119,7 +119,7 @@ def with_savings(frozen: Any, data_dir: Path | None, generate_seconds: float) ->
     )
 
 
-def drawn_routes(layers: int, count: int) -> list[Route]:
+def draw_distinct_routes(layers: int, count: int) -> list[Route]:
     """Different routes from the prior."""
     policy, rng = MarkovPolicy.prior(RouteSpace(layers)), np.random.default_rng(SEED)
     found: dict[Route, None] = {}
@@ -128,7 +128,7 @@ def drawn_routes(layers: int, count: int) -> list[Route]:
     return list(found)
 
 
-def profiled(kernels: Sequence[tuple[str, float, float]]) -> list[dict[str, Any]]:
+def tabulate_kernels(kernels: Sequence[tuple[str, float, float]]) -> list[dict[str, Any]]:
     """Kernels as lines of a table, those that take longest per step first."""
     lines = [
         {"kernel": f"`{kernel[:48]}`", "launches": launches, "each": each, "step": launches * each}
@@ -149,7 +149,7 @@ def main() -> None:
         parser.error("name a model or a --shape")
     frozen = None
     if arguments.shape:
-        model, prompts = random_model(arguments.shape), random_prompts(PROMPTS)
+        model, prompts = make_random_model(arguments.shape), make_random_prompts(PROMPTS)
         stages: tuple[DecodingStage, ...] = (
             DecodingStage(frozenset(), REASONING, (11, 12, 13, 14, 15)),
             DecodingStage(frozenset(), ANSWER),
@@ -159,19 +159,19 @@ def main() -> None:
 
         frozen = load_model(arguments.model)
         model = frozen.model
-        prompts, stages = real_prompts(frozen, arguments.data_dir)
+        prompts, stages = load_real_prompts(frozen, arguments.data_dir)
     decoder = FusedDecoder(model) if frozen is None else get_fused_decoder(frozen, FUSED)
     assert decoder is not None
-    routes = drawn_routes(len(decoder.weights.layers), ROUTES)
+    routes = draw_distinct_routes(len(decoder.weights.layers), ROUTES)
     chosen = np.random.default_rng(SEED + 1).choice(ROUTES, COMPARED, replace=False)
-    figures = fused_figures(decoder, model, routes, prompts, stages, [routes[place] for place in chosen])
+    figures = measure_fused_decoding(decoder, model, routes, prompts, stages, [routes[place] for place in chosen])
     if frozen is not None:
         spent = figures[0].raw["generate_seconds"]
-        figures.append(with_savings(frozen, arguments.data_dir, sum(spent) / len(spent)))
+        figures.append(measure_round_with_savings(frozen, arguments.data_dir, sum(spent) / len(spent)))
     for one in figures:
         verdict = "" if one.target is None else f"target {one.target}: {'met' if one.met else 'MISSED'}"
         print(f"{one.figure:<70} {one.value:7.3f} {verdict}\n    {one.detail}")
-    kernels = kernel_times(decoder, [Route.standard(routes[0].layers)], prompts)
+    kernels = profile_kernels(decoder, [Route.standard(routes[0].layers)], prompts)
     for kernel, launches, microseconds in kernels[:14]:
         print(f"    {kernel[:72]:<72} {launches:6.1f} × {microseconds:7.2f} µs")
     name = arguments.shape and f"--shape {arguments.shape}"
@@ -198,7 +198,7 @@ def main() -> None:
             config={"model": arguments.shape or Path(arguments.model).name, "prompts": PROMPTS, "route": "standard"},
             seed=SEED,
             columns=PROFILE_COLUMNS,
-            results=profiled(kernels),
+            results=tabulate_kernels(kernels),
             device="cuda",
         )
     sys.exit(not all(one.met for one in figures))

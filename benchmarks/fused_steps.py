@@ -28,7 +28,7 @@ _COPIED = 2 << 30
 
 
 @dataclass(frozen=True)
-class StepTime:
+class DecodingStepTime:
     """One fused decoding step of several routes."""
 
     routes: int
@@ -64,7 +64,7 @@ def measure_step(  # noqa: PLR0913
     prompts: Sequence[Tokens],
     tokens: int,
     bandwidth: float,
-) -> StepTime:
+) -> DecodingStepTime:
     """Time per token between a short text and one of ``tokens``; bytes at the mean length between the two."""
     short = max(8, tokens // 8)
     groups = [RequestGroup(list(routes), list(prompts))]
@@ -80,7 +80,7 @@ def measure_step(  # noqa: PLR0913
     calls = len(schedule_layer_calls(routes).calls)
     live = sum(map(len, prompts)) + len(prompts) * (tokens + short) / 2
     steps = sum(route.length for route in routes)
-    return StepTime(
+    return DecodingStepTime(
         len(routes),
         steps,
         calls,
@@ -93,7 +93,7 @@ def measure_step(  # noqa: PLR0913
     )
 
 
-def copy_bandwidth(device: Any) -> float:
+def measure_copy_bandwidth(device: Any) -> float:
     """Bytes per second, read and written, of a large copy on the device."""
     source = torch.empty(_COPIED, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
@@ -117,7 +117,7 @@ _STEP_TOKENS = 256
 
 
 @dataclass(frozen=True)
-class Figure:
+class MeasuredFigure:
     """One line of the table."""
 
     figure: str
@@ -128,22 +128,22 @@ class Figure:
     raw: dict[str, Any]
 
 
-def fused_figures(  # noqa: PLR0913
+def measure_fused_decoding(  # noqa: PLR0913
     decoder: FusedDecoder,
     model: Any,
     routes: Sequence[Route],
     prompts: Sequence[Tokens],
     stages: Sequence[DecodingStage],
     compared: Sequence[Route],
-) -> list[Figure]:
+) -> list[MeasuredFigure]:
     """Everything that is measured for one model."""
-    bandwidth = copy_bandwidth(model.device)
+    bandwidth = measure_copy_bandwidth(model.device)
     timing = time_fused_decoding(decoder, model, routes, compared, prompts, stages)
     tokens = min(_STEP_TOKENS, sum(stage.max_tokens for stage in stages))
-    return [*_speed_figures(timing), *_step_figures(decoder, model, routes, prompts, tokens, bandwidth)]
+    return [*_format_speedups(timing), *_measure_steps(decoder, model, routes, prompts, tokens, bandwidth)]
 
 
-def _speed_figures(timing: DecodingTiming) -> list[Figure]:
+def _format_speedups(timing: DecodingTiming) -> list[MeasuredFigure]:
     same = (
         f"{timing.prompts} prompts, {timing.tokens_per_row} tokens each; generate {sum(timing.generate_seconds):.1f} s"
         f" for {len(timing.generate_seconds)} routes in batches of {timing.generate_rows}, fused"
@@ -151,7 +151,7 @@ def _speed_figures(timing: DecodingTiming) -> list[Figure]:
     )
     every = f"{timing.all_routes} routes in {timing.all_seconds:.1f} s, at most {timing.peak_bytes / 1e9:.0f} GB"
     return [
-        Figure(name, value, LEAST_SPEEDUP, value >= LEAST_SPEEDUP, detail, timing.to_record())
+        MeasuredFigure(name, value, LEAST_SPEEDUP, value >= LEAST_SPEEDUP, detail, timing.to_record())
         for name, value, detail in (
             ("times as fast as generate, the same routes", timing.speedup, same),
             ("times as fast as generate, all routes, per layer applied", timing.speedup_per_step, every),
@@ -159,14 +159,14 @@ def _speed_figures(timing: DecodingTiming) -> list[Figure]:
     ]
 
 
-def _step_figures(  # noqa: PLR0913
+def _measure_steps(  # noqa: PLR0913
     decoder: FusedDecoder,
     model: Any,
     routes: Sequence[Route],
     prompts: Sequence[Tokens],
     tokens: int,
     bandwidth: float,
-) -> list[Figure]:
+) -> list[MeasuredFigure]:
     standard = Route.standard(routes[0].layers)
     longest = max(routes, key=lambda route: route.length)
     timed_steps = [
@@ -176,17 +176,17 @@ def _step_figures(  # noqa: PLR0913
     by_length = timed_steps[1].seconds / timed_steps[0].seconds * standard.length / longest.length
     lengths = f"T = {longest.length}, L = {standard.length}: {longest}"
     return [
-        *map(_step_figure, timed_steps),
-        Figure(
+        *map(_format_step, timed_steps),
+        MeasuredFigure(
             "time per token over (T/L) × standard", by_length, MOST_BY_LENGTH, by_length <= MOST_BY_LENGTH, lengths, {}
         ),
     ]
 
 
-def _step_figure(step: StepTime) -> Figure:
+def _format_step(step: DecodingStepTime) -> MeasuredFigure:
     alone = step.routes == 1
     gigabytes = (step.weight_bytes + step.cache_bytes) / 1e9
-    return Figure(
+    return MeasuredFigure(
         f"decoding step over its bytes' time, {step.routes} route{'s' * (step.routes > 1)}, {step.steps} steps",
         step.times_limit,
         MOST_TIMES_LIMIT if alone else None,
@@ -197,7 +197,7 @@ def _step_figure(step: StepTime) -> Figure:
     )
 
 
-def kernel_times(
+def profile_kernels(
     decoder: FusedDecoder, routes: Sequence[Route], prompts: Sequence[Tokens], tokens: int = 24
 ) -> list[tuple[str, float, float]]:
     """Kernels of decoding steps: name, launches per step, microseconds per launch; the prompts' pass is taken off."""

@@ -39,7 +39,9 @@ COLUMNS = {
 }
 
 
-def measure(frozen: Any, case: tuple[str, DecodingSettings, int, int], data_dir: Path | None) -> dict[str, Any]:
+def measure_changed_verdicts(
+    frozen: Any, case: tuple[str, DecodingSettings, int, int], data_dir: Path | None
+) -> dict[str, Any]:
     """One task."""
     name, decoding, draws, count = case
     task = load_task(name, data_dir=data_dir)
@@ -48,7 +50,7 @@ def measure(frozen: Any, case: tuple[str, DecodingSettings, int, int], data_dir:
     drawn = [policy.sample_program(rng).expand(frozen.layers) for _ in range(draws - 1)]
     routes = list(dict.fromkeys([Route.standard(frozen.layers), *drawn]))
 
-    def answers(decoder: str, parts: int) -> list[Any]:
+    def answer_all(decoder: str, parts: int) -> list[Any]:
         found = []
         for part in np.array_split(np.arange(count), parts):
             chosen = [examples[place] for place in part]
@@ -56,18 +58,18 @@ def measure(frozen: Any, case: tuple[str, DecodingSettings, int, int], data_dir:
             found.append([answered[route] for route in routes])
         return [outcome for place in range(len(routes)) for part in found for outcome in part[place]]
 
-    eager, fused, halves = answers(EAGER, 1), answers(FUSED, 1), answers(EAGER, 2)
+    eager, fused, halves = answer_all(EAGER, 1), answer_all(FUSED, 1), answer_all(EAGER, 2)
 
-    def differ(other: list[Any], *names: str) -> int:
+    def count_differences(other: list[Any], *names: str) -> int:
         return sum(any(getattr(a, n) != getattr(b, n) for n in names) for a, b in zip(eager, other, strict=True))
 
     return {
         "case": f"{name}, {decoding.mode}, {len(routes)} routes × {count} prompts",
         "n": len(eager),
-        "texts": differ(fused, "reasoning", "text"),
-        "verdicts": differ(fused, "correct"),
-        "half_texts": differ(halves, "reasoning", "text"),
-        "half_verdicts": differ(halves, "correct"),
+        "texts": count_differences(fused, "reasoning", "text"),
+        "verdicts": count_differences(fused, "correct"),
+        "half_texts": count_differences(halves, "reasoning", "text"),
+        "half_verdicts": count_differences(halves, "correct"),
         "right": f"{sum(one.correct for one in eager)} / {sum(one.correct for one in fused)}",
         "routes": [str(route) for route in routes],
     }
@@ -81,7 +83,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     frozen = load_model(arguments.model)
-    results = [measure(frozen, case, arguments.data_dir) for case in CASES]
+    results = [measure_changed_verdicts(frozen, case, arguments.data_dir) for case in CASES]
     for result in results:
         print({name: result[name] for name in COLUMNS})
     if arguments.write:

@@ -28,7 +28,7 @@ COLUMNS = {
 }
 
 
-def measure(frozen: Any, data_dir: Path | None) -> dict[str, Any]:
+def measure_labelling(frozen: Any, data_dir: Path | None) -> dict[str, Any]:
     """Seconds per simulation on both sides."""
     from macro_routing.evaluation.decoding_settings import DecodingSettings
     from macro_routing.evaluation.evaluator import Evaluator
@@ -56,7 +56,7 @@ def measure(frozen: Any, data_dir: Path | None) -> dict[str, Any]:
     shared = (time.perf_counter() - start) / len(asked)
     chosen = np.random.default_rng(SEED).choice(len(asked), min(COMPARED, len(asked)), replace=False)
     prompts, (stage,) = encode_prompts_and_stages(frozen, task, examples, decoding)
-    alone = _generate_each(frozen, [(asked[n][1], prompts[asked[n][0]]) for n in chosen], stage)
+    alone = _time_generate_per_pair(frozen, [(asked[n][1], prompts[asked[n][0]]) for n in chosen], stage)
     return {
         "figure": "labelling, per simulation, times as fast as generate one prompt at a time",
         "value": alone / shared,
@@ -73,7 +73,7 @@ def measure(frozen: Any, data_dir: Path | None) -> dict[str, Any]:
     }
 
 
-def _generate_each(frozen: Any, pairs: list[tuple[Any, Any]], stage: Any) -> float:
+def _time_generate_per_pair(frozen: Any, pairs: list[tuple[Any, Any]], stage: Any) -> float:
     import torch
 
     from macro_routing.models import apply_route
@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     frozen = load_model(arguments.model)
-    found = measure(frozen, arguments.data_dir)
+    found = measure_labelling(frozen, arguments.data_dir)
     print(f"{found['figure']}: {found['value']:.1f} (target {TARGET:g})\n    {found['detail']}")
     if arguments.write:
         write_record(

@@ -60,14 +60,14 @@ COLUMNS = {
 }
 
 
-def transformers_logits(frozen: FrozenModel, route: str, prompts: list[list[int]]) -> Any:
+def compute_transformers_logits(frozen: FrozenModel, route: str, prompts: list[list[int]]) -> Any:
     """All positions of all prompts, one below the other."""
     model = apply_route(frozen, parse_route(route, frozen.layers))
     with torch.no_grad():
         return torch.cat([model(torch.tensor([prompt])).logits[0].double() for prompt in prompts])
 
 
-def llama_logits(base: ModelMetadata, route: str, prompts: list[list[int]], python: Path) -> tuple[Any, str]:
+def compute_llama_logits(base: ModelMetadata, route: str, prompts: list[list[int]], python: Path) -> tuple[Any, str]:
     """The same from llama.cpp, reading an exported file; and the version of llama-cpp-python."""
     with tempfile.TemporaryDirectory() as scratch:
         gguf, asked, said = (Path(scratch) / name for name in ("model.gguf", "prompts.json", "logits.npz"))
@@ -80,7 +80,7 @@ def llama_logits(base: ModelMetadata, route: str, prompts: list[list[int]], pyth
     return torch.cat(rows), done.stdout.strip()
 
 
-def compare(expected: Any, found: Any) -> dict[str, float]:
+def compare_logits(expected: Any, found: Any) -> dict[str, float]:
     """How far two sets of logits are apart; the divergence is from the routed model's distribution to llama.cpp's."""
     differences = (expected - found).abs()
     known, said = torch.log_softmax(expected, -1), torch.log_softmax(found, -1)
@@ -104,10 +104,11 @@ def main() -> None:
     arguments = parser.parse_args()
     frozen, base = load_model(arguments.model), open_base_model(arguments.model)
     prompts = [frozen.tokenizer(text).input_ids for text in TEXTS]
-    expected = {name: transformers_logits(frozen, route, prompts) for name, route in COMPARED.items()}
-    found = {name: llama_logits(base, route, prompts, arguments.llama_python) for name, route in ROUTES.items()}
+    expected = {name: compute_transformers_logits(frozen, route, prompts) for name, route in COMPARED.items()}
+    found = {name: compute_llama_logits(base, route, prompts, arguments.llama_python) for name, route in ROUTES.items()}
     results = [
-        {"file": file, "against": against, **compare(expected[against], found[file][0])} for file, against in CASES
+        {"file": file, "against": against, **compare_logits(expected[against], found[file][0])}
+        for file, against in CASES
     ]
     for result in results:
         print(result)

@@ -39,7 +39,9 @@ COLUMNS = {
 }
 
 
-def measure(frozen: Any, case: tuple[str, DecodingSettings, int], draws: int, data_dir: Path | None) -> dict[str, Any]:
+def measure_loop_stopping(
+    frozen: Any, case: tuple[str, DecodingSettings, int], draws: int, data_dir: Path | None
+) -> dict[str, Any]:
     """One task, with and without."""
     name, decoding, count = case
     task = load_task(name, data_dir=data_dir)
@@ -55,7 +57,7 @@ def measure(frozen: Any, case: tuple[str, DecodingSettings, int], draws: int, da
         found.append(answer_with_routes(frozen, routes, task, examples, settings))
         seconds.append(time.perf_counter() - start)
     pairs = [(a, b) for route in routes for a, b in zip(found[0][route], found[1][route], strict=True)]
-    looped = [(a, b) for a, b in pairs if _loops(frozen, b)]
+    looped = [(a, b) for a, b in pairs if _is_loop(frozen, b)]
     tokens = sum(a.reasoning_tokens + a.answer_tokens for a, _ in pairs)
     return {
         "case": f"{name}, {decoding.mode}, {len(routes)} routes × {count} prompts",
@@ -63,18 +65,18 @@ def measure(frozen: Any, case: tuple[str, DecodingSettings, int], draws: int, da
         "looped": len(looped),
         "changed_texts": sum((a.reasoning, a.text) != (b.reasoning, b.text) for a, b in looped),
         "changed_verdicts": sum(a.correct != b.correct for a, b in pairs),
-        "saved": 100 * sum(_spared(frozen, b) for _, b in pairs) / tokens,
+        "saved": 100 * sum(_count_spared_tokens(frozen, b) for _, b in pairs) / tokens,
         "speedup": seconds[0] / seconds[1],
         "seconds": seconds,
         "tokens": tokens,
     }
 
 
-def _loops(frozen: Any, outcome: Any) -> bool:
-    return _spared(frozen, outcome) > 0
+def _is_loop(frozen: Any, outcome: Any) -> bool:
+    return _count_spared_tokens(frozen, outcome) > 0
 
 
-def _spared(frozen: Any, outcome: Any) -> int:
+def _count_spared_tokens(frozen: Any, outcome: Any) -> int:
     """Tokens of a text that lie beyond the place where its loop was recognised."""
     from macro_routing.engine.loop_detection import find_loop_period
 
@@ -97,7 +99,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     frozen = load_model(arguments.model)
-    results = [measure(frozen, case, arguments.draws, arguments.data_dir) for case in CASES]
+    results = [measure_loop_stopping(frozen, case, arguments.draws, arguments.data_dir) for case in CASES]
     for result in results:
         print({name: result[name] for name in COLUMNS})
     if arguments.write:

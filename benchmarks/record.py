@@ -13,7 +13,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def hardware(device: str = "cpu") -> str:
+def describe_hardware(device: str = "cpu") -> str:
     """The machine in words, without its name; the GPU with its libraries where one was used."""
     machine = f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
     if not device.startswith("cuda"):
@@ -25,7 +25,7 @@ def hardware(device: str = "cpu") -> str:
     return f"one {gpu}, torch {torch.__version__}, transformers {transformers.__version__}; {machine}"
 
 
-def commit() -> str:
+def current_commit() -> str:
     """The commit measured, marked when the tree had changes; a copy without its history is told by MACRO_COMMIT."""
     if told := os.environ.get("MACRO_COMMIT"):
         return told
@@ -38,7 +38,7 @@ def commit() -> str:
     return (git("rev-parse", "--short", "HEAD") or "unknown") + (" with changes" if changed else "")
 
 
-def where_run(header: Mapping[str, Any]) -> str:
+def describe_run_hardware(header: Mapping[str, Any]) -> str:
     """The machine that a run was made on, in words."""
     machine = header["environment"]
     return f"one {machine.get('cuda:0', machine['processor'])}; {machine['extra [models]']}"
@@ -63,8 +63,8 @@ def write_record(  # noqa: PLR0913 a record names all it takes to repeat it
     record = {
         "command": command,
         "config": dict(config),
-        "commit": commits or commit(),
-        "hardware": where or hardware(device),
+        "commit": commits or current_commit(),
+        "hardware": where or describe_hardware(device),
         "seed": seed,
         "n": len(results),
         "columns": dict(columns),

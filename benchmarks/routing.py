@@ -27,7 +27,7 @@ TOKENS = 16
 COLUMNS = {"figure": "figure", "value": "measured", "target": "target", "unit": "unit", "n": "n", "detail": "how"}
 
 
-def apply_time() -> dict[str, Any]:
+def measure_apply_time() -> dict[str, Any]:
     """Milliseconds for 48 steps on 36 layers, adds included."""
     from transformers import AutoModelForCausalLM, Qwen3Config
 
@@ -42,7 +42,7 @@ def apply_time() -> dict[str, Any]:
     )
     model = AutoModelForCausalLM.from_config(config).eval()  # type: ignore[no-untyped-call]
     route = parse_route("L0-L17 L6(+h-3) L7-L17 RJ", 36)
-    samples = [1000 * _seconds(lambda: apply_route(model, route)) for _ in range(30)]
+    samples = [1000 * _measure_seconds(lambda: apply_route(model, route)) for _ in range(30)]
     return {
         "figure": "apply_route, 48 steps on 36 layers (Qwen3)",
         "value": statistics.median(samples),
@@ -54,7 +54,7 @@ def apply_time() -> dict[str, Any]:
     }
 
 
-def extra_memory(model: Any) -> dict[str, Any]:
+def measure_extra_memory(model: Any) -> dict[str, Any]:
     """Bytes of weight storage of a routed model that the model itself does not hold."""
     layers = model.config.num_hidden_layers
     routed = apply_route(model, parse_route(f"L0-L{layers // 2} L2(+h-2) RJ", layers))
@@ -71,16 +71,16 @@ def extra_memory(model: Any) -> dict[str, Any]:
     }
 
 
-def identity_overhead(model: Any, vocabulary: int) -> dict[str, Any]:
+def measure_identity_overhead(model: Any, vocabulary: int) -> dict[str, Any]:
     """Time per token of the identity route over the untouched model's, in percent."""
     routed = apply_route(model, Route.standard(model.config.num_hidden_layers))
     prompt = torch.randint(vocabulary, (1, 32), generator=torch.Generator().manual_seed(SEED)).to(model.device)
     for candidate in (model, routed):
-        _decode(candidate, prompt)
+        _time_decoding(candidate, prompt)
     ratios = []
     for pair in range(PAIRS):
         order = (model, routed) if pair % 2 == 0 else (routed, model)
-        times = {id(candidate): _decode(candidate, prompt) for candidate in order}
+        times = {id(candidate): _time_decoding(candidate, prompt) for candidate in order}
         ratios.append(times[id(routed)] / times[id(model)])
     percent = 100 * (statistics.median(ratios) - 1)
     return {
@@ -94,7 +94,7 @@ def identity_overhead(model: Any, vocabulary: int) -> dict[str, Any]:
     }
 
 
-def _decode(model: Any, prompt: torch.Tensor) -> float:
+def _time_decoding(model: Any, prompt: torch.Tensor) -> float:
     """Seconds for ``TOKENS`` greedy steps after the prompt."""
     with torch.no_grad():
         output = model(prompt, use_cache=True)
@@ -106,10 +106,10 @@ def _decode(model: Any, prompt: torch.Tensor) -> float:
                 token = model(token, past_key_values=cache, use_cache=True).logits[:, -1:].argmax(-1)
             token.cpu()  # waits for the device
 
-        return _seconds(steps)
+        return _measure_seconds(steps)
 
 
-def _seconds(work: Callable[[], Any]) -> float:
+def _measure_seconds(work: Callable[[], Any]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
@@ -125,7 +125,11 @@ def main() -> None:
     frozen = load_model(arguments.model)
     model = frozen.model
     name = arguments.name or frozen.name
-    results = [apply_time(), extra_memory(model), identity_overhead(model, model.config.vocab_size)]
+    results = [
+        measure_apply_time(),
+        measure_extra_memory(model),
+        measure_identity_overhead(model, model.config.vocab_size),
+    ]
     for result in results:
         verdict = "met" if result["value"] <= result["target"] else "MISSED"
         print(f"{result['figure']:<62} {result['value']:8.3g} {result['unit']:<7} target {result['target']}: {verdict}")

@@ -43,7 +43,7 @@ LAYERS = 28
 LIKELIHOOD = DecodingSettings("likelihood")
 
 
-def some_routes(layers: int, count: int) -> list[Route]:
+def make_routes(layers: int, count: int) -> list[Route]:
     """Different routes as a first round draws them."""
     rng = np.random.default_rng(SEED)
     policy = MarkovPolicy.prior(RouteSpace(layers, max_length=layers + 12))
@@ -56,18 +56,18 @@ def some_routes(layers: int, count: int) -> list[Route]:
 # --- real workers on this machine ----------------------------------------------------------------------------------
 
 
-def on_cpu(model: str, counts: Sequence[int], examples: int, routes: int) -> list[dict[str, Any]]:
+def measure_cpu_workers(model: str, counts: Sequence[int], examples: int, routes: int) -> list[dict[str, Any]]:
     """The same evaluation by 1, 2, 4 workers of one thread each, after all of them are loaded."""
     os.environ["OMP_NUM_THREADS"] = "1"
     frozen, task = load_model(model), load_task("category", seed=SEED)
-    asked, unit = some_routes(frozen.layers, routes), UnitSizes(full=8)
+    asked, unit = make_routes(frozen.layers, routes), UnitSizes(full=8)
     setup = WorkerSetup(model, LoadOptions(), (TaskSource("category", seed=SEED),))
     rows: list[dict[str, Any]] = []
     answers = []
     for workers in counts:
         with create_worker_pool(WorkerSettings(workers=workers), setup) as pool:
             evaluator = Evaluator(frozen, task, LIKELIHOOD, None, unit, executor=pool)
-            warm_up(evaluator, pool, task.pools["train"])
+            warm_up_workers(evaluator, pool, task.pools["train"])
             start = time.perf_counter()
             found = evaluator.evaluate(asked, task.pools["test"][:examples])
             seconds = time.perf_counter() - start
@@ -90,7 +90,7 @@ def on_cpu(model: str, counts: Sequence[int], examples: int, routes: int) -> lis
     return rows
 
 
-def warm_up(evaluator: Evaluator, pool: WorkerPool, examples: Sequence[Example]) -> None:
+def warm_up_workers(evaluator: Evaluator, pool: WorkerPool, examples: Sequence[Example]) -> None:
     """Every worker has loaded its model and answered a unit: what is timed afterwards is work alone."""
     # One that is late would leave its share of these units to the others; all being idle, each is given one.
     pool.wait_until_ready()
@@ -105,7 +105,7 @@ def warm_up(evaluator: Evaluator, pool: WorkerPool, examples: Sequence[Example])
 # --- the driver alone ----------------------------------------------------------------------------------------------
 
 
-def driver(frozen: FrozenModel, task: Task, counts: Sequence[int], units: int) -> list[dict[str, Any]]:
+def measure_driver_cost(frozen: FrozenModel, task: Task, counts: Sequence[int], units: int) -> list[dict[str, Any]]:
     """Units a second through driver, messages and store, when workers answer at once; and the memory it takes."""
     rows = []
     pool_of_examples = [
@@ -113,7 +113,7 @@ def driver(frozen: FrozenModel, task: Task, counts: Sequence[int], units: int) -
         for copy in range(1 + 8 * units // len(task.pools["train"]) // 4)
         for one in task.pools["train"]
     ]
-    routes = some_routes(frozen.layers, 4)
+    routes = make_routes(frozen.layers, 4)
     for workers in counts:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         with tempfile.TemporaryDirectory() as folder:
@@ -144,19 +144,19 @@ def driver(frozen: FrozenModel, task: Task, counts: Sequence[int], units: int) -
 # --- played GPUs ---------------------------------------------------------------------------------------------------
 
 
-def _work(ask: WorkItem) -> int:
+def _count_layers(ask: WorkItem) -> int:
     """Layer applications of an ask: beginnings that its routes share are run once."""
     return len({route.steps[:length] for route in ask.routes for length in range(1, route.length + 1)})
 
 
-def gpus(frozen: FrozenModel, task: Task, counts: Sequence[int], sizes: UnitSizes) -> list[dict[str, Any]]:
+def simulate_gpus(frozen: FrozenModel, task: Task, counts: Sequence[int], sizes: UnitSizes) -> list[dict[str, Any]]:
     """A round of 30 draws on 100 examples, by racing and to the end; the standard pass on an example takes a second."""
-    draws = some_routes(LAYERS, 30)
+    draws = make_routes(LAYERS, 30)
     examples = task.pools["train"][:100]
     rows: list[dict[str, Any]] = []
     for mode in (NEVER, EXACT):
         for workers in counts:
-            crew = SimulatedBackend(lambda ask: len(ask.unit) * _work(ask) / LAYERS)
+            crew = SimulatedBackend(lambda ask: len(ask.unit) * _count_layers(ask) / LAYERS)
             with WorkerPool(crew, WorkerSettings(workers=workers, worker_timeout=1e6)) as pool:
                 evaluator = Evaluator(frozen, task, LIKELIHOOD, None, sizes, executor=pool)
                 raced = evaluator.race_draws(draws, examples, 5, mode)
@@ -218,16 +218,20 @@ def main() -> None:
     frozen, task = small_frozen(), small_task()
     parts: dict[str, tuple[Any, dict[str, str], dict[str, Any]]] = {
         "cpu": (
-            lambda: on_cpu(arguments.model, (1, 2, 4), 64, 6),
+            lambda: measure_cpu_workers(arguments.model, (1, 2, 4), 64, 6),
             CPU_COLUMNS,
             {"model": arguments.model, "task": "category", "routes": 6, "examples": 64, "unit": 8},
         ),
-        "driver": (lambda: driver(frozen, task, (1, 10, 100, 1000), 4000), DRIVER_COLUMNS, {"examples per unit": 8}),
+        "driver": (
+            lambda: measure_driver_cost(frozen, task, (1, 10, 100, 1000), 4000),
+            DRIVER_COLUMNS,
+            {"examples per unit": 8},
+        ),
         "gpus": (
             lambda: [
                 row
                 for sizes in (UnitSizes(race=80, race_late=80), UnitSizes(race=10, race_late=10))
-                for row in gpus(frozen, task, (1, 8, 64), sizes)
+                for row in simulate_gpus(frozen, task, (1, 8, 64), sizes)
             ],
             GPU_COLUMNS,
             {"draws": 30, "examples": 100, "elite": 5, "seconds of a standard pass on an example": 1},

@@ -37,12 +37,12 @@ SEED = 0
 COLUMNS = {"figure": "figure", "value": "measured", "target": "target", "unit": "unit", "n": "n", "detail": "how"}
 
 
-def overhead() -> dict[str, Any]:
+def measure_overhead() -> dict[str, Any]:
     """Share of an evaluation's time that is not spent inside the model."""
     frozen, task = load_model(), load_task("category", seed=SEED)
     inside = [0.0]
     shares = []
-    with _timed_model(frozen, inside), tempfile.TemporaryDirectory() as folder:
+    with _time_inside_model(frozen, inside), tempfile.TemporaryDirectory() as folder:
         for repeat in range(16):  # single evaluations scatter by half a point
             evaluator = Evaluator(
                 frozen, task, DecodingSettings("likelihood"), ScoreStore(Path(folder) / f"{repeat}.sqlite")
@@ -64,7 +64,7 @@ def overhead() -> dict[str, Any]:
 
 
 @contextmanager
-def _timed_model(frozen: Any, inside: list[float]) -> Iterator[None]:
+def _time_inside_model(frozen: Any, inside: list[float]) -> Iterator[None]:
     """Add up the time spent in the model's own code: embeddings and masks, layers, cache, final norm and head."""
 
     def timed(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -90,7 +90,7 @@ def _timed_model(frozen: Any, inside: list[float]) -> Iterator[None]:
         yield
 
 
-def lookup() -> dict[str, Any]:
+def measure_lookup() -> dict[str, Any]:
     """Milliseconds to find 30 routes × 150 examples among a million stored outcomes."""
     import numpy as np
 
@@ -129,7 +129,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", type=Path, help="write the measurements to this JSON file")
     arguments = parser.parse_args()
-    results = [overhead(), lookup()]
+    results = [measure_overhead(), measure_lookup()]
     for result in results:
         verdict = "met" if result["value"] <= result["target"] else "MISSED"
         print(

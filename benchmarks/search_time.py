@@ -19,7 +19,7 @@ _LINE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)  (.*)")
 _ROUND = re.compile(r"round (\d+)/(\d+): .*?(\d+) different routes, (\d+) stopped; (\d+) outcomes run, (\d+) saved")
 
 
-def parts(log: str) -> list[dict[str, Any]]:
+def parse_log_phases(log: str) -> list[dict[str, Any]]:
     """The log's lines as parts with their seconds; a round's line stands at its end, a stage's at its beginning."""
     lines = [(datetime.fromisoformat(match[1]), match[2]) for match in _LINE.finditer(log)]
     found, before = [], lines[0][0]
@@ -27,17 +27,17 @@ def parts(log: str) -> list[dict[str, Any]]:
         if match := _ROUND.match(text):
             detail = f"{match[3]} different routes, {match[4]} stopped; {match[5]} outcomes run, {match[6]} saved"
             found.append(
-                {"part": f"round {match[1]} of {match[2]}", "seconds": _between(before, when), "detail": detail}
+                {"part": f"round {match[1]} of {match[2]}", "seconds": _seconds_between(before, when), "detail": detail}
             )
         elif place + 1 < len(lines) and (text.startswith(("validation", "test")) or "costs" in text):
             name, _, detail = text.partition(": ")
-            found.append({"part": name, "seconds": _between(when, lines[place + 1][0]), "detail": detail})
+            found.append({"part": name, "seconds": _seconds_between(when, lines[place + 1][0]), "detail": detail})
         before = when
-    found.append({"part": "together", "seconds": _between(lines[0][0], lines[-1][0]), "detail": lines[-1][1]})
+    found.append({"part": "together", "seconds": _seconds_between(lines[0][0], lines[-1][0]), "detail": lines[-1][1]})
     return found
 
 
-def _between(begin: datetime, end: datetime) -> float:
+def _seconds_between(begin: datetime, end: datetime) -> float:
     return (end - begin).total_seconds()
 
 
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
-    results = parts((arguments.run / "log.txt").read_text(encoding="utf-8"))
+    results = parse_log_phases((arguments.run / "log.txt").read_text(encoding="utf-8"))
     header = json.loads((arguments.run / "run.json").read_text(encoding="utf-8"))
     for one in results:
         print(f"{one['part']:<50} {one['seconds']:7.0f}  {one['detail']}")

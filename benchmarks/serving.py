@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.process_memory import Watch
+from benchmarks.process_memory import PeakMemoryMonitor
 from benchmarks.record import ROOT, write_record
 from macro_routing.deploy.base_model import open_base_model
 from macro_routing.deploy.gguf_export import write_gguf
@@ -74,7 +74,7 @@ _SECONDS = 400
 
 
 @dataclass(frozen=True)
-class Asked:
+class GenerationRequest:
     """The one question, as text and as tokens."""
 
     model: str
@@ -90,7 +90,7 @@ class Asked:
 
 
 @contextlib.contextmanager
-def started(command: list[str], **settings: str) -> Iterator[subprocess.Popen[str]]:
+def start_process(command: list[str], **settings: str) -> Iterator[subprocess.Popen[str]]:
     """A process that is ended afterwards."""
     environment = {**os.environ, **settings}
     process = subprocess.Popen(  # noqa: S603 our own programs
@@ -107,19 +107,21 @@ def started(command: list[str], **settings: str) -> Iterator[subprocess.Popen[st
             process.wait()
 
 
-def exported(kind: str, base: ModelMetadata, route: Route, asked: Asked) -> tuple[str, float, float]:
+def measure_exported_model(
+    kind: str, base: ModelMetadata, route: Route, asked: GenerationRequest
+) -> tuple[str, float, float]:
     """What an exported model writes, its memory then, and its peak."""
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / ("model.gguf" if kind == "gguf" else "model")
         WRITERS[kind](base, route, None, out)
         command = [sys.executable, "-m", "benchmarks.serving_worker", kind, str(out), asked.request()]
-        with started(command) as process, Watch(process.pid) as watch:
+        with start_process(command) as process, PeakMemoryMonitor(process.pid) as watch:
             assert process.stdout is not None
             text = next(json.loads(line) for line in process.stdout if line.startswith('"'))
-            return text, watch.look(), watch.peak
+            return text, watch.sample(), watch.peak
 
 
-def served(kind: str, python: Path, route: Route, asked: Asked) -> tuple[str, float, float]:
+def measure_server(kind: str, python: Path, route: Route, asked: GenerationRequest) -> tuple[str, float, float]:
     """The same of a server that ``macro serve`` starts, asked over HTTP."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -132,13 +134,13 @@ def served(kind: str, python: Path, route: Route, asked: Asked) -> tuple[str, fl
             command += ["--", "--enforce-eager", "--max-model-len", "512"]
             path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"  # vLLM finds its programs there
             settings = {**_VLLM, "PATH": path, "VLLM_CACHE_ROOT": scratch}
-        with started(command, **settings) as process, Watch(process.pid) as watch:
-            _wait_for(process, f"http://127.0.0.1:{port}/health")
-            text = _ask(f"http://127.0.0.1:{port}/v1/chat/completions", asked.model)
-            return text, watch.look(), watch.peak
+        with start_process(command, **settings) as process, PeakMemoryMonitor(process.pid) as watch:
+            _wait_until_served(process, f"http://127.0.0.1:{port}/health")
+            text = _request_completion(f"http://127.0.0.1:{port}/v1/chat/completions", asked.model)
+            return text, watch.sample(), watch.peak
 
 
-def _wait_for(process: subprocess.Popen[str], address: str) -> None:
+def _wait_until_served(process: subprocess.Popen[str], address: str) -> None:
     for _ in range(2 * _SECONDS):
         if process.poll() is not None:
             sys.exit(f"the server ended with {process.returncode}")
@@ -149,7 +151,7 @@ def _wait_for(process: subprocess.Popen[str], address: str) -> None:
     sys.exit(f"nothing answers at {address}")
 
 
-def _ask(address: str, model: str) -> str:
+def _request_completion(address: str, model: str) -> str:
     asked = {
         "model": model,
         "messages": [{"role": "user", "content": QUESTION}],
@@ -166,7 +168,7 @@ def _ask(address: str, model: str) -> str:
 # --- the table ----------------------------------------------------------------------------------------------------
 
 
-def expected_text(frozen: FrozenModel, route: Route, asked: Asked) -> str:
+def generate_expected_text(frozen: FrozenModel, route: Route, asked: GenerationRequest) -> str:
     """What the routed model writes in transformers."""
     ids = torch.tensor([asked.ids])
     written: Any = apply_route(frozen, route).generate(
@@ -175,7 +177,7 @@ def expected_text(frozen: FrozenModel, route: Route, asked: Asked) -> str:
     return str(frozen.tokenizer.decode(written[0, ids.shape[1] :], skip_special_tokens=True))
 
 
-def repeated_mb(frozen: FrozenModel, route: Route) -> float:
+def repeated_layers_mb(frozen: FrozenModel, route: Route) -> float:
     """What every step beyond a layer's first would take if it had weights of its own."""
     layers: Any = frozen.model.get_decoder().layers
     sizes = [sum(value.numel() * value.element_size() for value in layer.parameters()) for layer in layers]
@@ -184,14 +186,16 @@ def repeated_mb(frozen: FrozenModel, route: Route) -> float:
     return extra / 1e6
 
 
-def measure(frozen: FrozenModel, base: ModelMetadata, asked: Asked, vllm_python: Path | None) -> list[dict[str, Any]]:
+def measure_all_targets(
+    frozen: FrozenModel, base: ModelMetadata, asked: GenerationRequest, vllm_python: Path | None
+) -> list[dict[str, Any]]:
     """All targets, each with all routes."""
     results: list[dict[str, Any]] = []
     for kind, target in TARGETS.items():
         if kind == "vllm" and vllm_python is None:
             continue
         python = vllm_python if kind == "vllm" and vllm_python else Path(sys.executable)
-        rows = [_row(frozen, base, asked, kind, python, name) for name in ROUTES]
+        rows = [_make_row(frozen, base, asked, kind, python, name) for name in ROUTES]
         for row in rows:
             more = row["memory_mb"] - rows[0]["memory_mb"] if "memory_mb" in row else None
             results.append({"target": target, **row, "more_mb": more})
@@ -199,17 +203,21 @@ def measure(frozen: FrozenModel, base: ModelMetadata, asked: Asked, vllm_python:
     return results
 
 
-def _row(  # noqa: PLR0913 all it takes to run one cell
-    frozen: FrozenModel, base: ModelMetadata, asked: Asked, kind: str, python: Path, name: str
+def _make_row(  # noqa: PLR0913 all it takes to run one cell
+    frozen: FrozenModel, base: ModelMetadata, asked: GenerationRequest, kind: str, python: Path, name: str
 ) -> dict[str, Any]:
     route = parse_route(ROUTES[name], frozen.layers)
-    row = {"route": name, "copied_mb": repeated_mb(frozen, route)}
+    row = {"route": name, "copied_mb": repeated_layers_mb(frozen, route)}
     try:
-        run = exported(kind, base, route, asked) if kind in WRITERS else served(kind, python, route, asked)
+        run = (
+            measure_exported_model(kind, base, route, asked)
+            if kind in WRITERS
+            else measure_server(kind, python, route, asked)
+        )
     except ExportError as error:
         return {**row, "works": "refused", "refusal": str(error)}
     text, memory, peak = run
-    works = text == expected_text(frozen, route, asked)
+    works = text == generate_expected_text(frozen, route, asked)
     return {**row, "works": works, "memory_mb": memory, "peak_mb": peak, "text": text}
 
 
@@ -222,8 +230,8 @@ def main() -> None:
     arguments = parser.parse_args()
     frozen, base = load_model(arguments.model), open_base_model(arguments.model)
     ids = encode_messages(frozen.tokenizer, [{"role": "user", "content": QUESTION}])
-    asked = Asked(arguments.model, list(ids), list(frozen.chat.end_token_ids))
-    results = measure(frozen, base, asked, arguments.vllm_python)
+    asked = GenerationRequest(arguments.model, list(ids), list(frozen.chat.end_token_ids))
+    results = measure_all_targets(frozen, base, asked, arguments.vllm_python)
     if arguments.write is not None:
         config = {"model": arguments.model, "weights_id": base.weights_id, "routes": ROUTES, "dtype": "float32"}
         write_record(

@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 
-def written_by_transformers(folder: str, asked: dict[str, Any]) -> tuple[str, Any]:
+def generate_with_transformers(folder: str, asked: dict[str, Any]) -> tuple[str, Any]:
     """The text of a checkpoint, loaded as any other; and the model, which must still be there when it is measured."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -28,7 +28,7 @@ def written_by_transformers(folder: str, asked: dict[str, Any]) -> tuple[str, An
     return text, model
 
 
-def written_by_llama_cpp(path: str, asked: dict[str, Any]) -> tuple[str, Any]:
+def generate_with_llama_cpp(path: str, asked: dict[str, Any]) -> tuple[str, Any]:
     """The same of a GGUF file, in float32 throughout."""
     import xllamacpp
 
@@ -51,7 +51,7 @@ def main() -> None:
         import macro_routing
 
         macro_routing.register()
-    write = written_by_llama_cpp if kind == "gguf" else written_by_transformers
+    write = generate_with_llama_cpp if kind == "gguf" else generate_with_transformers
     text, _model = write(path, json.loads(request))
     print(json.dumps(text), flush=True)
     sys.stdin.read()

@@ -21,18 +21,18 @@ import numpy as np
 
 from benchmarks.record import ROOT, write_record
 from experiments.landscape import Landscape
-from experiments.planted_family import BUDGET, TRAINING, VALIDATION, member
+from experiments.planted_family import BUDGET, TRAINING, VALIDATION, make_problem
 from experiments.planted_searches import ALIKE, METHODS, NOTHING, PLANTED
-from experiments.replay import replay
-from experiments.replay_searches import budget_for, name_of, searches
+from experiments.replay import replay_search
+from experiments.replay_searches import describe_landscape, evaluation_budget, make_searches
 from macro_routing.evaluation.planted_problem import solve_planted
 
-DOUBTS = (0.01, 0.03, 0.05, 0.1, 0.15, 0.2, 1.0)
+THRESHOLDS = (0.01, 0.03, 0.05, 0.1, 0.15, 0.2, 1.0)
 LANDSCAPES = ROOT / "experiments" / "raw" / "landscapes"
 OTHERS_EVERY, NOTHING_EVERY, ALIKE_EVERY = 4, 6, 8
 """Every problem with one or two moves is asked; of the others, and of those with nothing to find, a share."""
 COLUMNS = {
-    "doubt": "chance that it is no better, at most",
+    "max_error_probability": "maximum error probability",
     "few": "share of the target's gain, one or two moves",
     "others": "other targets",
     NOTHING: "standard pass returned, all others worse (%)",
@@ -43,10 +43,10 @@ Finalists = Sequence[tuple[float, float]]
 """In the order in which they may be chosen: certainty, and what choosing it brings."""
 
 
-def jobs(first: int, seeds: int, splits: int) -> Iterator[Job]:
+def list_searches(first: int, seeds: int, splits: int) -> Iterator[Job]:
     """What is searched: a sort of planted problem or a landscape, and a seed."""
     for seed in range(first, first + seeds):
-        if _few(seed) or seed % OTHERS_EVERY == 1:
+        if _has_few_moves(seed) or seed % OTHERS_EVERY == 1:
             yield PLANTED, seed
         if seed % NOTHING_EVERY == 0:
             yield NOTHING, seed
@@ -56,32 +56,34 @@ def jobs(first: int, seeds: int, splits: int) -> Iterator[Job]:
         yield from ((path.stem, split) for split in range(splits))
 
 
-def _few(seed: int) -> bool:
-    planted = member(seed)
+def _has_few_moves(seed: int) -> bool:
+    planted = make_problem(seed)
     return planted.kind == "moves" and planted.edits <= 2
 
 
-def finalists(job: Job) -> Finalists:
+def find_finalists(job: Job) -> Finalists:
     """One search to its last choice."""
     where, seed = job
     if where in (PLANTED, NOTHING, ALIKE):
-        planted = member(seed, nothing=where == NOTHING, alike=where == ALIKE)
+        planted = make_problem(seed, nothing=where == NOTHING, alike=where == ALIKE)
         result = solve_planted(METHODS["guided"](seed), planted.problem, training=TRAINING, validation=VALIDATION)
         # With nothing to find there is no gain to have a share of.
-        return [(sure, planted.share(one.route) if where == PLANTED else 0.0) for one, sure in result.finalists]
+        return [
+            (sure, planted.share(candidate.route) if where == PLANTED else 0.0) for candidate, sure in result.finalists
+        ]
     landscape = Landscape.load(LANDSCAPES / f"{where}.json")
-    found = replay(searches(landscape)["guided"], landscape, budget=budget_for(landscape), seed=seed)
+    found = replay_search(make_searches(landscape)["guided"], landscape, budget=evaluation_budget(landscape), seed=seed)
     return [(sure, 100 * gain) for sure, gain in found.finalists]
 
 
-def chosen(known: Finalists, doubt: float) -> float | None:
+def gain_at_threshold(known: Finalists, threshold: float) -> float | None:
     """What the choice with this threshold brings; None for the standard pass."""
-    return next((brought for sure, brought in known if 1 - sure <= doubt), None)
+    return next((brought for sure, brought in known if 1 - sure <= threshold), None)
 
 
-def line(doubt: float, runs: dict[Job, Finalists]) -> dict[str, Any]:
+def make_row(threshold: float, runs: dict[Job, Finalists]) -> dict[str, Any]:
     """All searches with one threshold."""
-    found = {job: chosen(known, doubt) for job, known in runs.items()}
+    found = {job: gain_at_threshold(known, threshold) for job, known in runs.items()}
 
     def mean(some: Sequence[float | None]) -> str:
         gains = np.array([gain or 0.0 for gain in some])
@@ -89,9 +91,9 @@ def line(doubt: float, runs: dict[Job, Finalists]) -> dict[str, Any]:
 
     planted = {seed: brought for (where, seed), brought in found.items() if where == PLANTED}
     result: dict[str, Any] = {
-        "doubt": doubt,
-        "few": mean([brought for seed, brought in planted.items() if _few(seed)]),
-        "others": mean([brought for seed, brought in planted.items() if not _few(seed)]),
+        "max_error_probability": threshold,
+        "few": mean([brought for seed, brought in planted.items() if _has_few_moves(seed)]),
+        "others": mean([brought for seed, brought in planted.items() if not _has_few_moves(seed)]),
     }
     for sort in (NOTHING, ALIKE):
         some = [brought is None for (where, _), brought in found.items() if where == sort]
@@ -108,7 +110,7 @@ def read_runs(path: Path | None) -> dict[Job, Finalists]:
     if path is None or not path.is_file():
         return {}
     kept = [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()]
-    return {(one["where"], one["seed"]): [tuple(pair) for pair in one["finalists"]] for one in kept}
+    return {(line["where"], line["seed"]): [tuple(pair) for pair in line["finalists"]] for line in kept}
 
 
 def main() -> None:
@@ -121,20 +123,22 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, help="keeps every search, so that the command can be stopped and repeated")
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
-    wanted = list(jobs(arguments.first, arguments.seeds, arguments.splits))
+    wanted = list(list_searches(arguments.first, arguments.seeds, arguments.splits))
     runs = {job: known for job, known in read_runs(arguments.runs).items() if job in set(wanted)}
     missing = [job for job in wanted if job not in runs]
     with ProcessPoolExecutor(arguments.processes) as pool:
-        for job, known in zip(missing, pool.map(finalists, missing), strict=True):
+        for job, known in zip(missing, pool.map(find_finalists, missing), strict=True):
             runs[job] = known
             if arguments.runs:
                 with arguments.runs.open("a", encoding="utf-8") as kept:
                     kept.write(json.dumps({"where": job[0], "seed": job[1], "finalists": known}) + "\n")
-    found = [line(doubt, runs) for doubt in DOUBTS]
-    for one in found:
-        print(one)
+    found = [make_row(threshold, runs) for threshold in THRESHOLDS]
+    for row in found:
+        print(row)
     if arguments.write:
-        landscapes = {path.stem: f"{name_of(Landscape.load(path))}: points" for path in LANDSCAPES.glob("*.json")}
+        landscapes = {
+            path.stem: f"{describe_landscape(Landscape.load(path))}: points" for path in LANDSCAPES.glob("*.json")
+        }
         sizes = f"--first {arguments.first} --seeds {arguments.seeds} --splits {arguments.splits}"
         write_record(
             arguments.write,

@@ -21,9 +21,17 @@ from typing import Any
 import numpy as np
 
 from benchmarks.record import write_record
-from experiments.method_comparison import BUDGET, SEEDS, add_part, check_part, chosen, config, take_share
-from experiments.recorded_runs import KEPT, kept_arms, origin
-from experiments.search_quality import SETTINGS, Setting, chosen_settings
+from experiments.method_comparison import (
+    BUDGET,
+    SEEDS,
+    add_selection_flags,
+    check_selection,
+    is_selected,
+    limit_gpu_memory,
+    make_run_config,
+)
+from experiments.recorded_runs import RECORDED_RUNS, describe_comparisons_origin, read_recorded_runs
+from experiments.search_quality import SETTINGS, Setting, parse_settings
 
 HALF = BUDGET // 2
 RESTARTED, GUIDED = "macro-restarts", "guided"
@@ -38,15 +46,15 @@ COLUMNS = {
 }
 
 
-def folder_of(setting: Setting) -> str:
+def half_budget_folder(setting: Setting) -> str:
     """Where a setting's searches with half of the budget are."""
     return f"{setting.folder}-half"
 
 
-def gained(kept: Path, setting: Setting) -> bool | None:
+def has_gain(kept: Path, setting: Setting) -> bool | None:
     """Whether restarting gains on a setting; None as long as a seed is missing."""
-    arms = {seed: arm for seed, arm in _arms(kept, setting.folder, RESTARTED).items() if seed in SEEDS}
-    return None if len(arms) < len(SEEDS) else _mean(arms, None)[1] > 0
+    arms = {seed: arm for seed, arm in _runs_by_seed(kept, setting.folder, RESTARTED).items() if seed in SEEDS}
+    return None if len(arms) < len(SEEDS) else _mean_difference(arms, None)[1] > 0
 
 
 def run_missing(arguments: argparse.Namespace) -> None:
@@ -55,59 +63,70 @@ def run_missing(arguments: argparse.Namespace) -> None:
     from macro_routing.runs.compare_methods import compare_methods
 
     runs, kept, end = arguments.runs, arguments.kept, time.monotonic() + 60 * arguments.minutes
-    for setting in chosen_settings(arguments.only):
+    for setting in parse_settings(arguments.only):
         model = arguments.small if setting.small else arguments.model
-        known_seeds = _arms(kept, folder_of(setting), GUIDED)
-        missing = [seed for seed in SEEDS if seed not in known_seeds and chosen(arguments, GUIDED, seed)]
-        if model is None or not missing or not gained(kept, setting):
+        known_seeds = _runs_by_seed(kept, half_budget_folder(setting), GUIDED)
+        missing_seeds = [seed for seed in SEEDS if seed not in known_seeds and is_selected(arguments, GUIDED, seed)]
+        if model is None or not missing_seeds or not has_gain(kept, setting):
             continue
         frozen = load_model(model)
-        for seed in missing:
+        for seed in missing_seeds:
             if time.monotonic() > end:
                 return
-            base = config(model, setting.task, setting.mode, arguments.data_dir, HALF)
+            base = make_run_config(model, setting.task, setting.mode, arguments.data_dir, HALF)
             # A store of its own: what the whole budget has paid for must not make half of it look quick.
-            known: dict[str, Any] = {"frozen": frozen, "store": runs / f"scores-{folder_of(setting)}.sqlite"}
-            place = runs / folder_of(setting)
+            known: dict[str, Any] = {"frozen": frozen, "store": runs / f"scores-{half_budget_folder(setting)}.sqlite"}
+            place = runs / half_budget_folder(setting)
             try:
                 (arm,) = compare_methods(base, [GUIDED], [seed], place, points=1, **known)
             except Exception:  # noqa: BLE001 one broken search must not cost the others
                 traceback.print_exc()
                 continue
-            print(f"{folder_of(setting)}, seed {seed}: {arm.result.verdict} ({arm.seconds:.0f} s)", flush=True)
+            print(f"{half_budget_folder(setting)}, seed {seed}: {arm.result.verdict} ({arm.seconds:.0f} s)", flush=True)
 
 
-def lines(kept: Path) -> list[dict[str, Any]]:
+def make_rows(kept: Path) -> list[dict[str, Any]]:
     """A line per setting."""
-    return [_line(kept, setting) for setting in SETTINGS]
+    return [_make_row(kept, setting) for setting in SETTINGS]
 
 
-def _line(kept: Path, setting: Setting) -> dict[str, Any]:
+def _make_row(kept: Path, setting: Setting) -> dict[str, Any]:
     line: dict[str, Any] = {"setting": setting.name}
-    whole, half = _arms(kept, setting.folder, RESTARTED), _arms(kept, folder_of(setting), GUIDED)
-    gain = gained(kept, setting)
+    whole, half = (
+        _runs_by_seed(kept, setting.folder, RESTARTED),
+        _runs_by_seed(kept, half_budget_folder(setting), GUIDED),
+    )
+    gain = has_gain(kept, setting)
     if gain is None:
         return {**line, "restarted": "not run with all seeds"}
-    line |= {"restarted": _told(_mean(whole, None)), "restarted_asked": _asked(whole), "seeds": len(whole)}
+    line |= {
+        "restarted": _format_interval(_mean_difference(whole, None)),
+        "restarted_asked": _mean_evaluations(whole),
+        "seeds": len(whole),
+    }
     if not gain:
         return {**line, "guided": "no gain to match"}
     both = sorted(set(whole) & set(half))
     if not both:
         return {**line, "guided": "not run"}
     guided, restarted = ({seed: arms[seed] for seed in both} for arms in (half, whole))
-    line |= {"guided": _told(_mean(guided, None)), "guided_asked": _asked(guided), "seeds": len(both)}
-    return {**line, "difference": _told(_mean(guided, restarted))}
+    line |= {
+        "guided": _format_interval(_mean_difference(guided, None)),
+        "guided_asked": _mean_evaluations(guided),
+        "seeds": len(both),
+    }
+    return {**line, "difference": _format_interval(_mean_difference(guided, restarted))}
 
 
-def _arms(kept: Path, folder: str, method: str) -> dict[int, Any]:
-    return {arm.seed: arm for arm in kept_arms(folder, kept) if arm.method == method}
+def _runs_by_seed(kept: Path, folder: str, method: str) -> dict[int, Any]:
+    return {arm.seed: arm for arm in read_recorded_runs(folder, kept) if arm.method == method}
 
 
-def _asked(arms: dict[int, Any]) -> float:
+def _mean_evaluations(arms: dict[int, Any]) -> float:
     return float(np.mean([arm.asked for arm in arms.values()]))
 
 
-def _mean(arms: dict[int, Any], against: dict[int, Any] | None) -> tuple[float, float, float]:
+def _mean_difference(arms: dict[int, Any], against: dict[int, Any] | None) -> tuple[float, float, float]:
     """Mean difference to other arms of the same seeds, or to the standard pass, with its interval."""
     from macro_routing.runs.result import SELECTED, STANDARD
     from macro_routing.studies.paired_comparisons import over_seeds
@@ -120,7 +139,7 @@ def _mean(arms: dict[int, Any], against: dict[int, Any] | None) -> tuple[float, 
     return 100 * found.mean, 100 * found.low, 100 * found.high
 
 
-def _told(mean: Sequence[float]) -> str:
+def _format_interval(mean: Sequence[float]) -> str:
     return f"{mean[0]:+.1f} ({mean[1]:+.1f} to {mean[2]:+.1f})"
 
 
@@ -130,29 +149,29 @@ def main() -> None:
     parser.add_argument("model", nargs="?")
     parser.add_argument("--small")
     parser.add_argument("--runs", type=Path, default=Path("runs/search_quality"))
-    parser.add_argument("--kept", type=Path, default=KEPT)
+    parser.add_argument("--kept", type=Path, default=RECORDED_RUNS)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--only", default="", help="tasks or folders, separated by commas")
-    add_part(parser)
+    add_selection_flags(parser)
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
-    check_part(arguments, [GUIDED])
+    check_selection(arguments, [GUIDED])
     if arguments.model:
-        take_share(arguments.share)
+        limit_gpu_memory(arguments.share)
         run_missing(arguments)
-    found = lines(arguments.kept)
+    found = make_rows(arguments.kept)
     for line in found:
         print(line)
     if arguments.write:
-        folders = [one for setting in SETTINGS for one in (setting.folder, folder_of(setting))]
+        folders = [one for setting in SETTINGS for one in (setting.folder, half_budget_folder(setting))]
         write_record(
             arguments.write,
             command="python -m experiments.half_budget MODEL --small SMALL_MODEL --runs FOLDER",
             seed=", ".join(map(str, SEEDS)),
             columns=COLUMNS,
             results=found,
-            **origin(folders, arguments.kept, budget=BUDGET, half=HALF),
+            **describe_comparisons_origin(folders, arguments.kept, budget=BUDGET, half=HALF),
         )
 
 

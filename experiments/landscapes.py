@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.record import ROOT, commit, hardware
+from benchmarks.record import ROOT, current_commit, describe_hardware
 from experiments.landscape import ChoiceScores, Landscape, is_short_repeat_or_skip, list_routes_to_record
 
 SEED = 0
@@ -107,8 +107,8 @@ def record_landscape(frozen: Any, arguments: argparse.Namespace) -> tuple[Path, 
         "command": f"python -m experiments.landscapes MODEL --task {arguments.task} --mode {arguments.mode}"
         f" --examples {correct.shape[1]} --two-edits {arguments.two_edits}"
         + (f" --max-routes {arguments.max_routes}" if arguments.max_routes else ""),
-        "commit": commit(),
-        "hardware": hardware(frozen.model.device.type),
+        "commit": current_commit(),
+        "hardware": describe_hardware(frozen.model.device.type),
         "seed": SEED,
     }
     landscape = Landscape(tuple(routes), correct, about)

@@ -25,7 +25,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.record import write_record
-from experiments.recorded_runs import KEPT, is_kept, kept_arms, origin, read_cells
+from experiments.recorded_runs import (
+    RECORDED_RUNS,
+    describe_comparisons_origin,
+    is_recorded,
+    read_recorded_runs,
+    read_records,
+)
 
 CASES = (("sciq", "likelihood"), ("arc_easy", "likelihood"), ("counting", "direct"), ("svamp", "direct"))
 SEEDS = (1, 2, 42)
@@ -49,7 +55,7 @@ COLUMNS = {
 }
 
 
-class Cell(NamedTuple):
+class RunRecord(NamedTuple):
     """One run of the table."""
 
     seed: int
@@ -60,24 +66,24 @@ class Cell(NamedTuple):
     folder: str
 
 
-def cells(tasks: Sequence[str]) -> Iterator[Cell]:
+def iterate_runs(tasks: Sequence[str]) -> Iterator[RunRecord]:
     """Methods that find a route for all seeds, tree searches for one, the published settings, the rest."""
-    yield from _common(tasks, ROUTES, SEEDS)
-    yield from _common(tasks, TREES, SEEDS[:1])
+    yield from _iterate_common_runs(tasks, ROUTES, SEEDS)
+    yield from _iterate_common_runs(tasks, TREES, SEEDS[:1])
     task, mode = CASES[0]
     if task in tasks:
         for method, budget in PUBLISHED.items():
-            yield Cell(SEEDS[0], task, mode, method, budget, f"{task}-{mode}-{method}-published")
-    yield from _common(tasks, TREES, SEEDS[1:])
+            yield RunRecord(SEEDS[0], task, mode, method, budget, f"{task}-{mode}-{method}-published")
+    yield from _iterate_common_runs(tasks, TREES, SEEDS[1:])
 
 
-def _common(tasks: Sequence[str], methods: Sequence[str], seeds: Sequence[int]) -> Iterator[Cell]:
+def _iterate_common_runs(tasks: Sequence[str], methods: Sequence[str], seeds: Sequence[int]) -> Iterator[RunRecord]:
     """Cells at the common budget."""
     for seed in seeds:
         for task, mode in CASES:
             if task in tasks:
                 for method in methods:
-                    yield Cell(seed, task, mode, method, BUDGET, f"{task}-{mode}")
+                    yield RunRecord(seed, task, mode, method, BUDGET, f"{task}-{mode}")
 
 
 def run_missing(arguments: argparse.Namespace) -> None:
@@ -87,18 +93,18 @@ def run_missing(arguments: argparse.Namespace) -> None:
     from macro_routing.runs.comparison_results import read_method_runs
 
     end = time.monotonic() + 60 * arguments.minutes
-    model, runs, tasks = arguments.model, arguments.runs, chosen_tasks(arguments.tasks)
+    model, runs, tasks = arguments.model, arguments.runs, parse_tasks(arguments.tasks)
     # A store per part: parts at the same time do not wait for each other's writing.
     known: dict[str, Any] = {"store": runs / f"scores-{'-'.join(tasks)}.sqlite"}
-    for cell in cells(tasks):
+    for cell in iterate_runs(tasks):
         if time.monotonic() > end:
             return
         run = cell.method, cell.seed
         done = any((arm.method, arm.seed) == run for arm in read_method_runs(runs / cell.folder))
-        if done or is_kept(cell.folder, *run, arguments.kept) or not chosen(arguments, *run):
+        if done or is_recorded(cell.folder, *run, arguments.kept) or not is_selected(arguments, *run):
             continue
         known["frozen"] = known.get("frozen") or load_model(model)
-        base = config(model, cell.task, cell.mode, arguments.data_dir, cell.budget)
+        base = make_run_config(model, cell.task, cell.mode, arguments.data_dir, cell.budget)
         try:
             # One point: of a curve nothing is kept.
             (arm,) = compare_methods(base, [cell.method], [cell.seed], runs / cell.folder, points=1, **known)
@@ -108,24 +114,24 @@ def run_missing(arguments: argparse.Namespace) -> None:
         print(f"{cell.folder}, {cell.method}, seed {cell.seed}: {arm.result.verdict} ({arm.seconds:.0f} s)", flush=True)
 
 
-def add_part(parser: argparse.ArgumentParser) -> None:
+def add_selection_flags(parser: argparse.ArgumentParser) -> None:
     """Flags that leave the rest to others who run beside."""
-    parser.add_argument("--methods", type=_names, help="separated by commas; all without it")
-    parser.add_argument("--seeds", type=_names, help="separated by commas; all without it")
+    parser.add_argument("--methods", type=_split_names, help="separated by commas; all without it")
+    parser.add_argument("--seeds", type=_split_names, help="separated by commas; all without it")
     parser.add_argument("--share", type=float, help="of the GPU's memory, where several run beside each other")
 
 
-def _names(text: str) -> set[str]:
+def _split_names(text: str) -> set[str]:
     return {name.strip() for name in text.split(",")}
 
 
-def chosen(arguments: argparse.Namespace, method: str, seed: int) -> bool:
+def is_selected(arguments: argparse.Namespace, method: str, seed: int) -> bool:
     """Whether a run belongs to the part that was asked for."""
     methods, seeds = arguments.methods, arguments.seeds
     return (not methods or method in methods) and (not seeds or str(seed) in seeds)
 
 
-def check_part(arguments: argparse.Namespace, methods: Sequence[str]) -> None:
+def check_selection(arguments: argparse.Namespace, methods: Sequence[str]) -> None:
     """Refuse names that no run has: nothing would be run, and nobody told."""
     for kind, wanted, known in (("method", arguments.methods, methods), ("seed", arguments.seeds, map(str, SEEDS))):
         there = list(known)
@@ -133,7 +139,7 @@ def check_part(arguments: argparse.Namespace, methods: Sequence[str]) -> None:
             sys.exit(f"no {kind} of this table: {', '.join(sorted(unknown))}; there are {', '.join(there)}")
 
 
-def chosen_tasks(names: str) -> list[str]:
+def parse_tasks(names: str) -> list[str]:
     """Tasks by name, separated by commas."""
     wanted, known = [name.strip() for name in names.split(",")], [task for task, _ in CASES]
     if unknown := set(wanted) - set(known):
@@ -141,7 +147,7 @@ def chosen_tasks(names: str) -> list[str]:
     return wanted
 
 
-def take_share(share: float | None) -> None:
+def limit_gpu_memory(share: float | None) -> None:
     """Leave the rest of the GPU's memory to others."""
     import torch
 
@@ -149,7 +155,7 @@ def take_share(share: float | None) -> None:
         torch.cuda.set_per_process_memory_fraction(share)
 
 
-def config(model: str, task: str, mode: str, data_dir: Path | None, budget: int) -> Any:
+def make_run_config(model: str, task: str, mode: str, data_dir: Path | None, budget: int) -> Any:
     """The paper's settings on a task."""
     from macro_routing.runs import make_config
 
@@ -157,22 +163,22 @@ def config(model: str, task: str, mode: str, data_dir: Path | None, budget: int)
     return make_config(task, model, "paper", budget=budget, data=data, decoding={"mode": mode})
 
 
-def rows_of(kept: Path, task: str, mode: str) -> list[dict[str, Any]]:
+def make_table_rows(kept: Path, task: str, mode: str) -> list[dict[str, Any]]:
     """The lines of one task; methods without any run are listed as not run."""
     from macro_routing.runs.comparison_results import summarize_methods
     from macro_routing.runs.methods import METHODS as KNOWN
 
-    arms = kept_arms(f"{task}-{mode}", kept)
-    lines = [_line(f"{task}, {mode}", row) for row in summarize_methods(arms)] if arms else []
+    arms = read_recorded_runs(f"{task}-{mode}", kept)
+    lines = [_make_row(f"{task}, {mode}", row) for row in summarize_methods(arms)] if arms else []
     done = {line["method"] for line in lines}
     lines += [
         {"task": f"{task}, {mode}", "method": KNOWN[name].title, "difference": "not run"}
         for name in METHODS
         if KNOWN[name].title not in done
     ]
-    for arm in [arm for method in PUBLISHED for arm in kept_arms(f"{task}-{mode}-{method}-published", kept)]:
+    for arm in [arm for method in PUBLISHED for arm in read_recorded_runs(f"{task}-{mode}-{method}-published", kept)]:
         (row,) = (one for one in summarize_methods([arm]) if one.name == KNOWN[arm.method].title)
-        lines.append({**_line(f"{task}, {mode}", row), "method": f"{row.name}, published settings"})
+        lines.append({**_make_row(f"{task}, {mode}", row), "method": f"{row.name}, published settings"})
     return lines
 
 
@@ -186,26 +192,26 @@ ORACLE_COLUMNS = {
 }
 
 
-def oracle_rows(kept: Path) -> list[dict[str, Any]]:
+def make_oracle_rows(kept: Path) -> list[dict[str, Any]]:
     """CoLA's two statements, by task, counts over all seeds."""
     found = []
     for task, mode in CASES:
-        facts = [cell["oracle"] for cell in read_cells(f"{task}-{mode}", kept) if "oracle" in cell]
+        facts = [cell["oracle"] for cell in read_records(f"{task}-{mode}", kept) if "oracle" in cell]
         sums = {name: sum(one[name] for one in facts) for name in (facts[0] if facts else {})}
         line: dict[str, Any] = {"task": f"{task}, {mode}"}
         if sums:
             line |= {"right": sums["already_right"], "wrong": sums["wrong"], "simulations": sums["simulations"]}
-            line["shorter"] = _share(sums["of_these_shorter"], sums["already_right"])
-            line["fixed"] = _share(sums["of_these_fixed"], sums["wrong"])
+            line["shorter"] = _format_share(sums["of_these_shorter"], sums["already_right"])
+            line["fixed"] = _format_share(sums["of_these_fixed"], sums["wrong"])
         found.append({**line, "raw": facts} if sums else {**line, "right": "not run"})
     return found
 
 
-def _share(part: int, whole: int) -> str:
+def _format_share(part: int, whole: int) -> str:
     return f"{part} ({100 * part / whole:.1f} %)" if whole else "0"
 
 
-def _line(task: str, row: Any) -> dict[str, Any]:
+def _make_row(task: str, row: Any) -> dict[str, Any]:
     costs = {"asked": row.asked, "seconds": row.seconds, "work": row.work}
     return {
         "task": task,
@@ -226,31 +232,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?")
     parser.add_argument("--runs", type=Path, default=Path("runs/peers"))
-    parser.add_argument("--kept", type=Path, default=KEPT)
+    parser.add_argument("--kept", type=Path, default=RECORDED_RUNS)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--minutes", type=float, default=20.0)
-    add_part(parser)
+    add_selection_flags(parser)
     parser.add_argument("--tasks", default=",".join(task for task, _ in CASES))
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
-    check_part(arguments, METHODS)
+    check_selection(arguments, METHODS)
     if arguments.model:
         arguments.runs.mkdir(parents=True, exist_ok=True)
-        take_share(arguments.share)
+        limit_gpu_memory(arguments.share)
         run_missing(arguments)
-    results = [line for task, mode in CASES for line in rows_of(arguments.kept, task, mode)]
+    results = [line for task, mode in CASES for line in make_table_rows(arguments.kept, task, mode)]
     for line in results:
         print({name: line.get(name) for name in COLUMNS})
     if arguments.write:
-        folders = dict.fromkeys(cell.folder for cell in cells([task for task, _ in CASES]))
+        folders = dict.fromkeys(cell.folder for cell in iterate_runs([task for task, _ in CASES]))
         common: dict[str, Any] = {
             "command": "python -m experiments.method_comparison MODEL --runs FOLDER",
             "seed": ", ".join(map(str, SEEDS)),
-            **origin(folders, arguments.kept, budget=BUDGET),
+            **describe_comparisons_origin(folders, arguments.kept, budget=BUDGET),
         }
         write_record(arguments.write, columns=COLUMNS, results=results, **common)
         oracle = arguments.write.with_name(f"{arguments.write.stem}_oracle.json")
-        write_record(oracle, columns=ORACLE_COLUMNS, results=oracle_rows(arguments.kept), **common)
+        write_record(oracle, columns=ORACLE_COLUMNS, results=make_oracle_rows(arguments.kept), **common)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ COLUMNS = {
 }
 
 
-def cells() -> Iterator[tuple[str, str, int]]:
+def list_runs() -> Iterator[tuple[str, str, int]]:
     """All that is to be run: cheap ways to answer first for all seeds, then the reasoning, seed by seed."""
     cheap = [case for case in CASES if case[1] != "reasoning"]
     for seed in SEEDS:
@@ -60,7 +60,7 @@ def cells() -> Iterator[tuple[str, str, int]]:
             yield task, mode, seed
 
 
-def folder_of(runs: Path, cell: tuple[str, str, int]) -> Path:
+def run_folder(runs: Path, cell: tuple[str, str, int]) -> Path:
     """Where a cell's run is kept."""
     return runs / "-".join(map(str, cell))
 
@@ -72,8 +72,8 @@ def run_missing(model: str, runs: Path, data_dir: Path | None, minutes: float) -
 
     end = time.monotonic() + 60 * minutes
     frozen = load_model(model)
-    for task, mode, seed in cells():
-        place = folder_of(runs, (task, mode, seed))
+    for task, mode, seed in list_runs():
+        place = run_folder(runs, (task, mode, seed))
         if (place / "result.json").exists():
             continue
         if time.monotonic() > end:
@@ -88,10 +88,10 @@ def run_missing(model: str, runs: Path, data_dir: Path | None, minutes: float) -
         print(f"{task}, {mode}, seed {seed}: {result.verdict}", flush=True)
 
 
-def row(runs: Path, cell: tuple[str, str, int]) -> dict[str, Any]:
+def make_row(runs: Path, cell: tuple[str, str, int]) -> dict[str, Any]:
     """A cell's line in the table."""
     task, mode, seed = cell
-    place = folder_of(runs, cell)
+    place = run_folder(runs, cell)
     known: dict[str, Any] = {"task": task, "mode": mode, "seed": str(seed)}
     if not (place / "result.json").exists():
         return {**known, "route": "not run"}
@@ -103,25 +103,25 @@ def row(runs: Path, cell: tuple[str, str, int]) -> dict[str, Any]:
         **known,
         "standard": 100 * standard["correct"] / standard["n"],
         "macro": 100 * chosen["correct"] / chosen["n"],
-        "constant": 100 * constant_share(place),
+        "constant": 100 * majority_answer_accuracy(place),
         "difference": f"{100 * result['difference']:+.1f} ({points[0]:+.1f} to {points[1]:+.1f})",
         "p": found["p_value"],
         "n": found["n"],
         "cut_off": f"{100 * standard['cut_off']:.1f} / {100 * chosen['cut_off']:.1f}",
         "rounds": len(list((place / "rounds").glob("*.json"))),
-        "minutes": minutes_of(place),
+        "minutes": search_minutes(place),
         "route": f"`{chosen['route']}`",
         "raw": result,
     }
 
 
-def constant_share(place: Path) -> float:
+def majority_answer_accuracy(place: Path) -> float:
     """How often the test set's commonest answer is right: what a route can reach that has only stopped erring alike."""
     examples = json.loads((place / "answers.json").read_text(encoding="utf-8"))["examples"]
     return Counter(one["answer"] for one in examples).most_common(1)[0][1] / len(examples)
 
 
-def minutes_of(place: Path) -> float:
+def search_minutes(place: Path) -> float:
     """From the first line of a run's log to its last; a resumed run's pause counts, too."""
     stamps = [
         datetime.fromisoformat(line[:19])
@@ -145,7 +145,7 @@ def main() -> None:
         run_missing(arguments.model, arguments.runs, arguments.data_dir, arguments.minutes)
     before = json.loads(arguments.write.read_text(encoding="utf-8")) if arguments.write.exists() else {}
     kept = {(one["task"], one["mode"], one["seed"]): one for one in before.get("results", ()) if "n" in one}
-    results = [row(arguments.runs, (task, mode, seed)) for task, mode, seed in cells()]
+    results = [make_row(arguments.runs, (task, mode, seed)) for task, mode, seed in list_runs()]
     results = [one if "n" in one else kept.get((one["task"], one["mode"], one["seed"]), one) for one in results]
     for one in results:
         print({name: one.get(name) for name in COLUMNS})

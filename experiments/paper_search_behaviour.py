@@ -28,63 +28,82 @@ DRAWS, SEARCHES, EXAMPLES, VALIDATION = 3000, 20, 1000, 100
 COLUMNS = {"figure": "figure", "value": "measured", "unit": "unit", "n": "n"}
 
 
-def deviations(route: Route) -> int:
+def count_deviations(route: Route) -> int:
     """Steps that do not simply apply the next layer."""
     return sum(after.layer - before.layer != 1 or after.add is not None for before, after in pairwise(route.steps))
 
 
-def of_the_prior(space: RouteSpace) -> list[dict[str, Any]]:
+def measure_prior(space: RouteSpace) -> list[dict[str, Any]]:
     """What is drawn, and decoded, before anything is learnt."""
     policy = MarkovPolicy.prior(space)
     rng = np.random.default_rng(SEED)
-    counts = [deviations(policy.sample_program(rng).expand(LAYERS)) for _ in range(DRAWS)]
+    counts = [count_deviations(policy.sample_program(rng).expand(LAYERS)) for _ in range(DRAWS)]
     second = decode_top_routes(policy, 2)[1]
     return [
-        _row("deviations from the standard order per draw of the prior, mean", statistics.mean(counts), "", DRAWS),
-        _row("draws of the prior that are the standard pass", _percent(counts, 0), "%", DRAWS),
-        _row("draws of the prior with exactly one deviation", _percent(counts, 1), "%", DRAWS),
-        _row("rank of the first program under the prior that is not the standard pass", second.raw_rank or 0, "", 1),
+        _make_row("deviations from the standard order per draw of the prior, mean", statistics.mean(counts), "", DRAWS),
+        _make_row("draws of the prior that are the standard pass", _percent_equal(counts, 0), "%", DRAWS),
+        _make_row("draws of the prior with exactly one deviation", _percent_equal(counts, 1), "%", DRAWS),
+        _make_row(
+            "rank of the first program under the prior that is not the standard pass", second.raw_rank or 0, "", 1
+        ),
     ]
 
 
-def of_searches(space: RouteSpace) -> list[dict[str, Any]]:
+def measure_searches(space: RouteSpace) -> list[dict[str, Any]]:
     """Whole searches with the paper's settings, and the control that learns nothing."""
-    learnt = [_solved(MacroSearch(space, EXAMPLES, seed=seed), seed) for seed in range(SEARCHES)]
-    control = [_solved(RandomSearch(space, EXAMPLES, seed=seed), seed) for seed in range(SEARCHES)]
+    learnt = [_solve_problem(MacroSearch(space, EXAMPLES, seed=seed), seed) for seed in range(SEARCHES)]
+    control = [_solve_problem(RandomSearch(space, EXAMPLES, seed=seed), seed) for seed in range(SEARCHES)]
     stopped = [one.state.stopped for one in learnt]
     return [
-        _row("searches that stopped before the tenth round, all draws being one route", _share(stopped), "%", SEARCHES),
-        _row("rounds of a search, median", statistics.median(one.state.rounds for one in learnt), "of 10", SEARCHES),
-        _row("different routes a search scored, median", statistics.median(map(_different, learnt)), "", SEARCHES),
-        _row("different routes the control scored, median", statistics.median(map(_different, control)), "", SEARCHES),
-        _row("searches that chose the standard pass", _share(map(_is_standard, learnt)), "%", SEARCHES),
-        _row("searches that chose the planted route", _share(one.found for one in learnt), "%", SEARCHES),
-        _row("controls that chose the planted route", _share(one.found for one in control), "%", SEARCHES),
+        _make_row(
+            "searches that stopped before the tenth round, all draws being one route",
+            _share_true(stopped),
+            "%",
+            SEARCHES,
+        ),
+        _make_row(
+            "rounds of a search, median", statistics.median(one.state.rounds for one in learnt), "of 10", SEARCHES
+        ),
+        _make_row(
+            "different routes a search scored, median",
+            statistics.median(map(_count_distinct_routes, learnt)),
+            "",
+            SEARCHES,
+        ),
+        _make_row(
+            "different routes the control scored, median",
+            statistics.median(map(_count_distinct_routes, control)),
+            "",
+            SEARCHES,
+        ),
+        _make_row("searches that chose the standard pass", _share_true(map(_returned_standard, learnt)), "%", SEARCHES),
+        _make_row("searches that chose the planted route", _share_true(one.found for one in learnt), "%", SEARCHES),
+        _make_row("controls that chose the planted route", _share_true(one.found for one in control), "%", SEARCHES),
     ]
 
 
-def _solved(search: MacroSearch | RandomSearch, seed: int) -> PlantedResult:
+def _solve_problem(search: MacroSearch | RandomSearch, seed: int) -> PlantedResult:
     problem = PlantedProblem(parse_route(TARGET, LAYERS), seed=seed)
     return solve_planted(search, problem, training=EXAMPLES, validation=VALIDATION, racing=EXACT)
 
 
-def _different(result: PlantedResult) -> int:
+def _count_distinct_routes(result: PlantedResult) -> int:
     return len({draw.proposal.route for draw in result.state.draws})
 
 
-def _is_standard(result: PlantedResult) -> bool:
+def _returned_standard(result: PlantedResult) -> bool:
     return result.selected.route.is_standard
 
 
-def _percent(counts: list[int], wanted: int) -> float:
+def _percent_equal(counts: list[int], wanted: int) -> float:
     return 100 * counts.count(wanted) / len(counts)
 
 
-def _share(flags: Any) -> float:
+def _share_true(flags: Any) -> float:
     return 100 * statistics.mean(map(int, flags))
 
 
-def _row(figure: str, value: float, unit: str, n: int) -> dict[str, Any]:
+def _make_row(figure: str, value: float, unit: str, n: int) -> dict[str, Any]:
     return {"figure": figure, "value": value, "unit": unit, "n": n}
 
 
@@ -94,7 +113,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="write the figures to this JSON file")
     arguments = parser.parse_args()
     space = RouteSpace(LAYERS, max_length=LONGEST)
-    results = [*of_the_prior(space), *of_searches(space)]
+    results = [*measure_prior(space), *measure_searches(space)]
     for one in results:
         print(f"{one['figure']:<80} {one['value']:8.3g} {one['unit']}")
     if arguments.write:

@@ -26,17 +26,17 @@ from typing import NamedTuple
 
 from experiments import half_budget, method_comparison, search_quality
 from experiments.method_comparison import SEEDS
-from experiments.recorded_runs import KEPT, is_kept, keep
+from experiments.recorded_runs import RECORDED_RUNS, is_recorded, record_runs
 
 METHODS = tuple(dict.fromkeys((*search_quality.METHODS, *method_comparison.TREES, *method_comparison.ROUTES)))
 _SEEDS = [str(seed) for seed in SEEDS]
 _MEMORY = 0.92
 """Of the GPU's memory, for all processes together; the rest is what each takes before it asks."""
 _SECONDS_TO_END = 15.0
-HALVES = tuple(half_budget.folder_of(setting) for setting in search_quality.SETTINGS)
+HALVES = tuple(half_budget.half_budget_folder(setting) for setting in search_quality.SETTINGS)
 
 
-class Part(NamedTuple):
+class PlannedRun(NamedTuple):
     """One run, and how it is asked for."""
 
     folder: str
@@ -51,35 +51,35 @@ class Part(NamedTuple):
         return f"{self.folder}-{self.method}-{self.seed}"
 
 
-def all_parts() -> Iterator[Part]:
+def list_all_runs() -> Iterator[PlannedRun]:
     """Every run of the tables once."""
     for setting in search_quality.SETTINGS:
         for method in search_quality.METHODS:
             for seed in SEEDS:
-                yield Part(setting.folder, method, seed, "search_quality", ("--only", setting.folder))
-    for cell in method_comparison.cells([task for task, _ in method_comparison.CASES]):
+                yield PlannedRun(setting.folder, method, seed, "search_quality", ("--only", setting.folder))
+    for cell in method_comparison.iterate_runs([task for task, _ in method_comparison.CASES]):
         if cell.method not in search_quality.METHODS or cell.folder.endswith("published"):
-            yield Part(cell.folder, cell.method, cell.seed, "method_comparison", ("--tasks", cell.task))
+            yield PlannedRun(cell.folder, cell.method, cell.seed, "method_comparison", ("--tasks", cell.task))
 
 
-def half_budgets(kept: Path) -> Iterator[Part]:
+def list_half_budget_runs(kept: Path) -> Iterator[PlannedRun]:
     """Runs with half of the budget, where those that call for them are kept."""
     for setting in search_quality.SETTINGS:
-        if half_budget.gained(kept, setting):
+        if half_budget.has_gain(kept, setting):
             for seed in SEEDS:
-                name = half_budget.folder_of(setting)
-                yield Part(name, half_budget.GUIDED, seed, "half_budget", ("--only", setting.folder))
+                name = half_budget.half_budget_folder(setting)
+                yield PlannedRun(name, half_budget.GUIDED, seed, "half_budget", ("--only", setting.folder))
 
 
-def missing(kept: Path, methods: Sequence[str], settings: Sequence[str]) -> list[Part]:
+def list_missing_runs(kept: Path, methods: Sequence[str], settings: Sequence[str]) -> list[PlannedRun]:
     """What is not kept: methods, and settings of a method, as they are named; with no settings named, of all."""
-    parts = [*all_parts(), *half_budgets(kept)]
+    parts = [*list_all_runs(), *list_half_budget_runs(kept)]
     wanted = [one for one in parts if one.method in methods and (not settings or one.folder in settings)]
-    left = [one for one in wanted if not is_kept(one.folder, one.method, one.seed, kept)]
+    left = [one for one in wanted if not is_recorded(one.folder, one.method, one.seed, kept)]
     return sorted(left, key=lambda one: (methods.index(one.method), settings.index(one.folder) if settings else 0))
 
 
-def command_of(part: Part, arguments: argparse.Namespace, minutes: float) -> list[str]:
+def build_command(part: PlannedRun, arguments: argparse.Namespace, minutes: float) -> list[str]:
     """How a part is run."""
     command = [sys.executable, "-m", f"experiments.{part.module}", arguments.model, *part.flags]
     command += ["--methods", part.method, "--seeds", str(part.seed), "--minutes", f"{minutes:.2f}"]
@@ -90,13 +90,13 @@ def command_of(part: Part, arguments: argparse.Namespace, minutes: float) -> lis
     return command + (["--small", arguments.small] if small else [])
 
 
-def run_all(
-    parts: Sequence[Part], slots: int, end: float, start: Callable[[Part], subprocess.Popen[bytes]]
-) -> Iterator[tuple[Part, int | None]]:
+def run_in_parallel(
+    parts: Sequence[PlannedRun], slots: int, end: float, start: Callable[[PlannedRun], subprocess.Popen[bytes]]
+) -> Iterator[tuple[PlannedRun, int | None]]:
     """Run parts, so many at a time, until they or the time is over; who has ended with what status, None if stopped."""
     # Where a shell has put us into the background interruptions are ignored, and so they would be by all we start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    waiting, running = list(parts), dict[Part, subprocess.Popen[bytes]]()
+    waiting, running = list(parts), dict[PlannedRun, subprocess.Popen[bytes]]()
     try:
         while (waiting or running) and time.monotonic() < end:
             while waiting and len(running) < slots:
@@ -110,7 +110,7 @@ def run_all(
     yield from ((part, None) for part in running)
 
 
-def _interrupt(running: dict[Part, subprocess.Popen[bytes]]) -> None:
+def _interrupt(running: dict[PlannedRun, subprocess.Popen[bytes]]) -> None:
     for process in running.values():
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGINT)
@@ -127,34 +127,34 @@ def run_missing(arguments: argparse.Namespace) -> None:
     """Run and keep; what becomes known to be missing on the way is run, too."""
     began = time.monotonic()
     end = began + 60 * arguments.minutes
-    tried = set[Part]()
+    tried = set[PlannedRun]()
 
-    def start(part: Part) -> subprocess.Popen[bytes]:
+    def start(part: PlannedRun) -> subprocess.Popen[bytes]:
         place = arguments.runs / part.name
         place.mkdir(parents=True, exist_ok=True)
-        command = command_of(part, arguments, (end - time.monotonic()) / 60)
+        command = build_command(part, arguments, (end - time.monotonic()) / 60)
         with (place / "log.txt").open("ab") as log:
             # A group of its own: an interruption from the keyboard comes through us, to all at once.
             return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)  # noqa: S603
 
-    while parts := [one for one in missing_for(arguments) if one not in tried]:
+    while parts := [one for one in list_selected_missing_runs(arguments) if one not in tried]:
         tried |= set(parts)
-        for part, status in run_all(parts, arguments.slots, end, start):
-            added = keep(arguments.runs / part.name, arguments.kept)
+        for part, status in run_in_parallel(parts, arguments.slots, end, start):
+            added = record_runs(arguments.runs / part.name, arguments.kept)
             said = "kept" if added else "interrupted" if status is None else f"ended with {status} and nothing to keep"
             print(f"{time.monotonic() - began:6.0f} s  {part.name}: {said}", flush=True)
         if time.monotonic() > end:
             return
 
 
-def missing_for(arguments: argparse.Namespace) -> list[Part]:
+def list_selected_missing_runs(arguments: argparse.Namespace) -> list[PlannedRun]:
     """What the arguments ask for; without the small model nothing of it."""
-    parts = missing(arguments.kept, arguments.methods, arguments.settings)
+    parts = list_missing_runs(arguments.kept, arguments.methods, arguments.settings)
     parts = [part for part in parts if str(part.seed) in arguments.seeds]
     return [part for part in parts if arguments.small or not part.folder.startswith("small-")]
 
 
-def _list(text: str) -> list[str]:
+def _parse_list(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
 
 
@@ -164,17 +164,19 @@ def main() -> None:
     parser.add_argument("model", nargs="?")
     parser.add_argument("--small")
     parser.add_argument("--runs", type=Path, default=Path("runs/side_by_side"))
-    parser.add_argument("--kept", type=Path, default=KEPT)
+    parser.add_argument("--kept", type=Path, default=RECORDED_RUNS)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--slots", type=int, default=10, help="runs at a time")
     parser.add_argument("--memory", type=float, default=_MEMORY, help="share of the GPU's, for all runs together")
-    parser.add_argument("--methods", type=_list, default=list(METHODS), help="in this order")
-    parser.add_argument("--settings", type=_list, default=[], help="folders under experiments/raw/runs; all without it")
-    parser.add_argument("--seeds", type=_list, default=_SEEDS, help="of these seeds only")
+    parser.add_argument("--methods", type=_parse_list, default=list(METHODS), help="in this order")
+    parser.add_argument(
+        "--settings", type=_parse_list, default=[], help="folders under experiments/raw/runs; all without it"
+    )
+    parser.add_argument("--seeds", type=_parse_list, default=_SEEDS, help="of these seeds only")
     parser.add_argument("--list", action="store_true", help="say what is missing and run nothing")
     arguments = parser.parse_args()
-    folders = list(dict.fromkeys([*(one.folder for one in all_parts()), *HALVES]))
+    folders = list(dict.fromkeys([*(one.folder for one in list_all_runs()), *HALVES]))
     for kind, wanted, known in (
         ("method", arguments.methods, METHODS),
         ("setting", arguments.settings, folders),
@@ -188,7 +190,7 @@ def main() -> None:
         sys.exit("--memory: a share, more than 0 and at most 1")
     if arguments.list or not arguments.model:
         arguments.small = arguments.small or "listed"
-        print("\n".join(part.name for part in missing_for(arguments)) or "nothing is missing")
+        print("\n".join(part.name for part in list_selected_missing_runs(arguments)) or "nothing is missing")
         return
     run_missing(arguments)
 

@@ -47,7 +47,7 @@ class FamilyMember:
         return (self.problem.true_score(route) - self.standard_score) / self.gain
 
 
-def member(seed: int, *, nothing: bool = False, alike: bool = False) -> FamilyMember:
+def make_problem(seed: int, *, nothing: bool = False, alike: bool = False) -> FamilyMember:
     """The problem of a seed; ``nothing`` plants the standard pass, ``alike`` makes every route as good as it."""
     level = list(LEVELS)[seed % 3]
     edits = 1 + seed // 3 % MOST_EDITS
@@ -56,7 +56,7 @@ def member(seed: int, *, nothing: bool = False, alike: bool = False) -> FamilyMe
     if alike:
         same = PlantedProblem(Route.standard(LAYERS), base=standard * (1 - 1e-9), peak=standard, seed=seed)
         return FamilyMember(same, level, edits, kind)
-    target, distance = (Route.standard(LAYERS), 1) if nothing else _target(seed, edits, kind)
+    target, distance = (Route.standard(LAYERS), 1) if nothing else _draw_target(seed, edits, kind)
     gain = 0.0 if nothing else per_edit * edits
     slope = per_edit if nothing else gain / distance
     peak = standard + gain
@@ -64,9 +64,9 @@ def member(seed: int, *, nothing: bool = False, alike: bool = False) -> FamilyMe
     return FamilyMember(problem, level, edits, kind)
 
 
-def _target(seed: int, edits: int, kind: str) -> tuple[Route, int]:
+def _draw_target(seed: int, edits: int, kind: str) -> tuple[Route, int]:
     rng = np.random.default_rng([seed, _TARGETS])
-    moves, adds = _edits()
+    moves, adds = _single_edits_by_kind()
     while True:
         is_add = np.zeros(edits, dtype=bool)
         if kind == "adds":
@@ -79,7 +79,7 @@ def _target(seed: int, edits: int, kind: str) -> tuple[Route, int]:
 
 
 @lru_cache(maxsize=1)
-def _edits() -> tuple[list[Edit], list[Edit]]:
+def _single_edits_by_kind() -> tuple[list[Edit], list[Edit]]:
     every = list_single_edits(SPACE)
     moves = filter_moves(SPACE, every)
     return moves, [edit for edit in every if edit.action >= SPACE.move_count]

@@ -29,7 +29,7 @@ from experiments.planted_family import (
     TRAINING,
     VALIDATION,
     FamilyMember,
-    member,
+    make_problem,
 )
 from macro_routing.evaluation.confirmation import select_confirmed
 from macro_routing.evaluation.planted_problem import TRAIN, solve_planted
@@ -46,7 +46,7 @@ from macro_routing.search.searcher import Candidate, Searcher
 PAPER = MacroSettings(final_set="raw")
 METHODS: dict[str, Callable[[int], Searcher]] = {
     "guided": lambda seed: GuidedSearch(SPACE, TRAINING, BUDGET, GuidedSettings(), seed),
-    "guided, doubt 0.03": lambda seed: GuidedSearch(
+    "guided, error probability 0.03": lambda seed: GuidedSearch(
         SPACE, TRAINING, BUDGET, GuidedSettings(max_error_probability=0.03), seed
     ),
     "paper": lambda seed: MacroSearch(SPACE, TRAINING, PAPER, seed),
@@ -55,26 +55,27 @@ METHODS: dict[str, Callable[[int], Searcher]] = {
     "random": lambda seed: RandomSearch(SPACE, TRAINING, RandomSettings(), seed),
     "rys": lambda seed: BlockSweep(SPACE.layers, TRAINING, BUDGET, SweepSettings(), seed),
 }
-TOLD = "nothing to search: the target told, and confirmed on all examples"
+KNOWN_TARGET = "nothing to search: the target told, and confirmed on all examples"
 """What certainty costs where nothing has to be found; a search can only do better by what like routes tell."""
 
 
-def _guided(**settings: Any) -> Callable[[int], Searcher]:
+def make_guided(**settings: Any) -> Callable[[int], Searcher]:
+    """The default search with some settings changed."""
     return lambda seed: GuidedSearch(SPACE, TRAINING, BUDGET, GuidedSettings(**settings), seed)
 
 
 PARTS = {
-    "guided": _guided(),
-    "without the policy's programs": _guided(policy_samples=0),
-    "without edits of the best": _guided(incumbents=0),
-    "layers add up, nothing else": _guided(kernel="additive"),
-    "like routes, nothing else": _guided(kernel="similarity"),
-    "every route alone": _guided(kernel="independent"),
-    "without routes kept for their own scores": _guided(n_empirical_best=0),
-    "twice the rounds": _guided(rounds=20),
-    "one finalist": _guided(finalists=1),
-    "confirmed on a fifth": _guided(holdout=0.2),
-    "no threshold": _guided(max_error_probability=1.0),
+    "guided": make_guided(),
+    "without the policy's programs": make_guided(policy_samples=0),
+    "without edits of the best": make_guided(incumbents=0),
+    "layers add up, nothing else": make_guided(kernel="additive"),
+    "like routes, nothing else": make_guided(kernel="similarity"),
+    "every route alone": make_guided(kernel="independent"),
+    "without routes kept for their own scores": make_guided(n_empirical_best=0),
+    "twice the rounds": make_guided(rounds=20),
+    "one finalist": make_guided(finalists=1),
+    "confirmed on a fifth": make_guided(holdout=0.2),
+    "no threshold": make_guided(max_error_probability=1.0),
 }
 TABLES: dict[str, dict[str, Callable[[int], Searcher]]] = {"": METHODS, "parts": PARTS}
 COLUMNS = {
@@ -101,13 +102,13 @@ WORDS = {"moves": "edits, moves only", "adds": "edits, with adds"}
 FOUND_COLUMNS = {"search": "search", "target": "target", "share": "share of its gain", "found": "found (%)", "n": "n"}
 
 
-def one(job: tuple[str, int, str], *, table: str) -> dict[str, Any]:
+def run_search(job: tuple[str, int, str], *, table: str) -> dict[str, Any]:
     """One search on one problem."""
     name, seed, sort = job
-    planted = member(seed, nothing=sort == NOTHING, alike=sort == ALIKE)
+    planted = make_problem(seed, nothing=sort == NOTHING, alike=sort == ALIKE)
     start = time.perf_counter()
-    if name == TOLD:
-        route = told(planted)
+    if name == KNOWN_TARGET:
+        route = confirm_known_target(planted)
     else:
         searcher = TABLES[table][name](seed)
         route = solve_planted(searcher, planted.problem, training=TRAINING, validation=VALIDATION).selected.route
@@ -117,7 +118,7 @@ def one(job: tuple[str, int, str], *, table: str) -> dict[str, Any]:
     return facts | result
 
 
-def told(planted: FamilyMember) -> Route:
+def confirm_known_target(planted: FamilyMember) -> Route:
     """The target, if all training and validation examples show its lead as surely as the guided search wants it."""
 
     def verdicts(route: Route) -> Any:
@@ -127,18 +128,18 @@ def told(planted: FamilyMember) -> Route:
     return select_confirmed([Candidate(planted.problem.target)], verdicts, GuidedSettings().max_error_probability).route
 
 
-def line(name: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def make_row(name: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """A search's line, with an interval for its mean share."""
     planted, nothing, alike = ([run for run in runs if run["sort"] == sort] for sort in SORTS)
 
-    def mean(chosen: Sequence[dict[str, Any]], what: str = "share") -> float | None:
-        return round(float(np.mean([run[what] for run in chosen])), 6) if chosen else None
+    def mean(runs: Sequence[dict[str, Any]], what: str = "share") -> float | None:
+        return round(float(np.mean([run[what] for run in runs])), 6) if runs else None
 
     shares = np.array([run["share"] for run in planted])
     error = 1.96 * shares.std(ddof=1) / len(shares) ** 0.5 if len(shares) > 1 else 0.0
 
-    def returned(chosen: Sequence[dict[str, Any]]) -> float | None:
-        return 100 * float(np.mean([run["standard"] for run in chosen])) if chosen else None
+    def returned(runs: Sequence[dict[str, Any]]) -> float | None:
+        return 100 * float(np.mean([run["standard"] for run in runs])) if runs else None
 
     return {
         "search": name,
@@ -155,7 +156,7 @@ def line(name: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def against(first: Sequence[Sequence[float]], runs: Sequence[dict[str, Any]]) -> str:
+def format_difference(first: Sequence[Sequence[float]], runs: Sequence[dict[str, Any]]) -> str:
     """How a search differs from the one of the first line on the problems that both have."""
     before = {int(seed): share for seed, share, _ in first}
     differences = np.array([run["share"] - before[run["seed"]] for run in runs if run["sort"] == PLANTED])
@@ -163,7 +164,7 @@ def against(first: Sequence[Sequence[float]], runs: Sequence[dict[str, Any]]) ->
     return f"{differences.mean():+.3f} ± {error:.3f}"
 
 
-def by_target(name: str, runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def make_target_rows(name: str, runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same by number and kind of edits."""
     found = []
     for kind in ("moves", "adds"):
@@ -192,14 +193,14 @@ def read_runs(path: Path | None) -> dict[tuple[str, int, str], dict[str, Any]]:
     return {(run["search"], run["seed"], run["sort"]): run for run in runs}
 
 
-def beside(path: Path, found: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+def merge_rows(path: Path, found: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
     """Lines that were found now beside those that a record has of other searches, in the order of the table."""
-    new = {one["search"] for one in found}
-    kept = [one for one in json.loads(path.read_text(encoding="utf-8"))["results"] if one["search"] not in new]
-    return sorted([*kept, *found], key=lambda one: names.index(one["search"]))
+    new = {row["search"] for row in found}
+    kept = [row for row in json.loads(path.read_text(encoding="utf-8"))["results"] if row["search"] not in new]
+    return sorted([*kept, *found], key=lambda row: names.index(row["search"]))
 
 
-def _names(arguments: argparse.Namespace, all_names: Sequence[str]) -> list[str]:
+def _parse_names(arguments: argparse.Namespace, all_names: Sequence[str]) -> list[str]:
     """The searches that are asked for; what cannot be run is refused."""
     for option, least in (("first", 0), ("seeds", 1), ("processes", 1)):
         if getattr(arguments, option) < least:
@@ -228,25 +229,27 @@ def main() -> None:
         "--add", action="store_true", help="lines of other searches stay as they are in what is written"
     )
     arguments = parser.parse_args()
-    all_names = [*TABLES[arguments.table], *([] if arguments.table else [TOLD])]
-    names = _names(arguments, all_names)
+    all_names = [*TABLES[arguments.table], *([] if arguments.table else [KNOWN_TARGET])]
+    names = _parse_names(arguments, all_names)
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     lines: list[dict[str, Any]] = []
     targets: list[dict[str, Any]] = []
     known = read_runs(arguments.runs)
     with ProcessPoolExecutor(arguments.processes) as pool:
         for name in names:
-            sorts = {PLANTED: 1} if name == TOLD else SORTS
-            jobs = [(name, seed, sort) for sort, every in sorts.items() for seed in seeds if seed % every == 0]
-            runs = [known[job] for job in jobs if job in known]
-            missing = [job for job in jobs if job not in known]
-            for run in pool.map(partial(one, table=arguments.table), missing, chunksize=2):
+            sorts = {PLANTED: 1} if name == KNOWN_TARGET else SORTS
+            searches = [(name, seed, sort) for sort, every in sorts.items() for seed in seeds if seed % every == 0]
+            runs = [known[job] for job in searches if job in known]
+            missing = [job for job in searches if job not in known]
+            for run in pool.map(partial(run_search, table=arguments.table), missing, chunksize=2):
                 runs.append(run)
                 if arguments.runs:
                     with arguments.runs.open("a", encoding="utf-8") as kept:
                         kept.write(json.dumps(run) + "\n")
-            lines.append(line(name, runs) | {"against": against(lines[0]["raw"], runs) if lines else None})
-            targets += by_target(name, runs)
+            lines.append(
+                make_row(name, runs) | {"against": format_difference(lines[0]["raw"], runs) if lines else None}
+            )
+            targets += make_target_rows(name, runs)
             print({key: value for key, value in lines[-1].items() if key != "raw"}, flush=True)
     if arguments.write:
         config = {"layers": SPACE.layers, "training": TRAINING, "validation": VALIDATION, "budget": BUDGET}
@@ -259,7 +262,7 @@ def main() -> None:
             by_edits = arguments.write.with_name(f"{arguments.write.stem}_targets.json")
             written.append((by_edits, FOUND_COLUMNS, targets))
         for path, columns, found in written:
-            results = beside(path, found, all_names) if arguments.add else found
+            results = merge_rows(path, found, all_names) if arguments.add else found
             write_record(path, columns=columns, results=results, **common)
 
 

@@ -63,16 +63,16 @@ _PUBLISHED = (
 """The models over which the paper corrects its p-values."""
 
 
-def published() -> Study:
+def published_study() -> Study:
     """The paper's significance table from its main table: no model is run."""
     words = ["significance", "tests/data/published_results.json", "--baseline", "Baseline", "--method", "MACRO"]
     return Study("significance", shlex.join([*words, "--models", ",".join(_PUBLISHED)]), searches=False)
 
 
-def studies() -> list[Study]:
+def list_studies() -> list[Study]:
     """All of them, those that others need first."""
     return [
-        published(),
+        published_study(),
         Study("transfer", f"transfer --preset paper --tasks {TASKS} --seed 1"),
         Study("logit-lens", f"logit-lens {ROUTE} --test 256"),
         Study("cost", f"cost {ROUTE} --tasks counting:direct,gsm8k:direct,gsm8k:reasoning,sciq:likelihood"),
@@ -94,10 +94,10 @@ def studies() -> list[Study]:
     ]
 
 
-def small_studies() -> list[Study]:
+def list_small_studies() -> list[Study]:
     """The same at a tiny size, on synthetic tasks."""
     return [
-        published(),
+        published_study(),
         Study("transfer", f"transfer --tasks {_SMALL_TASKS} {_SMALL}"),
         Study("logit-lens", f"logit-lens {_SMALL_ROUTE} --test 16"),
         Study("cost", f"cost {_SMALL_ROUTE} --tasks category:likelihood --items 8 --repeats 2"),
@@ -115,32 +115,32 @@ def small_studies() -> list[Study]:
     ]
 
 
-def found_route(runs: Path) -> Path | None:
+def find_route(runs: Path) -> Path | None:
     """The first run of the transfer study that found another route than the standard pass."""
     order = json.loads((runs / "transfer" / "study.json").read_text(encoding="utf-8"))["settings"]["tasks"]
     folders = list((runs / "transfer" / "runs").glob("*/route.json"))
-    places = sorted(folders, key=lambda path: _place(path.parent.name, order))
+    places = sorted(folders, key=lambda path: _order_index(path.parent.name, order))
     for path in places:
         if json.loads(path.read_text(encoding="utf-8"))["route"] != "L0 RJ":
             return path.parent
     return None
 
 
-def _place(folder: str, order: Sequence[str]) -> int:
+def _order_index(folder: str, order: Sequence[str]) -> int:
     names = [name.replace(":", "_") for name in order]
     return next((place for place, name in enumerate(names) if folder.startswith(f"{name}-")), len(names))
 
 
-def command_of(study: Study, model: str, runs: Path, data_dir: Path | None) -> list[str] | None:
+def build_command(study: Study, model: str, runs: Path, data_dir: Path | None) -> list[str] | None:
     """The words after ``macro study``; None where a route is needed and none was found."""
     words = shlex.split(study.words)
     if RUN in words:
         found = sorted((runs / "transfer" / "runs").glob("*/result.json"))
         if not found:
             return None
-        words[words.index(RUN)] = str(found_route(runs) or found[0].parent)
+        words[words.index(RUN)] = str(find_route(runs) or found[0].parent)
     if study.needs_route:
-        if not (runs / "transfer" / DATA).is_file() or (route := found_route(runs)) is None:
+        if not (runs / "transfer" / DATA).is_file() or (route := find_route(runs)) is None:
             return None
         words[words.index(ROUTE)] = str(route)
     if not study.searches:
@@ -158,7 +158,7 @@ def run_missing(model: str, runs: Path, data_dir: Path | None, minutes: float, w
             continue
         if left <= 0:
             return
-        words = command_of(study, model, runs, data_dir)
+        words = build_command(study, model, runs, data_dir)
         if words is None:
             print(f"{study.name}: there is no route yet that differs from the standard pass", flush=True)
             continue
@@ -175,7 +175,7 @@ def run_missing(model: str, runs: Path, data_dir: Path | None, minutes: float, w
 # --- collecting ---------------------------------------------------------------------------------------------------
 
 
-def collect(runs: Path, docs: Path, wanted: Sequence[Study]) -> None:
+def collect_records(runs: Path, docs: Path, wanted: Sequence[Study]) -> None:
     """Write what is finished into the documentation's data and pictures."""
     for study in wanted:
         folder = runs / study.name
@@ -187,18 +187,18 @@ def collect(runs: Path, docs: Path, wanted: Sequence[Study]) -> None:
         for name, table in data["tables"].items():
             if name != _QUESTIONS:
                 _write(docs, study, data, name, table)
-        for picture in pictures(folder):
-            target = docs / "pictures" / f"{_stem(study.name, picture.stem)}.svg"
+        for picture in iterate_pictures(folder):
+            target = docs / "pictures" / f"{_record_name(study.name, picture.stem)}.svg"
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(picture, target)
 
 
-def pictures(folder: Path) -> Iterator[Path]:
+def iterate_pictures(folder: Path) -> Iterator[Path]:
     """The study's drawings; of several alike, one per kind of search, only the first, which is the figure."""
     yield from (path for path in sorted(folder.glob("*.svg")) if not path.stem.startswith("layers_"))
 
 
-def _stem(study: str, part: str) -> str:
+def _record_name(study: str, part: str) -> str:
     base = f"study_{study.replace('-', '_')}"
     return base if part in {"table", "figure"} else f"{base}_{part}"
 
@@ -226,8 +226,8 @@ def _write(docs: Path, study: Study, data: dict[str, Any], name: str, table: dic
     }
     device = f"one {machine['cuda:0']}" if "cuda:0" in machine else machine.get("processor", "a machine")
     write_record(
-        docs / "data" / f"{_stem(study.name, name)}.json",
-        command=f"macro study {study.words}{_closing(study)}",
+        docs / "data" / f"{_record_name(study.name, name)}.json",
+        command=f"macro study {study.words}{_closing_sentence(study)}",
         config=config,
         seed=seeds[0] if len(seeds) == 1 else ", ".join(map(str, seeds)),
         columns=columns,
@@ -236,7 +236,7 @@ def _write(docs: Path, study: Study, data: dict[str, Any], name: str, table: dic
     )
 
 
-def _closing(study: Study) -> str:
+def _closing_sentence(study: Study) -> str:
     """What a command needs beside the words of the study."""
     if study.searches:
         return " --models MODEL" if study.name == "main-table" else " --model MODEL"
@@ -254,13 +254,13 @@ def main() -> None:
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--write", type=Path, default=Path("docs"))
     arguments = parser.parse_args()
-    wanted = small_studies() if arguments.small else studies()
+    wanted = list_small_studies() if arguments.small else list_studies()
     if arguments.only:
         wanted = [study for study in wanted if study.name in arguments.only.split(",")]
     if arguments.model:
         arguments.runs.mkdir(parents=True, exist_ok=True)
         run_missing(arguments.model, arguments.runs, arguments.data_dir, arguments.minutes, wanted)
-    collect(arguments.runs, arguments.write, wanted)
+    collect_records(arguments.runs, arguments.write, wanted)
 
 
 if __name__ == "__main__":

@@ -21,14 +21,14 @@ from macro_routing.search.selection import select_candidate
 
 _SPLITTING = 9
 _JUDGING, _VALIDATING = 0.4, 0.1
-Make = Callable[[int, int, int], Searcher]
+SearchFactory = Callable[[int, int, int], Searcher]
 """A search for (training examples, budget, seed)."""
-Credit = Callable[[Route], NDArray[Any]]
+ExampleCredit = Callable[[Route], NDArray[Any]]
 """How much of each example a recorded route got right."""
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayResult:
     """What a search made of a landscape."""
 
     route: Route
@@ -44,7 +44,9 @@ class Replayed:
     """Of a search that confirms: who may be chosen, in this order: how certain each one's lead is, and its gain."""
 
 
-def replay(make: Make, landscape: Landscape, *, budget: int, seed: int, credit: Credit | None = None) -> Replayed:
+def replay_search(
+    make: SearchFactory, landscape: Landscape, *, budget: int, seed: int, credit: ExampleCredit | None = None
+) -> ReplayResult:
     """One search; the examples are dealt by the seed to judging, validation and the search itself.
 
     ``credit`` is what the search is told of a route's examples in place of right or wrong, which still confirms and
@@ -94,4 +96,4 @@ def replay(make: Make, landscape: Landscape, *, budget: int, seed: int, credit: 
         return float(landscape.correct_examples(route)[judge].mean() - landscape.standard[judge].mean())
 
     told = tuple((sure, gain(one.route)) for one, sure in finalists)
-    return Replayed(chosen.route, gain(chosen.route), gain(others[0]) if others else 0.0, asked_for, missing, told)
+    return ReplayResult(chosen.route, gain(chosen.route), gain(others[0]) if others else 0.0, asked_for, missing, told)

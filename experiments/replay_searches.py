@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.record import write_record
 from experiments.landscape import Landscape
-from experiments.replay import Make, replay
+from experiments.replay import SearchFactory, replay_search
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.guided_settings import GuidedSettings
@@ -35,13 +35,18 @@ COLUMNS = {
 }
 
 
-def searches(landscape: Landscape) -> dict[str, Make]:
+def make_searches(landscape: Landscape) -> dict[str, SearchFactory]:
     """What is replayed."""
     space, among = RouteSpace(landscape.layers), frozenset(landscape.routes)
 
-    def guided(**settings: Any) -> Make:
+    def guided(**settings: Any) -> SearchFactory:
         return lambda examples, budget, seed: GuidedSearch(
-            space, examples, budget, GuidedSettings(**settings), seed, frozenset(r for r in among if _inside(space, r))
+            space,
+            examples,
+            budget,
+            GuidedSettings(**settings),
+            seed,
+            frozenset(r for r in among if _fits_space(space, r)),
         )
 
     longest = space.max_length - space.layers
@@ -51,7 +56,7 @@ def searches(landscape: Landscape) -> dict[str, Make]:
     return {"guided": guided(), "guided, every route alone": guided(kernel="independent"), "rys": rys}
 
 
-def _inside(space: RouteSpace, route: Any) -> bool:
+def _fits_space(space: RouteSpace, route: Any) -> bool:
     from macro_routing.errors import MacroError
 
     try:
@@ -61,22 +66,22 @@ def _inside(space: RouteSpace, route: Any) -> bool:
     return True
 
 
-def name_of(landscape: Landscape) -> str:
+def describe_landscape(landscape: Landscape) -> str:
     """For a table."""
     return f"{landscape.about['task']}, {landscape.about['mode']}, {landscape.layers} layers"
 
 
-def budget_for(landscape: Landscape) -> int:
+def evaluation_budget(landscape: Landscape) -> int:
     """Outcomes that a search may ask for: it sees half of the examples."""
     return int(BUDGET_PER_EXAMPLE * landscape.examples / 2)
 
 
-def best_five(landscape: Landscape) -> float:
+def mean_gain_of_best_five(landscape: Landscape) -> float:
     """Mean gain of the five best recorded routes, in points."""
     return 100 * float(np.sort([landscape.gain(route) for route in landscape.routes])[-5:].mean())
 
 
-def write_replays(
+def write_replay_record(
     path: Path, command: str, columns: Mapping[str, str], results: Sequence[Mapping[str, Any]], **config: Any
 ) -> None:
     """The record of a table of replays."""
@@ -94,10 +99,10 @@ def main() -> None:
     results = []
     for path in sorted(arguments.folder.glob("*.json")):
         landscape = Landscape.load(path)
-        name = name_of(landscape)
-        for search, make in searches(landscape).items():
-            budget = budget_for(landscape)
-            found = [replay(make, landscape, budget=budget, seed=seed) for seed in range(arguments.seeds)]
+        name = describe_landscape(landscape)
+        for search, make in make_searches(landscape).items():
+            budget = evaluation_budget(landscape)
+            found = [replay_search(make, landscape, budget=budget, seed=seed) for seed in range(arguments.seeds)]
             gains = 100 * np.array([one.gain for one in found])
             error = 1.96 * gains.std(ddof=1) / len(gains) ** 0.5
             results.append(
@@ -107,7 +112,7 @@ def main() -> None:
                     "gain": f"{gains.mean():+.2f} ± {error:.2f}",
                     "proposed": 100 * float(np.mean([one.proposed for one in found])),
                     "changed": 100 * float(np.mean([not one.route.is_standard for one in found])),
-                    "best": best_five(landscape),
+                    "best": mean_gain_of_best_five(landscape),
                     "asked": float(np.mean([one.asked for one in found])),
                     "missing": float(np.mean([one.missing for one in found])),
                     "raw": [round(float(gain), 2) for gain in gains],
@@ -115,7 +120,7 @@ def main() -> None:
             )
             print({key: value for key, value in results[-1].items() if key != "raw"}, flush=True)
     if arguments.write:
-        write_replays(
+        write_replay_record(
             arguments.write, f"python -m experiments.replay_searches --seeds {arguments.seeds}", COLUMNS, results
         )
 

@@ -22,8 +22,16 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.record import write_record
-from experiments.method_comparison import BUDGET, SEEDS, add_part, check_part, chosen, config, take_share
-from experiments.recorded_runs import KEPT, is_kept, kept_arms, origin
+from experiments.method_comparison import (
+    BUDGET,
+    SEEDS,
+    add_selection_flags,
+    check_selection,
+    is_selected,
+    limit_gpu_memory,
+    make_run_config,
+)
+from experiments.recorded_runs import RECORDED_RUNS, describe_comparisons_origin, is_recorded, read_recorded_runs
 
 if TYPE_CHECKING:
     from macro_routing.runs.comparison_results import MethodRun
@@ -100,7 +108,7 @@ EARLIER = {
 }
 
 
-def chosen_settings(only: str) -> list[Setting]:
+def parse_settings(only: str) -> list[Setting]:
     """Those of some tasks or folders, separated by commas; all when none is named."""
     wanted = {name.strip() for name in only.split(",") if name.strip()}
     if unknown := wanted - {name for one in SETTINGS for name in (one.folder, one.task)}:
@@ -115,7 +123,7 @@ def run_missing(arguments: argparse.Namespace) -> None:
     from macro_routing.runs.comparison_results import read_method_runs
 
     runs, end = arguments.runs, time.monotonic() + 60 * arguments.minutes
-    settings = chosen_settings(arguments.only)
+    settings = parse_settings(arguments.only)
     loaded: dict[bool, Any] = {}
     for seed in SEEDS:
         for setting in settings:
@@ -126,11 +134,15 @@ def run_missing(arguments: argparse.Namespace) -> None:
                 if time.monotonic() > end:
                     return
                 done = any((arm.method, arm.seed) == (method, seed) for arm in read_method_runs(runs / setting.folder))
-                if done or is_kept(setting.folder, method, seed, arguments.kept) or not chosen(arguments, method, seed):
+                if (
+                    done
+                    or is_recorded(setting.folder, method, seed, arguments.kept)
+                    or not is_selected(arguments, method, seed)
+                ):
                     continue
                 frozen = loaded.setdefault(setting.small, None) or load_model(model)
                 loaded[setting.small] = frozen
-                base = config(model, setting.task, setting.mode, arguments.data_dir, BUDGET)
+                base = make_run_config(model, setting.task, setting.mode, arguments.data_dir, BUDGET)
                 known: dict[str, Any] = {"frozen": frozen, "store": runs / f"scores-{setting.folder}.sqlite"}
                 try:
                     place = runs / setting.folder
@@ -142,24 +154,24 @@ def run_missing(arguments: argparse.Namespace) -> None:
                 print(f"{setting.folder}, {method}, {seed}: {arm.result.verdict} ({arm.seconds:.0f} s)", flush=True)
 
 
-def differences(kept: Path) -> Iterator[tuple[Setting, int, dict[str, float]]]:
+def iterate_gains(kept: Path) -> Iterator[tuple[Setting, int, dict[str, float]]]:
     """By setting and seed: every method's test accuracy minus the standard pass's on the same examples."""
     for setting in SETTINGS:
-        arms = kept_arms(setting.folder, kept)
+        arms = read_recorded_runs(setting.folder, kept)
         for seed in SEEDS:
             found = {arm.method: arm.result.comparison.difference for arm in arms if arm.seed == seed}
             if found:
                 yield setting, seed, found
 
 
-def lines(kept: Path) -> list[dict[str, Any]]:
+def make_rows(kept: Path) -> list[dict[str, Any]]:
     """A line per setting, each method's mean difference with its interval."""
     from macro_routing.runs.comparison_results import summarize_methods
     from macro_routing.runs.methods import METHODS as KNOWN
 
     found = []
     for setting in SETTINGS:
-        arms = [arm for arm in kept_arms(setting.folder, kept) if arm.method in METHODS and arm.seed in SEEDS]
+        arms = [arm for arm in read_recorded_runs(setting.folder, kept) if arm.method in METHODS and arm.seed in SEEDS]
         line: dict[str, Any] = {"setting": setting.name, **dict.fromkeys(METHODS, "not run")}
         rows = {row.name: row for row in summarize_methods(arms)} if arms else {}
         by_method = {method: rows[KNOWN[method].title] for method in METHODS if KNOWN[method].title in rows}
@@ -174,15 +186,15 @@ def lines(kept: Path) -> list[dict[str, Any]]:
     return found
 
 
-def summary(kept: Path) -> list[dict[str, Any]]:
+def make_summary_rows(kept: Path) -> list[dict[str, Any]]:
     """The guided search against nothing and against each other method, over the settings that both have run."""
     from macro_routing.evaluation.statistics import benchmark_significance
 
-    cells = list(differences(kept))
+    gains_of_runs = list(iterate_gains(kept))
     found = []
     for other in ("", *METHODS[1:]):
         by_setting: dict[Setting, list[float]] = {}
-        for setting, _, gains in cells:
+        for setting, _, gains in gains_of_runs:
             if "guided" in gains and (not other or other in gains):
                 by_setting.setdefault(setting, []).append(100 * (gains["guided"] - (gains[other] if other else 0.0)))
         line: dict[str, Any] = {"against": {"": "the standard pass", "macro": "paper"}.get(other, other)}
@@ -196,13 +208,13 @@ def summary(kept: Path) -> list[dict[str, Any]]:
     return found
 
 
-def answers(kept: Path) -> list[dict[str, Any]]:
+def make_answer_rows(kept: Path) -> list[dict[str, Any]]:
     """Where answers are written: how many of them are cut off, and how long they are, means over seeds."""
     from macro_routing.runs.result import SELECTED, STANDARD
 
     found = []
     for setting in SETTINGS:
-        arms = [arm for arm in kept_arms(setting.folder, kept) if arm.method in METHODS and arm.seed in SEEDS]
+        arms = [arm for arm in read_recorded_runs(setting.folder, kept) if arm.method in METHODS and arm.seed in SEEDS]
         if setting.mode == "likelihood" or not arms:
             continue
         of_whom: dict[str, list[Variant]] = {name: [] for name in ANSWERS if name != "setting"}
@@ -210,32 +222,32 @@ def answers(kept: Path) -> list[dict[str, Any]]:
             by_name = {variant.name: variant for variant in arm.result.variants}
             of_whom["standard"].append(by_name[STANDARD])
             of_whom[arm.method].append(by_name[SELECTED[arm.method]])
-        told = {name: _cut_off(variants) for name, variants in of_whom.items()}
+        told = {name: _format_truncation(variants) for name, variants in of_whom.items()}
         found.append({"setting": setting.name, **told})
     return found
 
 
-def _cut_off(variants: Sequence[Variant]) -> str:
+def _format_truncation(variants: Sequence[Variant]) -> str:
     if not variants:
         return "not run"
     cut_off, tokens = fmean(one.cut_off for one in variants), fmean(one.tokens for one in variants)
     return f"{100 * cut_off:.1f} ({tokens:.0f})"
 
 
-def earlier(kept: Path) -> list[dict[str, Any]]:
+def make_earlier_rows(kept: Path) -> list[dict[str, Any]]:
     """Searches that were made again because a setting of the default has changed, and what they had ended with."""
     found = []
     for setting in SETTINGS:
-        now = {(arm.method, arm.seed): arm for arm in kept_arms(setting.folder, kept)}
-        for before in kept_arms(setting.earlier_folder, kept):
+        now = {(arm.method, arm.seed): arm for arm in read_recorded_runs(setting.folder, kept)}
+        for before in read_recorded_runs(setting.earlier_folder, kept):
             after = now.get((before.method, before.seed))
-            told = {"before": _gain(before), "now": _gain(after) if after else "not run again"}
+            told = {"before": _format_gain(before), "now": _format_gain(after) if after else "not run again"}
             routes = {"raw": [before.result.route, after.result.route if after else None]}
             found.append({"setting": setting.name, "seed": before.seed, **told, **routes})
     return found
 
 
-def _gain(arm: MethodRun) -> str:
+def _format_gain(arm: MethodRun) -> str:
     gain = arm.result.comparison
     if arm.result.best_route.is_standard:
         return "the standard pass"
@@ -253,26 +265,30 @@ def main() -> None:
     parser.add_argument("model", nargs="?")
     parser.add_argument("--small")
     parser.add_argument("--runs", type=Path, default=Path("runs/search_quality"))
-    parser.add_argument("--kept", type=Path, default=KEPT)
+    parser.add_argument("--kept", type=Path, default=RECORDED_RUNS)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--only", default="", help="tasks or folders, separated by commas")
-    add_part(parser)
+    add_selection_flags(parser)
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
-    check_part(arguments, METHODS)
+    check_selection(arguments, METHODS)
     if arguments.model:
         arguments.runs.mkdir(parents=True, exist_ok=True)
-        take_share(arguments.share)
+        limit_gpu_memory(arguments.share)
         run_missing(arguments)
-    found, told, written = lines(arguments.kept), summary(arguments.kept), answers(arguments.kept)
-    again = earlier(arguments.kept)
+    found, told, written = (
+        make_rows(arguments.kept),
+        make_summary_rows(arguments.kept),
+        make_answer_rows(arguments.kept),
+    )
+    again = make_earlier_rows(arguments.kept)
     _print([*found, *told, *written, *again])
     if arguments.write:
         common: dict[str, Any] = {
             "command": "python -m experiments.search_quality MODEL --small SMALL_MODEL --runs FOLDER",
             "seed": ", ".join(map(str, SEEDS)),
-            **origin((one.folder for one in SETTINGS), arguments.kept, budget=BUDGET),
+            **describe_comparisons_origin((one.folder for one in SETTINGS), arguments.kept, budget=BUDGET),
         }
         write_record(arguments.write, columns=COLUMNS, results=found, **common)
         for part, columns, results in (

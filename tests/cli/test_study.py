@@ -226,21 +226,23 @@ def test_composition_of_that_run(searched):
     assert json.loads((searched / "made" / "data.json").read_text())["tables"]["table"]["rows"][0]["runs"] == 1
 
 
-@pytest.mark.parametrize("study", [*recorded.studies(), *recorded.small_studies()], ids=lambda study: study.name)
+@pytest.mark.parametrize(
+    "study", [*recorded.list_studies(), *recorded.list_small_studies()], ids=lambda study: study.name
+)
 def test_the_commands_that_are_recorded_are_understood(study, tmp_path):
     group = typer.main.get_command(app).commands["study"]
     named = dataclasses.replace(
         study, words=study.words.replace(recorded.ROUTE, "'L0 RJ'").replace(recorded.RUN, "run")
     )
-    name, *words = recorded.command_of(named, "smollm2-135m", tmp_path, tmp_path)
+    name, *words = recorded.build_command(named, "smollm2-135m", tmp_path, tmp_path)
     assert name in STUDIES
     common = ["--minutes", "1", "--store", str(tmp_path / "s.sqlite")] if study.searches else []
     group.commands[name].make_context(name, [*words, "--out", str(tmp_path / "o"), *common])  # nothing runs
 
 
 def test_the_studies_of_a_route_wait_for_one(tmp_path):
-    (study,) = [one for one in recorded.studies() if one.name == "explain"]
-    assert recorded.command_of(study, "m", tmp_path, None) is None
+    (study,) = [one for one in recorded.list_studies() if one.name == "explain"]
+    assert recorded.build_command(study, "m", tmp_path, None) is None
     home = tmp_path / "transfer"
     settings = {"settings": {"tasks": ["counting:direct", "sciq:likelihood"]}}
     for task, route in (("sciq_likelihood", "L0 L0 RJ"), ("counting_direct", "L0 RJ")):
@@ -248,17 +250,17 @@ def test_the_studies_of_a_route_wait_for_one(tmp_path):
         (home / "runs" / f"{task}-1" / "route.json").write_text(json.dumps({"route": route}))
     (home / "study.json").write_text(json.dumps(settings))
     (home / "data.json").write_text("{}")
-    assert recorded.command_of(study, "m", tmp_path, None)[1] == str(home / "runs" / "sciq_likelihood-1")
+    assert recorded.build_command(study, "m", tmp_path, None)[1] == str(home / "runs" / "sciq_likelihood-1")
 
 
 def test_all_seeds_are_recorded(tmp_path):
-    (study,) = [one for one in recorded.studies() if one.name == "ablation"]
+    (study,) = [one for one in recorded.list_studies() if one.name == "ablation"]
     table = {"title": "t", "rows": [{"a": 1}], "shown": [{"a": "1"}], "notes": []}
     data = {"study": "ablation", "headline": "h", "comparisons": 1, "details": {}, "tables": {"table": table}}
     data |= {"environment": {}, "settings": {"seeds": [1, 2, 42], "runs": {"model": "m"}}}
     (tmp_path / "ablation").mkdir()
     (tmp_path / "ablation" / "data.json").write_text(json.dumps(data))
-    recorded.collect(tmp_path, tmp_path / "docs", [study])
+    recorded.collect_records(tmp_path, tmp_path / "docs", [study])
     record = json.loads((tmp_path / "docs" / "data" / "study_ablation.json").read_text())
     assert (record["seed"], record["config"]["seeds"]) == ("1, 2, 42", [1, 2, 42])
 

@@ -9,12 +9,19 @@ import time
 import pytest
 
 from experiments import method_comparison, parallel_runs, search_quality
-from experiments.parallel_runs import METHODS, Part, all_parts, command_of, missing, run_all
-from experiments.recorded_runs import KEPT, read_cells
+from experiments.parallel_runs import (
+    METHODS,
+    PlannedRun,
+    build_command,
+    list_all_runs,
+    list_missing_runs,
+    run_in_parallel,
+)
+from experiments.recorded_runs import RECORDED_RUNS, read_records
 
 
 def test_every_run_of_the_tables_is_one_part():
-    names = [part.name for part in all_parts()]
+    names = [part.name for part in list_all_runs()]
     assert len(set(names)) == len(names)
     common = len(search_quality.SETTINGS) * len(search_quality.METHODS) * 3
     own = set(method_comparison.METHODS) - set(search_quality.METHODS)
@@ -22,21 +29,23 @@ def test_every_run_of_the_tables_is_one_part():
 
 
 def test_what_is_kept_is_not_missing(tmp_path):
-    left = missing(KEPT, METHODS, [])
-    kept = {(name, cell["method"], cell["seed"]) for name in {one.folder for one in left} for cell in read_cells(name)}
+    left = list_missing_runs(RECORDED_RUNS, METHODS, [])
+    kept = {
+        (name, cell["method"], cell["seed"]) for name in {one.folder for one in left} for cell in read_records(name)
+    }
     assert not {(one.folder, one.method, one.seed) for one in left} & kept
-    every = missing(tmp_path, ["rys", "guided"], ["svamp-direct", "sciq-likelihood-rys-published"])
+    every = list_missing_runs(tmp_path, ["rys", "guided"], ["svamp-direct", "sciq-likelihood-rys-published"])
     assert [one.method for one in every] == ["rys"] * 4 + ["guided"] * 3  # methods as they are named, and settings
     assert every[3].folder == "sciq-likelihood-rys-published"
     # Half of a budget is asked for where restarting gains: nowhere, as long as nothing is kept.
-    assert not missing(tmp_path, METHODS, parallel_runs.HALVES)
+    assert not list_missing_runs(tmp_path, METHODS, parallel_runs.HALVES)
 
 
 @pytest.mark.parametrize("module", ["search_quality", "method_comparison", "half_budget"])
 def test_parts_are_asked_for_in_words_that_are_understood(module, tmp_path, monkeypatch, capsys):
     method = "cola" if module == "method_comparison" else "guided"
     flags = ("--tasks", "svamp") if module == "method_comparison" else ("--only", "svamp-direct")
-    part = Part("svamp-direct", method, 42, module, flags)
+    part = PlannedRun("svamp-direct", method, 42, module, flags)
     (tmp_path / "kept").mkdir()
     given = {
         "runs": tmp_path / "runs",
@@ -46,7 +55,7 @@ def test_parts_are_asked_for_in_words_that_are_understood(module, tmp_path, monk
         "data_dir": tmp_path,
         "small": "none",
     }
-    command = command_of(part, argparse.Namespace(model="nowhere", **given), minutes=0)
+    command = build_command(part, argparse.Namespace(model="nowhere", **given), minutes=0)
     assert command[command.index("--share") + 1] == "0.200"
     assert command[:3] == [sys.executable, "-m", f"experiments.{module}"]
     # No minute left: it reads its arguments, runs nothing and shows the table of nothing.
@@ -56,8 +65,12 @@ def test_parts_are_asked_for_in_words_that_are_understood(module, tmp_path, monk
 
 
 def test_so_many_at_a_time_and_all_end_together(tmp_path, monkeypatch):
-    parts = [Part("quick", "guided", seed, "", ()) for seed in range(3)]
-    parts += [Part("long", "rys", 1, "", ()), Part("long", "rys", 2, "", ()), Part("never", "rys", 3, "", ())]
+    parts = [PlannedRun("quick", "guided", seed, "", ()) for seed in range(3)]
+    parts += [
+        PlannedRun("long", "rys", 1, "", ()),
+        PlannedRun("long", "rys", 2, "", ()),
+        PlannedRun("never", "rys", 3, "", ()),
+    ]
     alive = []
 
     def start(part):
@@ -82,7 +95,7 @@ except KeyboardInterrupt:
         return real() + (10_000 if all((tmp_path / f"{seed}-begun").exists() for seed in (1, 2)) else 0)
 
     monkeypatch.setattr(time, "monotonic", clock)
-    ended = list(run_all(parts, 2, clock() + 5_000, start))
+    ended = list(run_in_parallel(parts, 2, clock() + 5_000, start))
     assert {(part.folder, part.seed): status for part, status in ended} == {
         **{("quick", seed): seed for seed in range(3)},
         ("long", 1): None,
@@ -102,8 +115,8 @@ def test_who_stops_it_stops_all():
             raise KeyboardInterrupt
         return process
 
-    running = run_all(
-        [Part("long", "rys", 1, "", ()), Part("broken", "rys", 2, "", ())], 2, time.monotonic() + 60, start
+    running = run_in_parallel(
+        [PlannedRun("long", "rys", 1, "", ()), PlannedRun("broken", "rys", 2, "", ())], 2, time.monotonic() + 60, start
     )
     with pytest.raises(KeyboardInterrupt):
         next(running)

@@ -7,17 +7,17 @@ import pytest
 
 from benchmarks.record import ROOT
 from experiments.planted_searches import (
+    KNOWN_TARGET,
     METHODS,
     PLANTED,
     TABLES,
-    TOLD,
-    against,
-    beside,
-    by_target,
-    line,
+    format_difference,
     main,
-    one,
+    make_row,
+    make_target_rows,
+    merge_rows,
     read_runs,
+    run_search,
 )
 from tests.experiments.test_recorded_runs import rounded
 
@@ -46,26 +46,26 @@ def test_differences_are_taken_problem_by_problem():
         facts = {"sort": PLANTED, "found": False, "seconds": 1.0, "kind": "moves", "edits": 1, "level": "easy"}
         return [{**facts, "seed": seed, "share": share} for seed, share in enumerate(shares)]
 
-    first = line("first", runs([0.0, 0.5, 1.0]))
-    assert against(first["raw"], runs([0.1, 0.6, 1.1])) == "+0.100 ± 0.000"
-    assert against(first["raw"], [*runs([0.0, 0.5, 0.7]), {"sort": "nothing"}]) == "-0.100 ± 0.196"
+    first = make_row("first", runs([0.0, 0.5, 1.0]))
+    assert format_difference(first["raw"], runs([0.1, 0.6, 1.1])) == "+0.100 ± 0.000"
+    assert format_difference(first["raw"], [*runs([0.0, 0.5, 0.7]), {"sort": "nothing"}]) == "-0.100 ± 0.196"
 
 
 def test_a_problem_gives_the_same_every_time():
-    repeated = [{**one(("paper", 3, PLANTED), table=""), "seconds": 0} for _ in range(2)]
+    repeated = [{**run_search(("paper", 3, PLANTED), table=""), "seconds": 0} for _ in range(2)]
     assert repeated[0] == repeated[1]
     assert {"share", "found", "level", "edits"} <= set(repeated[0])
-    assert one((TOLD, 3, PLANTED), table="")["share"] in (0.0, pytest.approx(1.0))
+    assert run_search((KNOWN_TARGET, 3, PLANTED), table="")["share"] in (0.0, pytest.approx(1.0))
 
 
 def test_new_lines_come_beside_those_of_a_record_and_in_place_of_their_own(tmp_path):
     path = tmp_path / "record.json"
     path.write_text(json.dumps({"results": [{"search": "a", "share": 1}, {"search": "c", "share": 2}]}))
-    found = beside(path, [{"search": "b", "share": 3}, {"search": "c", "share": 4}], ["a", "b", "c"])
-    assert [(one["search"], one["share"]) for one in found] == [("a", 1), ("b", 3), ("c", 4)]
+    found = merge_rows(path, [{"search": "b", "share": 3}, {"search": "c", "share": 4}], ["a", "b", "c"])
+    assert [(row["search"], row["share"]) for row in found] == [("a", 1), ("b", 3), ("c", 4)]
 
 
-@pytest.mark.parametrize(("name", "count"), [("guided", 1750), (TOLD, 1000)])
+@pytest.mark.parametrize(("name", "count"), [("guided", 1750), (KNOWN_TARGET, 1000)])
 def test_the_judged_lines_are_made_of_the_kept_runs(name, count):
     data = ROOT / "docs" / "data"
 
@@ -76,8 +76,8 @@ def test_the_judged_lines_are_made_of_the_kept_runs(name, count):
     runs = [run for (search, _, _), run in read_runs(RAW / "planted_family.jsonl").items() if search == name]
     assert len(runs) == count
     (judged,) = recorded("planted_family.json")
-    assert rounded(line(name, runs)) == rounded({key: value for key, value in judged.items() if key != "against"})
-    assert rounded(by_target(name, runs)) == rounded(recorded("planted_family_targets.json"))
+    assert rounded(make_row(name, runs)) == rounded({key: value for key, value in judged.items() if key != "against"})
+    assert rounded(make_target_rows(name, runs)) == rounded(recorded("planted_family_targets.json"))
 
 
 def test_the_lines_of_the_parts_are_made_of_the_kept_runs():
@@ -86,7 +86,7 @@ def test_the_lines_of_the_parts_are_made_of_the_kept_runs():
     for judged in json.loads((data / "planted_parts.json").read_text(encoding="utf-8"))["results"]:
         runs = [run for run in kept if run["search"] == judged["search"]]
         expected = {key: value for key, value in judged.items() if key != "against"}
-        assert rounded(line(judged["search"], runs)) == rounded(expected)
+        assert rounded(make_row(judged["search"], runs)) == rounded(expected)
 
 
 @pytest.mark.parametrize(("option", "value"), [("--first", "-5"), ("--seeds", "0"), ("--processes", "0")])

@@ -10,15 +10,15 @@ import pytest
 from benchmarks.record import ROOT
 from experiments import half_budget, method_comparison, search_quality
 from experiments.recorded_runs import (
-    KEPT,
-    arm_of,
-    is_kept,
-    keep,
-    kept_arms,
-    packed,
-    read_cells,
+    RECORDED_RUNS,
+    is_recorded,
+    pack_verdicts,
+    read_recorded_runs,
+    read_records,
     read_test_sets,
-    unpacked,
+    record_runs,
+    run_from_record,
+    unpack_verdicts,
 )
 from macro_routing.runs.compare_methods import compare_methods
 from macro_routing.runs.comparison_results import read_method_runs, summarize_methods
@@ -38,104 +38,108 @@ def runs(tmp_path_factory):
 
 @pytest.mark.parametrize("verdicts", [[], [False], [True], [False, False, True], [True] * 9, [False] * 17])
 def test_verdicts_are_read_back(verdicts):
-    assert unpacked(packed(verdicts)) == verdicts
+    assert unpack_verdicts(pack_verdicts(verdicts)) == verdicts
 
 
 def test_a_kept_comparison_has_the_table_that_it_had(runs, tmp_path):
-    assert keep(runs, tmp_path) == 8
-    before, after = read_method_runs(runs / "small"), kept_arms("small", tmp_path)
+    assert record_runs(runs, tmp_path) == 8
+    before, after = read_method_runs(runs / "small"), read_recorded_runs("small", tmp_path)
     assert summarize_methods(after) == summarize_methods(before)
     assert [(arm.method, arm.seed) for arm in after] == [(arm.method, arm.seed) for arm in before]
-    oracles = [cell for cell in read_cells("small", tmp_path) if "oracle" in cell]
+    oracles = [cell for cell in read_records("small", tmp_path) if "oracle" in cell]
     assert [cell["method"] for cell in oracles] == ["cola", "cola"]
 
 
 def test_what_is_kept_is_not_replaced(runs, tmp_path):
-    keep(runs, tmp_path)
+    record_runs(runs, tmp_path)
     text = (tmp_path / "small.jsonl").read_text()
     (tmp_path / "small.jsonl").write_text(text.replace('"seconds": ', '"seconds": 9'))
     changed = (tmp_path / "small.jsonl").read_text()
-    assert keep(runs, tmp_path) == 0
+    assert record_runs(runs, tmp_path) == 0
     assert (tmp_path / "small.jsonl").read_text() == changed != text
-    assert is_kept("small", "rys", 2, tmp_path)
-    assert not is_kept("small", "rys", 3, tmp_path)
-    assert not is_kept("other", "rys", 2, tmp_path)
+    assert is_recorded("small", "rys", 2, tmp_path)
+    assert not is_recorded("small", "rys", 3, tmp_path)
+    assert not is_recorded("other", "rys", 2, tmp_path)
 
 
 def test_runs_of_something_else_are_refused(runs, tmp_path):
-    keep(runs, tmp_path)
+    record_runs(runs, tmp_path)
     changed = (tmp_path / "small.jsonl").read_text().replace('"budget": 700', '"budget": 701').splitlines()
     (tmp_path / "small.jsonl").write_text(changed[0] + "\n")
     with pytest.raises(SystemExit, match="another model or other settings"):
-        keep(runs, tmp_path)
+        record_runs(runs, tmp_path)
 
 
 @pytest.mark.parametrize("damage", [lambda text: text[:-9], lambda text: text + "\n\n", lambda text: text * 2])
 def test_a_damaged_file_is_named_with_its_line(runs, tmp_path, damage):
-    keep(runs, tmp_path)
+    record_runs(runs, tmp_path)
     path = tmp_path / "small.jsonl"
     path.write_text(damage(path.read_text()))
     with pytest.raises(SystemExit, match=r"small\.jsonl, line \d+"):
-        read_cells("small", tmp_path)
+        read_records("small", tmp_path)
 
 
 def test_what_is_not_there_is_named(tmp_path):
     with pytest.raises(SystemExit, match="no folder"):
-        keep(tmp_path / "nowhere")
+        record_runs(tmp_path / "nowhere")
     with pytest.raises(SystemExit, match="no folder of kept runs"):
-        kept_arms("small", tmp_path / "nowhere")
+        read_recorded_runs("small", tmp_path / "nowhere")
     with pytest.raises(SystemExit, match="no setting: svmap; there are"):
-        search_quality.chosen_settings("svmap")
+        search_quality.parse_settings("svmap")
     with pytest.raises(SystemExit, match="no task of this table: openbookqa"):
-        method_comparison.chosen_tasks("sciq, openbookqa")
-    assert method_comparison.chosen_tasks("sciq, svamp") == ["sciq", "svamp"]
+        method_comparison.parse_tasks("sciq, openbookqa")
+    assert method_comparison.parse_tasks("sciq, svamp") == ["sciq", "svamp"]
 
 
 def test_a_part_of_a_table_leaves_the_rest_to_others():
     parser = argparse.ArgumentParser()
-    method_comparison.add_part(parser)
+    method_comparison.add_selection_flags(parser)
     part = parser.parse_args(["--methods", "rys, cola", "--seeds", "42"])
-    method_comparison.check_part(part, method_comparison.METHODS)
+    method_comparison.check_selection(part, method_comparison.METHODS)
     assert [
         run
         for run in product(method_comparison.METHODS, method_comparison.SEEDS)
-        if method_comparison.chosen(part, *run)
+        if method_comparison.is_selected(part, *run)
     ] == [
         ("rys", 42),
         ("cola", 42),
     ]
     assert all(
-        method_comparison.chosen(parser.parse_args([]), *run)
+        method_comparison.is_selected(parser.parse_args([]), *run)
         for run in product(method_comparison.METHODS, method_comparison.SEEDS)
     )
     with pytest.raises(SystemExit, match="no method of this table: cola; there are guided"):
-        method_comparison.check_part(part, search_quality.METHODS)
+        method_comparison.check_selection(part, search_quality.METHODS)
     with pytest.raises(SystemExit, match="no seed of this table: 3; there are 1, 2, 42"):
-        method_comparison.check_part(parser.parse_args(["--seeds", "1,3"]), method_comparison.METHODS)
+        method_comparison.check_selection(parser.parse_args(["--seeds", "1,3"]), method_comparison.METHODS)
 
 
 def test_a_cost_that_was_not_recorded_is_no_number(runs, tmp_path):
-    keep(runs, tmp_path)
-    cell = read_cells("small", tmp_path)[0]
+    record_runs(runs, tmp_path)
+    cell = read_records("small", tmp_path)[0]
     sets = read_test_sets(tmp_path)
-    arm = arm_of({**cell, "asked": None}, sets)
+    arm = run_from_record({**cell, "asked": None}, sets)
     assert arm.asked != arm.asked
-    assert dataclasses.replace(arm, asked=cell["asked"]) == arm_of(cell, sets)
+    assert dataclasses.replace(arm, asked=cell["asked"]) == run_from_record(cell, sets)
 
 
 @pytest.mark.parametrize(
     ("record", "made"),
     [
-        ("search_quality.json", lambda: search_quality.lines(KEPT)),
-        ("search_quality_summary.json", lambda: search_quality.summary(KEPT)),
-        ("search_quality_answers.json", lambda: search_quality.answers(KEPT)),
-        ("search_quality_earlier.json", lambda: search_quality.earlier(KEPT)),
-        ("search_cost.json", lambda: half_budget.lines(KEPT)),
+        ("search_quality.json", lambda: search_quality.make_rows(RECORDED_RUNS)),
+        ("search_quality_summary.json", lambda: search_quality.make_summary_rows(RECORDED_RUNS)),
+        ("search_quality_answers.json", lambda: search_quality.make_answer_rows(RECORDED_RUNS)),
+        ("search_quality_earlier.json", lambda: search_quality.make_earlier_rows(RECORDED_RUNS)),
+        ("search_cost.json", lambda: half_budget.make_rows(RECORDED_RUNS)),
         (
             "peers.json",
-            lambda: [line for case in method_comparison.CASES for line in method_comparison.rows_of(KEPT, *case)],
+            lambda: [
+                line
+                for case in method_comparison.CASES
+                for line in method_comparison.make_table_rows(RECORDED_RUNS, *case)
+            ],
         ),
-        ("peers_oracle.json", lambda: method_comparison.oracle_rows(KEPT)),
+        ("peers_oracle.json", lambda: method_comparison.make_oracle_rows(RECORDED_RUNS)),
     ],
 )
 def test_the_records_are_made_of_what_is_kept(record, made):

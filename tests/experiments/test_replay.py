@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from experiments.landscape import Landscape, list_routes_to_record
-from experiments.replay import replay
+from experiments.replay import replay_search
 from macro_routing.errors import MacroError
 from macro_routing.routes import RouteSpace, parse_route
 from macro_routing.search import GuidedSearch, GuidedSettings, RandomSearch, RandomSettings
@@ -37,7 +37,7 @@ def _fits(route):
 
 
 def test_a_search_finds_the_best_recorded_route_and_asks_for_no_other(landscape):
-    found = replay(guided(landscape), landscape, budget=4000, seed=3)
+    found = replay_search(guided(landscape), landscape, budget=4000, seed=3)
     assert found.route == TARGET
     assert found.gain == pytest.approx(0.6, abs=0.15)
     assert found.missing == 0
@@ -51,7 +51,7 @@ def test_sweeps_are_replayed_and_chosen_by_validation(landscape):
     def make(examples, budget, seed):
         return BlockSweep(6, examples, budget, SweepSettings(anchored=True), seed)
 
-    found = replay(make, landscape, budget=4000, seed=1)
+    found = replay_search(make, landscape, budget=4000, seed=1)
     assert found.route == TARGET
     assert found.missing == 0
 
@@ -60,12 +60,12 @@ def test_routes_that_were_not_recorded_are_counted_as_such(landscape):
     def make(examples, _budget, seed):
         return RandomSearch(SPACE, examples, RandomSettings(iterations=3, draws=30, anchored=True), seed)
 
-    found = replay(make, landscape, budget=0, seed=1)
+    found = replay_search(make, landscape, budget=0, seed=1)
     assert 0 < found.missing < found.asked
 
 
 def test_the_seed_decides_and_judging_examples_are_not_shown(landscape):
-    one, again = (replay(guided(landscape), landscape, budget=3000, seed=5) for _ in range(2))
+    one, again = (replay_search(guided(landscape), landscape, budget=3000, seed=5) for _ in range(2))
     assert one == again
     shown = []
 
@@ -73,7 +73,7 @@ def test_the_seed_decides_and_judging_examples_are_not_shown(landscape):
         shown.append(examples)
         return guided(landscape)(examples, budget, seed)
 
-    replay(spying, landscape, budget=3000, seed=5)
+    replay_search(spying, landscape, budget=3000, seed=5)
     assert shown == [200]  # of 400: two fifths judge, a tenth validates
 
 
@@ -84,7 +84,7 @@ def test_a_search_may_be_told_something_else_and_is_judged_by_right_or_wrong_all
     def misleading(route):
         return np.full(landscape.examples, 0.9 if route == other else 0.1)
 
-    found = replay(guided(landscape), landscape, budget=4000, seed=3, credit=misleading)
+    found = replay_search(guided(landscape), landscape, budget=4000, seed=3, credit=misleading)
     judged = np.random.default_rng([3, 9]).permutation(400)[:160]
     gain = landscape.correct_examples(other)[judged].mean() - landscape.standard[judged].mean()
     assert found.proposed == pytest.approx(gain)

@@ -4,7 +4,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from experiments.planted_family import BUDGET, SPACE, TRAINING, VALIDATION, member
+from experiments.planted_family import BUDGET, SPACE, TRAINING, VALIDATION, make_problem
 from macro_routing.errors import SettingsError, SpaceError
 from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
 from macro_routing.routes import Route, RouteSpace, parse_route
@@ -105,7 +105,7 @@ def test_it_finds_a_single_move_that_pays():
 def test_with_nothing_to_find_it_returns_the_standard_pass():
     for seed in range(3):
         searcher = GuidedSearch(SPACE, 400, 6000, GuidedSettings(rounds=4, draws=24), seed)
-        found = solve_planted(searcher, member(seed, nothing=True).problem, training=400, validation=VALIDATION)
+        found = solve_planted(searcher, make_problem(seed, nothing=True).problem, training=400, validation=VALIDATION)
         assert found.selected.route.is_standard
 
 
@@ -145,7 +145,7 @@ def test_earlier_knowledge_is_tried_first():
 
 
 def test_the_family_is_the_protocols():
-    problems = [member(seed) for seed in range(24)]
+    problems = [make_problem(seed) for seed in range(24)]
     assert {(one.level, one.edits, one.kind) for one in problems} == {
         (level, edits, kind)
         for level in ("easy", "noisy", "hard")
@@ -159,7 +159,7 @@ def test_the_family_is_the_protocols():
         assert one.share(standard) == pytest.approx(0)
         assert one.problem.target.has_adds == (one.kind == "adds")
         SPACE.check_route(one.problem.target)
-    empty = member(7, nothing=True)
+    empty = make_problem(7, nothing=True)
     assert empty.problem.target.is_standard
     assert empty.problem.true_score(parse_route("L0-L3 L3 RJ", 28)) < empty.standard_score
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from benchmarks.scale import warm_up
+from benchmarks.scale import warm_up_workers
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL
@@ -86,10 +86,10 @@ class Late(SimulatedBackend):
 def test_a_measurement_begins_when_every_worker_has_answered(frozen):
     task = small_task()
     with WorkerPool(Late(), WorkerSettings(workers=3)) as pool:
-        warm_up(_evaluator(frozen, pool), pool, task.pools["train"])
+        warm_up_workers(_evaluator(frozen, pool), pool, task.pools["train"])
         assert pool.counts.finished_by_slot == {0: 1, 1: 1, 2: 1}
         with pytest.raises(ValueError, match="24 examples are needed"):
-            warm_up(_evaluator(frozen, pool), pool, task.pools["train"][:20])
+            warm_up_workers(_evaluator(frozen, pool), pool, task.pools["train"][:20])
 
 
 class Crashing(SimulatedBackend):
