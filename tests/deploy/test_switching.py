@@ -108,7 +108,7 @@ def test_names_are_checked():
         RoutedModel(model, ROUTES)["maths"]
     with pytest.raises(RouteError, match="there is no route 'x'"), RoutedModel(model, ROUTES).use_route("x"):
         pass
-    with pytest.raises(RouteError, match="call the route something else"):
+    with pytest.raises(RouteError, match="give the route another name"):
         RoutedModel(model, {"standard": ROUTES["math"]})
     with pytest.raises(RouteError, match="8 layers"):
         RoutedModel(model, {"math": parse_route("L0 RJ", 8)})

@@ -45,7 +45,7 @@ def test_what_is_written_is_read_back(kind, text):
         ({"macro_adds": [[3, 2]]}, "every entry is"),
         ({"macro_adds": [[5, 2, 1.0]]}, "the steps 0 to 4"),
         ({"macro_adds": [[3, 9, 1.0]]}, "at most 2"),
-        ({"macro_adds": [[3, 2, "1"]]}, "no number"),
+        ({"macro_adds": [[3, 2, "1"]]}, "not a number"),
         ({"macro_adds": [[3, 2, float("nan")]]}, "finite"),
         ({"macro_adds": [[3, 2, 1.0], [3, 1, 1.0]]}, "twice"),
     ],

@@ -11,6 +11,7 @@ from macro_routing.models.catalog import BUILT_IN_MODELS, MessageCallback, ignor
 from macro_routing.models.frozen import LoadOptions
 from macro_routing.models.metadata import ModelMetadata, read_model_metadata
 from macro_routing.models.support import check_supported
+from macro_routing.routes.route import Route
 
 _COMPANION_FILES = (
     *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "*.model", "*.jinja"),
@@ -49,4 +50,16 @@ def reject_quantized(base: ModelMetadata, target: str) -> None:
         raise ExportError(
             f"{base.name} has quantized weights, which --to {target} does not write;"
             " export the unquantized model, or use --to routed"
+        )
+
+
+def reject_adds(route: Route, target: str) -> None:
+    """Reject a route with adds, name the steps, and say where it can run."""
+    adds = [f"step {number} ({step})" for number, step in enumerate(route.steps, 1) if step.add is not None]
+    if adds:
+        shown = ", ".join(adds[:4]) + (f" and {len(adds) - 4} more" if len(adds) > 4 else "")
+        raise ExportError(
+            f"--to {target} cannot express adds, and this route has them at {shown};"
+            " use --to routed, which runs them in transformers, or `macro serve`;"
+            " `macro search --no-adds` finds routes without any"
         )

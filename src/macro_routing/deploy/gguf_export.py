@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from macro_routing.deploy.base_model import reject_quantized
+from macro_routing.deploy.base_model import reject_adds, reject_quantized
 from macro_routing.deploy.checkpoint_tensors import StoredTensor, list_copyable_tensors, unroll_tensors
 from macro_routing.deploy.export_output import export_output
 from macro_routing.deploy.gguf_tokenizer import write_tokenizer
-from macro_routing.deploy.plain_routes import reject_adds
 from macro_routing.errors import ExportError
 from macro_routing.models.frozen import LoadOptions, load_tokenizer
 from macro_routing.models.metadata import ModelMetadata
@@ -68,19 +67,23 @@ def _write_metadata(base: ModelMetadata, route: Route, evidence: RouteFile | Non
 
     config = base.config
     writer = gguf.GGUFWriter(path, _ARCHITECTURES[config.model_type])
-    writer.add_name(f"{Path(base.name).name} on the route {route}"[:200])
-    writer.add_block_count(route.length)
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_key_length(_head_size(config))
-    writer.add_value_length(_head_size(config))
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(_rope_parameters(config)["rope_theta"])
-    writer.add_rope_dimension_count(_head_size(config))
-    writer.add_vocab_size(config.vocab_size)
+    fields = {
+        "name": f"{Path(base.name).name} on the route {route}"[:200],
+        "block_count": route.length,
+        "context_length": config.max_position_embeddings,
+        "embedding_length": config.hidden_size,
+        "feed_forward_length": config.intermediate_size,
+        "head_count": config.num_attention_heads,
+        "head_count_kv": config.num_key_value_heads,
+        "key_length": _head_size(config),
+        "value_length": _head_size(config),
+        "layer_norm_rms_eps": config.rms_norm_eps,
+        "rope_freq_base": _rope_parameters(config)["rope_theta"],
+        "rope_dimension_count": _head_size(config),
+        "vocab_size": config.vocab_size,
+    }
+    for field, value in fields.items():
+        getattr(writer, f"add_{field}")(value)
     writer.add_string("macro.route", str(route))
     writer.add_string("macro.weights_id", base.weights_id)
     if evidence is not None:

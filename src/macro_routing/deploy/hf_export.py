@@ -6,11 +6,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from macro_routing.deploy.base_model import copy_companion_files, reject_quantized
+from macro_routing.deploy.base_model import copy_companion_files, reject_adds, reject_quantized
 from macro_routing.deploy.checkpoint_tensors import StoredTensor, list_copyable_tensors, unroll_tensors
 from macro_routing.deploy.export_output import export_output
-from macro_routing.deploy.model_card import make_model_card
-from macro_routing.deploy.plain_routes import reject_adds
+from macro_routing.deploy.model_card import write_model_card
 from macro_routing.errors import ExportError
 from macro_routing.models.metadata import ModelMetadata
 from macro_routing.models.routing import make_routed_config
@@ -38,9 +37,7 @@ def write_hf_checkpoint(
         config.name_or_path = ""  # no path of this machine in the checkpoint
         config.save_pretrained(folder)
         _write_shards(tensors, folder, shard_bytes)
-        (folder / "README.md").write_text(make_model_card(base, route, evidence, needs_macro=False), encoding="utf-8")
-        if evidence is not None:
-            (folder / "route.json").write_text(evidence.to_json() + "\n", encoding="utf-8")
+        write_model_card(folder, base, route, evidence, needs_macro=False)
 
 
 def _write_shards(tensors: Sequence[StoredTensor], folder: Path, shard_bytes: int) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from macro_routing.deploy.base_model import get_hub_commit, reject_quantized
+from macro_routing.deploy.base_model import get_hub_commit, reject_adds, reject_quantized
 from macro_routing.deploy.export_output import export_output
-from macro_routing.deploy.plain_routes import reject_adds
 from macro_routing.errors import ExportError
 from macro_routing.models.metadata import ModelMetadata
 from macro_routing.models.support import get_text_config

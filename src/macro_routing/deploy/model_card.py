@@ -25,6 +25,15 @@ model = AutoModelForCausalLM.from_pretrained("PATH")
 tokenizer = AutoTokenizer.from_pretrained("PATH")"""
 
 
+def write_model_card(
+    folder: Path, base: ModelMetadata, route: Route, evidence: RouteFile | None, *, needs_macro: bool
+) -> None:
+    """Write the card, and the route file where there is one, to a checkpoint's folder."""
+    (folder / "README.md").write_text(make_model_card(base, route, evidence, needs_macro=needs_macro), encoding="utf-8")
+    if evidence is not None:
+        (folder / "route.json").write_text(evidence.to_json() + "\n", encoding="utf-8")
+
+
 def make_model_card(base: ModelMetadata, route: Route, evidence: RouteFile | None, *, needs_macro: bool) -> str:
     """The card's text."""
     # No path of this machine in the card.

@@ -16,7 +16,7 @@ from typing import Any
 
 from macro_routing.deploy.base_model import copy_companion_files, get_hub_commit
 from macro_routing.deploy.export_output import export_output
-from macro_routing.deploy.model_card import make_model_card
+from macro_routing.deploy.model_card import write_model_card
 from macro_routing.errors import ModelError, shorten
 from macro_routing.models.frozen import LoadOptions
 from macro_routing.models.metadata import ModelMetadata, read_model_metadata
@@ -45,9 +45,7 @@ def write_routed_checkpoint(
                 shutil.copyfile(path, folder / _BASE_FOLDER / path.name)
         source = {"folder": _BASE_FOLDER} if commit is None else {"hub": base.name, "revision": commit}
         (folder / "config.json").write_text(_make_config_json(base, route, source), encoding="utf-8")
-        (folder / "README.md").write_text(make_model_card(base, route, evidence, needs_macro=True), encoding="utf-8")
-        if evidence is not None:
-            (folder / "route.json").write_text(evidence.to_json() + "\n", encoding="utf-8")
+        write_model_card(folder, base, route, evidence, needs_macro=True)
 
 
 def _make_config_json(base: ModelMetadata, route: Route, source: dict[str, str]) -> str:

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from macro_routing.models.decoder import get_decoder
+from macro_routing.models.decoder import get_decoder, remove_hooks_on_exit
 
 
 @torch.no_grad()
 def block_influence(model: Any, batches: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> list[float]:
-    """The mean over all real tokens of batches of (ids, mask), layer by layer, in the standard pass."""
+    """Block influence of every layer in the standard pass, averaged over the tokens of batches of (ids, mask)."""
     layers = get_decoder(model).layers
     totals, tokens = [0.0] * len(layers), 0
     for ids, mask in batches:
@@ -30,11 +30,7 @@ def block_influence(model: Any, batches: Sequence[tuple[torch.Tensor, torch.Tens
             )
             into.append(float((1 - cosine).sum()))
 
-        handles = [layer.register_forward_hook(record_change, with_kwargs=True) for layer in layers]
-        try:
+        with remove_hooks_on_exit(layer.register_forward_hook(record_change, with_kwargs=True) for layer in layers):
             model(ids, attention_mask=mask, use_cache=False, logits_to_keep=1)
-        finally:
-            for handle in handles:
-                handle.remove()
         totals = [total + change for total, change in zip(totals, changes, strict=True)]
     return [total / tokens for total in totals]

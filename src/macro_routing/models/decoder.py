@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from torch import nn
@@ -23,6 +25,17 @@ def get_decoder(model: Any) -> Any:
 def count_layers(model: Any) -> int:
     """The number of layers, which must equal a route's ``layers``."""
     return len(get_decoder(model).layers)
+
+
+@contextmanager
+def remove_hooks_on_exit(handles: Iterable[Any]) -> Iterator[None]:
+    """Remove hooks, of which ``handles`` come from their registration, at the end of a block."""
+    registered = list(handles)
+    try:
+        yield
+    finally:
+        for handle in registered:
+            handle.remove()
 
 
 def reject_adapters(model: Any) -> None:

@@ -28,16 +28,14 @@ def convert_gguf(source: Path, folder: Path, digest: str) -> None:
 
     metadata = read_gguf_metadata(source)
     try:
-        config = AutoConfig.from_pretrained(source.parent, gguf_file=source.name)
-    except Exception as error:  # noqa: BLE001 the readers below raise anything on files they do not know
-        raise ModelError(f"transformers cannot read {source.name}: {error}") from None
-    check_supported(config, allow_untested=True)
-    try:
+        check_supported(AutoConfig.from_pretrained(source.parent, gguf_file=source.name), allow_untested=True)
         loader: Any = AutoModelForCausalLM
         model, loaded = loader.from_pretrained(
             source.parent, gguf_file=source.name, dtype=torch.float32, output_loading_info=True
         )
         tokenizer: Any = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
+    except ModelError:
+        raise
     except Exception as error:  # noqa: BLE001 the readers below raise anything on files they do not know
         raise ModelError(f"transformers cannot read {source.name}: {error}") from None
     check_weights_complete(source.name, loaded)

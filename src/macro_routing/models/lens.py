@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from macro_routing.errors import ModelError
-from macro_routing.models.decoder import get_decoder
+from macro_routing.models.decoder import get_decoder, remove_hooks_on_exit
 from macro_routing.models.routing import shallow_copy
 
 
@@ -19,25 +17,16 @@ def collect_hidden_states(model: Any, input_ids: torch.Tensor, **inputs: Any) ->
     There is one per step of the route; the embeddings are not included.
     """
     if not isinstance(input_ids, torch.Tensor):
-        raise ModelError(f"hidden_states takes a tensor of token ids, not {type(input_ids).__name__}")
+        raise ModelError(f"collect_hidden_states takes a tensor of token ids, not {type(input_ids).__name__}")
     states: list[torch.Tensor] = []
 
     def keep(_module: Any, _args: Any, output: Any) -> None:
         states.append(output[0] if isinstance(output, tuple) else output)
 
-    with _forward_hooks(get_decoder(model).layers, keep), torch.no_grad():
+    layers = get_decoder(model).layers
+    with remove_hooks_on_exit(layer.register_forward_hook(keep) for layer in layers), torch.no_grad():
         model(input_ids, use_cache=False, **inputs)
     return states
-
-
-@contextmanager
-def _forward_hooks(layers: Any, hook: Any) -> Iterator[None]:
-    handles = [layer.register_forward_hook(hook) for layer in layers]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def apply_lm_head(model: Any, hidden: torch.Tensor) -> torch.Tensor:

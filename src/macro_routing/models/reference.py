@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from macro_routing.models.decoder import get_decoder
+from macro_routing.models.decoder import get_decoder, remove_hooks_on_exit
 from macro_routing.models.lens import apply_lm_head
 from macro_routing.models.support import get_text_config
 from macro_routing.routes.route import Route
@@ -41,17 +41,13 @@ def _capture_layer_arguments(
     first: list[torch.Tensor] = []
     arguments: list[dict[str, Any]] = []
 
-    def note(_module: Any, args: Any, kwargs: dict[str, Any]) -> None:
+    def record_arguments(_module: Any, args: Any, kwargs: dict[str, Any]) -> None:
         first.extend(args[:1] if not first else ())
         arguments.append(dict(kwargs))
 
-    handles = [layer.register_forward_pre_hook(note, with_kwargs=True) for layer in decoder.layers]
-    try:
-        with torch.no_grad():
-            model(input_ids, use_cache=False, **inputs)
-    finally:
-        for handle in handles:
-            handle.remove()
+    handles = (layer.register_forward_pre_hook(record_arguments, with_kwargs=True) for layer in decoder.layers)
+    with remove_hooks_on_exit(handles), torch.no_grad():
+        model(input_ids, use_cache=False, **inputs)
     return first[0], arguments
 
 

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from macro_routing.errors import TaskError
@@ -49,15 +50,16 @@ def _number_cell(row: RowColumns, column: str) -> str:
     return str(value).strip()
 
 
+def _make_reader(question: str, answer: str) -> RowReader:
+    """Make a reader of rows with a column for the question and one for the answer."""
+    return lambda row, key: Example(key, _text_cell(row, question), _number_cell(row, answer))
+
+
 def _read_gsm8k(row: RowColumns, key: str) -> Example:
     _, separator, answer = _text_cell(row, "answer").rpartition("####")
     if not separator:
         raise TaskError("the answer has no '####' before its number")
     return Example(key, _text_cell(row, "question"), answer.strip())
-
-
-def _read_gsm_hard(row: RowColumns, key: str) -> Example:
-    return Example(key, _text_cell(row, "input"), _number_cell(row, "target"))
 
 
 def _read_gsm_plus(row: RowColumns, key: str) -> Example:
@@ -89,14 +91,6 @@ def _remove_space_before_punctuation(text: str) -> str:
     return re.sub(r"\s+([.,?!;:%])", r"\1", text)
 
 
-def _read_multiarith(row: RowColumns, key: str) -> Example:
-    return Example(key, _text_cell(row, "question"), _number_cell(row, "final_ans"))
-
-
-def _read_bbh(row: RowColumns, key: str) -> Example:
-    return Example(key, _text_cell(row, "input"), _number_cell(row, "target"))
-
-
 def _read_labelled_choices(row: RowColumns, key: str, question: str) -> Example:
     """Read ``choices`` with parallel lists ``text`` and ``label``, and an ``answerKey`` among the labels."""
     choices = row.get("choices")
@@ -111,14 +105,6 @@ def _read_labelled_choices(row: RowColumns, key: str, question: str) -> Example:
         raise TaskError(f"answerKey {row.get('answerKey')!r} is not among the labels {labels}")
     correct = LETTERS[labels.index(str(row["answerKey"]))]
     return Example(key, _text_cell(row, question), correct, tuple(str(choice) for choice in choices["text"]))
-
-
-def _read_openbookqa(row: RowColumns, key: str) -> Example:
-    return _read_labelled_choices(row, key, "question_stem")
-
-
-def _read_arc(row: RowColumns, key: str) -> Example:
-    return _read_labelled_choices(row, key, "question")
 
 
 def _read_sciq(row: RowColumns, key: str) -> Example:
@@ -146,6 +132,10 @@ def _read_mmlu_pro(row: RowColumns, key: str) -> Example:
     return Example(key, _text_cell(row, "question"), correct, tuple(str(option) for option in options))
 
 
+_read_gsm_hard = _read_bbh = _make_reader("input", "target")
+_read_multiarith = _make_reader("question", "final_ans")
+_read_openbookqa = partial(_read_labelled_choices, question="question_stem")
+_read_arc = partial(_read_labelled_choices, question="question")
 _ROWS: tuple[tuple[str, str, str, str, str, str | None, RowReader, int | None, str], ...] = (
     # name, the paper's name, kind, folder, hub id, hub config, reader, test items, licence
     ("gsm8k", "GSM8K", NUMBER, "gsm8k", "openai/gsm8k", "main", _read_gsm8k, 1319, "MIT"),
