@@ -20,8 +20,8 @@ COLUMNS = {
     "name": "chosen by",
     "route": "route",
     "length": "layers applied",
-    "accuracy": "right (%)",
-    "correct": "right",
+    "accuracy": "correct (%)",
+    "correct": "correct",
     "n": "of",
 }
 PICTURES = ("route.svg", "rounds.svg", "variants.svg")

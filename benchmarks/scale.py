@@ -181,7 +181,7 @@ def simulate_gpus(frozen: FrozenModel, task: Task, counts: Sequence[int], sizes:
 CPU_COLUMNS = {
     "workers": "workers",
     "seconds": "seconds",
-    "rate": "outcomes a second",
+    "rate": "evaluations a second",
     "times": "times one worker",
     "per_core": "% of linear, by cores in use",
     "same": "the same outcomes",
@@ -201,7 +201,7 @@ GPU_COLUMNS = {
     "seconds": "played seconds",
     "times": "times one worker",
     "efficiency": "% of linear",
-    "needed": "outcomes needed",
+    "needed": "evaluations needed",
     "work": "seconds of all workers",
 }
 

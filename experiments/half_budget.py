@@ -38,9 +38,9 @@ RESTARTED, GUIDED = "macro-restarts", "guided"
 COLUMNS = {
     "setting": "setting",
     "restarted": "paper, restarted: gain, points",
-    "restarted_asked": "outcomes asked",
+    "restarted_asked": "evaluations",
     "guided": "guided, half of the budget: gain, points",
-    "guided_asked": "outcomes asked, guided",
+    "guided_asked": "evaluations, guided",
     "difference": "guided minus restarted, points",
     "seeds": "seeds",
 }

@@ -49,7 +49,7 @@ COLUMNS = {
     "accuracy": "test (%)",
     "spread": "± over seeds",
     "difference": "difference, points (95 % interval)",
-    "asked": "outcomes asked",
+    "asked": "evaluations",
     "seconds": "search (s)",
     "layers": "layers run",
 }
@@ -184,10 +184,10 @@ def make_table_rows(kept: Path, task: str, mode: str) -> list[dict[str, Any]]:
 
 ORACLE_COLUMNS = {
     "task": "task",
-    "right": "right by the standard pass",
-    "shorter": "of these with a shorter right path",
+    "right": "correct by the standard pass",
+    "shorter": "of these with a shorter correct path",
     "wrong": "wrong",
-    "fixed": "of these with a right path",
+    "fixed": "of these with a correct path",
     "simulations": "simulations",
 }
 

@@ -103,7 +103,7 @@ ANSWERS = {
 EARLIER = {
     "setting": "setting",
     "seed": "seed",
-    "before": "with a doubt of 0.03, points",
+    "before": "with an error probability of 0.03, points",
     "now": "with the default's, points",
 }
 

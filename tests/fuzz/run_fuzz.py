@@ -19,7 +19,7 @@ COLUMNS = {
     "target": "what is read",
     "inputs": "inputs",
     "read": "read",
-    "refused": "refused by name",
+    "refused": "rejected with an explanation",
     "escaped": "anything else",
     "seconds": "seconds",
 }
