@@ -68,7 +68,7 @@ def test_a_run_stays_within_its_budget_and_says_what_it_is(frozen, tmp_path, met
 def test_what_writes_answers_gives_its_memory_back_before_routers_are_trained(tmp_path, monkeypatch, method):
     """On a GPU it holds most of the memory. None is there in the tests, so what is told to give back is a stand-in."""
     happened = []
-    frozen, trained = small_frozen(), "train_routers" if method == "drllm" else "train_program_routers"
+    frozen, trained = small_frozen(), "train_layer_routers" if method == "drllm" else "train_program_routers"
 
     class Decoder:
         def release_memory(self):

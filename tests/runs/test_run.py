@@ -499,7 +499,7 @@ def test_a_route_that_could_not_be_tested_has_no_result(frozen, tmp_path):
         evaluator = _GivesUp.like(run.evaluator, parse_route(text, 6), run.splits.test)
         place = RunFolder.create(folder)
         with place.lock():
-            place.write_json(files.RUN, run.header())
+            place.write_json(files.RUN, run.make_header())
             return dataclasses.replace(run, evaluator=evaluator).run(place)
 
     with pytest.raises(WorkerError, match="could not be tested: crashed its worker; mend it and resume"):

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from macro_routing.runs.compare_methods import PlannedRun
     from macro_routing.runs.config import RunConfig
+    from macro_routing.runs.prepared_run import PreparedRun
     from macro_routing.runs.progress import Plan
-    from macro_routing.runs.run import PreparedRun
 
 
 def print_plan(run_config: RunConfig, store: Path | None, *, as_json: bool) -> None:

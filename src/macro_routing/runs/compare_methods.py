@@ -33,9 +33,9 @@ from macro_routing.runs.prepare import (
     run_search,
     start_workers,
 )
+from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.runs.progress import Listener, Plan
 from macro_routing.runs.result import ORACLE, ROUTE, read_result
-from macro_routing.runs.run import PreparedRun
 from macro_routing.search.searcher import Searcher
 from macro_routing.tasks.task import Task
 from macro_routing.workers.worker_settings import WorkerSettings
@@ -110,7 +110,7 @@ def plan_methods(  # noqa: PLR0913
     planned = []
     for method, seed, config in make_method_configs(base, names, seeds, known, search):
         place, run = _place(folder, method, seed), prepare_run(config, **known)
-        _check_goes_together(place, config, run.header())
+        _check_goes_together(place, config, run.make_header())
         finished = read_curve(place) is not None
         most = run.plan.max_evaluations + _most_of_curve(run, points)
         planned.append(PlannedRun(method, seed, config, run.plan, most, finished))

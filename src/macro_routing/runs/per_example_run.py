@@ -1,4 +1,4 @@
-"""Runs whose result is no route: Dr.LLM's routers, which decide for each prompt, and CoLA's oracle.
+"""Runs whose result is not a route: Dr.LLM's routers, which decide for each prompt, and CoLA's oracle.
 
 Everything asked of the model goes through the score store, and the searches and the training are functions of the seed;
 so a run that was stopped does the same again, and finds what was scored already known.
@@ -25,18 +25,18 @@ from macro_routing.routes.route import Route
 from macro_routing.runs import folder as files
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS
+from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.runs.progress import RoundReport
 from macro_routing.runs.result import ORACLE, ROUTER, STANDARD, RunResult, make_per_example_result
-from macro_routing.runs.run import PreparedRun
 from macro_routing.search.searcher import Draw, Failure, Proposal, Score, SearchState
 from macro_routing.search.tree_actions import label_from_route
 from macro_routing.search.tree_search import CORRECT_REWARD, TreeSearch
 from macro_routing.tasks.task import Example
 from macro_routing.workers.worker_settings import WorkerError
 
-Seen = tuple[Route, ExampleOutcome | Failure]
+RouteOutcome = tuple[Route, ExampleOutcome | Failure]
 """A route that was asked for on some example, and what came of it."""
-_MOST_KEPT = 200
+_MAX_KEPT_ROUTES = 200
 EACH_PROMPT = "decided for each prompt"
 ORACLE_PATHS = "the best found for each example, its answer known"
 
@@ -45,37 +45,36 @@ ORACLE_PATHS = "the best found for each example, its answer known"
 class PerExampleRun(PreparedRun):
     """What both kinds share: tree searches over examples, and answers with a route for each example."""
 
-    @property
-    def _labels(self) -> LabelSearch:
-        assert isinstance(self.searcher, LabelSearch)
-        return self.searcher
+    searcher: LabelSearch
 
-    def _grown(self, place: RunFolder, examples: Sequence[Example]) -> list[TreeSearch[Any]]:
+    def _run_tree_searches(self, folder: RunFolder, examples: Sequence[Example]) -> list[TreeSearch[Any]]:
         """Every example's search at its end, and what that took as the run's only round."""
-        self.listener.on_stage("search", self._labels.max_evaluations())
+        self.listener.on_stage("search", self.searcher.max_evaluations())
         evaluator = dataclasses.replace(self.evaluator, on_outcomes=self.listener.on_outcomes)
         start = time.perf_counter()
-        seen: list[Seen] = []
+        seen: list[RouteOutcome] = []
 
         def score(asked: list[tuple[int, Route]]) -> list[float]:
             pairs = [(route, examples[number]) for number, route in asked]
             found = evaluator.evaluate_pairs(pairs)
             seen.extend((route, outcome) for (route, _), outcome in zip(pairs, found, strict=True))
-            # A route that cannot be run is no way to a right answer, and no wrong answer either: no tree ends with it.
+            # A route that cannot be run neither answers correctly nor wrongly: no tree ends with it.
             return [0.0 if isinstance(outcome, Failure) else float(outcome.correct) for outcome in found]
 
-        searches = self._labels.run_searches(score)
-        report = self._report(searches, seen, time.perf_counter() - start)
-        state = SearchState(self._labels.identity, rounds=1, draws=_most_visited(seen))
-        place.save_round(state, dataclasses.asdict(report))
+        searches = self.searcher.run_searches(score)
+        report = self._make_report(searches, seen, time.perf_counter() - start)
+        state = SearchState(self.searcher.identity, rounds=1, draws=_list_most_visited(seen))
+        folder.save_round(state, dataclasses.asdict(report))
         self.listener.on_round(report)
         return searches
 
-    def _report(self, searches: Sequence[TreeSearch[Any]], seen: Sequence[Seen], seconds: float) -> RoundReport:
-        right = statistics.mean(search.rewards[self._standard] for search in searches)
+    def _make_report(
+        self, searches: Sequence[TreeSearch[Any]], seen: Sequence[RouteOutcome], seconds: float
+    ) -> RoundReport:
+        right = statistics.mean(search.rewards[self.standard_route] for search in searches)
         low, high = wilson_interval(right, len(searches))
         answered = [(route, outcome) for route, outcome in seen if not isinstance(outcome, Failure)]
-        work = sum(route.length * (self._prompt_tokens + _written(outcome)) for route, outcome in answered)
+        work = sum(route.length * (self.prompt_tokens + _written(outcome)) for route, outcome in answered)
         return RoundReport(
             number=1,
             rounds=1,
@@ -88,28 +87,28 @@ class PerExampleRun(PreparedRun):
             standard_low=low,
             standard_high=high,
             run=len(answered),
-            saved=self._labels.max_evaluations() - len(seen),
+            saved=self.searcher.max_evaluations() - len(seen),
             cut_off=statistics.mean(one.reasoning_truncated or one.answer_truncated for _, one in answered),
             seconds=seconds,
             asked=len(seen),
             work=work,
         )
 
-    def _tested(self, place: RunFolder, name: str, routes: Sequence[Route], kind: str) -> RunResult:
+    def _test_routes(self, folder: RunFolder, name: str, routes: Sequence[Route], kind: str) -> RunResult:
         """A route for each test example, beside the standard pass."""
         test = self.splits.test
         self.listener.on_stage("test", 2 * len(test))
         evaluator = dataclasses.replace(self.evaluator, on_outcomes=self.listener.on_outcomes)
-        standard = evaluator.evaluate([self._standard], test)[self._standard]
-        decided = _all_answered(routes, evaluator.evaluate_pairs(list(zip(routes, test, strict=True))))
+        standard = evaluator.evaluate([self.standard_route], test)[self.standard_route]
+        decided = _require_answers(routes, evaluator.evaluate_pairs(list(zip(routes, test, strict=True))))
         told = EACH_PROMPT if kind == ROUTER else ORACLE_PATHS
-        place.write_json(
+        folder.write_json(
             files.ANSWERS,
             {
                 "examples": [dataclasses.asdict(example) for example in test],
                 "routes": {
                     told: [dataclasses.asdict(one) for one in decided],
-                    str(self._standard): [dataclasses.asdict(one) for one in standard.outcomes],
+                    str(self.standard_route): [dataclasses.asdict(one) for one in standard.outcomes],
                 },
                 "decided": [str(route) for route in routes],
             },
@@ -117,35 +116,35 @@ class PerExampleRun(PreparedRun):
         length = statistics.mean(route.length for route in routes)
         arms = [
             (name, told, length, decided),
-            (STANDARD, str(self._standard), self._standard.length, standard.outcomes),
+            (STANDARD, str(self.standard_route), self.standard_route.length, standard.outcomes),
         ]
         layers = self.evaluator.frozen.layers
-        return make_per_example_result(arms, kind, layers, self.config.seed, str(place.path))
+        return make_per_example_result(arms, kind, layers, self.config.seed, str(folder.path))
 
 
 @dataclass(frozen=True, eq=False)
 class RouterRun(PerExampleRun):
     """Dr.LLM: labels from tree searches, routers trained on them, a decision for each prompt."""
 
-    def _run(self, place: RunFolder) -> RunResult:
-        self.listener.on_plan(self.plan)
-        searches = self._grown(place, self.splits.train)
+    def execute(self, folder: RunFolder) -> RunResult:
+        """Search, decide and test."""
+        searches = self._run_tree_searches(folder, self.splits.train)
         frozen, config = self.evaluator.frozen, self.evaluator
         release_fused_decoder(frozen)  # it holds most of a GPU, which training and deciding need
-        routers = self._trained(place, searches)
+        routers = self._train_routers(folder, searches)
         prompts = encode_prompts(frozen, config.task, self.splits.test, config.decoding)
-        routes = [self._standard] * len(prompts) if routers is None else routers.decide_routes(frozen, prompts)
-        result = self._tested(place, METHODS[self.config.method].title, routes, ROUTER)
-        place.write_json(files.RESULT, result.to_json())
-        place.write_manifest()
-        self.listener.on_result(result)
+        routes = [self.standard_route] * len(prompts) if routers is None else routers.decide_routes(frozen, prompts)
+        result = self._test_routes(folder, METHODS[self.config.method].title, routes, ROUTER)
+        folder.write_json(files.RESULT, result.to_json())
         return result
 
-    def _trained(self, place: RunFolder, searches: Sequence[TreeSearch[Any]]) -> LayerRouters | ProgramRouters | None:
+    def _train_routers(
+        self, folder: RunFolder, searches: Sequence[TreeSearch[Any]]
+    ) -> LayerRouters | ProgramRouters | None:
         """The routers; None where no example has a label, and every prompt takes the standard pass."""
         labels = [
             (self.splits.train[number], search.label)
-            for number, search in zip(self._labels.searched_examples, searches, strict=True)
+            for number, search in zip(self.searcher.searched_examples, searches, strict=True)
             if search.label is not None
         ]
         self.listener.on_message(f"{len(labels)} of {len(searches)} examples have a label; training the routers")
@@ -154,18 +153,18 @@ class RouterRun(PerExampleRun):
         frozen, task, decoding = self.evaluator.frozen, self.evaluator.task, self.evaluator.decoding
         prompts = encode_prompts(frozen, task, [example for example, _ in labels], decoding)
         routes = [route for _, route in labels]
-        settings: Any = self._labels.settings
+        settings: Any = self.searcher.settings
         found: tuple[LayerRouters | ProgramRouters, Any]
-        if self._labels.extended:
-            space = self._labels.space
+        if self.searcher.extended:
+            space = self.searcher.space
             programs = [space.route_to_program(route) for route in routes]
             found = train_program_routers(frozen, space, prompts, programs, settings.router, self.config.seed)
         else:
             counts = [label_from_route(route) for route in routes]
             found = train_layer_routers(frozen, prompts, counts, settings.router, self.config.seed)
         routers, report = found
-        routers.save(place.path / files.ROUTERS)
-        place.write_json(f"{files.ROUTERS}/training.json", dataclasses.asdict(report))
+        routers.save(folder.path / files.ROUTERS)
+        folder.write_json(f"{files.ROUTERS}/training.json", dataclasses.asdict(report))
         return routers
 
 
@@ -173,15 +172,13 @@ class RouterRun(PerExampleRun):
 class OracleRun(PerExampleRun):
     """CoLA: how many test examples some route gets right, the answer being known. An upper bound, not a method."""
 
-    def _run(self, place: RunFolder) -> RunResult:
-        self.listener.on_plan(self.plan)
-        searches = self._grown(place, self.splits.test)
-        routes = [search.label or self._standard for search in searches]
-        result = self._tested(place, METHODS[self.config.method].title, routes, ORACLE)
-        place.write_json(files.ORACLE_COUNTS, count_oracle_results(searches, self._standard))
-        place.write_json(files.RESULT, result.to_json())
-        place.write_manifest()
-        self.listener.on_result(result)
+    def execute(self, folder: RunFolder) -> RunResult:
+        """Search, decide and test."""
+        searches = self._run_tree_searches(folder, self.splits.test)
+        routes = [search.label or self.standard_route for search in searches]
+        result = self._test_routes(folder, METHODS[self.config.method].title, routes, ORACLE)
+        folder.write_json(files.ORACLE_COUNTS, count_oracle_results(searches, self.standard_route))
+        folder.write_json(files.RESULT, result.to_json())
         return result
 
 
@@ -199,25 +196,27 @@ def count_oracle_results(searches: Sequence[TreeSearch[Any]], standard: Route) -
     }
 
 
-def _all_answered(routes: Sequence[Route], found: Sequence[ExampleOutcome | Failure]) -> list[ExampleOutcome]:
+def _require_answers(routes: Sequence[Route], found: Sequence[ExampleOutcome | Failure]) -> list[ExampleOutcome]:
     """Outcomes on the test set; where one is missing there is no result, as with a route that was searched."""
     answered = [one for one in found if not isinstance(one, Failure)]
     for route, one in zip(routes, found, strict=True):
-        if isinstance(one, Failure):  # answers that were never given are no wrong answers
-            raise WorkerError(f"the route {route} could not be tested: it {one.reason}; mend it and resume the run")
+        if isinstance(one, Failure):  # answers that were never given do not count as wrong
+            raise WorkerError(
+                f"the route {route} could not be tested: it {one.reason}; fix the cause and resume the run"
+            )
     return answered
 
 
-def _most_visited(seen: Sequence[Seen]) -> tuple[Draw, ...]:
+def _list_most_visited(seen: Sequence[RouteOutcome]) -> tuple[Draw, ...]:
     """The routes that were tried on most examples, with what they made of them; all would fill a large file."""
     found: dict[Route, list[ExampleOutcome | Failure]] = {}
     for route, outcome in seen:
         found.setdefault(route, []).append(outcome)
-    kept = sorted(found.items(), key=lambda item: -len(item[1]))[:_MOST_KEPT]
-    return tuple(Draw(0, Proposal(route), _together(outcomes)) for route, outcomes in kept)
+    kept = sorted(found.items(), key=lambda item: -len(item[1]))[:_MAX_KEPT_ROUTES]
+    return tuple(Draw(0, Proposal(route), _combine_outcomes(outcomes)) for route, outcomes in kept)
 
 
-def _together(outcomes: Sequence[ExampleOutcome | Failure]) -> Score | Failure:
+def _combine_outcomes(outcomes: Sequence[ExampleOutcome | Failure]) -> Score | Failure:
     """A route's answers as one score; a route that was given up has none, whatever it was right about before."""
     if given_up := [one for one in outcomes if isinstance(one, Failure)]:
         return given_up[0]

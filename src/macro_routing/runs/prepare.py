@@ -16,20 +16,22 @@ from macro_routing.evaluation.graded_answers import encode_prompts
 from macro_routing.evaluation.score_store import ScoreStore, default_store_path
 from macro_routing.models.block_influence import block_influence
 from macro_routing.models.frozen import FrozenModel, load_model
+from macro_routing.peers.label_search import LabelSearch
 from macro_routing.runs import folder as files
 from macro_routing.runs.config import DataSettings, RunConfig
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.per_example_run import OracleRun, RouterRun
+from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.runs.progress import Listener
 from macro_routing.runs.result import (
     RunResult,
     read_result,
 )
-from macro_routing.runs.run import PreparedRun
 from macro_routing.runs.run_log import RunLog
-from macro_routing.runs.warm_start import initial_state
-from macro_routing.search.searcher import SearchState
+from macro_routing.runs.search_run import SearchRun
+from macro_routing.runs.warm_start import make_initial_state
+from macro_routing.search.searcher import Searcher
 from macro_routing.tasks.catalog import load_task
 from macro_routing.tasks.splits import Splits, count_repeated_questions, make_splits
 from macro_routing.tasks.task import Example, Task
@@ -57,10 +59,10 @@ def run_search(  # noqa: PLR0913
     RunFolder.check_unused(Path(folder))  # said before a model is loaded for nothing
     with start_workers(config, workers, listener) as executor:
         run = prepare_run(config, frozen=frozen, task=task, listener=listener, store=store, executor=executor)
-        place = RunFolder.create(Path(folder))
-        with closing(run.store), place.lock(), _logged(executor, place):
-            place.write_json(files.RUN, run.header())
-            return run.run(place)
+        run_folder = RunFolder.create(Path(folder))
+        with closing(run.store), run_folder.lock(), _log_workers(executor, run_folder):
+            run_folder.write_json(files.RUN, run.make_header())
+            return run.run(run_folder)
 
 
 def start_workers(
@@ -85,11 +87,11 @@ def start_workers(
     return pool
 
 
-def _logged(workers: WorkerPool | None, place: RunFolder) -> AbstractContextManager[None]:
+def _log_workers(workers: WorkerPool | None, run_folder: RunFolder) -> AbstractContextManager[None]:
     """What happens to workers is written into the log of the run that they work for."""
     if workers is None:
         return nullcontext()
-    log = RunLog(place)
+    log = RunLog(run_folder)
     log.on_message(f"with {workers.workers} worker(s)")
     return workers.reporting_to(log.on_message)
 
@@ -104,19 +106,19 @@ def resume_run(  # noqa: PLR0913
     workers: Workers = None,
 ) -> RunResult:
     """Go on with a run; one that is finished is only read."""
-    place = RunFolder.open(Path(folder))
-    if place.is_finished:
-        return read_result(place)
-    header = place.read_json(files.RUN)
-    with place.explain_damage(files.RUN):
-        config = RunConfig.from_tables(header["config"]["given"], str(place.path / files.RUN))
-        _check_shape(header)
-    with place.lock(), start_workers(config, workers, listener) as executor:
+    run_folder = RunFolder.open(Path(folder))
+    if run_folder.is_finished:
+        return read_result(run_folder)
+    header = run_folder.read_json(files.RUN)
+    with run_folder.explain_damage(files.RUN):
+        config = RunConfig.from_tables(header["config"]["given"], str(run_folder.path / files.RUN))
+        _check_header_types(header)
+    with run_folder.lock(), start_workers(config, workers, listener) as executor:
         store = store or header["store"]
         run = prepare_run(config, frozen=frozen, task=task, listener=listener, store=store, executor=executor)
-        with closing(run.store), _logged(executor, place):
-            check_same_inputs(header, run.header(), place.path)
-            return run.run(place)
+        with closing(run.store), _log_workers(executor, run_folder):
+            check_same_inputs(header, run.make_header(), run_folder.path)
+            return run.run(run_folder)
 
 
 def prepare_run(  # noqa: PLR0913
@@ -134,8 +136,8 @@ def prepare_run(  # noqa: PLR0913
     frozen = frozen or load_configured_model(config, executor, listener)
     splits = split_examples(config, task, config.resolve_data(frozen))
     if Path(config.task).suffix and (repeated := count_repeated_questions(task)):  # a file of the user's own
-        said = f"rows that ask what another row asks: {repeated}"
-        listener.on_message(f"{said}; no two splits share a question, so some are left out")
+        repeats = f"rows that ask what another row asks: {repeated}"
+        listener.on_message(f"{repeats}; no two splits share a question, so some are left out")
     for name in ("training", "validation", "test"):
         available = len(splits.get_split("train" if name == "training" else name))
         if (requested := config.given.get("data", {}).get(name, 0)) > available:
@@ -156,11 +158,11 @@ def prepare_run(  # noqa: PLR0913
     )
     for guard in guards.values():
         config.resolve_decoding(guard)
-    if METHODS[config.method].kind != "search":
+    if isinstance(searcher, LabelSearch):
         return _make_per_example_run(config, evaluator, splits, searcher, listener)
-    found: Any = searcher
-    beginning = initial_state(found, config.init_from, frozen, listener.on_message)
-    return PreparedRun(config, evaluator, splits, found, guards, listener, beginning)
+    assert isinstance(searcher, Searcher)
+    first_state = make_initial_state(searcher, config.init_from, frozen, listener.on_message)
+    return SearchRun(config, evaluator, splits, searcher, listener, guards, first_state=first_state)
 
 
 def load_configured_task(config: RunConfig) -> Task:
@@ -201,9 +203,9 @@ def load_configured_model(config: RunConfig, workers: WorkerPool | None, listene
 
 
 def _make_per_example_run(
-    config: RunConfig, evaluator: Evaluator, splits: Splits, searcher: Any, listener: Listener
+    config: RunConfig, evaluator: Evaluator, splits: Splits, searcher: LabelSearch, listener: Listener
 ) -> PreparedRun:
-    """A run whose result is no route."""
+    """A run whose result is not a route."""
     for name, given in (
         ("init_from", config.init_from),
         ("guard", config.guard.tasks),
@@ -212,7 +214,7 @@ def _make_per_example_run(
         if given:
             raise SettingsError(f"{name} is not allowed with method = {config.method}; leave it out")
     kind = RouterRun if METHODS[config.method].kind == "router" else OracleRun
-    return kind(config, evaluator, splits, searcher, {}, listener, SearchState(searcher.identity))
+    return kind(config, evaluator, splits, searcher, listener)
 
 
 _INFLUENCE_EXAMPLES, _INFLUENCE_BATCH = 64, 16
@@ -236,7 +238,7 @@ def check_same_settings(before: dict[str, Any], config: RunConfig, path: Path) -
         )
 
 
-_COMPARED = {
+_CHECKED_PARTS = {
     "model": "the model's weights",
     "scope": "the model's numerics, the prompts or the grader",
     "splits": "the task's data",
@@ -245,16 +247,16 @@ _COMPARED = {
 """Parts of a run's header that must stay as they are, by what they are."""
 
 
-def _check_shape(header: dict[str, Any]) -> None:
+def _check_header_types(header: dict[str, Any]) -> None:
     if not isinstance(header["store"], str):
-        raise TypeError("the place of its scores is no text")
-    for what in _COMPARED:
+        raise TypeError("the path of its scores is not a string")
+    for what in _CHECKED_PARTS:
         if not isinstance(header[what], dict):
-            raise TypeError(f"{what} is no object")
+            raise TypeError(f"{what} is not an object")
 
 
 def check_same_inputs(before: dict[str, Any], now: dict[str, Any], path: Path) -> None:
     """Refuse to go on with another model, other data or other grading than the run began with."""
-    for what, name in _COMPARED.items():
+    for what, name in _CHECKED_PARTS.items():
         if before[what] != now[what]:
             raise RunError(f"{path} cannot be continued: {name} are not those it began with; start a new run")

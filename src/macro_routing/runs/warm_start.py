@@ -20,7 +20,7 @@ _TRUST = 0.5
 """How much of the first policy is earlier knowledge; the rest is the prior, so that a search goes on exploring."""
 
 
-def initial_state(
+def make_initial_state(
     searcher: Searcher, init_from: str | None, model: IdentifiedModel, report: MessageCallback
 ) -> SearchState:
     """The state before the first round; an earlier run and a route file must belong to ``model``."""
@@ -34,13 +34,13 @@ def initial_state(
         )
     try:
         if (Path(init_from) / RUN).is_file():
-            return _from_run(searcher, state, Path(init_from), model)
+            return _mix_in_policy(searcher, state, Path(init_from), model)
         text = Path(init_from).read_text(encoding="utf-8") if Path(init_from).is_file() else init_from
     except UnicodeDecodeError:
         raise RunError(f"{init_from} is neither a run's folder nor a route") from None
     except OSError:  # too long for a file's name: a route
         text = init_from
-    route = _read(text, init_from, model, report)
+    route = _parse_route(text, init_from, model, report)
     searcher.space.check_route(route)
     prior = searcher.policy(state)
     # A pseudo-count of one for the prior and one for the route: half of each row it visits.
@@ -48,15 +48,15 @@ def initial_state(
     return searcher.start_from_prior(taught)
 
 
-def _read(text: str, source: str, model: IdentifiedModel, report: MessageCallback) -> Route:
+def _parse_route(text: str, source: str, model: IdentifiedModel, report: MessageCallback) -> Route:
     if not is_route_file(text):
         return parse_route(text, model.layers)
     return check_route_file(parse_route_file(text), model, source, report=report)
 
 
-def _from_run(searcher: PolicySearcher, state: SearchState, path: Path, model: IdentifiedModel) -> SearchState:
+def _mix_in_policy(searcher: PolicySearcher, state: SearchState, path: Path, model: IdentifiedModel) -> SearchState:
     folder = RunFolder.open(path)
-    _check_model(folder, model)
+    _check_same_model(folder, model)
     earlier = folder.last_state()
     if not isinstance(earlier, PolicyState):
         raise RunError(f"{path} holds no policy to start from; it was no search of MACRO's, or never began")
@@ -67,7 +67,7 @@ def _from_run(searcher: PolicySearcher, state: SearchState, path: Path, model: I
     return searcher.start_from_prior(MarkovPolicy(searcher.space, mixed))
 
 
-def _check_model(folder: RunFolder, model: IdentifiedModel) -> None:
+def _check_same_model(folder: RunFolder, model: IdentifiedModel) -> None:
     """Refuse a run on other weights: what it learned about its layers says nothing about these."""
     with folder.explain_damage(RUN):
         name, weights = (folder.read_json(RUN)["model"][key] for key in ("name", "weights_id"))

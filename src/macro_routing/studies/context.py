@@ -33,8 +33,8 @@ from macro_routing.runs.prepare import (
     resume_run,
     run_search,
 )
+from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.runs.progress import Listener
-from macro_routing.runs.run import PreparedRun
 from macro_routing.studies.folder import RUNS, StudyFolder
 from macro_routing.studies.task_names import TaskName
 from macro_routing.tasks.task import Example, Task, fingerprint_examples
@@ -163,7 +163,7 @@ class StudyContext:
             check_same_settings(header, config, place)
             self.check_unchanged(header, config, place)
         if self.given_model is not None or "frozen" in vars(self):
-            now = prepare_run(config, **self._known(config.task)).header()
+            now = prepare_run(config, **self._known(config.task)).make_header()
             check_same_inputs(header, json.loads(json.dumps(now)), place)
 
     def check_unchanged(self, header: Mapping[str, Any], config: RunConfig, place: Path) -> None:

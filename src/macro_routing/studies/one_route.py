@@ -98,9 +98,9 @@ def _search(context: StudyContext, tasks: Sequence[TaskName], seed: int) -> Rout
     folder = RunFolder.open(place) if is_begun else RunFolder.create(place)
     with folder.lock():
         if is_begun:
-            check_same_inputs(folder.read_json(run_files.RUN), run.header(), place)
+            check_same_inputs(folder.read_json(run_files.RUN), run.make_header(), place)
         else:
-            folder.write_json(run_files.RUN, run.header())
+            folder.write_json(run_files.RUN, run.make_header())
         return run.run(folder).best_route
 
 

@@ -12,7 +12,7 @@ from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.evaluation.work_units import WorkUnit
 from macro_routing.routes.route import Route
-from macro_routing.runs.run import PreparedRun
+from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.tasks.grading import GRADERS
 from macro_routing.tasks.prompts import PromptTexts
 from macro_routing.tasks.splits import TEST, TRAIN, VALIDATION

@@ -1,0 +1,130 @@
+"""What every kind of run has: configuration, evaluator, splits, a planned search, and how it is run in its folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from macro_routing.evaluation.evaluator import Evaluator
+from macro_routing.evaluation.graded_answers import mean_input_tokens
+from macro_routing.evaluation.score_store import ScoreStore
+from macro_routing.models.environment import describe_environment
+from macro_routing.routes.route import Route
+from macro_routing.runs import folder as files
+from macro_routing.runs.config import RunConfig
+from macro_routing.runs.folder import RunFolder
+from macro_routing.runs.progress import Listener, Listeners, Plan
+from macro_routing.runs.result import RunResult, minimum_detectable_gain
+from macro_routing.runs.run_log import RunLog
+from macro_routing.search.searcher import SearchPlan
+from macro_routing.tasks.splits import Splits, make_splits
+from macro_routing.tasks.task import Task
+
+_PROMPT_EXAMPLES = 64
+"""Training examples that the mean prompt length is measured on."""
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedRun(ABC):
+    """A run with everything loaded and checked; what kind of search it is, its subclasses say."""
+
+    config: RunConfig
+    evaluator: Evaluator
+    splits: Splits
+    searcher: SearchPlan
+    listener: Listener
+    guards: Mapping[str, Task] = field(default_factory=dict)
+    """Other tasks that the chosen route must not harm."""
+
+    @property
+    def plan(self) -> Plan:
+        """What is going to be done, at most."""
+        test = len(self.splits.test)
+        validation = self.searcher.max_candidates * len(self.splits.validation)
+        return Plan(
+            self.evaluator.frozen.name,
+            self.evaluator.task.name,
+            self.evaluator.decoding.mode,
+            self.config.method,
+            self.config.seed,
+            self.evaluator.frozen.layers,
+            self.searcher.max_rounds,
+            self.searcher.max_draws,
+            len(self.splits.train),
+            len(self.splits.validation),
+            test,
+            self.searcher.max_evaluations() + validation + 4 * test,
+            minimum_detectable_gain(test),
+        )
+
+    @property
+    def store(self) -> ScoreStore:
+        """Where scores are kept; to be closed when the run is over."""
+        assert self.evaluator.store is not None
+        return self.evaluator.store
+
+    def make_header(self) -> dict[str, Any]:
+        """What the run is, for its folder."""
+        from macro_routing.version import __version__
+
+        frozen = self.evaluator.frozen
+        resolved = {
+            "searcher": json.loads(self.searcher.identity),
+            "search": {
+                "rounds": self.searcher.max_rounds,
+                "draws": self.searcher.max_draws,
+                "max_evaluations": self.searcher.max_evaluations(),
+            },
+            "decoding": dataclasses.asdict(self.evaluator.decoding),
+            "units": dataclasses.asdict(self.evaluator.unit_sizes),
+            "data": dataclasses.asdict(self.config.resolve_data(frozen)),
+        }
+        return {
+            "format": files.FORMAT,
+            "macro": __version__,
+            "started": time.strftime("%Y-%m-%d %H:%M:%S"),
+            "config": {"given": self.config.to_tables(), "resolved": resolved},
+            "model": {"name": frozen.name, "layers": frozen.layers, "weights_id": frozen.weights_id},
+            "scope": self.evaluator.scope,
+            "splits": {
+                name: [len(self.splits.get_split(name)), mark] for name, mark in self.splits.fingerprints.items()
+            },
+            "guards": {
+                name: make_splits(task, seed=self.config.seed).fingerprints for name, task in self.guards.items()
+            },
+            "store": str(self.store.path.resolve()),
+            "environment": {fact.topic: fact.finding for fact in describe_environment()},
+        }
+
+    def run(self, folder: RunFolder) -> RunResult:
+        """Run to the end, from wherever the folder stands, and write its manifest."""
+        listener = Listeners([self.listener, RunLog(folder)])
+        evaluator = dataclasses.replace(self.evaluator, report=listener.on_message)
+        run = dataclasses.replace(self, listener=listener, evaluator=evaluator)
+        listener.on_plan(run.plan)
+        result = run.execute(folder)
+        folder.write_manifest()
+        listener.on_result(result)
+        return result
+
+    @abstractmethod
+    def execute(self, folder: RunFolder) -> RunResult:
+        """Search and test, and write the result into the folder."""
+
+    @cached_property
+    def prompt_tokens(self) -> float:
+        """Mean input tokens of an example, choices included, over some training examples."""
+        return mean_input_tokens(
+            self.evaluator.frozen, self.evaluator.task, self.splits.train[:_PROMPT_EXAMPLES], self.evaluator.decoding
+        )
+
+    @property
+    def standard_route(self) -> Route:
+        """The model's standard pass."""
+        return Route.standard(self.evaluator.frozen.layers)
