@@ -40,7 +40,7 @@ from macro_routing.search.guided_settings import GuidedSettings
 from macro_routing.search.macro import MacroSearch, MacroSettings
 from macro_routing.search.random_search import RandomSearch, RandomSettings
 from macro_routing.search.restarts import RestartedSearch
-from macro_routing.search.rys_sweep import BlockSweep, SweepSettings
+from macro_routing.search.rys_sweep import BlockSweep, BlockSweepSettings
 from macro_routing.search.searcher import Candidate, Searcher
 
 PAPER = MacroSettings(final_set="raw")
@@ -53,7 +53,7 @@ METHODS: dict[str, Callable[[int], Searcher]] = {
     "paper, routes summed": lambda seed: MacroSearch(SPACE, TRAINING, MacroSettings(final_set="marginal"), seed),
     "paper, restarted": lambda seed: RestartedSearch(MacroSearch(SPACE, TRAINING, PAPER, seed), BUDGET),
     "random": lambda seed: RandomSearch(SPACE, TRAINING, RandomSettings(), seed),
-    "rys": lambda seed: BlockSweep(SPACE.layers, TRAINING, BUDGET, SweepSettings(), seed),
+    "rys": lambda seed: BlockSweep(SPACE.layers, TRAINING, BUDGET, BlockSweepSettings(), seed),
 }
 KNOWN_TARGET = "nothing to search: the target told, and confirmed on all examples"
 """What certainty costs where nothing has to be found; a search can only do better by what like routes tell."""

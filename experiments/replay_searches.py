@@ -22,7 +22,7 @@ from experiments.replay import SearchFactory, replay_search
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.guided_settings import GuidedSettings
-from macro_routing.search.rys_sweep import BlockSweep, SweepSettings
+from macro_routing.search.rys_sweep import BlockSweep, BlockSweepSettings
 
 BUDGET_PER_EXAMPLE = 43.5
 COLUMNS = {
@@ -51,7 +51,7 @@ def make_searches(landscape: Landscape) -> dict[str, SearchFactory]:
 
     longest = space.max_length - space.layers
     rys: Callable[[int, int, int], Any] = lambda examples, budget, seed: BlockSweep(  # noqa: E731
-        space.layers, examples, budget, SweepSettings(max_span=longest, anchored=True), seed
+        space.layers, examples, budget, BlockSweepSettings(max_span=longest, anchored=True), seed
     )
     return {"guided": guided(), "guided, every route alone": guided(kernel="independent"), "rys": rys}
 

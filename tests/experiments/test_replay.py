@@ -6,7 +6,7 @@ from experiments.replay import replay_search
 from macro_routing.errors import MacroError
 from macro_routing.routes import RouteSpace, parse_route
 from macro_routing.search import GuidedSearch, GuidedSettings, RandomSearch, RandomSettings
-from macro_routing.search.rys_sweep import BlockSweep, SweepSettings
+from macro_routing.search.rys_sweep import BlockSweep, BlockSweepSettings
 
 SPACE = RouteSpace(6)
 TARGET = parse_route("L0-L3 L2 RJ", 6)
@@ -49,7 +49,7 @@ def test_a_search_finds_the_best_recorded_route_and_asks_for_no_other(landscape)
 
 def test_sweeps_are_replayed_and_chosen_by_validation(landscape):
     def make(examples, budget, seed):
-        return BlockSweep(6, examples, budget, SweepSettings(anchored=True), seed)
+        return BlockSweep(6, examples, budget, BlockSweepSettings(anchored=True), seed)
 
     found = replay_search(make, landscape, budget=4000, seed=1)
     assert found.route == TARGET

@@ -10,12 +10,12 @@ from macro_routing.errors import RouteError, SearchError, SettingsError
 from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
 from macro_routing.routes import Route
 from macro_routing.search import Failure, Score, load_state, save_state
-from macro_routing.search.rys_beam import BeamSettings, RepeatBeam, blocks_from_route, route_from_blocks
-from macro_routing.search.rys_counts import CountSettings, CountSweep, counts_from_route, route_from_counts
+from macro_routing.search.rys_beam import BlockBeamSearch, BlockBeamSettings, blocks_from_route, route_from_blocks
+from macro_routing.search.rys_counts import RepeatCountSettings, RepeatCountSweep, counts_from_route, route_from_counts
 from macro_routing.search.rys_surrogate import SurrogateSearch, SurrogateSettings, sample_counts
 from macro_routing.search.rys_sweep import (
     BlockSweep,
-    SweepSettings,
+    BlockSweepSettings,
     block_from_route,
     count_blocks,
     list_blocks,
@@ -26,10 +26,10 @@ from tests.strategies import programs
 SMALL_SURROGATE = SurrogateSettings(rounds=3, proposals=6, pool_size=30)
 SEARCHES = {
     "sweep": lambda budget, **more: BlockSweep(6, 50, budget, **more),
-    "sweep of short blocks": lambda budget, **more: BlockSweep(6, 50, budget, SweepSettings(2, 3), **more),
-    "counts": lambda budget, **more: CountSweep(6, 50, budget, CountSettings(max_repeats=4), **more),
-    "beam": lambda budget, **more: RepeatBeam(6, 50, budget, BeamSettings(beam_width=3, max_span=2), **more),
-    "deep beam": lambda budget, **more: RepeatBeam(4, 50, budget, BeamSettings(50, 9, max_span=0), **more),
+    "sweep of short blocks": lambda budget, **more: BlockSweep(6, 50, budget, BlockSweepSettings(2, 3), **more),
+    "counts": lambda budget, **more: RepeatCountSweep(6, 50, budget, RepeatCountSettings(max_repeats=4), **more),
+    "beam": lambda budget, **more: BlockBeamSearch(6, 50, budget, BlockBeamSettings(beam_width=3, max_span=2), **more),
+    "deep beam": lambda budget, **more: BlockBeamSearch(4, 50, budget, BlockBeamSettings(50, 9, max_span=0), **more),
     "surrogate": lambda budget, **more: SurrogateSearch(6, 50, budget, SMALL_SURROGATE, **more),
     "surrogate of few vectors": lambda budget, **more: SurrogateSearch(2, 50, budget, SMALL_SURROGATE, **more),
 }
@@ -67,7 +67,7 @@ def test_the_sweep_is_every_block_once_and_the_standard_pass(min_span, max_span)
         for j in range(i + 1, layers + 1):
             if j - i >= min_span and (max_span == 0 or j - i <= max_span):
                 expected.append(list(range(j)) + list(range(i, layers)))  # noqa: PERF401 written as RYS says it
-    (asked,), _ = _rounds(BlockSweep(layers, 20, 10_000, SweepSettings(min_span, max_span)))
+    (asked,), _ = _rounds(BlockSweep(layers, 20, 10_000, BlockSweepSettings(min_span, max_span)))
     assert [_layers(proposal.route) for proposal in asked.proposals] == expected
     assert sorted(asked.examples) == list(range(20))
     assert count_blocks(layers, min_span, max_span) == len(expected) - 1
@@ -78,7 +78,7 @@ def test_all_blocks_of_a_model_are_as_many_as_rys_says():
 
 
 def test_the_sweep_of_counts_is_every_layer_alone():
-    (asked,), _ = _rounds(CountSweep(3, 20, 100, CountSettings(max_repeats=3)))
+    (asked,), _ = _rounds(RepeatCountSweep(3, 20, 100, RepeatCountSettings(max_repeats=3)))
     assert [_layers(proposal.route) for proposal in asked.proposals] == [
         [0, 1, 2],
         [0, 0, 1, 2],
@@ -210,11 +210,11 @@ def test_answers_are_checked():
 
 def test_the_final_set_is_the_best_by_score_or_anchored():
     longer_is_better = {"score": lambda route, total: Score(min(route.length, total), total)}
-    search = BlockSweep(4, 10, 10_000, SweepSettings(k=2))
+    search = BlockSweep(4, 10, 10_000, BlockSweepSettings(k=2))
     found = search.candidates(_rounds(search, **longer_is_better)[1])
     assert [candidate.route for candidate in found] == [route_from_block(4, 0, 4), route_from_block(4, 0, 3)]
     assert [candidate.rank for candidate in found] == [1, 2]
-    search = BlockSweep(4, 10, 10_000, SweepSettings(k=2, anchored=True))
+    search = BlockSweep(4, 10, 10_000, BlockSweepSettings(k=2, anchored=True))
     found = search.candidates(_rounds(search, **longer_is_better)[1])
     assert [candidate.route for candidate in found] == [Route.standard(4), route_from_block(4, 0, 4)]
 
@@ -222,14 +222,14 @@ def test_the_final_set_is_the_best_by_score_or_anchored():
 @pytest.mark.parametrize(
     ("kind", "settings", "named"),
     [
-        (SweepSettings, {"min_span": 0}, "min_span"),
-        (SweepSettings, {"min_span": 3, "max_span": 2}, "max_span"),
-        (SweepSettings, {"k": 0}, "k"),
-        (CountSettings, {"max_repeats": 1}, "max_repeats"),
-        (CountSettings, {"anchored": 1}, "anchored"),
-        (BeamSettings, {"beam_width": 0}, "beam_width"),
-        (BeamSettings, {"beam_depth": 0}, "beam_depth"),
-        (BeamSettings, {"max_span": -1}, "max_span"),
+        (BlockSweepSettings, {"min_span": 0}, "min_span"),
+        (BlockSweepSettings, {"min_span": 3, "max_span": 2}, "max_span"),
+        (BlockSweepSettings, {"k": 0}, "k"),
+        (RepeatCountSettings, {"max_repeats": 1}, "max_repeats"),
+        (RepeatCountSettings, {"anchored": 1}, "anchored"),
+        (BlockBeamSettings, {"beam_width": 0}, "beam_width"),
+        (BlockBeamSettings, {"beam_depth": 0}, "beam_depth"),
+        (BlockBeamSettings, {"max_span": -1}, "max_span"),
         (SurrogateSettings, {"rounds": 0}, "rounds"),
         (SurrogateSettings, {"proposals": 0}, "proposals"),
         (SurrogateSettings, {"max_repeats": 1}, "max_repeats"),
@@ -243,12 +243,12 @@ def test_impossible_settings_are_refused_by_name(kind, settings, named):
 
 def test_a_span_longer_than_the_model_is_refused():
     with pytest.raises(SettingsError, match="only 4 layers"):
-        BlockSweep(4, 10, 10_000, SweepSettings(min_span=5))
+        BlockSweep(4, 10, 10_000, BlockSweepSettings(min_span=5))
 
 
 def test_the_beam_extends_exactly_its_best_sets():
     layers, width = 6, 3
-    search = RepeatBeam(layers, 30, 100_000, BeamSettings(beam_width=width, beam_depth=4, max_span=2))
+    search = BlockBeamSearch(layers, 30, 100_000, BlockBeamSettings(beam_width=width, beam_depth=4, max_span=2))
     rounds, state = _rounds(search)
     singles = [(i, j) for i in range(layers) for j in (i + 1, i + 2) if j <= layers]
     assert [blocks_from_route(proposal.route) for proposal in rounds[0].proposals] == [
@@ -272,7 +272,7 @@ def test_the_beam_extends_exactly_its_best_sets():
 
 
 def test_the_beam_ends_when_nothing_can_be_extended():
-    whole_model_is_best = RepeatBeam(5, 10, 100_000, BeamSettings(beam_width=1, max_span=0))
+    whole_model_is_best = BlockBeamSearch(5, 10, 100_000, BlockBeamSettings(beam_width=1, max_span=0))
     rounds, state = _rounds(whole_model_is_best, lambda route, total: Score(total * (route.length == 10), total))
     assert len(rounds) == 1
     assert whole_model_is_best.candidates(state)[0].route == route_from_block(5, 0, 5)
@@ -288,7 +288,7 @@ def test_the_sweep_finds_a_planted_block():
 
 
 def test_the_beam_finds_two_planted_blocks():
-    search = RepeatBeam(8, 100, 30_000, BeamSettings(beam_width=4, beam_depth=2, max_span=3))
+    search = BlockBeamSearch(8, 100, 30_000, BlockBeamSettings(beam_width=4, beam_depth=2, max_span=3))
     found = solve_planted(search, _problem(route_from_blocks(8, [(1, 3), (5, 7)])), training=100, validation=300)
     assert found.found
 

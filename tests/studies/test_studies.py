@@ -31,12 +31,12 @@ from macro_routing.studies.perplexity import perplexities, surprise, windows
 from macro_routing.studies.search_time import selection_seconds
 from macro_routing.studies.settings import (
     AblationSettings,
+    BlockSweepSettings,
     CostSettings,
     DepthTradeoffSettings,
     MainTableSettings,
     OneRouteSettings,
     SideEffectsSettings,
-    SweepSettings,
     TransferSettings,
 )
 from macro_routing.studies.side_effects import questions_in_turn, run_side_effects
@@ -97,7 +97,7 @@ def test_ablation(tmp_path, frozen):
 
 def test_sweep(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
-    found = run_sweep(context, SweepSettings(tasks=("small",), seeds=(1,), setting="elite", values=(1, 4)))
+    found = run_sweep(context, BlockSweepSettings(tasks=("small",), seeds=(1,), setting="elite", values=(1, 4)))
     assert [row["value"] for row in found.table.rows[:-1]] == [1, 2, 4]  # the default is among them
     assert [row["is_default"] for row in found.table.rows[:-1]] == [False, True, False]
     assert found.table.rows[1].get("p") is None
@@ -111,7 +111,7 @@ def test_sweep(tmp_path, frozen):
 def test_a_sweep_of_another_method_is_called_by_its_name(tmp_path, frozen):
     base = BASE.with_changes(method="random", search={"iterations": 2, "draws": 6})
     context = dataclasses.replace(small_context(tmp_path, frozen), base=base)
-    found = run_sweep(context, SweepSettings(tasks=("small",), seeds=(1,), setting="k", values=(2,)))
+    found = run_sweep(context, BlockSweepSettings(tasks=("small",), seeds=(1,), setting="k", values=(2,)))
     assert "random search; bars" in found.figures[0].to_svg()
     run = RunFolder.open(context.folder.path / "runs" / "k_4-small-1").read_json("run.json")
     assert run["config"]["given"]["search"] == base.search  # the preset's k is no change at all
@@ -135,7 +135,7 @@ def test_settings_that_can_be_swept():
 def test_an_impossible_value_is_refused_before_anything_runs(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
     with pytest.raises(SettingsError, match="elite"):
-        run_sweep(context, SweepSettings(tasks=("small",), seeds=(1,), setting="elite", values=(1, 400)))
+        run_sweep(context, BlockSweepSettings(tasks=("small",), seeds=(1,), setting="elite", values=(1, 400)))
     assert not (context.folder.path / "runs").exists()
 
 

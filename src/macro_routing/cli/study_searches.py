@@ -6,9 +6,9 @@ from macro_routing.cli.run_options import Shown
 from macro_routing.cli.study_command import StudyCall, study_command
 from macro_routing.studies.settings import (
     AblationSettings,
+    BlockSweepSettings,
     MainTableSettings,
     OneRouteSettings,
-    SweepSettings,
     TransferSettings,
 )
 
@@ -62,7 +62,7 @@ def ablation(call: StudyCall) -> None:
 
 
 @study_command(
-    "sweep", SweepSettings, *_RUN_OPTIONS, "method", **_SHOWN, method=Shown(value="macro", help="Whose setting.")
+    "sweep", BlockSweepSettings, *_RUN_OPTIONS, "method", **_SHOWN, method=Shown(value="macro", help="Whose setting.")
 )
 def sweep(call: StudyCall) -> None:
     """Search with several values of one setting, all others left alone, and compare each with the default.

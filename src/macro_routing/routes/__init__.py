@@ -4,6 +4,8 @@ from macro_routing.routes.composition import Composition, analyze_composition
 from macro_routing.routes.notation import format_route, parse_route
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Add, Program, Route, Step
+from macro_routing.routes.route_diff import RouteEdit, diff_routes
+from macro_routing.routes.route_file import RouteFile
 from macro_routing.routes.space import RouteSpace
 
 __all__ = [
@@ -11,9 +13,12 @@ __all__ = [
     "Composition",
     "Program",
     "Route",
+    "RouteEdit",
+    "RouteFile",
     "RouteSpace",
     "Step",
     "analyze_composition",
+    "diff_routes",
     "format_route",
     "parse_program",
     "parse_route",

@@ -47,14 +47,15 @@ def _select_parser(text: str) -> Callable[[str, int], Route]:
     return lambda text, layers: parse_program(text).expand(layers)
 
 
-def format_route(route: Route, form: str, model: str = "MODEL") -> str:
-    """Write a route in one of ``NOTATIONS``; ``model`` is the name mergekit should load."""
-    if form == "text":
-        return str(route)
-    if form == "json":
-        return formats.format_json(route)
-    if form == "ranges":
-        return formats.format_ranges(route)
-    if form == "mergekit":
+def format_route(route: Route, notation: str, model: str = "MODEL") -> str:
+    """Write a route in one of ``NOTATIONS``; ``model`` is the name that mergekit should load."""
+    if notation == "mergekit":
         return formats.format_mergekit(route, model)
-    raise NotationError(f"unknown form {shorten(form)}; known forms: {', '.join(NOTATIONS)}")
+    writers: dict[str, Callable[[Route], str]] = {
+        "text": str,
+        "json": formats.format_json,
+        "ranges": formats.format_ranges,
+    }
+    if notation not in writers:
+        raise NotationError(f"unknown notation {shorten(notation)}; known notations: {', '.join(NOTATIONS)}")
+    return writers[notation](route)

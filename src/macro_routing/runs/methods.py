@@ -29,10 +29,10 @@ from macro_routing.search.route_list_sweep import (
     drop_least_influential,
     list_early_exits,
 )
-from macro_routing.search.rys_beam import BeamSettings, RepeatBeam
-from macro_routing.search.rys_counts import CountSettings, CountSweep
+from macro_routing.search.rys_beam import BlockBeamSearch, BlockBeamSettings
+from macro_routing.search.rys_counts import RepeatCountSettings, RepeatCountSweep
 from macro_routing.search.rys_surrogate import SurrogateSearch, SurrogateSettings
-from macro_routing.search.rys_sweep import BlockSweep, SweepSettings
+from macro_routing.search.rys_sweep import BlockSweep, BlockSweepSettings
 from macro_routing.search.searcher import SearchPlan
 from macro_routing.settings import build_settings, check_integer
 
@@ -58,9 +58,9 @@ SearchSettings = (
     GuidedSettings
     | MacroSettings
     | RandomSettings
-    | SweepSettings
-    | CountSettings
-    | BeamSettings
+    | BlockSweepSettings
+    | RepeatCountSettings
+    | BlockBeamSettings
     | SurrogateSettings
     | FinalSetSettings
     | DropSettings
@@ -194,9 +194,9 @@ METHODS: dict[str, Method] = {
     MACRO: Method("MACRO", MacroSettings, _build_macro),
     "macro-restarts": Method("MACRO, restarted", MacroSettings, _build_restarts),
     RANDOM: Method("random search", RandomSettings, _build_random),
-    "rys": Method("RYS", SweepSettings, _make_builder(BlockSweep)),
-    "rys-counts": Method("RYS, counts", CountSettings, _make_builder(CountSweep)),
-    "rys-beam": Method("RYS, beam", BeamSettings, _make_builder(RepeatBeam)),
+    "rys": Method("RYS", BlockSweepSettings, _make_builder(BlockSweep)),
+    "rys-counts": Method("RYS, counts", RepeatCountSettings, _make_builder(RepeatCountSweep)),
+    "rys-beam": Method("RYS, beam", BlockBeamSettings, _make_builder(BlockBeamSearch)),
     "rys-surrogate": Method("RYS, surrogate", SurrogateSettings, _make_builder(SurrogateSearch)),
     "shortgpt": Method("ShortGPT", DropSettings, _build_shortgpt),
     "early-exit": Method("early exit", FinalSetSettings, _build_early_exit),

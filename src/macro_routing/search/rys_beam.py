@@ -39,7 +39,7 @@ def _are_disjoint(ordered: Sequence[Block]) -> bool:
 
 
 @dataclass(frozen=True)
-class BeamSettings(FinalSetSettings):
+class BlockBeamSettings(FinalSetSettings):
     """The settings of the beam search."""
 
     beam_width: int = 8
@@ -56,10 +56,10 @@ class BeamSettings(FinalSetSettings):
 
 
 @dataclass(frozen=True)
-class RepeatBeam(BudgetedSearch):
+class BlockBeamSearch(BudgetedSearch):
     """One block more per round, added to the best sets of the round before."""
 
-    settings: BeamSettings = BeamSettings()
+    settings: BlockBeamSettings = BlockBeamSettings()
 
     name = "rys-beam"
     remedy = "a smaller beam_width, beam_depth or max_span"

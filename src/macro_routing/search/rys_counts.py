@@ -31,7 +31,7 @@ def counts_from_route(route: Route) -> tuple[int, ...] | None:
 
 
 @dataclass(frozen=True)
-class CountSettings(FinalSetSettings):
+class RepeatCountSettings(FinalSetSettings):
     """The settings of the sweep of counts."""
 
     max_repeats: int = 8
@@ -44,10 +44,10 @@ class CountSettings(FinalSetSettings):
 
 
 @dataclass(frozen=True)
-class CountSweep(BudgetedSearch):
+class RepeatCountSweep(BudgetedSearch):
     """Each layer with each count, and the standard pass, in one round."""
 
-    settings: CountSettings = CountSettings()
+    settings: RepeatCountSettings = RepeatCountSettings()
 
     name = "rys-counts"
     remedy = "a smaller max_repeats"

@@ -48,7 +48,7 @@ def count_blocks(layers: int, min_span: int = 1, max_span: int = 0) -> int:
 
 
 @dataclass(frozen=True)
-class SweepSettings(FinalSetSettings):
+class BlockSweepSettings(FinalSetSettings):
     """The settings of the sweep."""
 
     min_span: int = 1
@@ -73,7 +73,7 @@ class SweepSettings(FinalSetSettings):
 class BlockSweep(BudgetedSearch):
     """All blocks and the standard pass in one round, on the same examples."""
 
-    settings: SweepSettings = SweepSettings()
+    settings: BlockSweepSettings = BlockSweepSettings()
 
     name = "rys-sweep"
     remedy = "a smaller max_span"

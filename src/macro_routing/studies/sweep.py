@@ -24,7 +24,7 @@ from macro_routing.studies.search_variants import (
     standard_row,
     variant_row,
 )
-from macro_routing.studies.settings import SweepSettings, Value
+from macro_routing.studies.settings import BlockSweepSettings, Value
 from macro_routing.studies.study_result import TABLE, StudyResult
 from macro_routing.studies.tables import Column, Table
 
@@ -58,7 +58,7 @@ def default_of(setting: str, config: RunConfig) -> Value:
     return getattr(getattr(config, table), setting)  # type: ignore[no-any-return]
 
 
-def run_sweep(context: StudyContext, settings: SweepSettings) -> StudyResult:
+def run_sweep(context: StudyContext, settings: BlockSweepSettings) -> StudyResult:
     """Search with every value, and compare with the default on the same examples."""
     tasks, seeds, setting, values = settings.task_names, settings.seeds, settings.setting, settings.values
     table, default = place_of(setting, context.base), default_of(setting, context.base)
