@@ -69,7 +69,7 @@ def test_a_file_of_ones_own(tmp_path):
     ("arguments", "words"),
     [
         (("--methods", "maccro"), "did you mean 'macro'"),
-        (("--methods", "macro", "--seeds", "one"), "whole numbers with commas"),
+        (("--methods", "macro", "--seeds", "one"), "integers separated by commas"),
         (("--methods", "macro,macro"), "once"),
         (("--methods", "macro", "--task", "nonsense"), "nonsense"),
     ],

@@ -2,7 +2,7 @@
 
 import pytest
 
-from macro_routing.cli.evaluate import _decoding, _seed_of, _warn_of_overlap
+from macro_routing.cli.evaluate import _read_search_seed, _resolve_decoding, _warn_of_overlap
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile
 from macro_routing.tasks import load_task, make_splits
@@ -35,14 +35,14 @@ NINE = route_file(decoding={"mode": "direct", "answer_budget": 9})
     ],
 )
 def test_flags_go_before_the_file_before_the_task(task, file, mode, given, expected):
-    found = _decoding(file, load_task(task), given if mode is None else {**given, "mode": mode})
+    found = _resolve_decoding(file, load_task(task), given if mode is None else {**given, "mode": mode})
     assert (found.mode, found.answer_budget) == expected
 
 
 def test_seeds():
-    assert _seed_of(None) is None
-    assert _seed_of(route_file(seed=None)) is None
-    assert _seed_of(route_file(seed=3)) == 3
+    assert _read_search_seed(None) is None
+    assert _read_search_seed(route_file(seed=None)) is None
+    assert _read_search_seed(route_file(seed=3)) == 3
 
 
 def test_examples_that_a_route_was_searched_on_are_counted(capsys):

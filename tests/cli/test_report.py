@@ -26,7 +26,7 @@ def test_several_runs(tmp_path):
 def test_what_is_no_run_is_named(tmp_path):
     place = complete(tmp_path / "a").path
     done = run("report", place, tmp_path / "nothing", "--output", tmp_path / "both.html", status=2)
-    assert "holds no run" in done.stderr
+    assert "is not a run's folder" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "both.html").exists()
 

@@ -106,7 +106,7 @@ def test_answers_side_by_side_and_a_chat(place):
         (["--task", "category", "--max-error-probability", "2"], "max_error_probability = 2.0 is not allowed"),
         (
             ["--task", "category", "--max-error-probability", "0.03", "--method", "macro"],
-            "max_error_probability is no setting of method = macro",
+            "max_error_probability is not a setting of method = macro",
         ),
     ],
 )
@@ -163,7 +163,7 @@ def test_trackers_are_told_by_three_calls(monkeypatch, tmp_path):
         finish=lambda: said.append("finished"),
     )
     monkeypatch.setitem(sys.modules, "wandb", module)
-    logger = loggers.logger_for("wandb", tmp_path / "run")
+    logger = loggers.make_logger("wandb", tmp_path / "run")
     logger.on_round(RoundReport(1, 2, 10, 0.5, None, 3, 4, 0.4, 0.2, 0.6, 30, 10, 0.0, 1.0))
     logger.on_result(SimpleNamespace(comparison=SimpleNamespace(difference=0.1, p_value=0.2)))
     assert said[0] == {"project": "macro", "name": "run"}
@@ -172,7 +172,7 @@ def test_trackers_are_told_by_three_calls(monkeypatch, tmp_path):
     assert said[-1] == "finished"
     monkeypatch.setitem(sys.modules, "trackio", None)
     with pytest.raises(SettingsError, match="pip install trackio"):
-        loggers.logger_for("trackio", tmp_path)
+        loggers.make_logger("trackio", tmp_path)
 
 
 @pytest.mark.engines

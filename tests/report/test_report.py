@@ -147,7 +147,7 @@ def test_a_run_that_chose_the_standard_pass_has_a_page_too(tmp_path):
 
 
 def test_what_is_wrong_with_a_folder_is_said(tmp_path):
-    with pytest.raises(RunError, match="holds no run"):
+    with pytest.raises(RunError, match="is not a run's folder"):
         write_report(tmp_path)
     place = complete(tmp_path / "run")
     with pytest.raises(RunError, match="cannot be written"):

@@ -13,8 +13,8 @@ from macro_routing.errors import RunError, SettingsError
 from macro_routing.report import write_method_comparison
 from macro_routing.report.budget_chart import budget_figure, mean_curve
 from macro_routing.runs import RunFolder, run_search
-from macro_routing.runs.compare_methods import POINTS, _curve, compare_methods, plan_methods
-from macro_routing.runs.comparison_results import CurvePoint, about, read_method_runs, summarize_methods
+from macro_routing.runs.compare_methods import POINTS, _compute_curve, compare_methods, plan_methods
+from macro_routing.runs.comparison_results import CurvePoint, describe_comparison, read_method_runs, summarize_methods
 from macro_routing.runs.methods import METHODS, check_methods
 from macro_routing.search.method_names import METHOD_NAMES
 from macro_routing.workers.worker_pool import WorkerPool
@@ -82,15 +82,15 @@ def test_a_route_that_was_given_up_is_on_no_curve(tmp_path):
     known = {"frozen": frozen, "task": task, "store": tmp_path / "s.sqlite"}
     run_search(config, tmp_path / "run", **known)
     place = RunFolder.open(tmp_path / "run")
-    whole = list(_curve(config, place, known, POINTS))
-    assert list(_curve(config, place, known, 1)) == whole[-1:]
+    whole = list(_compute_curve(config, place, known, POINTS))
+    assert list(_compute_curve(config, place, known, 1)) == whole[-1:]
     cursed = next(point.route for point in whole[:-1] if point.route != "L0 RJ")
     for name in ("train", "test"):  # where it fails: validation is drawn from the first
         deadly = set(task.pools[name])
         crew = CursedCrew(frozen, lambda route, one, deadly=deadly: str(route) == cursed and one in deadly)
         with WorkerPool(crew, WorkerSettings(workers=1)) as pool:
             known["store"] = tmp_path / f"{name}.sqlite"
-            curve = list(_curve(config, place, {**known, "executor": pool}, POINTS))
+            curve = list(_compute_curve(config, place, {**known, "executor": pool}, POINTS))
         assert pool.counts.quarantined
         assert cursed not in [point.route for point in curve[:-1]]
         assert curve[-1] == whole[-1]  # what the run itself came to stays
@@ -253,7 +253,7 @@ def test_the_page_shows_every_method(compared, tmp_path):
 
 def test_the_page_says_what_it_is_of_and_who_has_fewer_seeds(compared, tmp_path):
     folder, _, arms = compared
-    told = about(folder)
+    told = describe_comparison(folder)
     assert "examples for training, validation and test" in told
     macro = arms[METHOD_NAMES.index("macro")]
     page = write_method_comparison(
@@ -262,7 +262,7 @@ def test_the_page_says_what_it_is_of_and_who_has_fewer_seeds(compared, tmp_path)
     assert told in page
     assert "1 of 2 seeds" in page
     assert "2 seeds" in page
-    assert about(tmp_path) == ""
+    assert describe_comparison(tmp_path) == ""
 
 
 def test_the_curve_is_over_the_standard_pass_of_its_own_seed(compared):
@@ -301,6 +301,6 @@ def test_too_small_a_budget_says_what_would_do():
     frozen, task = small_frozen(), small_task()
     from macro_routing.runs.prepare import prepare_run
 
-    for method, words in (("macro", "outcomes at least"), ("rys", "must be at least"), ("early-exit", "at least 5")):
+    for method, words in (("macro", "evaluations at least"), ("rys", "must be at least"), ("early-exit", "at least 5")):
         with pytest.raises(SettingsError, match=words):
             prepare_run(BASE.with_changes(method=method, budget=3, search={}), frozen=frozen, task=task)

@@ -97,7 +97,7 @@ def test_passwords_in_addresses_are_not_shown():
 
 
 def test_workers_are_flags_only_and_say_so():
-    with pytest.raises(SettingsError, match=r"workers is no part of a configuration.*flag"):
+    with pytest.raises(SettingsError, match=r"workers is not part of a configuration.*flag"):
         RunConfig.from_tables({"task": "sciq", "workers": 3}, "mine.toml")
     assert WorkerSettings(workers=1).description == "1 worker, processes of this machine"
     assert WorkerSettings("ray", 2).description == "2 workers, actors on Ray"

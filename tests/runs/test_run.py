@@ -268,7 +268,7 @@ def test_a_folder_that_holds_something_is_not_overwritten(frozen, tmp_path):
     (tmp_path / "full" / "thesis.tex").write_text("x")
     with pytest.raises(RunError, match="not an empty folder"):
         _run(frozen, tmp_path / "full")
-    with pytest.raises(RunError, match="holds no run"):
+    with pytest.raises(RunError, match="is not a run's folder"):
         resume_run(tmp_path / "full")
 
 
@@ -329,7 +329,7 @@ def test_what_was_removed_from_a_finished_run_is_made_again(frozen, tmp_path):
     folder.rename(moved)
     assert resume_run(moved).folder == str(moved)
     (moved / files.RUN).write_text("null")
-    with pytest.raises(RunError, match="no object"):
+    with pytest.raises(RunError, match="not an object"):
         resume_run(moved)
 
 
@@ -502,7 +502,7 @@ def test_a_route_that_could_not_be_tested_has_no_result(frozen, tmp_path):
             place.write_json(files.RUN, run.make_header())
             return dataclasses.replace(run, evaluator=evaluator).run(place)
 
-    with pytest.raises(WorkerError, match="could not be tested: crashed its worker; mend it and resume"):
+    with pytest.raises(WorkerError, match="could not be tested: crashed its worker; fix the cause and resume"):
         end(chosen.route, tmp_path / "chosen")
     assert not (tmp_path / "chosen" / files.ANSWERS).exists()
     resume_run(tmp_path / "chosen", frozen=frozen, task=small_task())

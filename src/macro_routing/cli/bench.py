@@ -64,7 +64,7 @@ def bench(
 
     On a GPU: `macro bench MODEL --fused --task gsm8k --mode reasoning --reasoning-budget 400 --answer-budget 128`
     """
-    options.need_models_extra()
+    options.require_models_extra()
     options.quiet_libraries()
     import numpy as np
 
@@ -162,7 +162,7 @@ def _bench_fused(
 
 
 def _check_writable(path: Path) -> None:
-    """Refuse before minutes of measuring what could not be kept afterwards."""
+    """Reject before minutes of measuring what could not be kept afterwards."""
     try:
         with path.open("a", encoding="utf-8"):
             pass

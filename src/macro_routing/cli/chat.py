@@ -32,7 +32,7 @@ def chat(
 
     Example: `echo 'Hello' | macro chat smollm2-135m`
     """
-    options.need_models_extra()
+    options.require_models_extra()
     options.quiet_libraries()
     from macro_routing.models import apply_route, load_model
 
@@ -43,15 +43,15 @@ def chat(
         options.report_progress(f"{frozen.name} on {chosen}. {HELP}")
     beginning = [{"role": "system", "content": system}] if system else []
     talk: list[dict[str, str]] = list(beginning)
-    while (said := _next_line()) is not None:
+    while (said := _read_user_line()) is not None:
         if said == "/reset":
             talk = list(beginning)
             continue
         talk.append({"role": "user", "content": said})
-        talk.append({"role": "assistant", "content": _answer(frozen, running, talk, budget, temperature)})
+        talk.append({"role": "assistant", "content": _stream_answer(frozen, running, talk, budget, temperature)})
 
 
-def _next_line() -> str | None:
+def _read_user_line() -> str | None:
     """What the user says; None at the end."""
     if sys.stdin.isatty():
         print("> ", end="", file=sys.stderr, flush=True)
@@ -63,7 +63,7 @@ def _next_line() -> str | None:
     return line.strip() or None
 
 
-def _answer(frozen: Any, model: Any, talk: Sequence[dict[str, str]], budget: int, temperature: float) -> str:
+def _stream_answer(frozen: Any, model: Any, talk: Sequence[dict[str, str]], budget: int, temperature: float) -> str:
     """Stream an answer to standard output; Ctrl-C ends the answer, not the talk."""
     import torch
     from transformers import TextStreamer

@@ -78,7 +78,7 @@ def compare(
 
     Your own data: `macro compare --task mine.csv --answer right --choices right,wrong1,wrong2 --preset quick`
     """
-    options.need_models_extra()
+    options.require_models_extra()
     options.quiet_libraries()
     workers = make_worker_settings(flags)
     from macro_routing.runs.methods import check_methods
@@ -91,23 +91,23 @@ def compare(
     base = make_run_config(flags, config, values)
     # From here on there is something to wait for.
     if dry_run:
-        from macro_routing.cli.plan import print_plan_of_methods
+        from macro_routing.cli.plan import print_comparison_plan
 
-        print_plan_of_methods(base, names, numbers, out, search, store, as_json=as_json)
+        print_comparison_plan(base, names, numbers, out, search, store, as_json=as_json)
         return
-    from macro_routing.cli.progress import listener_for
-    from macro_routing.cli.stopping import stopping_with
+    from macro_routing.cli.progress import make_listener
+    from macro_routing.cli.stopping import stop_with_hint
     from macro_routing.report import write_method_comparison, write_report
     from macro_routing.runs.compare_methods import compare_methods
-    from macro_routing.runs.comparison_results import about, read_method_runs, summarize_methods
+    from macro_routing.runs.comparison_results import describe_comparison, read_method_runs, summarize_methods
 
-    with listener_for(out, []) as listener, stopping_with("the same command goes on where it was"):
+    with make_listener(out, []) as listener, stop_with_hint("the same command goes on where it was"):
         arms = compare_methods(
             base, names, numbers, out, search=search, listener=listener, store=store, workers=workers
         )
         for arm in arms:
             write_report(out / f"{arm.method}-{arm.seed}")
-        told, kept = about(out), read_method_runs(out)  # earlier methods stay on the page
+        told, kept = describe_comparison(out), read_method_runs(out)  # earlier methods stay on the page
         page = write_method_comparison(kept, out / "compare.html", told)
     rows = summarize_methods(arms)
     if as_json:
@@ -116,7 +116,7 @@ def compare(
         return
     if told:
         print(textwrap.fill(told, _WIDTH))
-    _print_table(rows)
+    _print_method_table(rows)
     earlier = len(kept) - len(arms)
     print(f"report  {page}{f' (with {earlier} earlier runs of this folder)' if earlier else ''}")
 
@@ -133,7 +133,7 @@ def _check_search_table(values: Any, names: list[str], file: Path | None) -> dic
     return values
 
 
-def _print_table(rows: list[MethodRow]) -> None:
+def _print_method_table(rows: list[MethodRow]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -158,4 +158,4 @@ def _print_table(rows: list[MethodRow]) -> None:
     Console().print(shown)
     print(textwrap.fill(_LEGEND, _WIDTH))
     if any(row.kind == ORACLE for row in rows):
-        print("An oracle knows the answers: it is a bound, no method.")
+        print("An oracle knows the answers: it is a bound, not a method.")

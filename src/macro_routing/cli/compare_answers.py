@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from macro_routing.cli import options
-from macro_routing.cli.console import print_json, printable
+from macro_routing.cli.console import escape_control_characters, print_json
 from macro_routing.cli.run_options import Tables, make_load_options, with_run_options
 from macro_routing.errors import SettingsError
 from macro_routing.models.catalog import DEFAULT_MODEL
@@ -49,20 +49,20 @@ def compare_answers(
     if (run is None) == (prompt is None):
         raise SettingsError("give either --run or --prompt")
     if run is not None:
-        pairs = _of_run(run, only)
-        _print(pairs[:limit], len(pairs), as_json=as_json)
+        pairs = _read_answer_pairs(run, only)
+        _print_pairs(pairs[:limit], len(pairs), as_json=as_json)
         return
     if route is None:
         raise SettingsError("--prompt needs a --route to compare with the standard pass")
-    options.need_models_extra()
+    options.require_models_extra()
     options.quiet_libraries()
     from macro_routing.models.frozen import load_model
 
     frozen = load_model(model, make_load_options(flags), options.report_progress)
-    _print([_answers(frozen, prompt or "", route, budget)], 1, as_json=as_json)
+    _print_pairs([_answer_prompt(frozen, prompt or "", route, budget)], 1, as_json=as_json)
 
 
-def _answers(frozen: Any, prompt: str, route: str, budget: int) -> dict[str, Any]:
+def _answer_prompt(frozen: Any, prompt: str, route: str, budget: int) -> dict[str, Any]:
     from macro_routing.engine.generation import DecodingStage, GenerationRequest
     from macro_routing.engine.shared_generation import generate_eager
     from macro_routing.models.chat import encode_messages
@@ -80,7 +80,7 @@ def _answers(frozen: Any, prompt: str, route: str, budget: int) -> dict[str, Any
     return {"question": prompt, "standard": texts[0], "routed": texts[1], "route": str(routes[1])}
 
 
-def _of_run(folder: Path, only: Only) -> list[dict[str, Any]]:
+def _read_answer_pairs(folder: Path, only: Only) -> list[dict[str, Any]]:
     from macro_routing.runs import folder as files
     from macro_routing.runs.folder import RunFolder
     from macro_routing.runs.result import RunResult
@@ -91,10 +91,10 @@ def _of_run(folder: Path, only: Only) -> list[dict[str, Any]]:
     with run.explain_damage(files.RESULT):
         result = RunResult.from_json(run.read_json(files.RESULT))
     with run.explain_damage(files.ANSWERS):
-        return _pairs(result, run.read_json(files.ANSWERS), only)
+        return _pair_answers(result, run.read_json(files.ANSWERS), only)
 
 
-def _pairs(result: RunResult, answers: dict[str, Any], only: Only) -> list[dict[str, Any]]:
+def _pair_answers(result: RunResult, answers: dict[str, Any], only: Only) -> list[dict[str, Any]]:
     from macro_routing.runs.result import STANDARD
 
     standard = next(one.route for one in result.variants if one.name == STANDARD)
@@ -103,30 +103,30 @@ def _pairs(result: RunResult, answers: dict[str, Any], only: Only) -> list[dict[
         {
             "question": example["question"],
             "choices": example["choices"],
-            "answer": _shown(example["answer"], example["choices"]),
-            "standard": before["text"] or _shown(before["prediction"], example["choices"]),
-            "routed": after["text"] or _shown(after["prediction"], example["choices"]),
+            "answer": _format_answer(example["answer"], example["choices"]),
+            "standard": before["text"] or _format_answer(before["prediction"], example["choices"]),
+            "routed": after["text"] or _format_answer(after["prediction"], example["choices"]),
             "standard_correct": before["correct"],
             "routed_correct": after["correct"],
         }
         for example, before, after in rows
-        if _is_wanted(before, after, only)
+        if _matches_filter(before, after, only)
     ]
 
 
-def _shown(letter: str, choices: list[str]) -> str:
+def _format_answer(letter: str, choices: list[str]) -> str:
     """A letter with the choice it stands for."""
     named = dict(zip(LETTERS, choices, strict=False))
     return f"{letter}. {named[letter]}" if letter in named else letter
 
 
-def _is_wanted(before: dict[str, Any], after: dict[str, Any], only: Only) -> bool:
+def _matches_filter(before: dict[str, Any], after: dict[str, Any], only: Only) -> bool:
     fixed, broken = after["correct"] and not before["correct"], before["correct"] and not after["correct"]
     changed = before["prediction"] != after["prediction"]
     return bool({Only.all: True, Only.fixed: fixed, Only.broken: broken, Only.changed: changed}[only])
 
 
-def _print(pairs: list[dict[str, Any]], total: int, *, as_json: bool) -> None:
+def _print_pairs(pairs: list[dict[str, Any]], total: int, *, as_json: bool) -> None:
     if as_json:
         print_json({"shown": len(pairs), "of": total, "answers": pairs})
         return
@@ -139,15 +139,19 @@ def _print(pairs: list[dict[str, Any]], total: int, *, as_json: bool) -> None:
         table.add_column(name, overflow="fold", ratio=1)
     for one in pairs:
         right = f"\n[right: {one['answer']}]" if "answer" in one else ""
-        table.add_row(escape(printable(one["question"] + right)), _marked(one, "standard"), _marked(one, "routed"))
+        table.add_row(
+            escape(escape_control_characters(one["question"] + right)),
+            _mark_correct(one, "standard"),
+            _mark_correct(one, "routed"),
+        )
     Console().print(table)
     if total > len(pairs):
         print(f"{len(pairs)} of {total}; more with --limit")
 
 
-def _marked(one: dict[str, Any], name: str) -> str:
+def _mark_correct(one: dict[str, Any], name: str) -> str:
     from rich.markup import escape
 
     verdict = one.get(f"{name}_correct")
     mark = "" if verdict is None else "✓ " if verdict else "✗ "
-    return mark + escape(printable(one[name]))
+    return mark + escape(escape_control_characters(one[name]))

@@ -16,27 +16,27 @@ _RUN_ROUTE = "route.json"
 """Where a run's folder keeps the route it found."""
 
 
-def printable(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """A text without signs that would steer a terminal."""
     return "".join(sign if sign.isprintable() or sign in "\n\t" else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
 
 def print_error(message: str) -> None:
     """One line on standard error."""
-    print(f"macro: error: {printable(message)}", file=sys.stderr)
+    print(f"macro: error: {escape_control_characters(message)}", file=sys.stderr)
 
 
 def print_json(value: Any) -> None:
     """A program's view of a result."""
-    print(json.dumps(_without_infinities(value), indent=2, ensure_ascii=False, allow_nan=False))
+    print(json.dumps(_replace_non_finite(value), indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def _without_infinities(value: Any) -> Any:
+def _replace_non_finite(value: Any) -> Any:
     """JSON has no NaN and no infinity; they become null."""
     if isinstance(value, dict):
-        return {key: _without_infinities(inner) for key, inner in value.items()}
+        return {key: _replace_non_finite(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_infinities(inner) for inner in value]
+        return [_replace_non_finite(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -50,9 +50,9 @@ def print_fields(fields: Sequence[tuple[str, str]]) -> None:
 def read_text_argument(argument: str) -> str:
     """The argument itself, or the contents of the file it names, a run's folder, or standard input for ``-``."""
     if argument == "-":
-        return _standard_input()
+        return _read_standard_input()
     if not argument.strip():
-        raise NotationError("the route is an empty text; the standard pass is 'L0 RJ'")
+        raise NotationError("the route is an empty string; the standard pass is 'L0 RJ'")
     try:
         path = Path(argument)
         path = path / _RUN_ROUTE if (path / _RUN_ROUTE).is_file() else path
@@ -60,25 +60,25 @@ def read_text_argument(argument: str) -> str:
     except (OSError, ValueError):  # too long or otherwise impossible as a file name
         return argument
     if is_file:
-        return _file_text(path, argument)
-    if reason := _result_without_route(path if path.is_dir() else path.parent):
+        return _read_route_text(path, argument)
+    if reason := _explain_missing_route(path if path.is_dir() else path.parent):
         raise NotationError(f"{argument} cannot be used as a route: {reason}")
     if path.is_dir():
         raise NotationError(f"{argument} is a folder, but no finished run: it holds no {_RUN_ROUTE}")
     if path.suffix in {".json", ".yml", ".yaml", ".txt"}:
         raise NotationError(f"there is no file {argument}")
     if path.exists():
-        raise NotationError(f"{argument} is no regular file; put the route into one")
+        raise NotationError(f"{argument} is not a regular file; put the route into one")
     return argument
 
 
 @cache
-def _standard_input() -> str:
+def _read_standard_input() -> str:
     """What came through the pipe; kept, since a command may look at its route twice."""
     return sys.stdin.read()
 
 
-def _file_text(path: Path, argument: str) -> str:
+def _read_route_text(path: Path, argument: str) -> str:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -88,7 +88,7 @@ def _file_text(path: Path, argument: str) -> str:
     return text
 
 
-def _result_without_route(folder: Path) -> str:
+def _explain_missing_route(folder: Path) -> str:
     """Why a run has no route though it is finished; empty for anything else."""
     try:
         kind = json.loads((folder / "result.json").read_text(encoding="utf-8")).get("kind")

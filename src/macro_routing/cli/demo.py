@@ -24,7 +24,7 @@ def demo(
 
     Example: `macro demo`
     """
-    options.need_models_extra()
+    options.require_models_extra()
     options.quiet_libraries()
     from macro_routing.cli.search import search_and_report
     from macro_routing.runs.config import make_config

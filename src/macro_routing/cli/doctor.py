@@ -47,7 +47,7 @@ def doctor(
             raise MacroError("--environment describes the machine and takes no model or route; run the two separately")
         _print_environment(as_json)
         return
-    options.need_models_extra()
+    options.require_models_extra()
     options.quiet_libraries()
     from macro_routing.models.doctor import run_checks
     from macro_routing.models.frozen import load_model
@@ -57,9 +57,9 @@ def doctor(
     options.report_progress(f"loading {model or DEFAULT_MODEL}")
     frozen = load_model(model or DEFAULT_MODEL, make_load_options(flags), options.report_progress)
     parsed = None if route is None else options.read_route(route, frozen)
-    findings = list(_shown(frozen, run_checks(frozen, parsed), as_json))
+    findings = list(_print_findings(frozen, run_checks(frozen, parsed), as_json))
     if as_json:
-        print_json({**_about(frozen), "findings": [dataclasses.asdict(finding) for finding in findings]})
+        print_json({**_describe_model(frozen), "findings": [dataclasses.asdict(finding) for finding in findings]})
     if not all(finding.passed for finding in findings):
         raise typer.Exit(1)
 
@@ -74,7 +74,7 @@ def _print_environment(as_json: bool) -> None:
     print_fields([(fact.topic, fact.finding + (f"  → {fact.remedy}" if fact.remedy else "")) for fact in facts])
 
 
-def _about(frozen: FrozenModel) -> dict[str, object]:
+def _describe_model(frozen: FrozenModel) -> dict[str, object]:
     model = frozen.model
     return {
         "model": frozen.name,
@@ -88,17 +88,17 @@ def _about(frozen: FrozenModel) -> dict[str, object]:
     }
 
 
-def _shown(frozen: FrozenModel, findings: Iterator[CheckResult], as_json: bool) -> Iterator[CheckResult]:
+def _print_findings(frozen: FrozenModel, findings: Iterator[CheckResult], as_json: bool) -> Iterator[CheckResult]:
     """Findings as they come, printed on the way unless JSON is wanted in the end."""
     if as_json:
         yield from findings
         return
-    print_fields([(name.replace("_", " "), str(value)) for name, value in _about(frozen).items()])
+    print_fields([(name.replace("_", " "), str(value)) for name, value in _describe_model(frozen).items()])
     print()
     _print_row("", "check", "max difference", "allowed", "")
     passed = failed = 0
     for finding in findings:
-        _print_row(*_row(finding))
+        _print_row(*_format_row(finding))
         passed, failed = passed + finding.passed, failed + (not finding.passed)
         yield finding
     print(f"\n{'all checks passed' if not failed else f'{failed} of {passed + failed} checks FAILED'}")
@@ -108,7 +108,7 @@ def _print_row(status: str, name: str, difference: str, allowed: str, detail: st
     print(f"{status:<4}  {name:<54}  {difference:>14}  {allowed:>8}  {detail}".rstrip(), flush=True)
 
 
-def _row(finding: CheckResult) -> tuple[str, str, str, str, str]:
+def _format_row(finding: CheckResult) -> tuple[str, str, str, str, str]:
     status = "skip" if finding.skipped else "ok" if finding.passed else "FAIL"
     difference = "" if finding.difference is None else f"{finding.difference:.3g}"
     allowed = "" if finding.allowed is None else f"{finding.allowed:.3g}"

@@ -76,9 +76,9 @@ def evaluate(
 
     Example: `macro evaluate --task category --mode likelihood --route 'L0-L17 L17 RJ' --limit 200`
     """
-    options.need_models_extra()
+    options.require_models_extra()
     options.quiet_libraries()
-    from macro_routing.cli.stopping import stopping_with
+    from macro_routing.cli.stopping import stop_with_hint
     from macro_routing.evaluation.evaluator import Evaluator
     from macro_routing.evaluation.score_store import ScoreStore, default_store_path
     from macro_routing.evaluation.statistics import compare_paired
@@ -93,21 +93,21 @@ def evaluate(
 
     workers, loading = make_worker_settings(flags), make_load_options(flags)
     known_of = options.read_route_file(route)
-    searched_with = _seed_of(known_of)
+    searched_with = _read_search_seed(known_of)
     top_level, data = flags[""], DataSettings(**flags.get("data", {}))
     task, model = top_level["task"], top_level.get("model", DEFAULT_MODEL)
     seed = top_level.get("seed", searched_with or 0)
     columns: dict[str, Any] = {name: getattr(data, name) for name in ("question", "answer", "choices", "kind")}
     data_dir = Path(data.data_dir) if data.data_dir else None
     chosen = load_task(task, data_dir, seed, **columns)
-    decoding = _decoding(known_of, chosen, flags.get("decoding", {}))
+    decoding = _resolve_decoding(known_of, chosen, flags.get("decoding", {}))
     examples = make_splits(chosen, seed=seed).get_split(split.value)[:limit]
     if known_of and known_of.task == chosen.name and searched_with not in {None, seed}:
         _warn_of_overlap(examples, load_task(task, data_dir, searched_with, **columns), searched_with)
     source = TaskSource(task, data.data_dir, seed, **columns)
     kept = "nothing was kept" if no_store else "what was scored is kept, the same command goes on from there"
     with (
-        stopping_with(kept),
+        stop_with_hint(kept),
         nullcontext()
         if workers.runs_in_process
         else create_worker_pool(workers, WorkerSetup(model, loading, (source,)), options.report_progress) as pool,
@@ -133,20 +133,20 @@ def evaluate(
     comparison = compare_paired(scores[standard].correct, scores[parsed].correct, seed=seed)
     if as_json:
         facts = {"task": chosen.name, "split": split.value, "seed": seed, "scope": evaluator.scope}
-        arms = {"standard": _arm(scores[standard]), "route": _arm(scores[parsed])}
+        arms = {"standard": _evaluation_to_json(scores[standard]), "route": _evaluation_to_json(scores[parsed])}
         print_json(
             {**facts, **arms, "comparison": {**dataclasses.asdict(comparison), "difference": comparison.difference}}
         )
         return
-    _print(comparison, scores[standard], scores[parsed])
+    _print_comparison(comparison, scores[standard], scores[parsed])
 
 
-def _seed_of(found: RouteFile | None) -> int | None:
+def _read_search_seed(found: RouteFile | None) -> int | None:
     seed = found.found_by.get("seed") if found else None
     return seed if isinstance(seed, int) and seed >= 0 else None
 
 
-def _decoding(found: RouteFile | None, task: Task, given: dict[str, Any]) -> DecodingSettings:
+def _resolve_decoding(found: RouteFile | None, task: Task, given: dict[str, Any]) -> DecodingSettings:
     """Flags override what the route was found with; another way to answer has its own budgets."""
     from macro_routing.evaluation.decoding_settings import DecodingSettings, default_answer_mode
 
@@ -169,7 +169,7 @@ def _warn_of_overlap(examples: Sequence[Example], task: Task, seed: int) -> None
         )
 
 
-def _arm(evaluated: RouteEvaluation) -> dict[str, Any]:
+def _evaluation_to_json(evaluated: RouteEvaluation) -> dict[str, Any]:
     return {
         "route": str(evaluated.route),
         "length": evaluated.route.length,
@@ -181,7 +181,7 @@ def _arm(evaluated: RouteEvaluation) -> dict[str, Any]:
     }
 
 
-def _print(comparison: PairedComparison, standard: RouteEvaluation, routed: RouteEvaluation) -> None:
+def _print_comparison(comparison: PairedComparison, standard: RouteEvaluation, routed: RouteEvaluation) -> None:
     rows = []
     for name, arm in (("standard", standard), ("route", routed)):
         accuracy = f"{sum(arm.correct)} of {comparison.n} right, {100 * sum(arm.correct) / comparison.n:.1f} %"
@@ -190,11 +190,11 @@ def _print(comparison: PairedComparison, standard: RouteEvaluation, routed: Rout
         )
         rows.append((name, f"{accuracy}; {cost}"))
     rows += [
-        ("difference", f"{100 * comparison.difference:+.1f} points, 95 % interval {_interval(comparison)}"),
+        ("difference", f"{100 * comparison.difference:+.1f} points, 95 % interval {_format_interval(comparison)}"),
         ("p-value", f"{comparison.p_value:.3g} (exact McNemar; {comparison.fixed} fixed, {comparison.broken} broken)"),
     ]
     print_fields(rows)
 
 
-def _interval(comparison: PairedComparison) -> str:
+def _format_interval(comparison: PairedComparison) -> str:
     return f"{100 * comparison.low:+.1f} to {100 * comparison.high:+.1f}"

@@ -10,7 +10,7 @@ import typer
 
 from macro_routing.cli import options
 from macro_routing.cli.run_options import Tables, make_load_options, with_run_options
-from macro_routing.cli.stopping import stopping_with
+from macro_routing.cli.stopping import stop_with_hint
 from macro_routing.errors import ExportError, NotationError
 from macro_routing.routes.route_file import RouteFile
 
@@ -65,32 +65,32 @@ def export(
 
     Example: `macro export 'L0-L17 L17 RJ' --model smollm2-135m --to gguf --out my-model.gguf`
     """
-    options.need_models_extra()
+    options.require_models_extra()
     options.quiet_libraries()
     from macro_routing.deploy.base_model import open_base_model
 
     if copy_weights and to is not Target.routed:
         raise ExportError(f"--copy-weights belongs to --to routed; --to {to} copies what it needs anyway, leave it out")
-    evidence = _evidence(route)
+    evidence = _read_evidence(route)
     name = model or (evidence.model if evidence else options.find_model_of_route(route))
     revision = make_load_options(flags).revision or (
         evidence.revision if evidence and model in {None, evidence.model} else None
     )
-    with stopping_with("nothing was written"):
+    with stop_with_hint("nothing was written"):
         base = open_base_model(name, revision=revision, report=options.report_progress)
         chosen = options.read_route(route, base)
-        _write(to, base, chosen, evidence, out, copy_weights=copy_weights)
+        _write_export(to, base, chosen, evidence, out, copy_weights=copy_weights)
     print(out)
 
 
-def _evidence(argument: str) -> RouteFile | None:
+def _read_evidence(argument: str) -> RouteFile | None:
     """What a route file says for its route; None for a bare route."""
     if argument == "-":
         raise NotationError("a route to export is a run's folder, a file or a text; it is not read from a pipe")
     return options.read_route_file(argument)
 
 
-def _write(
+def _write_export(
     to: Target, base: ModelMetadata, route: Route, evidence: RouteFile | None, out: Path, *, copy_weights: bool
 ) -> None:
     if to is Target.routed:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import SettingsError
-from macro_routing.runs.progress import Listener, Plan, RoundReport
+from macro_routing.runs.progress import Listener, RoundReport, RunPlan
 from macro_routing.runs.result import RunResult
 from macro_routing.settings import check_choice
 
@@ -16,7 +16,7 @@ LOGGERS = {"tensorboard": "torch.utils.tensorboard", "wandb": "wandb", "trackio"
 """Name → module that must be there."""
 
 
-def logger_for(name: str, folder: Path) -> Listener:
+def make_logger(name: str, folder: Path) -> Listener:
     """The logger of that name, writing about the run in ``folder``."""
     check_choice("log_to", name, tuple(LOGGERS))
     try:
@@ -28,7 +28,7 @@ def logger_for(name: str, folder: Path) -> Listener:
     return Tracker(module, folder.name)
 
 
-def scalars(report: RoundReport) -> dict[str, float]:
+def round_scalars(report: RoundReport) -> dict[str, float]:
     """What a round is worth plotting."""
     found = {
         "best": report.best,
@@ -51,14 +51,14 @@ class TensorBoard(Listener):
         self._open_writer = open_writer
         self._writer: Any = None
 
-    def on_plan(self, plan: Plan) -> None:
+    def on_plan(self, plan: RunPlan) -> None:
         """Begin."""
         self._writer = self._open_writer()
         self._writer.add_text("plan", f"{plan.task} on {plan.model}")
 
     def on_round(self, report: RoundReport) -> None:
         """One point per curve."""
-        for name, value in scalars(report).items():
+        for name, value in round_scalars(report).items():
             self._writer.add_scalar(f"search/{name}", value, report.number)
         self._writer.flush()
 
@@ -78,7 +78,7 @@ class Tracker(Listener):
 
     def on_round(self, report: RoundReport) -> None:
         """One step."""
-        self._module.log({f"search/{name}": value for name, value in scalars(report).items()})
+        self._module.log({f"search/{name}": value for name, value in round_scalars(report).items()})
 
     def on_result(self, result: RunResult) -> None:
         """The test's figures, and the end."""

@@ -93,7 +93,7 @@ def main() -> None:
         sys.exit(error.status)
     except UnicodeEncodeError as error:
         near = str(error.object)[max(0, error.start - 40) : error.end + 40]
-        print_error(f"{near!r} holds signs that are no text (UTF-8); rename it")
+        print_error(f"{near!r} is not valid UTF-8; rename it")
         sys.exit(2)
     except OSError as error:  # the terminal, the pipe or the disk behind standard output is gone
         if error.errno not in {errno.ENOSPC, errno.EPIPE}:

@@ -30,7 +30,7 @@ def models(
                 f"{fetch!r} is not built in; built in are {', '.join(BUILT_IN_MODELS)}"
                 f"{suggestion(fetch, BUILT_IN_MODELS)}"
             )
-        options.need_models_extra()
+        options.require_models_extra()
         options.quiet_libraries()
         print(locate_model(fetch, report=options.report_progress))
         return

@@ -31,8 +31,8 @@ def report_changed_files(run: Path) -> None:
         report_progress(f"{run / name} was changed after the run had ended: it is not what the run found")
 
 
-def need_models_extra() -> None:
-    """Refuse politely where the libraries for models are not installed."""
+def require_models_extra() -> None:
+    """Reject politely where the libraries for models are not installed."""
     import importlib.util
 
     for name in ("torch", "transformers"):
@@ -64,7 +64,7 @@ def find_model_of_route(argument: str) -> str:
     """The model that a route file names; a route without a file belongs to none."""
     found = read_route_file(argument)
     if found is None and read_text_argument(argument) != argument:
-        raise NotationError(f"{argument} is no route file, or its beginning is missing; name a model with --model")
+        raise NotationError(f"{argument} is not a route file, or its beginning is missing; name a model with --model")
     if found is None:
         raise NotationError("a route without a route file belongs to no model; name one with --model")
     return found.model

@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from macro_routing.runs.compare_methods import PlannedRun
     from macro_routing.runs.config import RunConfig
     from macro_routing.runs.prepared_run import PreparedRun
-    from macro_routing.runs.progress import Plan
+    from macro_routing.runs.progress import RunPlan
 
 
 def print_plan(run_config: RunConfig, store: Path | None, *, as_json: bool) -> None:
     """The plan of one search."""
-    from macro_routing.cli.progress import Lines
+    from macro_routing.cli.progress import LineListener
     from macro_routing.runs.prepare import prepare_run
 
-    run = prepare_run(run_config, store=store, listener=Lines(Path()))
+    run = prepare_run(run_config, store=store, listener=LineListener(Path()))
     plan = run.plan
     if not as_json:
         rounds = f"{plan.rounds} {'round' if plan.rounds == 1 else 'rounds'} of {plan.draws} draws"
         _print_fields(plan, ("search", f"{plan.method}: {rounds}"), plan.max_evaluations)
-    rate = _outcomes_per_second(run)
+    rate = _measure_evaluations_per_second(run)
     if as_json:
         minutes = plan.max_evaluations / rate / 60
         print_json({**dataclasses.asdict(plan), "outcomes_per_second": rate, "most_minutes": minutes})
@@ -37,7 +37,7 @@ def print_plan(run_config: RunConfig, store: Path | None, *, as_json: bool) -> N
     _print_time(plan.max_evaluations, rate)
 
 
-def print_plan_of_methods(
+def print_comparison_plan(
     base: RunConfig,
     names: Sequence[str],
     seeds: Sequence[int],
@@ -48,12 +48,12 @@ def print_plan_of_methods(
     as_json: bool,
 ) -> None:
     """The plan of a comparison: what each method asks for, and what is there already."""
-    from macro_routing.cli.progress import Lines
+    from macro_routing.cli.progress import LineListener
     from macro_routing.runs.compare_methods import plan_methods
     from macro_routing.runs.prepare import load_configured_model, load_configured_task, prepare_run
 
     load_configured_task(base)  # what cannot be read is refused before the model is loaded
-    known: dict[str, Any] = {"frozen": load_configured_model(base, None, Lines(Path())), "store": store}
+    known: dict[str, Any] = {"frozen": load_configured_model(base, None, LineListener(Path())), "store": store}
     planned = plan_methods(base, names, seeds, folder, known, search)
     left = sum(one.max_evaluations for one in planned if not one.finished)
     if not as_json:
@@ -61,9 +61,9 @@ def print_plan_of_methods(
         runs = f"{len(planned)}, of which {done} there already; seeds {', '.join(map(str, seeds))}"
         _print_fields(planned[0].plan, ("runs", runs), left)
         for name in names:
-            print(f"  {name:<14}  at most {_asked(name, planned)} a run")
+            print(f"  {name:<14}  at most {_format_evaluations(name, planned)} a run")
         sys.stdout.flush()
-    rate = _outcomes_per_second(prepare_run(planned[0].config, **known))
+    rate = _measure_evaluations_per_second(prepare_run(planned[0].config, **known))
     if as_json:
         runs_left = [
             {"method": one.method, "seed": one.seed, "finished": one.finished, "max_evaluations": one.max_evaluations}
@@ -74,13 +74,13 @@ def print_plan_of_methods(
     _print_time(left, rate)
 
 
-def _asked(name: str, planned: Sequence[PlannedRun]) -> str:
+def _format_evaluations(name: str, planned: Sequence[PlannedRun]) -> str:
     """What a method's runs ask for, whether they are there or not."""
     most = [one.max_evaluations for one in planned if one.method == name]
     return f"{min(most):,}" if min(most) == max(most) else f"{min(most):,} to {max(most):,}"
 
 
-def _print_fields(plan: Plan, what: tuple[str, str], outcomes: int) -> None:
+def _print_fields(plan: RunPlan, what: tuple[str, str], outcomes: int) -> None:
     from macro_routing.runs.result import describe_detectable_gain
 
     print_fields(
@@ -98,12 +98,11 @@ def _print_fields(plan: Plan, what: tuple[str, str], outcomes: int) -> None:
 
 def _print_time(outcomes: int, rate: float) -> None:
     minutes = outcomes / rate / 60
-    print(
-        f"time      about {_duration(minutes)} if nothing is saved, at {rate:.2g} outcomes per second and no other load"
-    )
+    speed = f"{rate:.2g} evaluations per second"
+    print(f"time      about {_format_duration(minutes)} if nothing is saved, at {speed} and no other load")
 
 
-def _duration(minutes: float) -> str:
+def _format_duration(minutes: float) -> str:
     """In the unit a person would use."""
     for most, per, unit in ((120, 1, "minutes"), (48 * 60, 60, "hours")):
         if minutes < most:
@@ -115,7 +114,7 @@ _TIMED_TOKENS = 8
 """Tokens of a text that are timed; the rest would take as long again and again."""
 
 
-def _outcomes_per_second(run: PreparedRun) -> float:
+def _measure_evaluations_per_second(run: PreparedRun) -> float:
     """A short timing of the standard pass, past the store; texts are cut short and their time is scaled up."""
     from macro_routing.routes.route import Route
 

@@ -72,21 +72,21 @@ def planted(
     Example: `macro planted --layers 12 --target 'L0-L5 L4 RJ' --seed 3`
     """
     tables = _read_tables(config)
-    space = _space(layers, tables["space"])
-    goal = _target(target, space)
+    space = _make_space(layers, tables["space"])
+    goal = _parse_target(target, space)
     problem = build_settings(PlantedProblem, {"target": goal, "seed": seed, **tables["problem"]}, "[problem]")
-    search = _search(method, space, examples, tables["search"], seed)
+    search = _make_search(method, space, examples, tables["search"], seed)
     result = solve_planted(
         search, problem, training=examples, validation=validation, racing=flags.get("", {}).get("racing", EXACT)
     )
-    facts = _facts(problem, result)
+    facts = _collect_facts(problem, result)
     if as_json:
-        print_json({"method": method.value, "search": _described(search), **facts})
+        print_json({"method": method.value, "search": _describe_search(search), **facts})
         return
     _print_facts(facts)
 
 
-def _target(text: str | None, space: RouteSpace) -> Route:
+def _parse_target(text: str | None, space: RouteSpace) -> Route:
     if text is None:
         text = "L0-L4 L6 RJ" if space.layers > 6 else "L0 L0 RJ"
     goal = parse_route(text, space.layers)
@@ -97,7 +97,7 @@ def _target(text: str | None, space: RouteSpace) -> Route:
     return goal
 
 
-def _search(
+def _make_search(
     method: Method, space: RouteSpace, examples: int, table: Mapping[str, Any], seed: int
 ) -> GuidedSearch | MacroSearch | RandomSearch:
     """The search of that name; settings that only other methods have are left aside, so that one file serves all."""
@@ -115,13 +115,13 @@ def _search(
     return build_guided(MethodInputs(space, examples, 0, None, seed, settings, MacroSettings(), list))
 
 
-def _described(search: GuidedSearch | MacroSearch | RandomSearch) -> dict[str, Any]:
+def _describe_search(search: GuidedSearch | MacroSearch | RandomSearch) -> dict[str, Any]:
     """What the search was made of, without what it has worked out since."""
     plain = {field.name: getattr(search, field.name) for field in dataclasses.fields(search) if field.init}
     return {**plain, "space": dataclasses.asdict(search.space), "settings": dataclasses.asdict(search.settings)}
 
 
-def _space(layers: int | None, table: Mapping[str, Any]) -> RouteSpace:
+def _make_space(layers: int | None, table: Mapping[str, Any]) -> RouteSpace:
     if layers is not None and table.get("layers", layers) != layers:
         raise SettingsError(f"--layers {layers} and layers = {table['layers']} in [space] disagree; give one of them")
     return build_settings(RouteSpace, {"layers": DEFAULT_LAYERS if layers is None else layers, **table}, "[space]")
@@ -150,13 +150,13 @@ def _read_tables(config: Path | None) -> Mapping[str, dict[str, Any]]:
     return {name: contents.get(name, {}) for name in _TABLES}
 
 
-def _flips(draw: Draw) -> int:
+def _count_coin_flips(draw: Draw) -> int:
     if isinstance(draw.outcome, Stopped):
         return draw.outcome.scored
     return draw.outcome.total if isinstance(draw.outcome, Score) else 0
 
 
-def _facts(problem: PlantedProblem, result: PlantedResult) -> dict[str, Any]:
+def _collect_facts(problem: PlantedProblem, result: PlantedResult) -> dict[str, Any]:
     route = result.selected.route
     draws = result.state.draws
     standard = Route.standard(route.layers)
@@ -172,6 +172,6 @@ def _facts(problem: PlantedProblem, result: PlantedResult) -> dict[str, Any]:
         "routes_drawn": len(draws),
         "different_routes": len({draw.proposal.route for draw in draws}),
         "stopped_routes": sum(isinstance(draw.outcome, Stopped) for draw in draws),
-        "coin_flips": sum(map(_flips, draws)),
+        "coin_flips": sum(map(_count_coin_flips, draws)),
         "candidates": [str(candidate.route) for candidate in result.candidates],
     }

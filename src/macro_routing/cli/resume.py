@@ -38,11 +38,11 @@ def resume(
 
     Example: `macro resume runs/category-smollm2-135m-quick-0`
     """
-    options.need_models_extra()
+    options.require_models_extra()
     options.quiet_libraries()
     workers = make_worker_settings(flags)
-    from macro_routing.cli.progress import listener_for
-    from macro_routing.cli.stopping import stoppable
+    from macro_routing.cli.progress import make_listener
+    from macro_routing.cli.stopping import stop_with_resume_hint
     from macro_routing.report import write_report
     from macro_routing.runs.folder import RunFolder
     from macro_routing.runs.prepare import resume_run
@@ -50,7 +50,7 @@ def resume(
     # A finished run is only read, so it may lie where nothing can be written.
     is_finished = RunFolder.open(run).is_finished and (run / "report.html").is_file()
     options.report_changed_files(run)
-    with listener_for(run, log_to or []) as listener, stoppable(run):
+    with make_listener(run, log_to or []) as listener, stop_with_resume_hint(run):
         result = resume_run(run, listener=listener, store=store, workers=workers)
         page = run / "report.html" if is_finished else write_report(run)
     print_result(result, page, as_json=as_json)

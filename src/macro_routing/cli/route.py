@@ -56,7 +56,7 @@ def show(
     """
     parsed = parse_route(read_text_argument(route), layers)
     if as_json:
-        print_json(_facts(parsed))
+        print_json(_route_to_json(parsed))
         return
     facts = analyze_composition(parsed)
     print_fields(
@@ -65,13 +65,13 @@ def show(
             ("executes", " ".join(str(step) for step in parsed.steps)),
             ("length", f"{facts.length} applications on {parsed.layers} layers"),
             ("track", render_route_ascii(parsed)),
-            ("made of", _made_of(parsed)),
+            ("made of", _describe_composition(parsed)),
             *_difference_fields(parsed),
         ]
     )
 
 
-def _made_of(route: Route) -> str:
+def _describe_composition(route: Route) -> str:
     counts = dataclasses.asdict(analyze_composition(route))
     del counts["length"]
     words = {name: name.replace("_", " ") for name in counts}
@@ -85,7 +85,7 @@ def _difference_fields(route: Route) -> list[tuple[str, str]]:
     return [("differs in" if number == 0 else "", line) for number, line in enumerate(differences)]
 
 
-def _facts(route: Route) -> dict[str, object]:
+def _route_to_json(route: Route) -> dict[str, object]:
     return {
         "route": str(route),
         "layers": route.layers,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from macro_routing.cli.console import print_fields, print_json, printable, read_text_argument
+from macro_routing.cli.console import escape_control_characters, print_fields, print_json, read_text_argument
 from macro_routing.errors import MacroError
 from macro_routing.routes.notation import parse_route
 from macro_routing.routes.route import Route
@@ -44,9 +44,9 @@ def diff(
             ("A", str(first)),
             ("B", str(second)),
             *_layer_fields(first, second),
-            *_listed("differs in", edits or ["nothing: both execute the same steps"]),
-            *_listed("adds in A", describe_adds(first)),
-            *_listed("adds in B", describe_adds(second)),
+            *_format_steps("differs in", edits or ["nothing: both execute the same steps"]),
+            *_format_steps("adds in A", describe_adds(first)),
+            *_format_steps("adds in B", describe_adds(second)),
         ]
     )
     _print_evidence(files)
@@ -66,7 +66,7 @@ def _layer_fields(old: Route, new: Route) -> list[tuple[str, str]]:
     return [("length", f"{lengths} on {layers}")]
 
 
-def _listed(name: str, lines: list[str]) -> list[tuple[str, str]]:
+def _format_steps(name: str, lines: list[str]) -> list[tuple[str, str]]:
     return [(name if number == 0 else "", line) for number, line in enumerate(lines)]
 
 
@@ -86,22 +86,23 @@ def _diff_facts(old: Route, new: Route, files: list[RouteFile | None]) -> dict[s
             for edit in diff_routes(old, new)
         ],
         "evidence": {
-            name: None if file is None else _evidence(file) for name, file in zip(("a", "b"), files, strict=True)
+            name: None if file is None else _evidence_to_json(file)
+            for name, file in zip(("a", "b"), files, strict=True)
         },
     }
 
 
-def _evidence(file: RouteFile) -> dict[str, Any]:
+def _evidence_to_json(file: RouteFile) -> dict[str, Any]:
     """All but the route, tables opened up: ``scores.test.p_value``."""
     values = dataclasses.asdict(file)
     del values["route"]
-    return dict(_opened("", values))
+    return dict(_flatten_values("", values))
 
 
-def _opened(prefix: str, values: dict[str, Any]) -> list[tuple[str, Any]]:
+def _flatten_values(prefix: str, values: dict[str, Any]) -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
     for name, value in values.items():
-        found += _opened(f"{prefix}{name}.", value) if isinstance(value, dict) else [(f"{prefix}{name}", value)]
+        found += _flatten_values(f"{prefix}{name}.", value) if isinstance(value, dict) else [(f"{prefix}{name}", value)]
     return found
 
 
@@ -109,9 +110,9 @@ def _print_evidence(files: list[RouteFile | None]) -> None:
     """One line per fact, both files beside each other; a route that came without a file has none."""
     if files == [None, None]:
         return
-    both = [{} if file is None else _evidence(file) for file in files]
-    names = [name for name in dict.fromkeys([*both[0], *both[1]]) if _is_shown(name, *both)]
-    rows = [("", "A", "B"), *((name, *(_short(one.get(name)) for one in both)) for name in names)]
+    both = [{} if file is None else _evidence_to_json(file) for file in files]
+    names = [name for name in dict.fromkeys([*both[0], *both[1]]) if _is_visible(name, *both)]
+    rows = [("", "A", "B"), *((name, *(_shorten(one.get(name)) for one in both)) for name in names)]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     print()
     for name, left, right in rows:
@@ -119,15 +120,15 @@ def _print_evidence(files: list[RouteFile | None]) -> None:
         print(f"{mark} {name:<{widths[0]}}  {left:<{widths[1]}}  {right}".rstrip())
     for letter, one in zip("AB", both, strict=True):
         if _VERDICT in one:
-            print(f"  verdict on {letter}: {_short(one[_VERDICT])}")
+            print(f"  verdict on {letter}: {_shorten(one[_VERDICT])}")
 
 
-def _is_shown(name: str, old: dict[str, Any], new: dict[str, Any]) -> bool:
+def _is_visible(name: str, old: dict[str, Any], new: dict[str, Any]) -> bool:
     """A verdict is a sentence, too wide for a column; how a search was set is of interest where it differs."""
     return name != _VERDICT and (not name.startswith(_SETTINGS) or old.get(name) != new.get(name))
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     if value is None:
         return "-"
-    return printable(f"{value:.4g}" if isinstance(value, float) else str(value)).replace("\n", " ")
+    return escape_control_characters(f"{value:.4g}" if isinstance(value, float) else str(value)).replace("\n", " ")

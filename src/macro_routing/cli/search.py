@@ -55,7 +55,7 @@ def search(
 
     Your own data: `macro search --task mine.csv --answer right --choices right,wrong1,wrong2 --preset quick`
     """
-    options.need_models_extra()
+    options.require_models_extra()
     options.quiet_libraries()
     workers = make_worker_settings(flags)
     run_config = make_run_config(flags, config)
@@ -77,13 +77,13 @@ def search_and_report(
     workers: WorkerSettings | None = None,
 ) -> RunResult:
     """Run a search in its folder, write the report, print the result."""
-    from macro_routing.cli.progress import listener_for
-    from macro_routing.cli.stopping import stoppable
+    from macro_routing.cli.progress import make_listener
+    from macro_routing.cli.stopping import stop_with_resume_hint
     from macro_routing.report import write_report
     from macro_routing.runs.prepare import run_search
 
     folder = out or _find_free_folder(run_config)
-    with listener_for(folder, log_to) as listener, stoppable(folder):
+    with make_listener(folder, log_to) as listener, stop_with_resume_hint(folder):
         result = run_search(run_config, folder, listener=listener, store=store, workers=workers)
         page = write_report(folder)
     print_result(result, page, as_json=as_json)

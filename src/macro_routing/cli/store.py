@@ -19,7 +19,7 @@ StoreOption = Annotated[
 ]
 
 
-def _open(path: Path | None) -> ScoreStore:
+def _open_store(path: Path | None) -> ScoreStore:
     chosen = path or default_store_path()
     if not chosen.is_file():
         raise MacroError(f"there is no score store at {chosen}")
@@ -34,7 +34,7 @@ def info(
 
     Example: `macro store info`
     """
-    opened = _open(store)
+    opened = _open_store(store)
     scopes = opened.list_scopes()
     size = opened.path.stat().st_size
     if as_json:
@@ -46,10 +46,10 @@ def info(
         return
     print(f"{opened.path}, {size / 2**20:.1f} MB")
     for number, scope in enumerate(scopes, 1):
-        print(f"  {number:>3}  {_line(scope)}")
+        print(f"  {number:>3}  {_format_line(scope)}")
 
 
-def _line(scope: ScopeInfo) -> str:
+def _format_line(scope: ScopeInfo) -> str:
     task, mode = scope.description.get("task"), scope.description.get("decoding", {}).get("mode")
     model = str(scope.description.get("numerics", ""))[:8]
     return f"{task} {mode}, model {model}…: {scope.outcomes} outcomes of {scope.routes} routes, since {scope.made}"
@@ -73,4 +73,4 @@ def prune(
         by_task = not task or scope.get("task") == task
         return everything or (by_task and str(scope.get("numerics", "")).startswith(model or ""))
 
-    print(f"forgot {_open(store).delete_scopes(matches)} outcomes")
+    print(f"forgot {_open_store(store).delete_scopes(matches)} outcomes")

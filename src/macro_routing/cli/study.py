@@ -40,7 +40,7 @@ def significance(
     found = run_significance(read_results(results), SignificanceSettings(baseline, method, tuple(wanted)))
     settings = {"results": str(results.resolve()), "baseline": baseline, "method": method, "models": wanted}
     folder = shared.open_study_folder(out, STUDY, settings)
-    shared.write_and_print(folder, found, settings, as_json=as_json)
+    shared.write_and_print_study(folder, found, settings, as_json=as_json)
 
 
 def composition(
@@ -61,7 +61,7 @@ def composition(
     found = study(find_runs(runs, method or None))
     settings = {"runs": sorted(str(one.resolve()) for one in runs), "method": method}
     folder = shared.open_study_folder(out, STUDY, settings)
-    shared.write_and_print(folder, found, settings, as_json=as_json)
+    shared.write_and_print_study(folder, found, settings, as_json=as_json)
 
 
 app.command("main-table")(study_searches.main_table)

@@ -87,8 +87,8 @@ class StudyCall:
         name: str | None = None,
     ) -> None:
         """Open the study's folder, run what is missing, write and print the result."""
-        from macro_routing.cli.progress import listener_for
-        from macro_routing.cli.stopping import stopping_with
+        from macro_routing.cli.progress import make_listener
+        from macro_routing.cli.stopping import stop_with_hint
         from macro_routing.studies.context import StudyContext
 
         check_tasks(base, tasks)
@@ -97,11 +97,11 @@ class StudyCall:
         folder = open_study_folder(self.out, self.study, settings, name)
         with (
             folder.held(),
-            listener_for(folder.path, []) as listener,
-            stopping_with("the same command goes on where it was"),
+            make_listener(folder.path, []) as listener,
+            stop_with_hint("the same command goes on where it was"),
         ):
             result = make(StudyContext(base, folder, listener, self.store, self.minutes))
-        write_and_print(folder, result, settings, as_json=self.as_json)
+        write_and_print_study(folder, result, settings, as_json=self.as_json)
 
 
 def study_command(
@@ -113,7 +113,7 @@ def study_command(
         own = [one for one in inspect.signature(command, eval_str=True).parameters.values() if one.name != "call"]
 
         def run(flags: Tables, **values: Any) -> None:
-            options.need_models_extra()
+            options.require_models_extra()
             options.quiet_libraries()
             common = {name: values.pop(name) for name in ("config", "store", "minutes", "out", "as_json")}
             command(StudyCall(study, take_settings(settings, values) if settings else None, flags, **common), **values)
@@ -229,7 +229,7 @@ def read_route_settings(argument: str) -> dict[str, Any]:
 
 
 def check_tasks(base: RunConfig, tasks: Sequence[TaskName]) -> None:
-    """Refuse a task that there is not, or that cannot be answered as asked, before anything is loaded or searched."""
+    """Reject a task that there is not, or that cannot be answered as asked, before anything is loaded or searched."""
     from macro_routing.runs.prepare import load_configured_task
 
     answered: dict[tuple[str, str], TaskName] = {}
@@ -242,7 +242,9 @@ def check_tasks(base: RunConfig, tasks: Sequence[TaskName]) -> None:
             raise SettingsError(f"{same} and {one} are the same task, answered the same way; name it once")
 
 
-def write_and_print(folder: StudyFolder, found: StudyResult, settings: Mapping[str, Any], *, as_json: bool) -> None:
+def write_and_print_study(
+    folder: StudyFolder, found: StudyResult, settings: Mapping[str, Any], *, as_json: bool
+) -> None:
     """Write a study's files and print its result."""
     from macro_routing.studies.study_result import write_study_result
 

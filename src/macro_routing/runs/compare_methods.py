@@ -34,7 +34,7 @@ from macro_routing.runs.prepare import (
     start_workers,
 )
 from macro_routing.runs.prepared_run import PreparedRun
-from macro_routing.runs.progress import Listener, Plan
+from macro_routing.runs.progress import Listener, RunPlan
 from macro_routing.runs.result import ORACLE, ROUTE, read_result
 from macro_routing.search.searcher import Searcher
 from macro_routing.tasks.task import Task
@@ -51,7 +51,7 @@ class PlannedRun:
     method: str
     seed: int
     config: RunConfig
-    plan: Plan
+    plan: RunPlan
     max_evaluations: int
     """What the run asks for at most, and its curve."""
     finished: bool
@@ -86,13 +86,13 @@ def compare_methods(  # noqa: PLR0913
         known: dict[str, Any] = {"frozen": frozen, "task": task, "store": store}
         # All of them before the first is run: what one would refuse at the end is refused now.
         planned = plan_methods(base, names, seeds, folder, known, search, points)
-        _make(folder)
+        _make_comparison_folder(folder)
         known["listener"] = listener
         arms = []
         for number, one in enumerate(planned, 1):
             listener.on_message(f"run {number} of {len(planned)}: {one.method}, seed {one.seed}")
-            place = _run(one.config, _place(folder, one.method, one.seed), {**known, "workers": pool})
-            curve = _with_curve(one.config, place, {**known, "executor": pool}, points)
+            place = _run_or_resume(one.config, _run_path(folder, one.method, one.seed), {**known, "workers": pool})
+            curve = _load_or_compute_curve(one.config, place, {**known, "executor": pool}, points)
             arms.append(read_method_run(one.method, one.seed, place, curve))
         return arms
 
@@ -109,16 +109,16 @@ def plan_methods(  # noqa: PLR0913
     """Every run of a comparison, held against what is in its folder; nothing is run and no folder is made."""
     planned = []
     for method, seed, config in make_method_configs(base, names, seeds, known, search):
-        place, run = _place(folder, method, seed), prepare_run(config, **known)
-        _check_goes_together(place, config, run.make_header())
+        place, run = _run_path(folder, method, seed), prepare_run(config, **known)
+        _check_same_run(place, config, run.make_header())
         finished = read_curve(place) is not None
-        most = run.plan.max_evaluations + _most_of_curve(run, points)
+        most = run.plan.max_evaluations + _count_curve_evaluations(run, points)
         planned.append(PlannedRun(method, seed, config, run.plan, most, finished))
-    _check_neighbours(folder, [one.config for one in planned], known["frozen"])
+    _check_other_runs(folder, [one.config for one in planned], known["frozen"])
     return planned
 
 
-def _place(folder: Path, method: str, seed: int) -> Path:
+def _run_path(folder: Path, method: str, seed: int) -> Path:
     return folder / f"{method}-{seed}"
 
 
@@ -140,7 +140,7 @@ def make_method_configs(
     return configs
 
 
-def _run(config: RunConfig, place: Path, known: dict[str, Any]) -> Path:
+def _run_or_resume(config: RunConfig, place: Path, known: dict[str, Any]) -> Path:
     """Run, or go on with, what belongs in a folder."""
     if (place / files.RUN).is_file():
         resume_run(place, **known)
@@ -149,12 +149,24 @@ def _run(config: RunConfig, place: Path, known: dict[str, Any]) -> Path:
     return place
 
 
-_COMMON = ("task", "model", "preset", "budget", "racing", "decoder", "loading", "data", "decoding", "space", "units")
-_OF_A_METHOD = ("search", "guard", "init_from")
+_SHARED_SETTINGS = (
+    "task",
+    "model",
+    "preset",
+    "budget",
+    "racing",
+    "decoder",
+    "loading",
+    "data",
+    "decoding",
+    "space",
+    "units",
+)
+_METHOD_SETTINGS = ("search", "guard", "init_from")
 
 
-def _check_neighbours(folder: Path, configs: Sequence[RunConfig], frozen: FrozenModel) -> None:
-    """Refuse to put runs beside others that had another model, task, budget or data: one table is made of all.
+def _check_other_runs(folder: Path, configs: Sequence[RunConfig], frozen: FrozenModel) -> None:
+    """Reject to put runs beside others that had another model, task, budget or data: one table is made of all.
 
     Runs of one method are one line of it, so they had the same settings of their search, too.
     """
@@ -167,14 +179,14 @@ def _check_neighbours(folder: Path, configs: Sequence[RunConfig], frozen: Frozen
             before, weights = header["config"]["given"], header["model"]["weights_id"]
         if weights != frozen.weights_id:
             raise RunError(f"{path.parent} was run with other weights; compare into another folder")
-        changed = [name for name in _COMMON if before.get(name) != _plain(now[name])]
+        changed = [name for name in _SHARED_SETTINGS if before.get(name) != _to_json_values(now[name])]
         if mine := methods_now.get(before["method"]):
-            changed += [name for name in _OF_A_METHOD if before.get(name) != _plain(mine[name])]
+            changed += [name for name in _METHOD_SETTINGS if before.get(name) != _to_json_values(mine[name])]
         if changed:
             raise RunError(f"{path.parent} was run with another {', '.join(changed)}; compare into another folder")
 
 
-def _make(folder: Path) -> None:
+def _make_comparison_folder(folder: Path) -> None:
     if (folder / files.RUN).is_file():
         raise RunError(f"{folder} is a run's own folder; name another one for the comparison")
     try:
@@ -188,8 +200,8 @@ def make_method_config(base: RunConfig, method: str, seed: int, given: Mapping[s
     return base.with_changes(method=method, seed=seed, search=keep_known_settings(method, given))
 
 
-def _check_goes_together(place: Path, config: RunConfig, header: dict[str, Any]) -> None:
-    """Refuse to put a run beside others that was asked something else, or of another model or other data."""
+def _check_same_run(place: Path, config: RunConfig, header: dict[str, Any]) -> None:
+    """Reject to put a run beside others that was asked something else, or of another model or other data."""
     if not (place / files.RUN).is_file():
         return
     run = RunFolder.open(place)
@@ -199,23 +211,23 @@ def _check_goes_together(place: Path, config: RunConfig, header: dict[str, Any])
         check_same_inputs(earlier, json.loads(json.dumps(header)), place)
 
 
-def _plain(value: Any) -> Any:
+def _to_json_values(value: Any) -> Any:
     """As JSON gives it back."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: _to_json_values(item) for key, item in value.items()}
+    return [_to_json_values(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _with_curve(config: RunConfig, place: Path, known: dict[str, Any], points: int) -> list[CurvePoint]:
+def _load_or_compute_curve(config: RunConfig, place: Path, known: dict[str, Any], points: int) -> list[CurvePoint]:
     """The curve as it was drawn, or drawn now."""
     if (known_already := read_curve(place)) is not None:
         return known_already
-    curve = list(_curve(config, RunFolder.open(place), known, points))
+    curve = list(_compute_curve(config, RunFolder.open(place), known, points))
     write_curve(place, curve)
     return curve
 
 
-def _most_of_curve(run: PreparedRun, points: int) -> int:
+def _count_curve_evaluations(run: PreparedRun, points: int) -> int:
     """Outcomes that the places before the end ask for: candidates on validation data, the best one on the test set."""
     if not isinstance(run.searcher, Searcher):
         return 0
@@ -223,7 +235,7 @@ def _most_of_curve(run: PreparedRun, points: int) -> int:
     return earlier * (run.searcher.max_candidates * len(run.splits.validation) + len(run.splits.test))
 
 
-def _curve(config: RunConfig, place: RunFolder, known: dict[str, Any], points: int) -> Iterator[CurvePoint]:
+def _compute_curve(config: RunConfig, place: RunFolder, known: dict[str, Any], points: int) -> Iterator[CurvePoint]:
     """Validation's choice after some of the rounds, on the test set; drawn, never chosen from.
 
     Before the end ties go to the earlier candidate: to settle them on training data as a run does would cost more than

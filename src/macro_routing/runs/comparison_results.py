@@ -86,14 +86,14 @@ def read_method_runs(folder: Path) -> list[MethodRun]:
     return sorted(found, key=lambda arm: (arm.seed, list(METHODS).index(arm.method)))
 
 
-def about(folder: Path) -> str:
+def describe_comparison(folder: Path) -> str:
     """What the runs of a comparison have in common, in a line; read from the first of them."""
     for place in sorted(folder.glob("*-*/")):
         try:
             header = json.loads((place / files.RUN).read_text(encoding="utf-8"))
             given, scope = header["config"]["given"], header["scope"]
             sizes = "/".join(str(header["splits"][name][0]) for name in ("train", "validation", "test"))
-            asked = "" if given["budget"] is None else f", at most {given['budget']:,} outcomes each"
+            asked = "" if given["budget"] is None else f", at most {given['budget']:,} evaluations each"
             task = f"{scope['task']} ({scope['decoding']['mode']}) on {header['model']['name']}"
             return f"{task}, preset {given['preset']}{asked}; {sizes} examples for training, validation and test"
         except (OSError, ValueError, TypeError, KeyError, IndexError):
@@ -104,8 +104,8 @@ def about(folder: Path) -> str:
 def read_curve(place: Path) -> list[CurvePoint] | None:
     """The curve that was drawn for a run; None where there is none, or one of another run of that name."""
     try:
-        kept = json.loads(_curve_file(place).read_text(encoding="utf-8"))
-        if kept["run"] != _mark(place):
+        kept = json.loads(_curve_path(place).read_text(encoding="utf-8"))
+        if kept["run"] != _digest_run(place):
             return None
         return [CurvePoint(int(one["asked"]), str(one["route"]), float(one["accuracy"])) for one in kept["points"]]
     except (OSError, ValueError, TypeError, KeyError):
@@ -114,18 +114,18 @@ def read_curve(place: Path) -> list[CurvePoint] | None:
 
 def write_curve(place: Path, curve: Sequence[CurvePoint]) -> None:
     """Keep a curve beside the run's folder: a finished run is not added to."""
-    kept = {"run": _mark(place), "points": [dataclasses.asdict(point) for point in curve]}
+    kept = {"run": _digest_run(place), "points": [dataclasses.asdict(point) for point in curve]}
     try:
-        write_atomically(_curve_file(place), json.dumps(kept) + "\n")
+        write_atomically(_curve_path(place), json.dumps(kept) + "\n")
     except OSError as error:
-        raise RunError(f"{_curve_file(place)} cannot be written: {error.strerror}") from None
+        raise RunError(f"{_curve_path(place)} cannot be written: {error.strerror}") from None
 
 
-def _curve_file(place: Path) -> Path:
+def _curve_path(place: Path) -> Path:
     return place.with_name(f"{place.name}.curve.json")
 
 
-def _mark(place: Path) -> str:
+def _digest_run(place: Path) -> str:
     """What tells a run from another of the same name."""
     return hashlib.sha256((place / files.RUN).read_bytes() + (place / files.RESULT).read_bytes()).hexdigest()
 
@@ -152,17 +152,17 @@ def summarize_methods(arms: Sequence[MethodRun]) -> list[MethodRow]:
     """A line for every way to choose a route: the methods, MACRO's variants, the standard pass; oracles stand apart."""
     searched = [arm for arm in arms if arm.method != methods.STANDARD]
     names = list(dict.fromkeys(one.name for arm in searched for one in arm.result.variants if one.name != STANDARD))
-    rows = [_row(name, [arm for arm in arms if name in arm.right]) for name in names]
-    standard = _row(STANDARD, list({arm.seed: arm for arm in arms}.values()))
+    rows = [_summarize_variant(name, [arm for arm in arms if name in arm.right]) for name in names]
+    standard = _summarize_variant(STANDARD, list({arm.seed: arm for arm in arms}.values()))
     oracles = [row for row in rows if row.kind == ORACLE]
     return [*(row for row in rows if row.kind != ORACLE), standard, *oracles]
 
 
-def _row(name: str, arms: Sequence[MethodRun]) -> MethodRow:
-    variants = [_variant(arm, name) for arm in arms]
+def _summarize_variant(name: str, arms: Sequence[MethodRun]) -> MethodRow:
+    variants = [_find_variant(arm, name) for arm in arms]
     accuracies = [one.accuracy for one in variants]
-    sums, counts = _by_example(arms, name)
-    low, high = _interval(sums, counts)
+    sums, counts = _sum_differences_by_example(arms, name)
+    low, high = _bootstrap_interval(sums, counts)
     found = [arm for arm in arms if name != STANDARD]
     return MethodRow(
         name,
@@ -181,11 +181,11 @@ def _row(name: str, arms: Sequence[MethodRun]) -> MethodRow:
     )
 
 
-def _variant(arm: MethodRun, name: str) -> Variant:
+def _find_variant(arm: MethodRun, name: str) -> Variant:
     return next(one for one in arm.result.variants if one.name == name)
 
 
-def _by_example(arms: Sequence[MethodRun], name: str) -> tuple[Floats, Floats]:
+def _sum_differences_by_example(arms: Sequence[MethodRun], name: str) -> tuple[Floats, Floats]:
     """By test example: the sum of its differences to the standard pass over seeds, and how many seeds met it."""
     found: dict[str, list[int]] = {}
     for arm in arms:
@@ -194,7 +194,7 @@ def _by_example(arms: Sequence[MethodRun], name: str) -> tuple[Floats, Floats]:
     return np.array([sum(one) for one in found.values()], float), np.array([len(one) for one in found.values()], float)
 
 
-def _interval(sums: Floats, counts: Floats, resamples: int = 4000) -> tuple[float, float]:
+def _bootstrap_interval(sums: Floats, counts: Floats, resamples: int = 4000) -> tuple[float, float]:
     """Percentile interval of the mean difference, examples resampled: seeds that share one are no new evidence."""
     means = bootstrap_means(sums, counts, np.random.default_rng(0), resamples)
     low, high = np.percentile(means, [2.5, 97.5])

@@ -45,7 +45,7 @@ def measure_cost(evaluator: Evaluator, routes: Sequence[Route], examples: Sequen
         },
     }
     try:
-        for route, measured in _measure(evaluator, routes, _prompts(evaluator, examples[:PROMPTS])).items():
+        for route, measured in _time_routes(evaluator, routes, _encode_prompts(evaluator, examples[:PROMPTS])).items():
             found["routes"][str(route)].update(measured)
     except Exception as error:  # noqa: BLE001 a run must not fail at its end for want of a side measurement
         reason = "memory ran out" if is_out_of_memory(error) else f"{type(error).__name__}: {error}"
@@ -53,7 +53,7 @@ def measure_cost(evaluator: Evaluator, routes: Sequence[Route], examples: Sequen
     return found
 
 
-def _prompts(evaluator: Evaluator, examples: Sequence[Example]) -> list[Tokens]:
+def _encode_prompts(evaluator: Evaluator, examples: Sequence[Example]) -> list[Tokens]:
     """The examples as this run puts them."""
     frozen, task, mode = evaluator.frozen, evaluator.task, evaluator.decoding.mode
     if mode == LIKELIHOOD:
@@ -64,7 +64,7 @@ def _prompts(evaluator: Evaluator, examples: Sequence[Example]) -> list[Tokens]:
     return [encode_messages(frozen.tokenizer, one, thinking=thinking) for one in asked]
 
 
-def _measure(evaluator: Evaluator, routes: Sequence[Route], prompts: list[Tokens]) -> dict[Route, dict[str, Any]]:
+def _time_routes(evaluator: Evaluator, routes: Sequence[Route], prompts: list[Tokens]) -> dict[Route, dict[str, Any]]:
     models = {route: apply_route(evaluator.frozen, route) for route in routes}
     for model in models.values():
         generate_greedy(model, prompts, _NO_END, 2)  # what is done once is not timed
@@ -74,27 +74,27 @@ def _measure(evaluator: Evaluator, routes: Sequence[Route], prompts: list[Tokens
         if turn > 1 and time.perf_counter() - started > _MOST_SECONDS:
             break
         for route, model in models.items():
-            turns[route].append(_one_turn(model, prompts))
-    return {route: _fastest(rows) for route, rows in turns.items()}
+            turns[route].append(_time_one_repeat(model, prompts))
+    return {route: _summarize_repeats(rows) for route, rows in turns.items()}
 
 
-def _one_turn(model: Any, prompts: list[Tokens]) -> tuple[float, float, int | None]:
+def _time_one_repeat(model: Any, prompts: list[Tokens]) -> tuple[float, float, int | None]:
     """Seconds to read the prompts and write one token each, seconds with all tokens, and the peak of memory."""
     on_gpu = model.device.type == "cuda"
     if on_gpu:
         torch.cuda.reset_peak_memory_stats(model.device)
-    seconds = _timed(model, prompts, 1), _timed(model, prompts, 1 + TOKENS)
+    seconds = _time_generation(model, prompts, 1), _time_generation(model, prompts, 1 + TOKENS)
     peak = int(torch.cuda.max_memory_allocated(model.device)) if on_gpu else None
     return *seconds, peak
 
 
-def _timed(model: Any, prompts: list[Tokens], budget: int) -> float:
+def _time_generation(model: Any, prompts: list[Tokens], budget: int) -> float:
     started = time.perf_counter()
     generate_greedy(model, prompts, _NO_END, budget)  # tokens come back as numbers, so the device has finished
     return time.perf_counter() - started
 
 
-def _fastest(turns: Sequence[tuple[float, float, int | None]]) -> dict[str, Any]:
+def _summarize_repeats(turns: Sequence[tuple[float, float, int | None]]) -> dict[str, Any]:
     """The fastest turn counts: whatever else the machine does can only slow one down."""
     firsts, wholes, peaks = zip(*turns, strict=True)
     return {
@@ -102,11 +102,11 @@ def _fastest(turns: Sequence[tuple[float, float, int | None]]) -> dict[str, Any]
         "token_seconds": max(min(wholes) - min(firsts), 0.0) / TOKENS,
         "peak_bytes": None if peaks[0] is None else max(peaks),
         "turns": len(turns),
-        "noise": max(_excess(firsts), _excess(wholes)),
+        "noise": max(_relative_noise(firsts), _relative_noise(wholes)),
     }
 
 
-def _excess(seconds: Sequence[float]) -> float:
+def _relative_noise(seconds: Sequence[float]) -> float:
     """How much longer than the fastest turn the next one took, as a share: what a difference has to stand out from."""
     fastest, second, *_ = sorted(seconds)
     return second / fastest - 1

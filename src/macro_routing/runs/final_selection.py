@@ -67,14 +67,14 @@ def select_route(
     left = list(candidates)
     while left:
         best = select_candidate(left, [validated[candidate.route].score for candidate in left], score_on_training)
-        reason = "" if best.route.is_standard else _failure(best.route, validated) or objection(best.route)
+        reason = "" if best.route.is_standard else _find_failure(best.route, validated) or objection(best.route)
         if not reason:
-            return FinalSelection(best.route, _listed(candidates, validated, turned_down))
+            return FinalSelection(best.route, _list_candidates(candidates, validated, turned_down))
         turned_down[best.route] = reason
         left = [candidate for candidate in left if candidate.route != best.route]
     reasons = "; ".join(f"{route} was turned down: {reason}" for route, reason in turned_down.items())
     standard = Route.standard(candidates[0].route.layers)
-    return FinalSelection(standard, _listed(candidates, validated, turned_down), f"since {reasons}")
+    return FinalSelection(standard, _list_candidates(candidates, validated, turned_down), f"since {reasons}")
 
 
 def select_confirmed_route(
@@ -91,14 +91,16 @@ def select_confirmed_route(
 
     standard = Route.standard(candidates[0].route.layers)
     turned_down: dict[Route, str] = {}
-    if failure := _failure(standard, validated, holdout):
+    if failure := _find_failure(standard, validated, holdout):
         # Whoever is compared with a pass that could not be run wins.
         reason = f"since the standard pass could not be run: {failure}"
-        return FinalSelection(standard, _listed(candidates, validated, turned_down), reason)
+        return FinalSelection(standard, _list_candidates(candidates, validated, turned_down), reason)
     left = list(candidates)
     while True:
         best = select_confirmed(left, verdicts, max_error_probability)
-        reason = "" if best.route.is_standard else _failure(best.route, validated, holdout) or objection(best.route)
+        reason = (
+            "" if best.route.is_standard else _find_failure(best.route, validated, holdout) or objection(best.route)
+        )
         if not reason:
             break
         turned_down[best.route] = reason
@@ -125,17 +127,17 @@ def select_confirmed_route(
             "expected_deviation": one.expected and max(one.expected.variance, 0.0) ** 0.5,
             "certainty": None if one.route.is_standard else sure[one.route],
         }
-        for line, one in zip(_listed(candidates, validated, turned_down), candidates, strict=True)
+        for line, one in zip(_list_candidates(candidates, validated, turned_down), candidates, strict=True)
     )
     return FinalSelection(best.route, listed, f"since {refused}" if refused else "")
 
 
-def _failure(route: Route, *evaluations: Mapping[Route, RouteEvaluation]) -> str:
+def _find_failure(route: Route, *evaluations: Mapping[Route, RouteEvaluation]) -> str:
     """Why a route could not be run somewhere; what it got right elsewhere does not make up for that."""
     return next((found[route].failure for found in evaluations if found[route].failure), "")
 
 
-def _listed(
+def _list_candidates(
     candidates: Sequence[Candidate], validated: Mapping[Route, RouteEvaluation], turned_down: Mapping[Route, str]
 ) -> tuple[Mapping[str, Any], ...]:
     return tuple(

@@ -47,7 +47,7 @@ class RunFolder:
 
     @staticmethod
     def check_unused(path: Path) -> None:
-        """Refuse a folder that no run may begin in; nothing is written."""
+        """Reject a folder that no run may begin in; nothing is written."""
         with RunFolder(path).explain_write_errors(begun=False):
             has_run, is_taken = (path / RUN).exists(), path.exists() and not path.is_dir()
             is_taken = is_taken or (path.is_dir() and any(map(_is_in_use, path.iterdir())))
@@ -83,7 +83,7 @@ class RunFolder:
                 hint = "; it is a comparison, whose runs are the folders in it: repeat `macro compare` to go on with it"
             if (path / "study.json").is_file():
                 hint = "; it is a study: repeat its `macro study` command to go on with it"
-            raise RunError(f"{path} holds no run{hint}")
+            raise RunError(f"{path} is not a run's folder{hint}")
         folder = cls(path)
         header = folder.read_json(RUN)
         if header.get("format") != FORMAT:
@@ -101,7 +101,7 @@ class RunFolder:
         try:
             yield
         except OSError as error:
-            kept = f"what was computed is kept, mend it and `macro resume {self.path}`"
+            kept = f"what was computed is kept, fix the cause and `macro resume {self.path}`"
             remedy = kept if begun else "name another with --out"
             raise RunError(f"{str(self.path)[:200]} cannot be written: {describe_os_error(error)}; {remedy}") from None
 
@@ -111,11 +111,11 @@ class RunFolder:
         try:
             yield
         except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError, OSError) as error:
-            raise RunError(self._damaged(name, error)) from None
+            raise RunError(self._describe_damage(name, error)) from None
         except (NotationError, RouteError) as error:  # a route in it that is none
-            raise RunError(self._damaged(name, error)) from None
+            raise RunError(self._describe_damage(name, error)) from None
 
-    def _damaged(self, name: str, error: Exception) -> str:
+    def _describe_damage(self, name: str, error: Exception) -> str:
         remedy = (
             "the run cannot be continued, but its scores are in the score store: the same `macro search` with"
             " another --out finds them there"
@@ -135,9 +135,9 @@ class RunFolder:
         except FileNotFoundError:
             raise RunError(f"{self.path / name} is missing; `macro resume {self.path}` makes it again") from None
         except (OSError, ValueError, RecursionError) as error:
-            raise RunError(self._damaged(name, error)) from None
+            raise RunError(self._describe_damage(name, error)) from None
         if not isinstance(found, dict):
-            raise RunError(self._damaged(name, TypeError("it is no object")))
+            raise RunError(self._describe_damage(name, TypeError("it is not an object")))
         return found
 
     def write_json(self, name: str, value: Any) -> None:
@@ -167,17 +167,17 @@ class RunFolder:
 
     def last_state(self) -> SearchState | None:
         """The state after the last finished round."""
-        states = self._states()
+        states = self._state_paths()
         return self._load_state(states[-1]) if states else None
 
     def sample_states(self, most: int) -> list[SearchState]:
-        """States from the first to the last, at most so many, evenly spread."""
-        states = self._states()
+        """States from the first to the last, at most N, evenly spread."""
+        states = self._state_paths()
         last, count = len(states) - 1, min(most, len(states))
         places = sorted({round(last * number / max(count - 1, 1)) for number in range(count)})
         return [self._load_state(states[place]) for place in places]
 
-    def _states(self) -> list[Path]:
+    def _state_paths(self) -> list[Path]:
         return sorted((self.path / "states").glob("[0-9]*.npz"))
 
     def _load_state(self, path: Path) -> SearchState:

@@ -227,7 +227,7 @@ def make_search_settings(method: str, preset: Mapping[str, Any], given: Mapping[
 
 
 def check_methods(names: Sequence[str], seeds: Sequence[int]) -> None:
-    """Refuse what cannot be compared before anything is loaded."""
+    """Reject what cannot be compared before anything is loaded."""
     for method in names:
         if method not in METHODS:
             raise SettingsError(f"{method} is not a method; known: {', '.join(METHODS)}{suggestion(method, METHODS)}")

@@ -74,7 +74,7 @@ class PerExampleRun(PreparedRun):
         right = statistics.mean(search.rewards[self.standard_route] for search in searches)
         low, high = wilson_interval(right, len(searches))
         answered = [(route, outcome) for route, outcome in seen if not isinstance(outcome, Failure)]
-        work = sum(route.length * (self.prompt_tokens + _written(outcome)) for route, outcome in answered)
+        work = sum(route.length * (self.prompt_tokens + _generated_tokens(outcome)) for route, outcome in answered)
         return RoundReport(
             number=1,
             rounds=1,
@@ -224,5 +224,5 @@ def _combine_outcomes(outcomes: Sequence[ExampleOutcome | Failure]) -> Score | F
     return Score(sum(right), len(right))
 
 
-def _written(outcome: ExampleOutcome) -> int:
+def _generated_tokens(outcome: ExampleOutcome) -> int:
     return outcome.tokens

@@ -142,7 +142,7 @@ def prepare_run(  # noqa: PLR0913
         available = len(splits.get_split("train" if name == "training" else name))
         if (requested := config.given.get("data", {}).get(name, 0)) > available:
             listener.on_message(f"{requested} {name} examples were requested, the data has {available}")
-    guards = {name: load_task(name, _data_dir(config), config.seed) for name in config.guard.tasks}
+    guards = {name: load_task(name, _data_folder(config), config.seed) for name in config.guard.tasks}
     evaluator = Evaluator(
         frozen,
         task,
@@ -174,10 +174,10 @@ def load_configured_task(config: RunConfig) -> Task:
         "choices": data.choices,
         "kind": data.kind,
     }
-    return load_task(config.task, _data_dir(config), config.seed, **columns)
+    return load_task(config.task, _data_folder(config), config.seed, **columns)
 
 
-def _data_dir(config: RunConfig) -> Path | None:
+def _data_folder(config: RunConfig) -> Path | None:
     return Path(config.data.data_dir) if config.data.data_dir else None
 
 
@@ -188,7 +188,7 @@ def split_examples(config: RunConfig, task: Task, sizes: DataSettings) -> Splits
 
 
 def check_same_examples(header: Mapping[str, Any], config: RunConfig, task: Task, path: Path) -> None:
-    """Refuse a run whose questions are other ones by now; needs no model, the sizes are the run's."""
+    """Reject a run whose questions are other ones by now; needs no model, the sizes are the run's."""
     sizes = DataSettings(**header["config"]["resolved"]["data"])
     splits = split_examples(config, task, sizes)
     now = {name: [len(splits.get_split(name)), mark] for name, mark in splits.fingerprints.items()}
@@ -229,7 +229,7 @@ def measure_influence(evaluator: Evaluator, examples: Sequence[Example]) -> list
 
 
 def check_same_settings(before: dict[str, Any], config: RunConfig, path: Path) -> None:
-    """Refuse to take a run for one that was asked for otherwise."""
+    """Reject to take a run for one that was asked for otherwise."""
     given, now = before["config"]["given"], json.loads(json.dumps(config.to_tables()))
     if changed := [name for name in now if given.get(name) != now[name]]:
         raise RunError(
@@ -256,7 +256,7 @@ def _check_header_types(header: dict[str, Any]) -> None:
 
 
 def check_same_inputs(before: dict[str, Any], now: dict[str, Any], path: Path) -> None:
-    """Refuse to go on with another model, other data or other grading than the run began with."""
+    """Reject to go on with another model, other data or other grading than the run began with."""
     for what, name in _CHECKED_PARTS.items():
         if before[what] != now[what]:
             raise RunError(f"{path} cannot be continued: {name} are not those it began with; start a new run")

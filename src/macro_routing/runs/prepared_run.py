@@ -19,7 +19,7 @@ from macro_routing.routes.route import Route
 from macro_routing.runs import folder as files
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.folder import RunFolder
-from macro_routing.runs.progress import Listener, Listeners, Plan
+from macro_routing.runs.progress import Listener, Listeners, RunPlan
 from macro_routing.runs.result import RunResult, minimum_detectable_gain
 from macro_routing.runs.run_log import RunLog
 from macro_routing.search.searcher import SearchPlan
@@ -43,11 +43,11 @@ class PreparedRun(ABC):
     """Other tasks that the chosen route must not harm."""
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> RunPlan:
         """What is going to be done, at most."""
         test = len(self.splits.test)
         validation = self.searcher.max_candidates * len(self.splits.validation)
-        return Plan(
+        return RunPlan(
             self.evaluator.frozen.name,
             self.evaluator.task.name,
             self.evaluator.decoding.mode,

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """What a run is going to do."""
 
     model: str
@@ -61,7 +61,7 @@ class RoundReport:
     """Layer applications × tokens of the answers looked at, of each route once."""
 
 
-def describe(report: RoundReport) -> str:
+def describe_round(report: RoundReport) -> str:
     """A round in a line."""
     median = "none complete" if report.median is None else f"median {100 * report.median:.1f}"
     cut = f", cut off {100 * report.cut_off:.0f} %" if report.cut_off else ""
@@ -79,7 +79,7 @@ class Listener:
     def on_message(self, text: str) -> None:
         """Something a person may want to know."""
 
-    def on_plan(self, plan: Plan) -> None:
+    def on_plan(self, plan: RunPlan) -> None:
         """The run begins or goes on."""
 
     def on_outcomes(self, count: int) -> None:
@@ -107,7 +107,7 @@ class Listeners(Listener):
         for one in self._listeners:
             one.on_message(text)
 
-    def on_plan(self, plan: Plan) -> None:
+    def on_plan(self, plan: RunPlan) -> None:
         """Pass it on."""
         for one in self._listeners:
             one.on_plan(plan)

@@ -126,7 +126,7 @@ def make_route_result(
         variants,
         comparison,
         detectable,
-        _verdict(chosen, comparison, detectable, refused),
+        _make_verdict(chosen, comparison, detectable, refused),
         folder,
     )
 
@@ -134,7 +134,7 @@ def make_route_result(
 def make_per_example_result(
     arms: Sequence[tuple[str, str, float, Sequence[ExampleOutcome]]], kind: str, layers: int, seed: int, folder: str
 ) -> RunResult:
-    """The result of what is no route: (name, what it is, layers applied, answers) of it and of the standard pass."""
+    """The result of what is not a route: (name, what it is, layers applied, answers) of it and of the standard pass."""
     (_, told, _, mine), (_, _, _, standard) = arms
     comparison = compare_paired([one.correct for one in standard], [one.correct for one in mine], seed=seed)
     variants = tuple(
@@ -150,10 +150,10 @@ def make_per_example_result(
         for name, what, length, found in arms
     )
     detectable = minimum_detectable_gain(comparison.n, comparison)
-    verdict = _words(comparison, detectable, "router")
+    verdict = _describe_gain(comparison, detectable, "router")
     if kind == ORACLE:
         verdict = (
-            f"An upper bound, no method: with the answers known, {100 * comparison.routed:.1f} % of {comparison.n}"
+            f"An upper bound, not a method: with the answers known, {100 * comparison.routed:.1f} % of {comparison.n}"
             f" examples have a route that gets them right; the standard pass gets {100 * comparison.baseline:.1f} %."
         )
     return RunResult(told, layers, variants, comparison, detectable, verdict, folder, kind)
@@ -178,24 +178,24 @@ def describe_detectable_gain(gain: float, n: int) -> str:
     return f"{n} test examples can show a gain of {100 * gain:.1f} points, in four of five cases"
 
 
-def _verdict(chosen: Route, comparison: PairedComparison, detectable: float, refused: str) -> str:
+def _make_verdict(chosen: Route, comparison: PairedComparison, detectable: float, refused: str) -> str:
     if chosen.is_standard:
-        return f"No better route was found: the standard pass was chosen{refused} ({_could(detectable)})."
-    return _words(comparison, detectable, "route")
+        return f"No better route was found: the standard pass was chosen{refused} ({_describe_power(detectable)})."
+    return _describe_gain(comparison, detectable, "route")
 
 
-def _could(detectable: float) -> str:
+def _describe_power(detectable: float) -> str:
     if detectable < 1:
         return f"the data could have shown one of {100 * detectable:.1f} points"
     return "so few data can show none"
 
 
-def _words(comparison: PairedComparison, detectable: float, what: str) -> str:
+def _describe_gain(comparison: PairedComparison, detectable: float, what: str) -> str:
     gained = f"{100 * comparison.difference:+.1f} points"
     interval = f"95 % interval {100 * comparison.low:+.1f} to {100 * comparison.high:+.1f}"
     evidence = f"{interval}, p = {comparison.p_value:.2g}, n = {comparison.n}"
     if comparison.p_value >= LEVEL:
-        return f"No evidence of a gain: {gained} ({evidence}); {_could(detectable)}."
+        return f"No evidence of a gain: {gained} ({evidence}); {_describe_power(detectable)}."
     if comparison.difference > 0:
         return f"The {what} is better than the standard pass by {gained} ({evidence})."
     return f"The {what} is worse than the standard pass: {gained} ({evidence}). Do not use it."

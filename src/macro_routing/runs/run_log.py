@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from macro_routing.runs.folder import RunFolder
-from macro_routing.runs.progress import Listener, Plan, RoundReport, describe
+from macro_routing.runs.progress import Listener, RoundReport, RunPlan, describe_round
 
 
 class RunLog(Listener):
@@ -19,17 +19,17 @@ class RunLog(Listener):
         """As it is."""
         self._place.log(text)
 
-    def on_plan(self, plan: Plan) -> None:
+    def on_plan(self, plan: RunPlan) -> None:
         """Where the process begins."""
         self._place.log(f"begins or goes on: {plan.task} ({plan.mode}) on {plan.model}")
 
     def on_round(self, report: RoundReport) -> None:
         """A round in a line."""
-        self._place.log(f"{describe(report)}; {report.seconds:.1f} s")
+        self._place.log(f"{describe_round(report)}; {report.seconds:.1f} s")
 
     def on_stage(self, name: str, outcomes: int) -> None:
         """What begins."""
-        self._place.log(f"{name}: at most {outcomes} outcomes")
+        self._place.log(f"{name}: at most {outcomes} evaluations")
 
     def on_result(self, result: Any) -> None:
         """The verdict."""

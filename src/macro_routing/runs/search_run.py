@@ -48,7 +48,7 @@ class SearchRun(PreparedRun):
     def execute(self, folder: RunFolder) -> RunResult:
         """Search, select and test."""
         state = self._search(folder)
-        choice = self._select(folder, state)
+        choice = self._select_candidate(folder, state)
         result = self._test_routes(folder, state, choice)
         folder.write_json(files.RESULT, result.to_json())
         folder.write_text(files.ROUTE, self._format_route_file(result, choice))
@@ -102,7 +102,7 @@ class SearchRun(PreparedRun):
         evaluator = dataclasses.replace(self.evaluator, on_outcomes=self.listener.on_outcomes)
         return evaluator.evaluate(routes, examples)
 
-    def _select(self, folder: RunFolder, state: SearchState) -> FinalSelection:
+    def _select_candidate(self, folder: RunFolder, state: SearchState) -> FinalSelection:
         if folder.has_file(files.CANDIDATES):
             with folder.explain_damage(files.CANDIDATES):
                 return FinalSelection.from_json(folder.read_json(files.CANDIDATES), self.evaluator.frozen.layers)

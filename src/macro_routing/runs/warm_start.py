@@ -59,7 +59,7 @@ def _mix_in_policy(searcher: PolicySearcher, state: SearchState, path: Path, mod
     _check_same_model(folder, model)
     earlier = folder.last_state()
     if not isinstance(earlier, PolicyState):
-        raise RunError(f"{path} holds no policy to start from; it was no search of MACRO's, or never began")
+        raise RunError(f"{path} holds no policy to start from; it was not a search of MACRO's, or never began")
     mine, other = json.loads(searcher.identity)["space"], json.loads(earlier.identity)["space"]
     if mine != other:
         raise RunError(f"{path} searched another route space ({other}); start from it with the same [space] settings")
@@ -68,7 +68,7 @@ def _mix_in_policy(searcher: PolicySearcher, state: SearchState, path: Path, mod
 
 
 def _check_same_model(folder: RunFolder, model: IdentifiedModel) -> None:
-    """Refuse a run on other weights: what it learned about its layers says nothing about these."""
+    """Reject a run on other weights: what it learned about its layers says nothing about these."""
     with folder.explain_damage(RUN):
         name, weights = (folder.read_json(RUN)["model"][key] for key in ("name", "weights_id"))
     if weights != model.weights_id:
