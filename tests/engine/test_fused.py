@@ -25,7 +25,7 @@ from macro_routing.engine.route_generation import generate_for_routes
 from macro_routing.errors import ModelError
 from macro_routing.routes import parse_route
 from tests.engine.test_generation import PROMPTS
-from tests.engine.test_shared_likelihood import BEGINNING
+from tests.engine.test_shared_likelihood import COMMON_PREFIX
 from tests.models.tiny import LAYERS, VARIANTS, tiny_model
 from tests.strategies import programs
 
@@ -35,7 +35,7 @@ ROUTES = [parse_route(text, LAYERS) for text in ("L0-L3 L1(+h-2) L2(-0.25h-1) RJ
 HEADS = {"head_dim": 32}
 
 
-def _equal(model, prompts, stages=STAGES, routes=ROUTES):
+def _assert_fused_equals_eager(model, prompts, stages=STAGES, routes=ROUTES):
     expected = generate_for_routes(model, routes, prompts, GenerationRequest(stages))
     found = generate_fused(FusedDecoder(model, graphs=False), routes, prompts, GenerationRequest(stages))
     assert found == expected
@@ -45,16 +45,16 @@ def _equal(model, prompts, stages=STAGES, routes=ROUTES):
 @pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3"])
 def test_texts_equal_those_of_the_eager_path(name, monkeypatch):
     monkeypatch.setattr(model_runner, "_MAX_SPLITS", 1)
-    texts = _equal(tiny_model(name, **HEADS), PROMPTS[:2])
+    texts = _assert_fused_equals_eager(tiny_model(name, **HEADS), PROMPTS[:2])
     assert any(text.truncated for rows in texts.values() for row in rows for text in row)
 
 
 def test_a_common_prefix_several_batches_and_split_attention(monkeypatch):
     monkeypatch.setattr(model_runner, "_MAX_SPLITS", 2)
     monkeypatch.setattr(batch_plan, "PROMPT_TOKENS", 60)
-    _equal(
+    _assert_fused_equals_eager(
         tiny_model("qwen2", **HEADS),
-        [(*BEGINNING, *prompt) for prompt in PROMPTS[:3]],
+        [(*COMMON_PREFIX, *prompt) for prompt in PROMPTS[:3]],
         (DecodingStage(ENDS, 2),),
         ROUTES[:1],
     )

@@ -26,7 +26,7 @@ STAGES = (DecodingStage(ENDS, 60, (50, 51)), DecodingStage(ENDS, 12))
 SHAPE = {"head_dim": 64, "hidden_size": 256, "intermediate_size": 512}
 
 
-def _model(name, dtype):
+def _make_model(name, dtype):
     model = tiny_model(name, **SHAPE)
     with torch.no_grad():  # wide layers need smaller weights to stay sane
         for parameter in model.parameters():
@@ -38,7 +38,7 @@ def _model(name, dtype):
 @pytest.mark.parametrize("stop_loops", [False, True], ids=["to the end", "loops stopped"])
 @pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3"])
 def test_texts_are_equal_in_float32(name, stop_loops):
-    model = _model(name, torch.float32)
+    model = _make_model(name, torch.float32)
     request = GenerationRequest(STAGES, stop_loops=stop_loops)
     expected = generate_for_routes(model, ROUTES, PROMPTS, request)
     decoder = FusedDecoder(model)
@@ -56,7 +56,7 @@ def test_texts_are_equal_in_float32(name, stop_loops):
 @pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3"])
 def test_logits_agree_within_the_tolerance_of_the_dtype(name, dtype):
     """Every token of the fused decoder is the best one, up to the error of the eager path in this dtype."""
-    model = _model(name, dtype)
+    model = _make_model(name, dtype)
     exact = copy.deepcopy(model).double()
     found = generate_fused(FusedDecoder(model), ROUTES, PROMPTS, GenerationRequest((DecodingStage(frozenset(), 48),)))
     for route in ROUTES:
@@ -71,8 +71,8 @@ def test_logits_agree_within_the_tolerance_of_the_dtype(name, dtype):
         assert (truth.max(-1).values - chosen).max() <= 2 * error
 
 
-def test_memory_stays_once_per_weight():
-    model = _model("qwen2", torch.bfloat16)
+def test_fused_weights_take_no_extra_memory():
+    model = _make_model("qwen2", torch.bfloat16)
     before = sum(tensor.untyped_storage().nbytes() for tensor in model.parameters())
     FusedDecoder(model)
     storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in model.parameters()}

@@ -10,7 +10,7 @@ from tests.models.tiny import LAYERS, VARIANTS, tiny_model
 ROUTE = parse_route("L0-L3 L1(+h-2) L2 RJ", LAYERS)
 
 
-def _items(seed=0, count=7):
+def _make_items(seed=0, count=7):
     rng = torch.Generator().manual_seed(seed)
 
     def tokens(low, high):
@@ -23,7 +23,7 @@ def _items(seed=0, count=7):
     ]
 
 
-def _plainly(model, item):
+def _score_without_cache(model, item):
     """One choice at a time, everything recomputed, no cache, no padding."""
     found = []
     for choice in item.choices:
@@ -36,18 +36,18 @@ def _plainly(model, item):
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_batched_from_the_cache_equals_one_by_one(name):
+def test_batched_scores_equal_scores_without_cache(name):
     model = apply_route(tiny_model(name), ROUTE)
-    items = _items()
+    items = _make_items()
     for found, item in zip(score_choices(model, items), items, strict=True):
-        assert found == pytest.approx(_plainly(model, item), abs=2e-4)
+        assert found == pytest.approx(_score_without_cache(model, item), abs=2e-4)
 
 
 @pytest.mark.parametrize("max_tokens", [1, 50, 100_000])
-def test_batch_size_does_not_matter(max_tokens):
+def test_the_batch_size_changes_no_score(max_tokens):
     model = tiny_model("llama")
-    expected = score_choices(model, _items())
-    found = score_choices(model, _items(), max_tokens=max_tokens)
+    expected = score_choices(model, _make_items())
+    found = score_choices(model, _make_items(), max_tokens=max_tokens)
     for one, other in zip(found, expected, strict=True):
         assert one == pytest.approx(other, abs=1e-5)
 

@@ -12,7 +12,7 @@ from macro_routing.errors import ModelError
 from tests.models.tiny import tiny_model
 
 
-def _runs_up_to(limit, error):
+def _make_limited_run(limit, error):
     tried = []
 
     def run(items):
@@ -32,8 +32,8 @@ def _runs_up_to(limit, error):
         RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes"),
     ],
 )
-def test_halves_are_run_until_they_fit_and_nothing_is_lost(error):
-    run, tried = _runs_up_to(3, error)
+def test_batches_are_halved_until_they_fit_and_no_result_is_lost(error):
+    run, tried = _make_limited_run(3, error)
     said = []
     assert run_halving_on_oom(run, range(13), said.append) == [item * 10 for item in range(13)]
     assert max(tried) == 13
@@ -41,8 +41,8 @@ def test_halves_are_run_until_they_fit_and_nothing_is_lost(error):
     assert all("memory ran out" in message for message in said)
 
 
-def test_what_was_too_much_once_is_not_tried_again():
-    run, tried = _runs_up_to(3, MemoryError())
+def test_a_batch_size_that_ran_out_of_memory_is_not_tried_again():
+    run, tried = _make_limited_run(3, MemoryError())
     fitting = BatchLimit()
     run_halving_on_oom(run, range(13), lambda _: None, fitting)
     assert tried[:2] == [13, 6]
@@ -52,14 +52,14 @@ def test_what_was_too_much_once_is_not_tried_again():
         assert max(tried) <= 3
 
 
-def test_what_cannot_be_halved_is_explained():
-    run, _ = _runs_up_to(0, MemoryError())
+def test_a_single_item_that_does_not_fit_is_explained():
+    run, _ = _make_limited_run(0, MemoryError())
     with pytest.raises(ModelError, match="single example"):
         run_halving_on_oom(run, range(4), lambda _: None)
 
 
-def test_other_errors_pass():
-    run, tried = _runs_up_to(0, RuntimeError("shapes differ"))
+def test_other_errors_are_raised():
+    run, tried = _make_limited_run(0, RuntimeError("shapes differ"))
     with pytest.raises(RuntimeError, match="shapes"):
         run_halving_on_oom(run, range(4), lambda _: None)
     assert tried == [4]
@@ -73,7 +73,7 @@ def test_sizes_come_from_the_model_and_the_machine():
 
 
 def test_a_share_of_a_gpu_is_not_exceeded(monkeypatch):
-    """The numbers that a GPU would give are typed in: there is none where this test runs. The next one asks a GPU."""
+    """The numbers of a GPU are patched in; the next test asks a real GPU."""
     told = {"mem_get_info": (70, 100), "memory_reserved": 20, "memory_allocated": 15}
     for name, value in told.items():
         monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)

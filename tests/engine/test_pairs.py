@@ -1,4 +1,4 @@
-"""A route for every prompt: what pairs give equals what each route gives by itself."""
+"""Pairs of route and prompt: the results equal those of each route alone."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ ROUTES = [parse_route(text, LAYERS) for text in ("L0-L3 L1(+h-2) RJ", "L0 L2 RJ"
 PAIRS = [(ROUTES[place % len(ROUTES)], prompt) for place, prompt in enumerate(PROMPTS)]
 
 
-def _one_by_one(model, pairs=PAIRS, stages=STAGES):
+def _generate_one_by_one(model, pairs=PAIRS, stages=STAGES):
     return [
         generate_for_routes(model, [route], [prompt], GenerationRequest(stages))[route][0] for route, prompt in pairs
     ]
@@ -38,7 +38,7 @@ def _one_by_one(model, pairs=PAIRS, stages=STAGES):
 
 def test_pairs_are_generated_as_one_by_one():
     model = tiny_model("llama")
-    assert generate_for_pairs(model, PAIRS, GenerationRequest(STAGES)) == _one_by_one(model)
+    assert generate_for_pairs(model, PAIRS, GenerationRequest(STAGES)) == _generate_one_by_one(model)
 
 
 def test_fused_pairs_equal_eager_pairs(monkeypatch):
@@ -48,7 +48,7 @@ def test_fused_pairs_equal_eager_pairs(monkeypatch):
     pairs, stages = PAIRS, (DecodingStage(ENDS, 2),)  # interpreted kernels take long
     with torch.no_grad():
         found = generate_for_pairs(model, pairs, GenerationRequest(stages), decoder)
-        assert found == _one_by_one(model, pairs, stages)
+        assert found == _generate_one_by_one(model, pairs, stages)
         decoder.release_memory()  # what it held is gone, and made anew when it is needed
         assert decoder.cache_bytes == 0
         assert generate_for_pairs(model, pairs, GenerationRequest(stages), decoder) == found
@@ -64,13 +64,13 @@ def test_fused_pairs_of_one_route_do_not_depend_on_the_prefill_batch(monkeypatch
     stages = (DecodingStage(ENDS, 2),)
     with torch.no_grad():
         found = generate_for_pairs(model, pairs, GenerationRequest(stages), FusedDecoder(model, graphs=False))
-    assert found == _one_by_one(model, pairs, stages)
+    assert found == _generate_one_by_one(model, pairs, stages)
 
 
 @pytest.mark.parametrize(
     "decoding", [DecodingSettings("likelihood"), DecodingSettings("direct", answer_budget=3)], ids=lambda d: d.mode
 )
-def test_pairs_and_routes_are_scored_alike_and_known_to_each_other(decoding, tmp_path):
+def test_pairs_and_routes_get_the_same_scores_and_share_the_store(decoding, tmp_path):
     frozen, task = small_frozen(), small_task()
     examples = task.pools["test"][:6]
     routes = [parse_route(text, frozen.layers) for text in ("L0 RJ", "L0 L2 RJ", "L0-L3 L1 RJ")]
@@ -89,7 +89,7 @@ def test_pairs_and_routes_are_scored_alike_and_known_to_each_other(decoding, tmp
 
 
 class Dealt:
-    """Workers that are this process: what matters is how the work is cut for them."""
+    """Workers that run in this process; the test checks how the work is split for them."""
 
     workers = 4
 
@@ -101,8 +101,8 @@ class Dealt:
             yield item, self.evaluator.run_work_item(item)
 
 
-def test_pairs_are_cut_alike_with_and_without_workers(tmp_path, monkeypatch):
-    """The batches decide about last digits: also where a pair comes twice, or some are known already."""
+def test_pairs_have_the_same_batches_with_and_without_workers(tmp_path, monkeypatch):
+    """Batches change the last digits, so they must be equal, also with repeated pairs and pairs in the store."""
     frozen, task = small_frozen(), small_task()
     routes = [parse_route(text, frozen.layers) for text in ("L0 RJ", "L0 L2 RJ", "L0-L3 L1 RJ")]
     pairs = [(routes[place % 3], one) for place, one in enumerate(task.pools["test"][:20])]
@@ -137,7 +137,7 @@ ITEMS = [
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_rows_on_routes_of_their_own_score_as_each_alone(name):
+def test_rows_with_different_routes_score_as_each_alone(name):
     """Skips, repeats, adds with two sources and coefficients, and an early exit, side by side."""
     texts = ("L0-L3 L1(+h-2) L2(-0.25h-1) RJ", "L0 L2 RJ", "L0 RJ", "L0-L2", "L0-L3 L3 L3 L1(+h-3) RJ")
     routes = [parse_route(text, LAYERS) for text in texts]
@@ -150,7 +150,7 @@ def test_rows_on_routes_of_their_own_score_as_each_alone(name):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_rows_on_routes_of_their_own_score_on_a_gpu_as_on_a_cpu():
+def test_rows_with_different_routes_score_on_a_gpu_as_on_a_cpu():
     routes = [parse_route(text, LAYERS) for text in ("L0-L3 L1(+h-2) L2(-0.25h-1) RJ", "L0 L2 RJ", "L0-L2")]
     model = tiny_model("qwen2")
     pairs = [(route, item) for route in routes for item in ITEMS]

@@ -10,14 +10,14 @@ from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search.policy import MarkovPolicy
 
 
-def _drawn(layers, count, seed):
+def _sample_routes(layers, count, seed):
     policy = MarkovPolicy.prior(RouteSpace(layers, max_length=layers + 8), 0.5, 0.3)
     rng = np.random.default_rng(seed)
     return list(dict.fromkeys(policy.sample_program(rng).expand(layers) for _ in range(count)))
 
 
-def _replayed(plan):
-    """What every route's end state is made of; fails when a state is read after it was given up."""
+def _replay_plan(plan):
+    """What every route's end state is made of; fails when a state is read after it was freed."""
     states, ends, path = {EMBEDDINGS: ()}, {}, [EMBEDDINGS]
     for application in plan.applications:
         before = states[application.source]
@@ -33,7 +33,7 @@ def _replayed(plan):
     return ends
 
 
-def _by_hand(route):
+def _replay_route(route):
     states = [()]
     for step in route.steps:
         extra = None if step.add is None else (states[len(states) - 1 - step.add.back], step.add)
@@ -42,32 +42,32 @@ def _by_hand(route):
 
 
 @given(layers=st.integers(2, 12), count=st.integers(1, 40), seed=st.integers(0, 10**6))
-def test_every_route_comes_to_its_own_end_and_nothing_is_computed_twice(layers, count, seed):
-    routes = _drawn(layers, count, seed)
+def test_every_route_is_complete_and_no_step_is_computed_twice(layers, count, seed):
+    routes = _sample_routes(layers, count, seed)
     plan = plan_prefix_tree(routes)
-    assert _replayed(plan) == {place: _by_hand(route) for place, route in enumerate(routes)}
+    assert _replay_plan(plan) == {place: _replay_route(route) for place, route in enumerate(routes)}
     prefixes = {route.steps[:length] for route in routes for length in range(1, route.length + 1)}
     assert len(plan.applications) == len(prefixes)
 
 
 @given(count=st.integers(1, 40), seed=st.integers(0, 10**6), most=st.integers(1, 6))
-def test_groups_stay_within_the_bound_where_one_route_can(count, seed, most):
-    routes = _drawn(10, count, seed)
+def test_groups_stay_within_the_limit_of_states(count, seed, most):
+    routes = _sample_routes(10, count, seed)
     plans = plan_prefix_trees(routes, most)
     assert sorted(map(str, routes)) == sorted(str(route) for plan in plans for route in plan.routes)
     assert all(plan.max_live_states <= most or len(plan.routes) == 1 for plan in plans)
     for plan in plans:
-        assert len(_replayed(plan)) == len(plan.routes)
+        assert len(_replay_plan(plan)) == len(plan.routes)
 
 
-def test_few_states_are_held_however_many_routes():
-    plan = plan_prefix_tree(_drawn(28, 300, 1))
+def test_many_routes_need_few_live_states():
+    plan = plan_prefix_tree(_sample_routes(28, 300, 1))
     assert plan.max_live_states <= 20
 
 
-def test_a_route_may_end_where_another_goes_on():
+def test_a_route_may_be_a_prefix_of_another():
     short, long = parse_route("L0-L3", 6), Route.standard(6)
     plan = plan_prefix_tree([long, short])
     assert len(plan.applications) == 6
     assert plan.sharing_factor == pytest.approx(10 / 6)
-    assert set(_replayed(plan)) == {0, 1}
+    assert set(_replay_plan(plan)) == {0, 1}

@@ -8,7 +8,7 @@ from macro_routing.engine.route_generation import generate_for_routes
 from macro_routing.models import apply_route
 from macro_routing.models.decoder import get_decoder
 from tests.engine.test_generation import PROMPTS
-from tests.engine.test_shared_likelihood import BEGINNING, ROUTES
+from tests.engine.test_shared_likelihood import COMMON_PREFIX, ROUTES
 from tests.models.tiny import VARIANTS, tiny_model
 
 ENDS = set(range(3, 12))
@@ -31,7 +31,7 @@ def test_one_stage_equals_plain_generation(name):
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-@pytest.mark.parametrize("beginning", [(), BEGINNING], ids=["alone", "common beginning"])
+@pytest.mark.parametrize("beginning", [(), COMMON_PREFIX], ids=["alone", "common beginning"])
 def test_two_stages_in_one_loop_equal_two_generations(name, beginning):
     model = tiny_model(name)
     prompts = [(*beginning, *prompt) for prompt in PROMPTS]
@@ -41,7 +41,7 @@ def test_two_stages_in_one_loop_equal_two_generations(name, beginning):
 
 
 @pytest.mark.parametrize("max_tokens", [1, 40, 10**6])
-def test_the_size_of_batches_does_not_matter(max_tokens):
+def test_the_batch_size_changes_no_text(max_tokens):
     model = tiny_model("llama")
     found = generate_for_routes(model, ROUTES[:2], PROMPTS, GenerationRequest(TWO, max_tokens))
     assert all(found[route] == _generate_plainly(model, route, PROMPTS) for route in ROUTES[:2])

@@ -9,17 +9,17 @@ from macro_routing.engine.shared_likelihood import score_choices_for_routes
 from macro_routing.models import apply_route
 from macro_routing.models.decoder import get_decoder
 from macro_routing.routes import Route, parse_route
-from tests.engine.test_likelihood import _items
+from tests.engine.test_likelihood import _make_items
 from tests.models.tiny import LAYERS, VARIANTS, tiny_model
 
 ROUTES = [
     parse_route(text, LAYERS)
     for text in ("L0 RJ", "L0-L3 L1(+h-2) L2 RJ", "L0-L3 L1 RJ", "L0-L3 L1(-0.25h-1) L2 RJ", "L0-L4", "L0 L0 L2 RJ")
 ]
-BEGINNING = tuple(range(10, 40))
+COMMON_PREFIX = tuple(range(10, 40))
 
 
-def _route_by_route(model, items):
+def _score_route_by_route(model, items):
     return {route: score_choices(apply_route(model, route), items) for route in ROUTES}
 
 
@@ -31,17 +31,17 @@ def _assert_equal(found, expected, tolerance=1e-4):
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_the_tree_gives_what_each_route_gives_alone(name):
+def test_shared_scores_equal_scores_of_single_routes(name):
     model = tiny_model(name)
-    expected = _route_by_route(model, _items())
-    found = score_choices_for_routes(model, ROUTES, _items())
+    expected = _score_route_by_route(model, _make_items())
+    found = score_choices_for_routes(model, ROUTES, _make_items())
     _assert_equal(found, expected)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_the_routes_beside_it_change_no_bit_of_a_routes_numbers(name):
-    """So a unit may be dealt out to workers, or asked again route by route, in any way."""
-    model, items = tiny_model(name), _items()
+def test_scores_are_bit_equal_whatever_other_routes_run_beside(name):
+    """So a unit may be split between workers, or computed again route by route, in any way."""
+    model, items = tiny_model(name), _make_items()
     together = score_choices_for_routes(model, ROUTES, items)
     some = score_choices_for_routes(model, ROUTES[3:0:-1], items)
     for route in ROUTES:
@@ -50,10 +50,10 @@ def test_the_routes_beside_it_change_no_bit_of_a_routes_numbers(name):
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_logits_are_read_in_parts_and_for_no_padding(name, monkeypatch):
-    """A large vocabulary's logits must never exist for all tokens at once, and padding has none to read."""
-    model, items, at_once = tiny_model(name), _items(), 3
-    expected = _route_by_route(model, items)
+def test_logits_are_computed_in_chunks_and_not_for_padding(name, monkeypatch):
+    """The logits of a large vocabulary must never exist for all tokens at once, and padding needs none."""
+    model, items, at_once = tiny_model(name), _make_items(), 3
+    expected = _score_route_by_route(model, items)
     read, shapes = shared_likelihood.apply_lm_head, []
     monkeypatch.setattr(
         shared_likelihood, "apply_lm_head", lambda *given: shapes.append(given[1].shape[:2]) or read(*given)
@@ -66,27 +66,27 @@ def test_logits_are_read_in_parts_and_for_no_padding(name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_a_common_beginning_is_computed_once_and_changes_nothing(name):
+def test_a_common_prefix_is_computed_once_and_changes_no_score(name):
     model = tiny_model(name)
-    items = [ChoiceItem((*BEGINNING, *item.prompt), item.choices) for item in _items()]
+    items = [ChoiceItem((*COMMON_PREFIX, *item.prompt), item.choices) for item in _make_items()]
     seen = []
     handle = get_decoder(model).layers[0].register_forward_pre_hook(lambda _, args: seen.append(tuple(args[0].shape)))
     found = score_choices_for_routes(model, ROUTES, items)
     handle.remove()
-    once = any(shape[:2] == (1, len(BEGINNING)) for shape in seen)
+    once = any(shape[:2] == (1, len(COMMON_PREFIX)) for shape in seen)
     assert once == (getattr(model.config, "sliding_window", None) is None or "sliding" not in str(model.config))
-    _assert_equal(found, _route_by_route(model, items))
+    _assert_equal(found, _score_route_by_route(model, items))
 
 
 @pytest.mark.parametrize("bound", [1, 10**9])
-def test_a_bound_on_memory_costs_sharing_but_changes_nothing(bound):
+def test_a_memory_limit_reduces_sharing_and_changes_no_score(bound):
     model = tiny_model("llama")
     calls = []
     handles = [layer.register_forward_hook(lambda *_: calls.append(1)) for layer in get_decoder(model).layers]
-    found = score_choices_for_routes(model, ROUTES, _items(count=1), state_bytes=bound)
+    found = score_choices_for_routes(model, ROUTES, _make_items(count=1), state_bytes=bound)
     for handle in handles:
         handle.remove()
-    _assert_equal(found, _route_by_route(model, _items(count=1)))
+    _assert_equal(found, _score_route_by_route(model, _make_items(count=1)))
     segments = 2  # the prompt, then the choices
     if bound == 10**9:
         assert len(calls) == segments * len(plan_prefix_tree(ROUTES).applications)
@@ -97,8 +97,8 @@ def test_a_bound_on_memory_costs_sharing_but_changes_nothing(bound):
 @pytest.mark.parametrize("max_tokens", [1, 60, 10**6])
 def test_batches_of_one_equal_batches_of_many(max_tokens):
     model = tiny_model("qwen3")
-    found = score_choices_for_routes(model, ROUTES, _items(), max_tokens=max_tokens)
-    _assert_equal(found, _route_by_route(model, _items()))
+    found = score_choices_for_routes(model, ROUTES, _make_items(), max_tokens=max_tokens)
+    _assert_equal(found, _score_route_by_route(model, _make_items()))
 
 
 def test_choices_of_one_token_need_no_second_pass():

@@ -15,7 +15,7 @@ from macro_routing.engine.fused.row_tables import expand_counts
 from macro_routing.engine.layer_schedule import LayerCall
 from macro_routing.engine.per_row_forward import PerRowForward
 from macro_routing.engine.prefix_tree import plan_prefix_tree
-from macro_routing.engine.shared_forward import Segment, SharedForward, make_prompt_segments
+from macro_routing.engine.shared_forward import FinishedRoute, Segment, SharedForward, make_prompt_segments
 from macro_routing.models.lens import apply_lm_head
 
 
@@ -44,8 +44,7 @@ def _prefill_batch(model: Any, runner: ModelRunner, batch: PromptBatch, tokens: 
         tokens[sequences] = _predict_tokens(model, finished.states[-1])
         runner.start[sequences] = (mask == 0).sum(dim=1).to(torch.int32)
         runner.position[sequences] = batch.prompt_length - 1
-        regions = _view_route_regions(runner, batch, finished.route_index)
-        _copy_route_cache(regions, finished.cache_layers, token_order)
+        _copy_route_cache(runner, batch, finished, token_order)
 
 
 def _prefill_rows(model: Any, runner: ModelRunner, plan: BatchPlan, tokens: torch.Tensor) -> None:
@@ -73,23 +72,22 @@ def _predict_tokens(model: Any, states: torch.Tensor) -> torch.Tensor:
     return apply_lm_head(model, states[:, -1:])[:, -1].argmax(-1).to(torch.int32)
 
 
-def _view_route_regions(runner: ModelRunner, batch: PromptBatch, index: int) -> list[torch.Tensor]:
-    """A route's regions in the cache: keys and values, ``[KV heads, steps, rows, tokens, head]``."""
-    start, end = batch.route_cache_start(index), batch.route_cache_start(index + 1)
-    shape = (batch.routes[index].length, len(batch.prompts), batch.region_tokens)
-    return [cache[:, start:end].view(cache.shape[0], *shape, cache.shape[2]) for cache in (runner.keys, runner.values)]
-
-
 def _copy_route_cache(
-    regions: Sequence[torch.Tensor], cache_layers: Sequence[Any], token_order: torch.Tensor | None
+    runner: ModelRunner, batch: PromptBatch, finished: FinishedRoute, token_order: torch.Tensor | None
 ) -> None:
     """Copy the prompts' keys and values to a route's regions; ``token_order`` reorders the tokens of each row."""
-    for region, name in zip(regions, ("keys", "values"), strict=True):
-        for step, cache_layer in enumerate(cache_layers):
+    index = finished.route_index
+    start, end = batch.route_cache_start(index), batch.route_cache_start(index + 1)
+    shape = (batch.routes[index].length, len(batch.prompts), batch.region_tokens)
+    for cache, name in ((runner.keys, "keys"), (runner.values, "values")):
+        regions = cache[:, start:end].view(
+            cache.shape[0], *shape, cache.shape[2]
+        )  # [KV heads, steps, rows, tokens, head]
+        for step, cache_layer in enumerate(finished.cache_layers):
             source = getattr(cache_layer, name)
             if token_order is not None:
                 source = source.take_along_dim(token_order[:, None, :, None], dim=2)
-            region[:, step, :, : source.shape[2]].copy_(source.transpose(0, 1))
+            regions[:, step, :, : source.shape[2]].copy_(source.transpose(0, 1))
 
 
 def _copy_call_cache(runner: ModelRunner, steps: Sequence[tuple[PromptBatch, int, int]], cache_layer: Any) -> None:
