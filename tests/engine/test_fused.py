@@ -51,7 +51,7 @@ def test_texts_equal_those_of_the_eager_path(name, monkeypatch):
 
 def test_a_common_prefix_several_batches_and_split_attention(monkeypatch):
     monkeypatch.setattr(model_runner, "_MAX_SPLITS", 2)
-    monkeypatch.setattr(batch_plan, "PROMPT_TOKENS", 60)
+    monkeypatch.setattr(batch_plan, "MAX_PREFILL_TOKENS", 60)
     _assert_fused_equals_eager(
         tiny_model("qwen2", **HEADS),
         [(*COMMON_PREFIX, *prompt) for prompt in PROMPTS[:3]],

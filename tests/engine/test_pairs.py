@@ -60,7 +60,7 @@ def test_fused_pairs_of_one_route_do_not_depend_on_the_prefill_batch(monkeypatch
     model = tiny_model("llama", head_dim=32)
     longer, shorter = (*range(20, 29),), (*range(30, 34),)
     pairs = [(ROUTES[1], longer), (ROUTES[1], shorter), (ROUTES[2], longer)]
-    monkeypatch.setattr(prefill, "PROMPT_TOKENS", 18)  # two rows at once
+    monkeypatch.setattr(prefill, "MAX_PREFILL_TOKENS", 18)  # two rows at once
     stages = (DecodingStage(ENDS, 2),)
     with torch.no_grad():
         found = generate_for_pairs(model, pairs, GenerationRequest(stages), FusedDecoder(model, graphs=False))

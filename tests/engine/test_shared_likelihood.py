@@ -58,7 +58,7 @@ def test_logits_are_computed_in_chunks_and_not_for_padding(name, monkeypatch):
     monkeypatch.setattr(
         shared_likelihood, "apply_lm_head", lambda *given: shapes.append(given[1].shape[:2]) or read(*given)
     )
-    monkeypatch.setattr(shared_likelihood, "LOGIT_BYTES", at_once * 4 * model.config.vocab_size)
+    monkeypatch.setattr(shared_likelihood, "MAX_LOGIT_BYTES", at_once * 4 * model.config.vocab_size)
     _assert_equal(score_choices_for_routes(model, ROUTES, items), expected)
     parts = [tokens for rows, tokens in shapes if tokens > 1 or rows == 1]
     assert max(parts) == at_once

@@ -20,11 +20,11 @@ from macro_routing.models.lens import apply_lm_head
 from macro_routing.models.support import get_text_config
 from macro_routing.routes.route import Route
 
-STATE_BYTES = 2 << 30
+MAX_STATE_BYTES = 2 << 30
 """Default limit on the hidden states that are kept for branches still to run."""
-PAIR_TOKENS = {"cpu": 8_192, "cuda": 262_144}
+MAX_PAIR_TOKENS = {"cpu": 8_192, "cuda": 262_144}
 """Tokens per batch where rows have different routes: a layer call has few of the rows, so a GPU needs many of them."""
-LOGIT_BYTES = 1 << 30
+MAX_LOGIT_BYTES = 1 << 30
 """Logits computed at once: with a large vocabulary they would take more memory than everything else."""
 
 
@@ -34,7 +34,7 @@ def score_choices_for_routes(
     items: Sequence[ChoiceItem],
     *,
     max_tokens: int = 8192,
-    state_bytes: int = STATE_BYTES,
+    state_bytes: int = MAX_STATE_BYTES,
 ) -> dict[Route, list[list[float]]]:
     """``score_choices`` of every different route of ``model``, which is not routed itself."""
     scores: dict[Route, list[list[float]]] = {route: [[] for _ in items] for route in routes}
@@ -79,7 +79,7 @@ def _compute_target_log_probs(model: Any, batch: ChoiceBatch, state: torch.Tenso
     """Log-probabilities of the long choices' targets, in chunks, without padding."""
     log_probs = torch.zeros(batch.target_ids.shape, device=batch.target_ids.device)
     rows, columns = batch.target_positions
-    chunk_size = max(1, LOGIT_BYTES // (get_text_config(model.config).vocab_size * log_probs.element_size()))
+    chunk_size = max(1, MAX_LOGIT_BYTES // (get_text_config(model.config).vocab_size * log_probs.element_size()))
     for chunk in zip(torch.split(rows, chunk_size), torch.split(columns, chunk_size), strict=True):
         hidden = state[tuple(indices.to(state.device) for indices in chunk)]
         logits = apply_lm_head(model, hidden[None])[0].to(log_probs.device)
@@ -92,7 +92,7 @@ def score_choices_for_pairs(
 ) -> list[list[float]]:
     """``score_choices`` of each pair's route on its item, with different routes in one batch."""
     scores: list[list[float]] = [[]] * len(pairs)
-    max_tokens = max_tokens or PAIR_TOKENS.get(model.device.type, PAIR_TOKENS["cpu"])
+    max_tokens = max_tokens or MAX_PAIR_TOKENS.get(model.device.type, MAX_PAIR_TOKENS["cpu"])
     for batch in batch_by_length([item.num_cached_tokens for _, item in pairs], max_tokens):
         for index, values in zip(batch, _score_pair_batch(model, [pairs[index] for index in batch]), strict=True):
             scores[index] = values

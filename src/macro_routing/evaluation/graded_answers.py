@@ -17,7 +17,7 @@ from macro_routing.engine.likelihood import ChoiceItem, score_choices
 from macro_routing.engine.memory import max_cached_tokens
 from macro_routing.engine.route_generation import generate_for_pairs, generate_for_routes
 from macro_routing.engine.shared_likelihood import (
-    STATE_BYTES,
+    MAX_STATE_BYTES,
     score_choices_for_pairs,
     score_choices_for_routes,
 )
@@ -49,7 +49,7 @@ def answer_with_routes(  # noqa: PLR0913
     examples: Sequence[Example],
     decoding: DecodingSettings,
     *,
-    state_bytes: int = STATE_BYTES,
+    state_bytes: int = MAX_STATE_BYTES,
     decoder: str = AUTO,
 ) -> dict[Route, list[ExampleOutcome]]:
     """Let every route answer ``examples``, all routes together; ``decoder`` says how text is generated."""

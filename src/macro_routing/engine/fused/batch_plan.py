@@ -12,7 +12,7 @@ from macro_routing.engine.batching import Tokens, batch_by_length
 from macro_routing.engine.fused.row_tables import SequenceTable
 from macro_routing.routes.route import Route
 
-PROMPT_TOKENS = 16384
+MAX_PREFILL_TOKENS = 16384
 """Tokens of prompts that are prefilled together, with padding."""
 _Result = TypeVar("_Result")
 
@@ -118,7 +118,7 @@ def plan_batches(groups: Sequence[RequestGroup], new_tokens: int) -> BatchPlan:
     batches: list[PromptBatch] = []
     first_route = cache_start = sequence = 0
     for number, group in enumerate(groups):
-        for indices in batch_by_length([len(prompt) for prompt in group.prompts], PROMPT_TOKENS):
+        for indices in batch_by_length([len(prompt) for prompt in group.prompts], MAX_PREFILL_TOKENS):
             prompts = [group.prompts[index] for index in indices]
             batch = PromptBatch(number, group.routes, first_route, indices, prompts, new_tokens, cache_start, sequence)
             batches.append(batch)

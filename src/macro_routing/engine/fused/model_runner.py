@@ -75,7 +75,7 @@ class ModelRunner:
     def _allocate_state(self, sizes: BufferSizes, options: dict[str, Any]) -> None:
         shape, int32 = self.weights.shape, {"dtype": torch.int32, "device": options["device"]}
         self.tables = RowTables(sizes.calls, sizes.rows, options["device"])
-        self.keys = torch.empty(shape.kv_heads, sizes.cached_tokens, shape.head, **options)
+        self.keys = torch.empty(shape.kv_heads, sizes.cached_tokens, shape.head_size, **options)
         self.values = torch.empty_like(self.keys)
         self.states = torch.zeros(sizes.rows, shape.width, **options)
         kept_states = max(1, sizes.kept_states)
@@ -90,12 +90,12 @@ class ModelRunner:
     def _allocate_scratch(self, rows: int, options: dict[str, Any]) -> None:
         shape, float32 = self.weights.shape, {"dtype": torch.float32, "device": options["device"]}
         self._normed, self._delta = torch.zeros(2, rows, shape.width, **options)
-        self._qkv = torch.zeros(rows, (shape.heads + 2 * shape.kv_heads) * shape.head, **options)
-        self._attended = torch.zeros(rows, shape.heads * shape.head, **options)
+        self._qkv = torch.zeros(rows, (shape.heads + 2 * shape.kv_heads) * shape.head_size, **options)
+        self._attended = torch.zeros(rows, shape.heads * shape.head_size, **options)
         self._gate_up = torch.zeros(rows, 2 * shape.intermediate, **options)
         self._active = torch.zeros(rows, shape.intermediate, **options)
         group = max(_MIN_GROUP, _next_power_of_2(shape.heads // shape.kv_heads))
-        self._split_outputs = torch.zeros(_MAX_SPLIT_ROWS, group, shape.head, **float32)
+        self._split_outputs = torch.zeros(_MAX_SPLIT_ROWS, group, shape.head_size, **float32)
         self._split_stats = torch.zeros(_MAX_SPLIT_ROWS, 2, group, **float32)
         self._split_counters = torch.zeros(_MAX_SPLIT_ROWS, dtype=torch.int32, device=options["device"])
         self._logits = torch.empty(min(rows, _LOGIT_ROWS), shape.vocabulary, **options)
@@ -204,7 +204,7 @@ class ModelRunner:
             call, tables.sequence, tables.cache_start, self.position, self.start, self._done,
             tables.max_rows, self.keys.shape[1], shape.scale, shape.epsilon,
             HEADS=shape.heads, KV_HEADS=shape.kv_heads, GROUP=group, PADDED=max(_MIN_GROUP, _next_power_of_2(group)),
-            HALF=shape.head // 2, BLOCK=_ATTENTION_BLOCK, SPLITS=splits, NORMED=norms[0] is not None,
+            HALF=shape.head_size // 2, BLOCK=_ATTENTION_BLOCK, SPLITS=splits, NORMED=norms[0] is not None,
             PRECISION="ieee" if self.states.dtype == torch.float32 else "tf32", num_warps=4, num_stages=2,
         )  # fmt: skip
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from macro_routing.engine.batching import batch_by_length, pad_left
-from macro_routing.engine.fused.batch_plan import PROMPT_TOKENS, BatchPlan, PromptBatch
+from macro_routing.engine.fused.batch_plan import MAX_PREFILL_TOKENS, BatchPlan, PromptBatch
 from macro_routing.engine.fused.model_runner import ModelRunner
 from macro_routing.engine.fused.row_tables import expand_counts
 from macro_routing.engine.layer_schedule import LayerCall
@@ -50,7 +50,7 @@ def _prefill_batch(model: Any, runner: ModelRunner, batch: PromptBatch, tokens: 
 def _prefill_rows(model: Any, runner: ModelRunner, plan: BatchPlan, tokens: torch.Tensor) -> None:
     """Prefill groups with one route each: prompts with different routes run together."""
     all_rows = [(batch, row) for batch in plan.batches for row in range(len(batch.prompts))]
-    for indices in batch_by_length([batch.prompt_length for batch, _ in all_rows], PROMPT_TOKENS):
+    for indices in batch_by_length([batch.prompt_length for batch, _ in all_rows], MAX_PREFILL_TOKENS):
         rows = [all_rows[index] for index in indices]
         # As long as in the cache: the longest prompt of a batch may be prefilled at another time than this one.
         length = max(batch.prompt_length for batch, _ in rows)

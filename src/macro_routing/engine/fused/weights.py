@@ -49,7 +49,7 @@ class ModelShape:
     width: int
     heads: int
     kv_heads: int
-    head: int
+    head_size: int
     intermediate: int
     vocabulary: int
     epsilon: float
