@@ -1,8 +1,11 @@
 """A context with a tiny model and tiny tasks: whole studies in a second or two."""
 
+import json
+
 from macro_routing.runs import make_config
 from macro_routing.studies.context import StudyContext
 from macro_routing.studies.folder import StudyFolder
+from macro_routing.studies.study_result import write_study_result
 from macro_routing.studies.task_names import TaskName
 from macro_routing.tasks import GRADERS, Example, PromptTexts, Task
 from tests.runs.small import WORDS, small_frozen, small_task
@@ -33,8 +36,18 @@ def written_task():
 
 
 def small_context(path, frozen=None, study="any", settings=None, **changes):
-    folder = StudyFolder.opened(path / "study", study, settings or {})
+    folder = StudyFolder.open(path / "study", study, settings or {})
     tasks = {"small": small_task(), "other": small_task("other", offset=31), "written": written_task()}
     return StudyContext(
-        BASE, folder, store=path / "scores.sqlite", given_model=frozen or small_frozen(), given_tasks=tasks, **changes
+        BASE, folder, store=path / "scores.sqlite", loaded_model=frozen or small_frozen(), loaded_tasks=tasks, **changes
     )
+
+
+def check_written_files(context, result):
+    """The study's files, read back."""
+    data = write_study_result(context.folder, result, {}, "macro study …", lambda _: None)
+    names = {path.name for path in context.folder.path.iterdir()}
+    assert {"data.json", "table.csv", "table.md", "table.tex", "figure.svg", "figure.png"} <= names
+    assert json.loads((context.folder.path / "data.json").read_text()) == data
+    assert len((context.folder.path / "table.csv").read_text().splitlines()) == len(result.table.rows) + 1
+    return data

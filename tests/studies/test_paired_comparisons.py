@@ -1,6 +1,12 @@
 """What counts as a gain or a loss: corrected, below the level, and a p of nothing is the smallest there is."""
 
-from macro_routing.studies.paired_comparisons import difference_row, differences_figure, gains_in, losses_in, with_holm
+from macro_routing.studies.paired_comparisons import (
+    add_holm_correction,
+    compare_on_examples,
+    draw_differences,
+    select_gains,
+    select_losses,
+)
 
 
 def test_a_p_of_zero_is_a_loss_and_none_is_not():
@@ -10,19 +16,19 @@ def test_a_p_of_zero_is_a_loss_and_none_is_not():
         {"task": "itself", "difference": 0.0, "p_holm": None},
         {"task": "better", "difference": 0.5, "p_holm": 0.0},
     ]
-    assert [row["task"] for row in losses_in(rows)] == ["zero"]
-    assert [row["task"] for row in gains_in(rows)] == ["better"]
+    assert [row["task"] for row in select_losses(rows)] == ["zero"]
+    assert [row["task"] for row in select_gains(rows)] == ["better"]
 
 
 def test_a_loss_on_very_many_examples_is_drawn_as_one():
-    (row,) = with_holm([difference_row([1] * 2000, [0] * 2000)])
+    (row,) = add_holm_correction([compare_on_examples([1] * 2000, [0] * 2000)])
     assert row["p"] == 0.0  # too small for a number of the machine
-    figure = differences_figure("f", "title", [("one", row)])
+    figure = draw_differences("f", "title", [("one", row)])
     assert [meaning for _, meaning in figure.legend] == ["a loss (p < 0.05, corrected)"]
 
 
 def test_a_line_that_was_not_compared_is_drawn_as_such():
     row = {"difference": 0.05, "low": 0.01, "high": 0.09}
     rows = [("judged", {**row, "p_holm": 0.01}), ("open", {**row, "p_holm": 0.4}), ("itself", {**row, "p_holm": None})]
-    told = [meaning for _, meaning in differences_figure("any", "title", rows).legend]
+    told = [meaning for _, meaning in draw_differences("any", "title", rows).legend]
     assert told == ["a gain (p < 0.05, corrected)", "no evidence of a gain or a loss", "not compared"]

@@ -2,24 +2,24 @@
 
 from macro_routing.routes import Route, parse_route
 from macro_routing.runs.prepare import prepare_run
-from macro_routing.studies.pooled_task import member_of, pooled, pooled_task
+from macro_routing.studies.pooled_task import make_pooled_task, pool_evaluators, pool_member
 from macro_routing.studies.task_names import TaskName
 from tests.studies.contexts import SMALL, WRITTEN, small_context
 
 
 def test_every_example_is_answered_by_its_own_task(tmp_path):
     context = small_context(tmp_path)
-    members = {str(task): context.prepared(task, 1) for task in (SMALL, WRITTEN)}
-    task = pooled_task(members)
-    config = context.config(TaskName("pool", "direct"), 1)
-    run = pooled(prepare_run(config, task=task, frozen=context.frozen, store=context.store), members)
-    assert {member_of(one) for one in run.splits.train} == {"small", "written"}
+    members = {str(task): context.prepare_task(task, 1) for task in (SMALL, WRITTEN)}
+    task = make_pooled_task(members)
+    config = context.make_config(TaskName("pool", "direct"), 1)
+    run = pool_evaluators(prepare_run(config, task=task, frozen=context.frozen, store=context.store), members)
+    assert {pool_member(one) for one in run.splits.train} == {"small", "written"}
     routes = [Route.standard(context.frozen.layers), parse_route("L0-L2 L1 RJ", context.frozen.layers)]
     mixed = run.splits.test[15:25]
     found = run.evaluator.evaluate(routes, mixed)
     for name, member in members.items():
         own = {one.id: one for one in member.splits.test}
-        places = [place for place, one in enumerate(mixed) if member_of(one) == name]
+        places = [place for place, one in enumerate(mixed) if pool_member(one) == name]
         assert places
         alone = member.evaluator.evaluate(routes, [own[mixed[place].id.split("::")[1]] for place in places])
         for route in routes:
@@ -31,9 +31,9 @@ def test_every_example_is_answered_by_its_own_task(tmp_path):
 
 def test_splits_stay_what_they_were(tmp_path):
     context = small_context(tmp_path)
-    members = {str(task): context.prepared(task, 1) for task in (SMALL, WRITTEN)}
-    config = context.config(TaskName("pool", "direct"), 1)
-    run = prepare_run(config, task=pooled_task(members), frozen=context.frozen, store=context.store)
+    members = {str(task): context.prepare_task(task, 1) for task in (SMALL, WRITTEN)}
+    config = context.make_config(TaskName("pool", "direct"), 1)
+    run = prepare_run(config, task=make_pooled_task(members), frozen=context.frozen, store=context.store)
     for split in ("train", "validation", "test"):
         allowed = {f"{name}::{one.id}" for name, member in members.items() for one in member.splits.get_split(split)}
         assert {one.id for one in run.splits.get_split(split)} <= allowed

@@ -32,7 +32,7 @@ def test_the_papers_table_is_reproduced(published):
 
 
 def test_the_files_say_the_same(published):
-    text = published.table.markdown()
+    text = published.table.to_markdown()
     assert "| Qwen3-1.7B | +12.68 |" in text
     assert "| 13/0/0 | 0.00073 | 13 |" in text
     assert "6 of 6 models" in published.headline

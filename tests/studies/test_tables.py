@@ -5,8 +5,8 @@ import io
 
 import pytest
 
-from macro_routing.studies.columns import comparisons_note, text_column
-from macro_routing.studies.tables import Column, Table, latex_text, markdown_text, without_marks
+from macro_routing.studies.paired_comparisons import comparisons_note
+from macro_routing.studies.tables import Column, Table, escape_latex, escape_markdown, strip_markdown, text_column
 
 HOSTILE = r"a|b & 50% of $x_1 {#} ~^\ <i>*"
 
@@ -25,7 +25,7 @@ def small_table():
 
 
 def test_markdown_has_as_many_cells_as_columns():
-    lines = small_table().markdown().splitlines()
+    lines = small_table().to_markdown().splitlines()
     body = [line for line in lines if line.startswith("|")]
     assert len(body) == 4
     for line in body:
@@ -36,36 +36,36 @@ def test_markdown_has_as_many_cells_as_columns():
 
 
 def test_latex_escapes_everything_that_it_would_obey():
-    text = small_table().latex()
+    text = small_table().to_latex()
     row = next(line for line in text.splitlines() if "50" in line and r"\textbf" in line)
     assert row.count(" & ") == 2  # the cell's own sign is escaped
     assert r"\&" in row
-    assert latex_text(HOSTILE).count("\\") >= 9
+    assert escape_latex(HOSTILE).count("\\") >= 9
     for sign in "%$#_{}":
-        assert f"\\{sign}" in latex_text(sign)
-    assert latex_text("−1 ± 2 → β") == r"$-$1 $\pm$ 2 $\to$ $\beta$"
+        assert f"\\{sign}" in escape_latex(sign)
+    assert escape_latex("−1 ± 2 → β") == r"$-$1 $\pm$ 2 $\to$ $\beta$"
 
 
 def test_latex_gets_only_signs_that_it_can_set():
-    assert latex_text("≤ λ Ω é") == r"$\leq$ $\lambda$ $\Omega$ é"
-    assert latex_text("中 ⌘\x07") == "{[}U+4E2D] {[}U+2318]{[}U+0007]"
-    assert latex_text("--tasks ---") == "-{}-tasks -{}-{}-"
-    assert latex_text("–") == "--"
+    assert escape_latex("≤ λ Ω é") == r"$\leq$ $\lambda$ $\Omega$ é"
+    assert escape_latex("中 ⌘\x07") == "{[}U+4E2D] {[}U+2318]{[}U+0007]"
+    assert escape_latex("--tasks ---") == "-{}-tasks -{}-{}-"
+    assert escape_latex("–") == "--"
     rows = [{"name": "[a]"}, {"name": "*"}]
-    text = Table("t", [text_column("name", "name")], rows).latex()
+    text = Table("t", [text_column("name", "name")], rows).to_latex()
     assert "{[}a]" in text
     assert "{*}" in text
 
 
 def test_notes_have_no_marks_in_latex():
     note = "The route `L0 RJ` has *shared questions*: 2 * 3 * 4."
-    assert without_marks(note) == "The route L0 RJ has shared questions: 2 * 3 * 4."
-    text = Table("t", [text_column("name", "name")], [], (note,)).latex()
+    assert strip_markdown(note) == "The route L0 RJ has shared questions: 2 * 3 * 4."
+    text = Table("t", [text_column("name", "name")], [], (note,)).to_latex()
     assert "The route L0 RJ has shared questions" in text
 
 
 def test_csv_keeps_plain_values():
-    rows = list(csv.DictReader(io.StringIO(small_table().csv())))
+    rows = list(csv.DictReader(io.StringIO(small_table().to_csv())))
     assert rows[0]["name"] == HOSTILE
     assert rows[0]["by_task.one"] == "1"
     assert rows[0]["by_task.two"] == "1 2"
@@ -73,7 +73,7 @@ def test_csv_keeps_plain_values():
 
 
 def test_markdown_text_is_no_emphasis():
-    assert markdown_text("a_b*c\nd") == r"a\_b\*c d"
+    assert escape_markdown("a_b*c\nd") == r"a\_b\*c d"
 
 
 @pytest.mark.parametrize("sign", ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"])
@@ -81,11 +81,11 @@ def test_no_name_ends_a_line(sign):
     name = f"a{sign}b"
     columns = [text_column(name, "name"), text_column("route", "name", is_code=True)]
     table = Table(f"t {name}", columns, [{"name": name, "by_task": {name: 1}}])
-    assert markdown_text(name) == "a b"
-    assert table.markdown().splitlines() == ["# t a b", "", "| a b | route |", "| --- | --- |", "| a b | `a b` |"]
-    assert table.csv().splitlines() == ["name,by_task.a b", "a b,1"]
+    assert escape_markdown(name) == "a b"
+    assert table.to_markdown().splitlines() == ["# t a b", "", "| a b | route |", "| --- | --- |", "| a b | `a b` |"]
+    assert table.to_csv().splitlines() == ["name,by_task.a b", "a b,1"]
     plain = Table("t a b", [text_column("a b", "name"), columns[1]], [{"name": "a b"}])
-    assert [" ".join(line.split()) for line in table.latex().splitlines()] == plain.latex().splitlines()
+    assert [" ".join(line.split()) for line in table.to_latex().splitlines()] == plain.to_latex().splitlines()
 
 
 def test_the_number_of_comparisons_is_told():

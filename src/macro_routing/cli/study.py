@@ -55,10 +55,10 @@ def composition(
 
     Example: `macro study composition studies/transfer`
     """
-    from macro_routing.studies.composition import STUDY, find_runs
+    from macro_routing.studies.composition import STUDY, find_finished_runs
     from macro_routing.studies.composition import run_composition as study
 
-    found = study(find_runs(runs, method or None))
+    found = study(find_finished_runs(runs, method or None))
     settings = {"runs": sorted(str(one.resolve()) for one in runs), "method": method}
     folder = shared.open_study_folder(out, STUDY, settings)
     shared.write_and_print_study(folder, found, settings, as_json=as_json)

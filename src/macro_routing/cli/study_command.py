@@ -96,7 +96,7 @@ class StudyCall:
         settings = {**settings, "runs": runs}
         folder = open_study_folder(self.out, self.study, settings, name)
         with (
-            folder.held(),
+            folder.lock(),
             make_listener(folder.path, []) as listener,
             stop_with_hint("the same command goes on where it was"),
         ):
@@ -177,8 +177,8 @@ def open_study_folder(
     from macro_routing.studies.folder import StudyFolder
 
     if out is not None:
-        return StudyFolder.opened(out, study, settings)
-    return StudyFolder.among(Path("studies") / (name or study), study, settings)
+        return StudyFolder.open(out, study, settings)
+    return StudyFolder.open_first_free(Path("studies") / (name or study), study, settings)
 
 
 def _merge_tables(known: Mapping[str, Any], file: Mapping[str, Any]) -> dict[str, Any]:
@@ -265,7 +265,7 @@ def write_and_print_study(
         justify: Any = "right" if column.is_number else "left"
         shown.add_column(escape(column.heading), justify=justify, no_wrap=True)
     for row in table.rows:
-        shown.add_row(*(escape(column.show(row)) for column in table.columns))
+        shown.add_row(*(escape(column.format_cell(row)) for column in table.columns))
     # Tables are wider than a terminal of eighty signs: lines that wrap are read more easily than words cut to pieces.
     console = Console(width=_MAX_WIDTH)
     print_width = Measurement.get(console, console.options, shown).maximum

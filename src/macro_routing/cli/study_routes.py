@@ -16,7 +16,7 @@ from macro_routing.errors import MacroError
 from macro_routing.studies.settings import CostSettings, DepthTradeoffSettings, SideEffectsSettings
 
 if TYPE_CHECKING:
-    from macro_routing.studies.context import StudyContext, Subject
+    from macro_routing.studies.context import StudiedRoute, StudyContext
     from macro_routing.studies.study_result import StudyResult
     from macro_routing.studies.task_names import TaskName
 
@@ -95,11 +95,13 @@ def side_effects(call: StudyCall, route: RouteArgument) -> None:
 
     Example: `macro study side-effects 'L0-L17 L17 RJ' --tasks category,sequence --test 200`
     """
-    from macro_routing.studies.perplexity import text_of
+    from macro_routing.studies.perplexity import read_plain_text
     from macro_routing.studies.side_effects import run_side_effects
 
     if call.settings.text is not None:
-        text_of(call.settings.text)  # before anything is measured: a folder belongs to the text it was begun with
+        read_plain_text(
+            call.settings.text
+        )  # before anything is measured: a folder belongs to the text it was begun with
     _run_route_study(call, route, run_side_effects)
 
 
@@ -118,19 +120,21 @@ def depth_tradeoff(
     Example: `macro study depth-tradeoff runs/category --depths 0.9,1,1.1,1.25`
     """
     from macro_routing.runs.folder import RunFolder
-    from macro_routing.studies.depth_tradeoff import policy_of, run_depth_tradeoff
+    from macro_routing.studies.depth_tradeoff import load_policy, run_depth_tradeoff
 
-    policy = policy_of(RunFolder.open(run))
+    policy = load_policy(RunFolder.open(run))
 
-    def make(context: StudyContext, subject: Subject, settings: DepthTradeoffSettings) -> StudyResult:
+    def make(context: StudyContext, subject: StudiedRoute, settings: DepthTradeoffSettings) -> StudyResult:
         return run_depth_tradeoff(context, subject, policy, settings)
 
     _run_route_study(call, str(run), make)
 
 
-def _run_route_study(call: StudyCall, argument: str, make: Callable[[StudyContext, Subject, Any], StudyResult]) -> None:
+def _run_route_study(
+    call: StudyCall, argument: str, make: Callable[[StudyContext, StudiedRoute, Any], StudyResult]
+) -> None:
     """Find out what the route brings with it, load its model, and run the study of it."""
-    from macro_routing.studies.context import Subject
+    from macro_routing.studies.context import StudiedRoute
     from macro_routing.studies.task_names import TaskName
     from macro_routing.tasks.prompts import MODES
 
@@ -154,7 +158,7 @@ def _run_route_study(call: StudyCall, argument: str, make: Callable[[StudyContex
 
     def make_result(context: StudyContext) -> StudyResult:
         route = options.read_route(argument, context.frozen)
-        return make(context, Subject(route, task, base.seed, is_known=bool(brought)), settings)
+        return make(context, StudiedRoute(route, task, base.seed, has_source=bool(brought)), settings)
 
     about_route = {"route": _make_absolute(argument), "task": task.absolute, "seed": base.seed}
     call.run(base, about_route | (settings.to_json() if settings else {}), make_result, tasks or [task])

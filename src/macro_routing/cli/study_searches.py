@@ -6,9 +6,9 @@ from macro_routing.cli.run_options import Shown
 from macro_routing.cli.study_command import StudyCall, study_command
 from macro_routing.studies.settings import (
     AblationSettings,
-    BlockSweepSettings,
     MainTableSettings,
     OneRouteSettings,
+    SweepSettings,
     TransferSettings,
 )
 
@@ -38,11 +38,11 @@ def main_table(call: StudyCall) -> None:
     Example: `macro study main-table --tasks category,sequence --methods macro,random,rys --seeds 1,2`
     """
     from macro_routing.runs.methods import check_methods
-    from macro_routing.studies.main_table import check_models, leading_method, run_main_table
+    from macro_routing.studies.main_table import check_model_names, find_leading_method, run_main_table
 
     check_methods(call.settings.methods, call.settings.seeds)
-    leading_method(call.settings.methods)
-    check_models(call.settings.models)
+    find_leading_method(call.settings.methods)
+    check_model_names(call.settings.models)
     # Settings of searches are MACRO's here; every method takes those it knows.
     call.run_searches(run_main_table, model=call.settings.models[0], method="macro")
 
@@ -62,7 +62,7 @@ def ablation(call: StudyCall) -> None:
 
 
 @study_command(
-    "sweep", BlockSweepSettings, *_RUN_OPTIONS, "method", **_SHOWN, method=Shown(value="macro", help="Whose setting.")
+    "sweep", SweepSettings, *_RUN_OPTIONS, "method", **_SHOWN, method=Shown(value="macro", help="Whose setting.")
 )
 def sweep(call: StudyCall) -> None:
     """Search with several values of one setting, all others left alone, and compare each with the default.
@@ -72,10 +72,10 @@ def sweep(call: StudyCall) -> None:
 
     Example: `macro study sweep --setting elite --values 1,4,12`
     """
-    from macro_routing.studies.sweep import place_of, run_sweep
+    from macro_routing.studies.sweep import find_settings_table, run_sweep
 
     task = call.settings.task_names[0].task
-    place_of(call.settings.setting, call.make_base_config(task=task))
+    find_settings_table(call.settings.setting, call.make_base_config(task=task))
     call.run_searches(run_sweep, f"sweep-{call.settings.setting}")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from macro_routing.errors import RunError
 from macro_routing.report.figure import Figure
-from macro_routing.report.formatting import format_percentage
+from macro_routing.report.formatting import format_points
 from macro_routing.report.heatmap import Heatmap
 from macro_routing.routes.composition import layer_displacements
 from macro_routing.routes.route import Route
@@ -21,19 +21,33 @@ from macro_routing.runs import folder as files
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.result import ROUTE, read_result
-from macro_routing.studies.columns import comparisons_note, number_column, text_column
-from macro_routing.studies.folder import file_name
-from macro_routing.studies.study_result import TABLE, StudyResult
-from macro_routing.studies.tables import Column, Table, flattened
+from macro_routing.studies.folder import make_file_name
+from macro_routing.studies.paired_comparisons import comparisons_note
+from macro_routing.studies.study_result import StudyResult
+from macro_routing.studies.tables import Table, flatten_row, number_column, percentage_column, text_column
 from macro_routing.tasks.prompts import LIKELIHOOD
 
 STUDY = "composition"
-_MOST_TIMES = 4
+_COLUMNS = [
+    text_column("model", "model"),
+    text_column("method", "method"),
+    text_column("settings", "settings"),
+    number_column("layers", "layers"),
+    number_column("routes", "runs"),
+    percentage_column("standard pass, %", "standard"),
+    percentage_column("adds, %", "adds"),
+    percentage_column("subtractions, %", "subtractions"),
+    percentage_column("moves, %", "moves"),
+    percentage_column("both, %", "both"),
+    number_column("length change, %", "length_change", format_points),
+    number_column("mean rank", "rank", "{:.2f}".format),
+]
+_MAX_APPLICATIONS = 4
 """Layers applied more often share the last row."""
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundRoute:
     """A run's chosen route."""
 
     model: str
@@ -49,7 +63,7 @@ class Found:
     """A mark of model, data, seed and settings: the same search may lie in several folders."""
 
 
-def find_runs(folders: Sequence[Path], method: str | None) -> list[Found]:
+def find_finished_runs(folders: Sequence[Path], method: str | None) -> list[FoundRoute]:
     """All finished runs in or under some folders, each search once; those of other methods are left out."""
     places: list[Path] = []
     for folder in folders:
@@ -57,16 +71,16 @@ def find_runs(folders: Sequence[Path], method: str | None) -> list[Found]:
         if not found:
             raise RunError(f"{folder} holds no finished run; name runs' folders, or folders that hold some")
         places += [place for place in found if place not in places]
-    kept = [one for place in places if (one := _read(place, method)) is not None]
+    kept = [one for place in places if (one := _read_found_route(place, method)) is not None]
     if not kept:
         raise RunError(f"none of the {len(places)} runs was made by the method {method}; name another with --method")
-    different: dict[str, Found] = {}
+    different: dict[str, FoundRoute] = {}
     for one in kept:
         different.setdefault(one.search, one)
     return list(different.values())
 
 
-def _read(place: Path, method: str | None) -> Found | None:
+def _read_found_route(place: Path, method: str | None) -> FoundRoute | None:
     run = RunFolder.open(place)
     result = read_result(run)
     with run.explain_damage(files.RUN):
@@ -75,27 +89,27 @@ def _read(place: Path, method: str | None) -> Found | None:
             return None
         model = str(header["model"]["name"]).rstrip("/").rsplit("/", 1)[-1]
         title = METHODS[header["config"]["given"]["method"]].title
-        settings, search = _settings(header), _mark(header)
+        settings, search = _search_settings(header), _digest_search(header)
     with run.explain_damage(files.CANDIDATES):
         choice = run.read_json(files.CANDIDATES)
         ranks = [one.get("raw_rank") for one in choice["candidates"] if one["route"] == choice["chosen"]]
-    return Found(model, title, str(place), result.best_route, ranks[0] if ranks else None, settings, search)
+    return FoundRoute(model, title, str(place), result.best_route, ranks[0] if ranks else None, settings, search)
 
 
-_OF_THE_RUN = ("seed", "examples", "layers")
+_RUN_FIELDS = ("seed", "examples", "layers")
 """Parts of a search that come with its seed, task and model."""
 
 
-def _settings(header: Mapping[str, Any]) -> dict[str, Any]:
+def _search_settings(header: Mapping[str, Any]) -> dict[str, Any]:
     """A run's settings of search, space and data by name."""
     resolved = header["config"]["resolved"]
     searcher = resolved["searcher"].get("first", resolved["searcher"])  # of a restarted search its first
     sizes = {name: resolved["data"][name] for name in ("training", "validation")}
-    found = flattened({**searcher.get("settings", {}), **searcher.get("space", {}), **sizes})
-    return {name: value for name, value in found.items() if name not in _OF_THE_RUN}
+    found = flatten_row({**searcher.get("settings", {}), **searcher.get("space", {}), **sizes})
+    return {name: value for name, value in found.items() if name not in _RUN_FIELDS}
 
 
-def _mark(header: Mapping[str, Any]) -> str:
+def _digest_search(header: Mapping[str, Any]) -> str:
     given, resolved = header["config"]["given"], header["config"]["resolved"]
     asked = [given.get(name) for name in ("task", "seed", "method", "racing", "max_minutes", "init_from", "guard")]
     splits = {name: value for name, value in header["splits"].items() if name != "test"}
@@ -106,15 +120,15 @@ def _mark(header: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
 
-def run_composition(found: Sequence[Found]) -> StudyResult:
+def run_composition(found: Sequence[FoundRoute]) -> StudyResult:
     """Count what the routes of every model and method are made of."""
-    groups: dict[tuple[str, str, int, str], list[Found]] = {}
+    groups: dict[tuple[str, str, int, str], list[FoundRoute]] = {}
     for one in found:
-        told = _told_apart(one, [other for other in found if _kind(other) == _kind(one)])
-        groups.setdefault((*_kind(one), told), []).append(one)
+        told = _describe_unusual_settings(one, [other for other in found if _search_kind(other) == _search_kind(one)])
+        groups.setdefault((*_search_kind(one), told), []).append(one)
     groups = dict(sorted(groups.items(), key=lambda group: -len(group[1])))  # the figure is the largest one's
-    rows = [_row(model, method, told, ones) for (model, method, _, told), ones in groups.items()]
-    figures = [_figure(*name, [one.route for one in ones]) for name, ones in groups.items()]
+    rows = [_summarize_group(model, method, told, ones) for (model, method, _, told), ones in groups.items()]
+    figures = [_draw_applications(*name, [one.route for one in ones]) for name, ones in groups.items()]
     notes = (
         (
             "Adds: routes that add an earlier state at least once (subtractions counted apart); moves: routes with"
@@ -123,7 +137,8 @@ def run_composition(found: Sequence[Found]) -> StudyResult:
             " runs where it has one. The same search found in several folders counts once; depths and settings that"
             " differ from run to run are apart."
             + "".join(
-                _usual_note([one for one in found if _kind(one) == kind]) for kind in dict.fromkeys(map(_kind, found))
+                _describe_usual_settings([one for one in found if _search_kind(one) == kind])
+                for kind in dict.fromkeys(map(_search_kind, found))
             )
         ),
         comparisons_note(0),
@@ -134,42 +149,41 @@ def run_composition(found: Sequence[Found]) -> StudyResult:
         f" {100 * shares['standard']:.0f} % are the standard pass"
     )
     details = {"runs": [{"model": one.model, "run": one.run, "route": str(one.route)} for one in found]}
-    table = Table("What found routes are made of", _columns(), rows, notes)
-    return StudyResult(
-        STUDY, f"{len(found)} routes of {len(groups)} kind(s) of search: {whole}.", {TABLE: table}, figures, 0, details
-    )
+    table = Table("What found routes are made of", _COLUMNS, rows, notes)
+    headline = f"{len(found)} routes of {len(groups)} kind(s) of search: {whole}."
+    return StudyResult(STUDY, headline, table, figures, details)
 
 
-def _kind(one: Found) -> tuple[str, str, int]:
+def _search_kind(one: FoundRoute) -> tuple[str, str, int]:
     """Model, method and depth: models of one name may come in several."""
     return one.model, one.method, one.route.layers
 
 
-def _told_apart(one: Found, others: Sequence[Found]) -> str:
+def _describe_unusual_settings(one: FoundRoute, others: Sequence[FoundRoute]) -> str:
     """Those of a run's settings that are not what most others of its kind have."""
     names = dict.fromkeys(name for other in others for name in other.settings)
     told = {name: str(one.settings.get(name)) for name in names}
-    return ", ".join(f"{name} = {value}" for name, value in told.items() if value != _usual(name, others))
+    return ", ".join(f"{name} = {value}" for name, value in told.items() if value != _most_common_value(name, others))
 
 
-def _usual(name: str, found: Sequence[Found]) -> str:
+def _most_common_value(name: str, found: Sequence[FoundRoute]) -> str:
     """What most runs have for a setting; of equally many the first."""
     return Counter(str(one.settings.get(name)) for one in found).most_common(1)[0][0]
 
 
-def _usual_note(found: Sequence[Found]) -> str:
+def _describe_usual_settings(found: Sequence[FoundRoute]) -> str:
     """What stands behind settings that a line does not name."""
     names = dict.fromkeys(name for one in found for name in one.settings)
     differing = [name for name in names if len({str(one.settings.get(name)) for one in found}) > 1]
-    told = ", ".join(f"{name} = {_usual(name, found)}" for name in differing)
+    told = ", ".join(f"{name} = {_most_common_value(name, found)}" for name in differing)
     return f" Where a line does not say otherwise: {told}." if told else ""
 
 
-def _name(model: str, method: str, settings: str) -> str:
+def _join_name(model: str, method: str, settings: str) -> str:
     return ", ".join(part for part in (model, method, settings) if part)
 
 
-def _row(model: str, method: str, settings: str, found: Sequence[Found]) -> dict[str, Any]:
+def _summarize_group(model: str, method: str, settings: str, found: Sequence[FoundRoute]) -> dict[str, Any]:
     adds = [any(step.add and step.add.coefficient > 0 for step in one.route.steps) for one in found]
     subtractions = [any(step.add and step.add.coefficient < 0 for step in one.route.steps) for one in found]
     moves = [any(delta != 1 for delta in layer_displacements(one.route)) for one in found]
@@ -191,24 +205,24 @@ def _row(model: str, method: str, settings: str, found: Sequence[Found]) -> dict
     }
 
 
-def times_applied(routes: Sequence[Route]) -> list[list[float]]:
+def count_layer_applications(routes: Sequence[Route]) -> list[list[float]]:
     """By number of applications (0, 1 … and more) and layer: the share of the routes."""
     counts = [Counter(step.layer for step in route.steps) for route in routes]
     return [
         [
-            sum(min(one[layer], _MOST_TIMES) == times for one in counts) / len(routes)
+            sum(min(one[layer], _MAX_APPLICATIONS) == times for one in counts) / len(routes)
             for layer in range(routes[0].layers)
         ]
-        for times in range(_MOST_TIMES + 1)
+        for times in range(_MAX_APPLICATIONS + 1)
     ]
 
 
-def _figure(model: str, method: str, layers: int, settings: str, routes: Sequence[Route]) -> Figure:
-    name = _name(model, method, settings)
-    shares = times_applied(routes)
+def _draw_applications(model: str, method: str, layers: int, settings: str, routes: Sequence[Route]) -> Figure:
+    name = _join_name(model, method, settings)
+    shares = count_layer_applications(routes)
     last = max(times for times, row in enumerate(shares) if any(row))
     order = list(range(max(last, 2), -1, -1))
-    names = {0: "never", 1: "once", 2: "twice", _MOST_TIMES: f"{_MOST_TIMES} times or more"}
+    names = {0: "never", 1: "once", 2: "twice", _MAX_APPLICATIONS: f"{_MAX_APPLICATIONS} times or more"}
     return Heatmap(
         [names.get(times, f"{times} times") for times in order],
         [str(layer) for layer in range(routes[0].layers)],
@@ -219,25 +233,5 @@ def _figure(model: str, method: str, layers: int, settings: str, routes: Sequenc
         format_value=lambda share: f"{share:.0f}" if share else "",
         max_value=100.0,
     ).draw_figure(
-        file_name(f"layers_{name}_{layers}"), f"How often each layer is applied: {len(routes)} routes of {name}"
+        make_file_name(f"layers_{name}_{layers}"), f"How often each layer is applied: {len(routes)} routes of {name}"
     )
-
-
-def _columns() -> list[Column]:
-    def share(heading: str, key: str) -> Column:
-        return Column(heading, lambda row: format_percentage(row[key]))
-
-    return [
-        text_column("model", "model"),
-        text_column("method", "method"),
-        text_column("settings", "settings"),
-        number_column("layers", "layers"),
-        number_column("routes", "runs"),
-        share("standard pass, %", "standard"),
-        share("adds, %", "adds"),
-        share("subtractions, %", "subtractions"),
-        share("moves, %", "moves"),
-        share("both, %", "both"),
-        Column("length change, %", lambda row: f"{100 * row['length_change']:+.1f}".replace("-", "−")),
-        Column("mean rank", lambda row: "" if row["rank"] is None else f"{row['rank']:.2f}"),
-    ]

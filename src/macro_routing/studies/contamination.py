@@ -1,32 +1,26 @@
-"""Tasks that share questions: a route of one is not judged on the other as if that were new."""
+"""Tasks that share questions: a route of one is not judged on the other as if its questions were new."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from macro_routing.errors import SettingsError
-from macro_routing.studies.columns import text_column
-from macro_routing.studies.tables import Column
+from macro_routing.studies.tables import text_column
 from macro_routing.studies.task_names import TaskName
-from macro_routing.tasks.benchmarks import list_contaminating_tasks
-from macro_routing.tasks.benchmarks import list_contamination_warnings as list_contaminations
+from macro_routing.tasks.benchmarks import list_contaminating_tasks, list_contamination_warnings
 
 KEY = "shares_questions"
+COLUMN = text_column("shared questions", KEY)
 NOTE = "*Shared questions* names tasks whose questions are also in the tested one: their lines count in no sum or mean."
 
 
 def find_contaminating_tasks(tested: TaskName, searched: Sequence[TaskName]) -> str:
-    """Those of the tasks a route was searched on that share questions with the one it is tested on."""
+    """Names of the tasks a route was searched on that share questions with the one it is tested on."""
     names = dict.fromkeys(task.task for task in searched)
     return ", ".join(name for name in names if name in list_contaminating_tasks(tested.task))
 
 
-def contamination_column() -> Column:
-    """Their names in a table."""
-    return text_column("shared questions", KEY)
-
-
-def check_pool(tasks: Sequence[TaskName]) -> None:
-    """Refuse a pool in which one task's training examples may be another's test examples."""
-    if found := list_contaminations([task.task for task in tasks]):
-        raise SettingsError(f"{'; '.join(found)}; leave one of them out of the pool")
+def check_pool_contamination(tasks: Sequence[TaskName]) -> None:
+    """Reject a pool in which one task's training examples may be another's test examples."""
+    if warnings := list_contamination_warnings([task.task for task in tasks]):
+        raise SettingsError(f"{'; '.join(warnings)}; leave one of them out of the pool")

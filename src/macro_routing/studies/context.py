@@ -50,19 +50,19 @@ class PausedError(RunError):
 
 
 @dataclass(frozen=True)
-class Subject:
+class StudiedRoute:
     """The route a study is about, and the task and seed it was searched with, whose splits are clean for it."""
 
     route: Route
     task: TaskName
     seed: int
-    is_known: bool = True
+    has_source: bool = True
     """Whether task and seed come from the route's run or file; a plain route says nothing about where it is from."""
 
     def was_searched_on(self, task: TaskName) -> bool:
         """Whether the route is known to have been searched on a task."""
         modes = {task.mode, self.task.mode} - {None}
-        return self.is_known and task.task == self.task.task and len(modes) <= 1
+        return self.has_source and task.task == self.task.task and len(modes) <= 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +76,9 @@ class StudyContext:
     store: Path | None = None
     minutes: float | None = None
     """No further part begins after these; None for no limit."""
-    given_model: FrozenModel | None = None
+    loaded_model: FrozenModel | None = None
     """Stands in for the model that the settings name."""
-    given_tasks: Mapping[str, Task] = field(default_factory=dict)
+    loaded_tasks: Mapping[str, Task] = field(default_factory=dict)
     """Stand in for tasks of these names."""
     _tasks: dict[str, Task] = field(default_factory=dict, init=False, repr=False)
     _started: float = field(default_factory=time.monotonic, repr=False)
@@ -86,25 +86,25 @@ class StudyContext:
     @cached_property
     def frozen(self) -> FrozenModel:
         """The model, loaded when it is first needed."""
-        return self.given_model or load_model(self.base.model, self.base.loading, self.listener.on_message)
+        return self.loaded_model or load_model(self.base.model, self.base.loading, self.listener.on_message)
 
     @property
     def standard(self) -> Route:
         """The standard pass of the model."""
         return Route.standard(self.frozen.layers)
 
-    def need_routes(self) -> None:
+    def require_route_method(self) -> None:
         """Refuse a method whose result cannot be carried to another task, before it searches."""
         method = self.base.method
         if METHODS[method].kind != "search":
             raise SettingsError(f"--method {method} finds no route that could be tested elsewhere; name one that does")
 
-    def told(self, tasks: Sequence[TaskName]) -> str:
+    def describe_tasks(self, tasks: Sequence[TaskName]) -> str:
         """Model and tasks for a title."""
         names = ", ".join(map(str, tasks))
         return f"{shorten_model_name(self.base.model)}, {names if len(names) <= _LONGEST else f'{len(tasks)} tasks'}"
 
-    def config(self, task: TaskName, seed: int, **changes: Mapping[str, Any] | str) -> RunConfig:
+    def make_config(self, task: TaskName, seed: int, **changes: Mapping[str, Any] | str) -> RunConfig:
         """A run's settings; tables among ``changes`` are laid over the study's."""
         tables = {name: value for name, value in changes.items() if isinstance(value, Mapping)}
         if task.mode is not None:
@@ -113,15 +113,15 @@ class StudyContext:
         plain: dict[str, Any] = {name: value for name, value in changes.items() if name not in tables}
         return self.base.with_changes(task=task.task, seed=seed, **merged, **plain)
 
-    def prepared(self, task: TaskName, seed: int) -> PreparedRun:
+    def prepare_task(self, task: TaskName, seed: int) -> PreparedRun:
         """A task's evaluator and splits; nothing is searched, so no setting of a search may stand in the way."""
-        config = self.config(task, seed).with_changes(method=STANDARD, search={}, space={}, budget=None)
-        return prepare_run(config, **self._known(task.task))
+        config = self.make_config(task, seed).with_changes(method=STANDARD, search={}, space={}, budget=None)
+        return prepare_run(config, **self._run_arguments(task.task))
 
-    def _known(self, task: str) -> dict[str, Any]:
+    def _run_arguments(self, task: str) -> dict[str, Any]:
         return {
             "frozen": self.frozen,
-            "task": self.given_tasks.get(task),
+            "task": self.loaded_tasks.get(task),
             "listener": self.listener,
             "store": self.store,
         }
@@ -129,31 +129,31 @@ class StudyContext:
     def check_searches(self, searches: Iterable[tuple[str, RunConfig]]) -> None:
         """Refuse before the first of these searches, by name, what a later one would refuse, perhaps hours from now."""
         for name, config in searches:
-            if not (self.folder.run_place(name) / run_files.RUN).is_file():
+            if not (self.folder.run_folder(name) / run_files.RUN).is_file():
                 self.check_search(config)
 
     def check_search(self, config: RunConfig) -> None:
         """Refuse what a search would refuse; nothing is searched."""
-        prepare_run(config, **self._known(config.task))
+        prepare_run(config, **self._run_arguments(config.task))
 
     # --- parts ----------------------------------------------------------------------------------------------------
 
-    def search(self, name: str, config: RunConfig) -> MethodRun:
+    def load_or_search(self, name: str, config: RunConfig) -> MethodRun:
         """A search of the study: read where it is finished, gone on with where it was begun."""
-        place = self.folder.run_place(name)
-        self._check_belongs(place, config)
+        place = self.folder.run_folder(name)
+        self._check_existing_run(place, config)
         if not (place / run_files.RUN).is_file():
-            self.check_time()
-            self._check_other_runs()
+            self.check_time_limit()
+            self._check_same_weights()
             self.listener.on_message(f"search {name}")
-            run_search(config, place, **self._known(config.task))
+            run_search(config, place, **self._run_arguments(config.task))
         elif not RunFolder.open(place).is_finished:
-            self.check_time()
+            self.check_time_limit()
             self.listener.on_message(f"search {name}, gone on with")
-            resume_run(place, **self._known(config.task))
+            resume_run(place, **self._run_arguments(config.task))
         return read_method_run(config.method, config.seed, place, ())
 
-    def _check_belongs(self, place: Path, config: RunConfig) -> None:
+    def _check_existing_run(self, place: Path, config: RunConfig) -> None:
         """Refuse a run of other settings that has come to the same place, or of another model or other data."""
         if not (place / run_files.RUN).is_file():
             return
@@ -161,28 +161,28 @@ class StudyContext:
         with run.explain_damage(run_files.RUN):
             header = run.read_json(run_files.RUN)
             check_same_settings(header, config, place)
-            self.check_unchanged(header, config, place)
-        if self.given_model is not None or "frozen" in vars(self):
-            now = prepare_run(config, **self._known(config.task)).make_header()
+            self.check_same_data(header, config, place)
+        if self.loaded_model is not None or "frozen" in vars(self):
+            now = prepare_run(config, **self._run_arguments(config.task)).make_header()
             check_same_inputs(header, json.loads(json.dumps(now)), place)
 
-    def check_unchanged(self, header: Mapping[str, Any], config: RunConfig, place: Path) -> None:
+    def check_same_data(self, header: Mapping[str, Any], config: RunConfig, place: Path) -> None:
         """Refuse what was run on other examples or with other weights; nothing is loaded for that."""
-        check_same_examples(header, config, self._task(config), place)
+        check_same_examples(header, config, self._load_task(config), place)
         if self._weights_id not in {None, header["model"]["weights_id"]}:
             raise RunError(f"{place} was run with other weights; name another folder for the study with --out")
 
-    def _task(self, config: RunConfig) -> Task:
+    def _load_task(self, config: RunConfig) -> Task:
         """The task of a run, read once: a table has many runs on it."""
         key = repr((config.task, config.seed, config.data))
         if key not in self._tasks:
-            self._tasks[key] = self.given_tasks.get(config.task) or load_configured_task(config)
+            self._tasks[key] = self.loaded_tasks.get(config.task) or load_configured_task(config)
         return self._tasks[key]
 
     @cached_property
     def _weights_id(self) -> str | None:
         """Of the model as it is now; None where it cannot be found any more, and what is finished is taken as it is."""
-        if self.given_model is not None or "frozen" in vars(self):
+        if self.loaded_model is not None or "frozen" in vars(self):
             return self.frozen.weights_id
         try:
             return read_model_metadata(self.base.model, self.base.loading).weights_id
@@ -190,7 +190,7 @@ class StudyContext:
             self.listener.on_message(f"finished parts are not compared with the model: {error}")
             return None
 
-    def _check_other_runs(self) -> None:
+    def _check_same_weights(self) -> None:
         """Refuse to put a search beside others of another model that has come to the same name."""
         for path in sorted((self.folder.path / RUNS).glob(f"*/{run_files.RUN}")):
             run = RunFolder.open(path.parent)
@@ -201,50 +201,53 @@ class StudyContext:
                     f"{path.parent} was run with other weights; name another folder for the study with --out"
                 )
 
-    def cell(self, name: str, mark: Mapping[str, Any], make: Any) -> dict[str, Any]:
+    def measure(self, name: str, mark: Mapping[str, Any], make: Any) -> dict[str, Any]:
         """A measurement of the study, kept or made now."""
-        if not self.folder.has_cell(name):
-            self.check_time()
+        if not self.folder.has_measurement(name):
+            self.check_time_limit()
             self.listener.on_message(name)
         text = json.dumps({"weights": self.frozen.weights_id, **mark}, sort_keys=True)
-        return self.folder.cell(name, hashlib.sha256(text.encode()).hexdigest()[:16], make)
+        return self.folder.load_or_measure(name, hashlib.sha256(text.encode()).hexdigest()[:16], make)
 
-    def check_time(self) -> None:
+    def check_time_limit(self) -> None:
         """Stop before another part where the minutes are over."""
         if self.minutes is not None and time.monotonic() - self._started > 60 * self.minutes:
             raise PausedError(f"the {self.minutes:g} minutes are over; the same command goes on where it was")
 
-    def scored(
+    def score_routes(
         self, name: str, task: TaskName, seed: int, routes: Mapping[str, Route], split: str = "test"
     ) -> dict[str, Any]:
         """Named routes on a task's test, or other, examples; the standard pass is always among them."""
-        run = self.prepared(task, seed)
+        run = self.prepare_task(task, seed)
         examples: Sequence[Example] = getattr(run.splits, split)
         wanted = {"standard": self.standard, **routes}
-        marks = {**mark_of(run.evaluator, examples), "routes": {key: str(route) for key, route in wanted.items()}}
-        return self.cell(name, marks, lambda: _score(run, examples, wanted))
+        marks = {
+            **fingerprint_inputs(run.evaluator, examples),
+            "routes": {key: str(route) for key, route in wanted.items()},
+        }
+        return self.measure(name, marks, lambda: _evaluate_routes(run, examples, wanted))
 
 
-def mark_of(evaluator: Evaluator, examples: Sequence[Example]) -> dict[str, Any]:
+def fingerprint_inputs(evaluator: Evaluator, examples: Sequence[Example]) -> dict[str, Any]:
     """What a measurement depends on beside the routes."""
     return {"scope": evaluator.scope, "examples": fingerprint_examples(examples)}
 
 
-def _score(run: PreparedRun, examples: Sequence[Example], routes: Mapping[str, Route]) -> dict[str, Any]:
+def _evaluate_routes(run: PreparedRun, examples: Sequence[Example], routes: Mapping[str, Route]) -> dict[str, Any]:
     evaluator = dataclasses.replace(run.evaluator, on_outcomes=run.listener.on_outcomes)
     found = evaluator.evaluate(routes.values(), examples)
     return {
         "examples": [example.id for example in examples],
-        "routes": {name: arm_of(found[route]) for name, route in routes.items()},
+        "routes": {name: summarize_evaluation(found[route]) for name, route in routes.items()},
     }
 
 
-def arm_of(one: RouteEvaluation) -> dict[str, Any]:
-    """A route's answers in short: right or wrong, cut off or not, example by example."""
+def summarize_evaluation(evaluation: RouteEvaluation) -> dict[str, Any]:
+    """A route's answers, example by example: correct or not, truncated or not."""
     return {
-        "route": str(one.route),
-        "length": one.route.length,
-        "correct": [int(value) for value in one.correct],
-        "cut": [int(outcome.truncated) for outcome in one.outcomes],
-        "tokens": one.mean_tokens,
+        "route": str(evaluation.route),
+        "length": evaluation.route.length,
+        "correct": [int(value) for value in evaluation.correct],
+        "truncated": [int(outcome.truncated) for outcome in evaluation.outcomes],
+        "tokens": evaluation.mean_tokens,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,17 +15,30 @@ from macro_routing.runs.folder import RunFolder
 from macro_routing.search.policy import MarkovPolicy
 from macro_routing.search.policy_search import PolicyState
 from macro_routing.search.top_k import decode_top_routes
-from macro_routing.studies.columns import comparisons_note, difference_columns, number_column, text_column
-from macro_routing.studies.context import StudyContext, Subject
-from macro_routing.studies.paired_comparisons import comparisons_in, difference_row, differences_figure, with_holm
+from macro_routing.studies.context import StudiedRoute, StudyContext
+from macro_routing.studies.paired_comparisons import (
+    add_holm_correction,
+    compare_on_examples,
+    comparison_table,
+    draw_differences,
+)
 from macro_routing.studies.settings import DepthTradeoffSettings
-from macro_routing.studies.study_result import TABLE, StudyResult
-from macro_routing.studies.tables import Column, Table
+from macro_routing.studies.study_result import StudyResult
+from macro_routing.studies.tables import Column, difference_columns, number_column, percentage_column, text_column
 
 STUDY = "depth-tradeoff"
+_COLUMNS = [
+    Column("depth", lambda row: f"{row['depth']:g}×"),
+    number_column("layers, at most", "limit"),
+    number_column("layers", "length"),
+    percentage_column("validation, %", "validation"),
+    percentage_column("test, %", "accuracy"),
+    *difference_columns("against the standard pass, points"),
+    text_column("route", "route", is_code=True),
+]
 
 
-def policy_of(place: RunFolder) -> MarkovPolicy:
+def load_policy(place: RunFolder) -> MarkovPolicy:
     """The policy that a run's search has come to."""
     state = place.last_state()
     if not isinstance(state, PolicyState):
@@ -35,99 +49,84 @@ def policy_of(place: RunFolder) -> MarkovPolicy:
 
 
 def run_depth_tradeoff(
-    context: StudyContext, subject: Subject, policy: MarkovPolicy, settings: DepthTradeoffSettings
+    context: StudyContext, subject: StudiedRoute, policy: MarkovPolicy, settings: DepthTradeoffSettings
 ) -> StudyResult:
     """Decode under every limit, choose by validation, compare on the test set."""
-    depths, k = settings.depths, settings.k
-    layers, task, seed = context.frozen.layers, subject.task, subject.seed
-    if policy.space.layers != layers:
-        raise RunError(f"the policy is of a model with {policy.space.layers} layers, this one has {layers}")
-    limits = {depth: int(depth * layers + 1e-9) for depth in sorted(set(depths))}
-    decoded = {depth: decode_top_routes(policy, k, limit) for depth, limit in limits.items() if limit >= 1}
-    if empty := [f"{depth:g}" for depth in limits if not decoded.get(depth)]:
-        raise SettingsError(f"no route of the policy is so short: depth {', '.join(empty)}; name larger --depths")
-    every = list(dict.fromkeys(one.route for some in decoded.values() for one in some))
-    names = {route: f"route-{number}" for number, route in enumerate(every)}
-    validated = context.scored("validation", task, seed, {names[route]: route for route in every}, split="validation")
-
-    def right(found: Mapping[str, Any], route: Route) -> Sequence[int]:
-        return found["routes"]["standard" if route.is_standard else names[route]]["correct"]  # type: ignore[no-any-return]
-
+    task, seed, layers = subject.task, subject.seed, context.frozen.layers
+    limits = {depth: int(depth * layers + 1e-9) for depth in sorted(set(settings.depths))}
+    decoded = _decode_within(policy, settings.k, limits, layers)
+    names = {route: f"route-{number}" for number, route in enumerate(decoded)} | {context.standard: "standard"}
+    validated = context.score_routes(
+        "validation", task, seed, {names[route]: route for route in decoded}, split="validation"
+    )
+    validation = {route: validated["routes"][names[route]]["correct"] for route in [*decoded, context.standard]}
     chosen: dict[float, Route] = {}
     for depth, limit in limits.items():
         # Also routes decoded under another limit: a larger one allows whatever a smaller one does.
-        fitting = [route for route in [*every, context.standard] if route.length <= limit]
+        fitting = [route for route in validation if route.length <= limit]
         # Of equals the shorter, then the more probable.
-        chosen[depth] = max(fitting, key=lambda route: (sum(right(validated, route)), -route.length))
-    tested = context.scored("test", task, seed, {names[one]: one for one in chosen.values() if not one.is_standard})
-    standard, control = right(tested, context.standard), right(validated, context.standard)
+        chosen[depth] = max(fitting, key=lambda route: (sum(validation[route]), -route.length))
+    tested = context.score_routes(
+        "test", task, seed, {names[route]: route for route in chosen.values() if not route.is_standard}
+    )
+    standard = tested["routes"]["standard"]["correct"]
     rows: list[dict[str, Any]] = []
     for depth, route in chosen.items():
-        row = _row(route, right(validated, route), right(tested, route), standard)
-        is_known = any(one["route"] == row["route"] for one in rows)  # compared at a smaller depth already
-        rows.append({"depth": depth, "limit": limits[depth], **row, **({"p": None} if is_known else {})})
-    rows = with_holm(rows)
-    title = f"The best routes of one policy by depth on {task}"
-    shown = [
-        (f"at most {row['limit']} layers ({row['depth']:g}×): a route of {row['length']}", row) for row in judged(rows)
+        correct = tested["routes"][names[route]]["correct"]
+        is_known = any(row["route"] == str(route) for row in rows)  # compared at a smaller depth already
+        row = {
+            "depth": depth,
+            "limit": limits[depth],
+            "length": route.length,
+            "route": str(route),
+            "validation": statistics.mean(validation[route]),
+            "accuracy": statistics.mean(correct),
+            **compare_on_examples(standard, correct),
+        }
+        rows.append({**row, "p": None} if is_known or route.is_standard else row)
+    rows = add_holm_correction(rows)
+    labels = [
+        (f"at most {row['limit']} layers ({row['depth']:g}×): a route of {row['length']}", row)
+        for row in copy_known_p_values(rows)
     ]
-    figures = [
-        differences_figure(
-            STUDY, f"Against the standard pass, by depth ({context.told([task])}, n = {len(standard)})", shown
-        )
-    ]
-    notes = (
-        (
-            f"The {k} most probable different routes within each limit, decoded exactly from one policy. Of all of"
-            " them, and the standard pass, the best by validation within a limit is compared with the standard pass on"
-            f" the test set (seed {seed}, n = {len(standard)}); a route that several limits choose is compared once."
-            f" The standard pass has {format_percentage(sum(control) / len(control))} % on the validation set and"
-            f" {format_percentage(sum(standard) / len(standard))} % on the test set. Nothing was searched again."
-        ),
-        comparisons_note(comparisons_in(rows)),
+    title = f"Against the standard pass, by depth ({context.describe_tasks([task])}, n = {len(standard)})"
+    note = (
+        f"The {settings.k} most probable different routes within each limit, decoded exactly from one policy. Of all of"
+        " them, and the standard pass, the best by validation within a limit is compared with the standard pass on the"
+        f" test set (seed {seed}, n = {len(standard)}); a route that several limits choose is compared once. The"
+        f" standard pass has {format_percentage(statistics.mean(validation[context.standard]))} % on the validation set"
+        f" and {format_percentage(statistics.mean(standard))} % on the test set. Nothing was searched again."
     )
-    tables = {TABLE: Table(title, _columns(), rows, notes)}
-    return StudyResult(STUDY, headline_of(rows, layers), tables, figures, comparisons_in(rows), {"layers": layers})
+    table = comparison_table(f"The best routes of one policy by depth on {task}", _COLUMNS, rows, note)
+    figure = draw_differences(STUDY, title, labels)
+    return StudyResult(STUDY, summarize_best_depth(rows, layers), table, [figure], {"layers": layers})
 
 
-def judged(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """For the picture: a route that was compared within a smaller limit is as good within this one."""
+def _decode_within(policy: MarkovPolicy, k: int, limits: Mapping[float, int], layers: int) -> list[Route]:
+    """The most probable routes within each limit, each once."""
+    if policy.space.layers != layers:
+        raise RunError(f"the policy is of a model with {policy.space.layers} layers, this one has {layers}")
+    decoded = {depth: decode_top_routes(policy, k, limit) for depth, limit in limits.items() if limit >= 1}
+    if empty := [f"{depth:g}" for depth in limits if not decoded.get(depth)]:
+        raise SettingsError(f"no route of the policy is so short: depth {', '.join(empty)}; name larger --depths")
+    return list(dict.fromkeys(candidate.route for routes in decoded.values() for candidate in routes))
+
+
+def copy_known_p_values(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """For the figure: a route that several limits choose has the p-value of its one comparison."""
     known = {row["route"]: row["p_holm"] for row in rows if row["p_holm"] is not None}
     return [{**row, "p_holm": known.get(row["route"])} for row in rows]
 
 
-def headline_of(rows: Sequence[Mapping[str, Any]], layers: int) -> str:
-    """What validation likes best of all depths, never what tests best; of equals the shorter."""
+def summarize_best_depth(rows: Sequence[Mapping[str, Any]], layers: int) -> str:
+    """The depth with the best validation accuracy, never the best test accuracy; of equals the shorter."""
     best = max(rows, key=lambda row: (row["validation"], -row["length"]))
-    told = f"Validation likes best, within {best['depth']:g} times the depth of the model,"
+    intro = f"Validation prefers, within {best['depth']:g} times the depth of the model,"
     if best["p_holm"] is None:
-        return f"{told} the standard pass itself: {format_percentage(best['accuracy'])} % are right (n = {best['n']})."
+        return f"{intro} the standard pass itself: {format_percentage(best['accuracy'])} % correct (n = {best['n']})."
     return (
-        f"{told} {best['length']} layers instead of {layers}: {format_percentage(best['accuracy'])} % are right,"
+        f"{intro} {best['length']} layers instead of {layers}: {format_percentage(best['accuracy'])} % correct,"
         f" {format_points(best['difference'])} points against the standard pass"
         f" ({format_points_interval(best['low'], best['high'])}; p {format_p_relation(best['p_holm'])}, corrected;"
         f" n = {best['n']})."
     )
-
-
-def _row(route: Route, on_validation: Sequence[int], on_test: Sequence[int], standard: Sequence[int]) -> dict[str, Any]:
-    return {
-        "length": route.length,
-        "route": str(route),
-        "validation": sum(on_validation) / len(on_validation),
-        "accuracy": sum(on_test) / len(on_test),
-        **difference_row(standard, on_test),
-        **({"p": None} if route.is_standard else {}),
-    }
-
-
-def _columns() -> list[Column]:
-    return [
-        Column("depth", lambda row: f"{row['depth']:g}×"),
-        number_column("layers, at most", "limit"),
-        number_column("layers", "length"),
-        Column("validation, %", lambda row: format_percentage(row["validation"])),
-        Column("test, %", lambda row: format_percentage(row["accuracy"])),
-        *difference_columns("against the standard pass, points"),
-        text_column("route", "route", is_code=True),
-    ]

@@ -1,180 +1,192 @@
-"""Where a route's gain comes from: each deviation dropped in turn, examples it fixes, the part of cut-off answers."""
+"""Where a route's gain comes from: each deviation dropped in turn, fixed examples, the part of truncated answers."""
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from macro_routing.report.formatting import format_percentage, format_points
-from macro_routing.studies.columns import comparisons_note, difference_columns, number_column, text_column
-from macro_routing.studies.context import StudyContext, Subject
-from macro_routing.studies.paired_comparisons import comparisons_in, difference_row, differences_figure, with_holm
-from macro_routing.studies.route_deviations import Deviation, deviations
-from macro_routing.studies.study_result import TABLE, StudyResult
-from macro_routing.studies.tables import Column, Table
+from macro_routing.report.formatting import format_percentage, format_points, format_points_interval
+from macro_routing.studies.context import StudiedRoute, StudyContext
+from macro_routing.studies.paired_comparisons import (
+    add_holm_correction,
+    compare_on_examples,
+    comparison_table,
+    draw_differences,
+)
+from macro_routing.studies.route_deviations import Deviation, list_deviations
+from macro_routing.studies.study_result import StudyResult
+from macro_routing.studies.tables import (
+    Column,
+    Row,
+    Table,
+    difference_columns,
+    number_column,
+    percentage_column,
+    text_column,
+)
 from macro_routing.tasks.task import Example
 
 STUDY = "explain"
-WHOLE = "the whole route"
-_SHOWN = 20
-"""Examples of each kind in the table of examples."""
+WHOLE_ROUTE = "the whole route"
+_MAX_EXAMPLES = 20
+"""Of each kind in the table of examples."""
+_TRUNCATION_NOTE = (
+    "The difference to the standard pass in points of accuracy, by what happened to the answers. A route that only"
+    " writes shorter looks like one that reasons better: its gain stands under *was truncated, is not*."
+)
+_COLUMNS = [
+    number_column("no.", "number"),
+    text_column("deviation", "deviation"),
+    percentage_column("correct without it, %", "accuracy"),
+    *difference_columns("worth, points"),
+    number_column("fixed", "fixed"),
+    number_column("broken", "broken"),
+    number_column("alone, points", "alone", format_points),
+    text_column("what is left", "left", is_code=True),
+    text_column("", "remark"),
+]
+_TRUNCATION_COLUMNS = [
+    percentage_column("truncated, standard, %", "standard_truncated"),
+    percentage_column("truncated, route, %", "route_truncated"),
+    number_column("difference, points", "difference", format_points),
+    number_column("was truncated, is not", "fewer_truncated", format_points),
+    number_column("was not, is truncated", "more_truncated", format_points),
+    number_column("both are truncated", "still_truncated", format_points),
+    number_column("neither is truncated", "rest", format_points),
+]
+_EXAMPLE_COLUMNS = [
+    text_column("", "kind"),
+    text_column("example", "example"),
+    Column("question", lambda row: row["question"][:120], is_number=False),
+    Column("changes back without deviation", lambda row: ", ".join(row["needs"]) or "none alone", is_number=False),
+]
+
+Scores = Mapping[str, Mapping[str, Any]]
+"""By name of a route: its answers to the examples."""
 
 
-def run_explain(context: StudyContext, subject: Subject) -> StudyResult:
+def run_explain(context: StudyContext, subject: StudiedRoute) -> StudyResult:
     """Measure the route, the route without each of its deviations, and each deviation alone."""
     route, task, seed = subject.route, subject.task, subject.seed
-    parts = deviations(route)
-    wanted = {"route": route}
-    for number, part in enumerate(parts):
-        for name, one in (("without", part.without), ("alone", part.alone)):
-            if one is not None:
-                wanted[f"{name}-{number}"] = one
-    run = context.prepared(task, seed)
-    found = context.scored(f"on-{task}", task, seed, wanted)
-    scored = found["routes"]
-    rows = with_holm(_rows(parts, scored))
-    cuts = cut_off_share(scored["standard"], scored["route"])
-    whole, count = rows[0], comparisons_in(rows)
-    tables = {
-        TABLE: Table(
-            f"What each deviation of {route} is worth on {task}",
-            _columns(),
-            rows,
-            _notes(seed, whole, _mean(scored["route"]["correct"]), count),
-        ),
-        "cut_off": Table(
-            "How much of the gain is fewer cut-off answers", _cut_columns(), [cuts], (f"{_CUT_NOTE} n = {cuts['n']}.",)
-        ),
-        "examples": _examples_table(run.splits.test, scored),
-    }
-    title = f"What is lost without each deviation, 95 % intervals ({context.told([task])}, n = {whole['n']})"
-    shown = [(row["deviation"], row) for row in rows if row.get("p") is not None]
-    constant = Counter(one.answer for one in run.splits.test).most_common(1)[0][1] / len(run.splits.test)
-    headline = (
-        f"{route} differs from the standard pass by {format_points(whole['difference'])} points"
-        f" ({format_points(whole['low'])} to {format_points(whole['high'])}, n = {whole['n']}): {whole['fixed']} fixed,"
-        f" {whole['broken']} broken; {format_points(cuts['by_cut_off'])} of it on answers that were or became cut off."
-        f" Always the commonest answer would give {100 * constant:.1f} %."
+    deviations = list_deviations(route)
+    routes = {"route": route}
+    for number, deviation in enumerate(deviations):
+        for name, variant in (("without", deviation.without), ("alone", deviation.alone)):
+            if variant is not None:
+                routes[f"{name}-{number}"] = variant
+    examples = context.prepare_task(task, seed).splits.test
+    scores: Scores = context.score_routes(f"on-{task}", task, seed, routes)["routes"]
+    rows = add_holm_correction([_compare_whole(scores), *_compare_deviations(deviations, scores)])
+    truncation = split_by_truncation(scores["standard"], scores["route"])
+    whole, accuracy = rows[0], statistics.mean(scores["route"]["correct"])
+    note = (
+        f"Seed {seed}, n = {whole['n']}; the whole route has {format_percentage(accuracy)} % correct. Each deviation is"
+        " dropped in turn, the others kept: the difference is what the whole route has over what is left. *Alone* is"
+        " the standard pass with this deviation only, against the standard pass. The first line is the whole route"
+        " against the standard pass. Deviations work together, so the lines need not add up."
     )
-    if route.is_standard:
-        headline = "The route is the standard pass: there is nothing to explain."
-    figures = [differences_figure(STUDY, title, shown, route)] if shown else []
-    return StudyResult(STUDY, headline, tables, figures, count, {"route": str(route), "commonest_answer": constant})
+    table = comparison_table(f"What each deviation of {route} is worth on {task}", _COLUMNS, rows, note)
+    truncation_notes = (f"{_TRUNCATION_NOTE} n = {truncation['n']}.",)
+    other_tables = {
+        "truncated": Table(
+            "How much of the gain is fewer truncated answers", _TRUNCATION_COLUMNS, [truncation], truncation_notes
+        ),
+        "examples": _make_examples_table(examples, scores),
+    }
+    where = f"{context.describe_tasks([task])}, n = {whole['n']}"
+    title = f"What is lost without each deviation, 95 % intervals ({where})"
+    shown = [(row["deviation"], row) for row in rows if row.get("p") is not None]
+    figures = [draw_differences(STUDY, title, shown, route)] if shown else []
+    majority = Counter(example.answer for example in examples).most_common(1)[0][1] / len(examples)
+    headline = (
+        "The route is the standard pass: there is nothing to explain."
+        if route.is_standard
+        else _summarize_gain(str(route), whole, truncation, majority)
+    )
+    details = {"route": str(route), "commonest_answer": majority}
+    return StudyResult(STUDY, headline, table, figures, details, other_tables)
 
 
-def _rows(parts: Sequence[Deviation], scored: dict[str, Any]) -> list[dict[str, Any]]:
-    """The whole gain, then what is lost without each deviation, and what each gives alone."""
-    standard, routed = scored["standard"]["correct"], scored["route"]["correct"]
-    row: dict[str, Any] = {"deviation": WHOLE, "accuracy": _mean(standard), "alone": _mean(routed) - _mean(standard)}
-    rows = [{**row, **_judged(scored, "standard")}]
-    for number, part in enumerate(parts):
-        without, alone = scored.get(f"without-{number}"), scored.get(f"alone-{number}")
-        remark = "; ".join(text for text in (part.reason, part.remark) if text)
-        line: dict[str, Any] = {"number": number + 1, "deviation": part.told, "remark": remark}
+def _summarize_gain(route: str, whole: Row, truncation: Row, majority: float) -> str:
+    return (
+        f"{route} differs from the standard pass by {format_points(whole['difference'])} points"
+        f" ({format_points_interval(whole['low'], whole['high'])}, n = {whole['n']}): {whole['fixed']} fixed,"
+        f" {whole['broken']} broken; {format_points(truncation['by_truncation'])} of it on answers that were or became"
+        f" truncated. The majority-answer baseline has {100 * majority:.1f} %."
+    )
+
+
+def _compare_whole(scores: Scores) -> dict[str, Any]:
+    standard, routed = (statistics.mean(scores[name]["correct"]) for name in ("standard", "route"))
+    row = {"deviation": WHOLE_ROUTE, "accuracy": standard, "alone": routed - standard}
+    return {**row, **_compare_with_rest(scores, "standard")}
+
+
+def _compare_deviations(deviations: Sequence[Deviation], scores: Scores) -> list[dict[str, Any]]:
+    """What is lost without each deviation, and what each gives alone."""
+    rows = []
+    standard = scores["standard"]
+    for number, deviation in enumerate(deviations):
+        without, alone = scores.get(f"without-{number}"), scores.get(f"alone-{number}")
+        remark = "; ".join(text for text in (deviation.reason, deviation.remark) if text)
+        row: dict[str, Any] = {"number": number + 1, "deviation": deviation.description, "remark": remark}
         if without is not None:
-            line |= {"accuracy": _mean(without["correct"]), **_judged(scored, f"without-{number}")}
-            if without["route"] == scored["standard"]["route"]:  # the only deviation: compared above already
-                line |= {"p": None, "remark": "it is all that differs"}
+            row |= {
+                "accuracy": statistics.mean(without["correct"]),
+                **_compare_with_rest(scores, f"without-{number}"),
+            }
+            if without["route"] == standard["route"]:  # the only deviation: compared above already
+                row |= {"p": None, "remark": "it is all that differs"}
         if alone is not None:
-            line["alone"] = _mean(alone["correct"]) - _mean(standard)
-        rows.append(line)
+            row["alone"] = statistics.mean(alone["correct"]) - statistics.mean(standard["correct"])
+        rows.append(row)
     return rows
 
 
-def _judged(scored: dict[str, Any], name: str) -> dict[str, Any]:
+def _compare_with_rest(scores: Scores, name: str) -> dict[str, Any]:
     """The route against what is left of it; the same route is compared with nothing."""
-    row = difference_row(scored[name]["correct"], scored["route"]["correct"])
-    is_same = scored[name]["route"] == scored["route"]["route"]
-    return {**row, "left": scored[name]["route"], **({"p": None} if is_same else {})}
+    row = compare_on_examples(scores[name]["correct"], scores["route"]["correct"])
+    is_same = scores[name]["route"] == scores["route"]["route"]
+    return {**row, "left": scores[name]["route"], **({"p": None} if is_same else {})}
 
 
-def _mean(values: Sequence[int]) -> float:
-    return sum(values) / len(values)
-
-
-def cut_off_share(standard: dict[str, Any], routed: dict[str, Any]) -> dict[str, Any]:
-    """The difference split into examples on which either answer was cut off by a budget, and the others."""
-    rows = list(zip(standard["correct"], routed["correct"], standard["cut"], routed["cut"], strict=True))
-    n = len(rows)
+def split_by_truncation(standard: Mapping[str, Any], routed: Mapping[str, Any]) -> dict[str, Any]:
+    """The difference split into examples on which either answer was truncated by a budget, and the others."""
+    sums: dict[tuple[bool, bool], int] = Counter()
+    columns = (standard["correct"], routed["correct"], standard["truncated"], routed["truncated"])
+    for before, after, was_truncated, is_truncated in zip(*columns, strict=True):
+        sums[bool(was_truncated), bool(is_truncated)] += after - before
+    n = len(standard["correct"])
+    parts = {(was, now): sums[was, now] / n for was in (False, True) for now in (False, True)}
+    truncated = parts[True, False] + parts[False, True] + parts[True, True]
     return {
-        "standard_cut": _mean(standard["cut"]),
-        "route_cut": _mean(routed["cut"]),
-        "difference": sum(after - before for before, after, _, _ in rows) / n,
-        "fewer_cut": sum(after - before for before, after, cut, still in rows if cut and not still) / n,
-        "more_cut": sum(after - before for before, after, cut, now in rows if now and not cut) / n,
-        "still_cut": sum(after - before for before, after, cut, now in rows if cut and now) / n,
-        "by_cut_off": sum(after - before for before, after, cut, now in rows if cut or now) / n,
-        "rest": sum(after - before for before, after, cut, now in rows if not cut and not now) / n,
+        "standard_truncated": statistics.mean(standard["truncated"]),
+        "route_truncated": statistics.mean(routed["truncated"]),
+        "difference": sum(parts.values()),
+        "fewer_truncated": parts[True, False],
+        "more_truncated": parts[False, True],
+        "still_truncated": parts[True, True],
+        "by_truncation": truncated,
+        "rest": parts[False, False],
         "n": n,
     }
 
 
-_CUT_NOTE = (
-    "The difference to the standard pass in points of accuracy, by what happened to the answers. A route that only"
-    " writes shorter looks like one that reasons better: its gain stands under *was cut off, is not*."
-)
-
-
-def _cut_columns() -> list[Column]:
-    return [
-        Column("cut off, standard, %", lambda row: format_percentage(row["standard_cut"])),
-        Column("cut off, route, %", lambda row: format_percentage(row["route_cut"])),
-        Column("difference, points", lambda row: format_points(row["difference"])),
-        Column("was cut off, is not", lambda row: format_points(row["fewer_cut"])),
-        Column("was not, is cut off", lambda row: format_points(row["more_cut"])),
-        Column("both are cut off", lambda row: format_points(row["still_cut"])),
-        Column("neither is cut off", lambda row: format_points(row["rest"])),
-    ]
-
-
-def _examples_table(examples: Sequence[Example], scored: dict[str, Any]) -> Table:
-    """Which examples the route fixes and breaks, and without which deviation they fall back."""
-    standard, routed = scored["standard"]["correct"], scored["route"]["correct"]
-    parts = [name for name in scored if name.startswith("without-")]
+def _make_examples_table(examples: Sequence[Example], scores: Scores) -> Table:
+    """Which examples the route fixes and breaks, and without which deviation they change back."""
+    standard, routed = scores["standard"]["correct"], scores["route"]["correct"]
+    numbers = {str(int(name.split("-")[1]) + 1): name for name in scores if name.startswith("without-")}
     rows = []
-    for place, example in enumerate(examples):
-        if standard[place] == routed[place]:
-            continue
-        back = [str(int(name.split("-")[1]) + 1) for name in parts if scored[name]["correct"][place] != routed[place]]
-        kind = "fixed" if routed[place] else "broken"
-        rows.append({"kind": kind, "example": example.id, "question": example.question, "needs": back})
-    kept = [row for kind in ("fixed", "broken") for row in [one for one in rows if one["kind"] == kind][:_SHOWN]]
-    columns = [
-        text_column("", "kind"),
-        text_column("example", "example"),
-        Column("question", lambda row: row["question"][:120], is_number=False),
-        Column("changes back without deviation", lambda row: ", ".join(row["needs"]) or "none alone", is_number=False),
-    ]
+    for index, example in enumerate(examples):
+        if standard[index] != routed[index]:
+            needs = [number for number, name in numbers.items() if scores[name]["correct"][index] != routed[index]]
+            kind = "fixed" if routed[index] else "broken"
+            rows.append({"kind": kind, "example": example.id, "question": example.question, "needs": needs})
+    kinds = [[row for row in rows if row["kind"] == kind][:_MAX_EXAMPLES] for kind in ("fixed", "broken")]
     note = (
-        f"The first {_SHOWN} of each kind; {len(rows)} answers changed from right to wrong or back. Deviations are"
-        " numbered as in the study's own table."
+        f"The first {_MAX_EXAMPLES} of each kind; {len(rows)} answers changed from correct to wrong or back. Deviations"
+        " are numbered as in the study's main table."
     )
-    return Table("Examples that the route fixes and breaks", columns, kept, (note,))
-
-
-def _notes(seed: int, whole: Mapping[str, Any], routed: float, count: int) -> tuple[str, str]:
-    return (
-        (
-            f"Seed {seed}, n = {whole['n']}; the whole route has {format_percentage(routed)} % right. Each"
-            " deviation is dropped in turn, the others kept: the difference is what the whole route"
-            " has over what is left. *Alone* is the standard pass with this deviation only, against the standard pass."
-            " The first line is the whole route against the standard pass. Deviations work together, so the lines need"
-            " not add up."
-        ),
-        comparisons_note(count),
-    )
-
-
-def _columns() -> list[Column]:
-    return [
-        number_column("no.", "number"),
-        text_column("deviation", "deviation"),
-        Column("right without it, %", lambda row: format_percentage(row.get("accuracy"))),
-        *difference_columns("worth, points"),
-        number_column("fixed", "fixed"),
-        number_column("broken", "broken"),
-        Column("alone, points", lambda row: format_points(row.get("alone"))),
-        text_column("what is left", "left", is_code=True),
-        text_column("", "remark"),
-    ]
+    return Table("Examples that the route fixes and breaks", _EXAMPLE_COLUMNS, [*kinds[0], *kinds[1]], (note,))

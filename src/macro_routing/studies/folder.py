@@ -1,9 +1,9 @@
 """A study on disk: what it is, its parts, each kept whole, and what was made of them.
 
-study.json        which study with which settings; another one is refused once something was measured
-cells/NAME.json   one part's measurement, with the mark of the model and the data it belongs to
-runs/…            searches, each an ordinary run's folder
-data.json, table.*, figure.*   what the study came to; made again whenever it ends
+study.json               which study with which settings; other settings are rejected once something was measured
+measurements/NAME.json   one part's values, with the fingerprint of the model and the data they belong to
+runs/…                   searches, each an ordinary run folder
+data.json, table.*, figure.*   the result; written again whenever the study ends
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from macro_routing.files import UNFINISHED, acquire_lock
 from macro_routing.report.rendering import write_output
 from macro_routing.runs import folder as run_files
 
-FORMAT = "macro-study/1"
-_LONGEST = 150
-"""Signs of a part's file or folder name."""
-STUDY, CELLS, RUNS, LOCK = "study.json", "cells", "runs", "lock"
+FORMAT = "macro-study/2"
+_MAX_NAME = 150
+"""Characters of the name of a part's file or folder."""
+STUDY, MEASUREMENTS, RUNS, LOCK = "study.json", "measurements", "runs", "lock"
 _UNFINISHED = f"{STUDY}{UNFINISHED}"
-"""What is left where a process ended while it wrote."""
+"""Left by a process that ended while writing."""
 
 
 class OtherSettingsError(RunError):
@@ -43,143 +43,154 @@ class StudyFolder:
         self.path = path
 
     @classmethod
-    def opened(cls, path: Path, study: str, settings: Mapping[str, Any]) -> StudyFolder:
+    def open(cls, path: Path, study: str, settings: Mapping[str, Any]) -> StudyFolder:
         """The folder of this study, begun now or earlier with the same settings."""
         wanted = {"format": FORMAT, "study": study, "settings": json.loads(json.dumps(settings))}
         folder = cls(path)
         try:
             if (path / STUDY).is_file():
-                folder._check(wanted)
+                folder._check_header(wanted)
             else:
-                folder._begin(wanted)
+                folder._create(wanted)
         except OSError as error:
-            raise _unusable(path, error) from None
+            raise _folder_error(path, error) from None
         return folder
 
     @classmethod
-    def among(cls, path: Path, study: str, settings: Mapping[str, Any]) -> StudyFolder:
+    def open_first_free(cls, path: Path, study: str, settings: Mapping[str, Any]) -> StudyFolder:
         """The first of ``path``, ``path.2``, … that is free or was begun with these settings."""
         for number in itertools.count(1):
-            place = path if number == 1 else path.with_name(f"{path.name}.{number}")
+            candidate = path if number == 1 else path.with_name(f"{path.name}.{number}")
             with contextlib.suppress(OtherSettingsError):
-                return cls.opened(place, study, settings)
-        raise AssertionError  # numbers do not end
+                return cls.open(candidate, study, settings)
+        raise AssertionError  # itertools.count is endless
 
-    def _begin(self, wanted: Mapping[str, Any]) -> None:
+    def _create(self, wanted: Mapping[str, Any]) -> None:
         if (self.path / run_files.RUN).is_file():
             raise RunError(f"{self.path} is a run's own folder; name another one for the study with --out")
-        is_free = not (self.path / STUDY).exists() and self.path.is_dir() and self._is_untouched()
+        is_free = not (self.path / STUDY).exists() and self.path.is_dir() and self._is_unused()
         if self.path.exists() and not is_free:
             raise RunError(f"{self.path} is not an empty folder and holds no study; name another one with --out")
         self.path.mkdir(parents=True, exist_ok=True)
-        _write(self.path / STUDY, wanted)  # first: whoever is stopped after it finds a study and no foreign folder
-        (self.path / CELLS).mkdir(exist_ok=True)
+        _write_json(
+            self.path / STUDY, wanted
+        )  # first: a process stopped after it leaves a study and not a foreign folder
+        (self.path / MEASUREMENTS).mkdir(exist_ok=True)
 
-    def _check(self, wanted: Mapping[str, Any]) -> None:
-        remedy = "so this study can no longer be told from another; put it back, or name another folder with --out"
-        before = _read(self.path / STUDY, remedy)
+    def _check_header(self, wanted: Mapping[str, Any]) -> None:
+        remedy = "so the study cannot be identified; put it back, or name another folder with --out"
+        before = _read_object(self.path / STUDY, remedy)
         if before.get("format") != FORMAT:
-            raise RunError(f"{self.path} has the format {before.get('format')!r}; this version reads {FORMAT}")
+            raise RunError(
+                f"{self.path} was written by a version with the format {before.get('format')!r}; this version reads"
+                f" {FORMAT}: continue it with the version that wrote it, or name another folder with --out"
+            )
         if before.get("study") != wanted["study"]:
             raise RunError(f"{self.path} holds the study {before.get('study')}; name another folder with --out")
-        settings = _object_in(before, "settings", self.path / STUDY, remedy)
-        changed = sorted(_differing(settings, wanted["settings"]))
-        if changed and self._is_untouched():
-            with self.held():  # who waits for a model to load holds it, and nobody else may say what it is for
-                _write(self.path / STUDY, wanted)
+        settings = _get_object(before, "settings", self.path / STUDY, remedy)
+        changed = sorted(_find_differing(settings, wanted["settings"]))
+        if changed and self._is_unused():
+            with self.lock():  # another process may hold it while it loads a model
+                _write_json(self.path / STUDY, wanted)
         elif changed:
             raise OtherSettingsError(
                 f"{self.path} was begun with other settings ({', '.join(changed)});"
                 " name another folder with --out, or give the settings it was begun with"
             )
-        (self.path / CELLS).mkdir(exist_ok=True)
+        (self.path / MEASUREMENTS).mkdir(exist_ok=True)
 
-    def _is_untouched(self) -> bool:
-        """Whether nothing was measured yet: settings that were a mistake are in nobody's way then."""
-        parts = [path for name in (CELLS, RUNS) for path in (self.path / name).glob("*")]
-        return not parts and {path.name for path in self.path.iterdir()} <= {STUDY, _UNFINISHED, CELLS, RUNS, LOCK}
+    def _is_unused(self) -> bool:
+        """Whether nothing was measured yet; mistaken settings can be replaced then."""
+        parts = [path for name in (MEASUREMENTS, RUNS) for path in (self.path / name).glob("*")]
+        return not parts and {path.name for path in self.path.iterdir()} <= {
+            STUDY,
+            _UNFINISHED,
+            MEASUREMENTS,
+            RUNS,
+            LOCK,
+        }
 
-    def run_place(self, name: str) -> Path:
+    def run_folder(self, name: str) -> Path:
         """Where a search of this study is."""
-        return self.path / RUNS / file_name(name)
+        return self.path / RUNS / make_file_name(name)
 
-    def cell(self, name: str, mark: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """A part as it was measured, or measured now; ``mark`` names the model and the data it belongs to."""
-        path = self._cell_path(name)
+    def load_or_measure(self, name: str, fingerprint: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """A part's values from its file, or measured now; ``fingerprint`` names the model and the data."""
+        path = self._measurement_path(name)
         if path.is_file():
-            remedy = "remove it and the same command makes it again"
-            kept = _read(path, remedy)
-            if kept.get("mark") != mark:
+            remedy = "remove it and the same command measures it again"
+            kept = _read_object(path, remedy)
+            if kept.get("fingerprint") != fingerprint:
                 raise RunError(
                     f"{path} was measured on another model, other data or other prompts; name another folder with --out"
                 )
-            return _object_in(kept, "found", path, remedy)
-        found: dict[str, Any] = json.loads(json.dumps(make()))  # as it will be read the next time
-        (self.path / CELLS).mkdir(exist_ok=True)
-        _write(path, {"mark": mark, "found": found})
-        return found
+            return _get_object(kept, "values", path, remedy)
+        values: dict[str, Any] = json.loads(json.dumps(measure()))  # as it will be read the next time
+        (self.path / MEASUREMENTS).mkdir(exist_ok=True)
+        _write_json(path, {"fingerprint": fingerprint, "values": values})
+        return values
 
-    def has_cell(self, name: str) -> bool:
+    def has_measurement(self, name: str) -> bool:
         """Whether a part was measured already."""
-        return self._cell_path(name).is_file()
+        return self._measurement_path(name).is_file()
 
-    def _cell_path(self, name: str) -> Path:
-        return self.path / CELLS / f"{file_name(name)}.json"
+    def _measurement_path(self, name: str) -> Path:
+        return self.path / MEASUREMENTS / f"{make_file_name(name)}.json"
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep other processes out; the lock goes with the process, however it ends."""
+    def lock(self) -> Iterator[None]:
+        """Keep other processes out; the lock ends with the process."""
         try:
             lock = acquire_lock(self.path / LOCK)
         except OSError as error:
-            raise _unusable(self.path, error) from None
+            raise _folder_error(self.path, error) from None
         with lock:
             yield
 
 
-def file_name(name: str) -> str:
-    """A part's name as one folder or file can be called."""
+def make_file_name(name: str) -> str:
+    """A part's name as the name of a file or folder."""
     plain = re.sub(r"[^\w.+-]+", "_", name)
-    if len(plain) <= _LONGEST:
+    if len(plain) <= _MAX_NAME:
         return plain
-    # Two long names may begin alike: their ends must not be lost without a trace.
-    return f"{plain[: _LONGEST - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    # Two long names may begin alike: a digest keeps them apart.
+    return f"{plain[: _MAX_NAME - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def _differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+def _find_differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     for name in {*before, *now}:
         first, second = before.get(name), now.get(name)
         if isinstance(first, dict) and isinstance(second, dict):
-            yield from (f"{name}.{inner}" for inner in _differing(first, second))
+            yield from (f"{name}.{inner}" for inner in _find_differing(first, second))
         elif first != second:
             yield name
 
 
-def _read(path: Path, remedy: str) -> dict[str, Any]:
+def _read_object(path: Path, remedy: str) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        contents = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise _damaged(path, error, remedy) from None
-    if not isinstance(found, dict):
-        raise _damaged(path, "it is no object", remedy)
-    return found
+        raise _damage_error(path, error, remedy) from None
+    if not isinstance(contents, dict):
+        raise _damage_error(path, "it is not an object", remedy)
+    return contents
 
 
-def _object_in(file: Mapping[str, Any], name: str, path: Path, remedy: str) -> dict[str, Any]:
-    """One of a file's own objects."""
+def _get_object(file: Mapping[str, Any], name: str, path: Path, remedy: str) -> dict[str, Any]:
+    """An object within a file."""
     found = file.get(name)
     if not isinstance(found, dict):
-        raise _damaged(path, f'"{name}" is no object', remedy)
+        raise _damage_error(path, f'"{name}" is not an object', remedy)
     return found
 
 
-def _damaged(path: Path, why: object, remedy: str) -> RunError:
+def _damage_error(path: Path, why: object, remedy: str) -> RunError:
     return RunError(f"{path} is damaged ({why}); {remedy}")
 
 
-def _unusable(path: Path, error: OSError) -> RunError:
+def _folder_error(path: Path, error: OSError) -> RunError:
     return RunError(f"{str(path)[:200]} cannot be used: {error.strerror}; name another folder with --out")
 
 
-def _write(path: Path, value: Mapping[str, Any]) -> None:
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
     write_output(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")

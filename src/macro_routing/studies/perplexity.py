@@ -23,7 +23,7 @@ _MOST = 700
 """Whose exponential is still a floating point number."""
 
 
-def text_of(path: Path) -> str:
+def read_plain_text(path: Path) -> str:
     """A text file's contents."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -34,7 +34,7 @@ def text_of(path: Path) -> str:
     return text
 
 
-def windows(frozen: FrozenModel, texts: Sequence[str], most: int) -> list[Tokens]:
+def split_windows(frozen: FrozenModel, texts: Sequence[str], most: int) -> list[Tokens]:
     """The texts as rows of at most ``WINDOW`` tokens; rows of one token predict nothing and are left out."""
     found: list[Tokens] = []
     for tokens in frozen.tokenize_texts(texts):
@@ -46,7 +46,7 @@ def windows(frozen: FrozenModel, texts: Sequence[str], most: int) -> list[Tokens
 
 
 @torch.no_grad()
-def surprise(frozen: FrozenModel, route: Route, rows: Sequence[Tokens]) -> list[float]:
+def negative_log_likelihoods(frozen: FrozenModel, route: Route, rows: Sequence[Tokens]) -> list[float]:
     """By row: the sum of −log p over its tokens but the first."""
     model = apply_route(frozen, route)
     found: list[float] = []
@@ -60,7 +60,7 @@ def surprise(frozen: FrozenModel, route: Route, rows: Sequence[Tokens]) -> list[
     return found
 
 
-def perplexities(rows: Sequence[Tokens], found: dict[str, list[float]]) -> dict[str, Any]:
+def compare_perplexities(rows: Sequence[Tokens], found: dict[str, list[float]]) -> dict[str, Any]:
     """Perplexity of both routes, and their ratio with an interval over rows of text.
 
     Rows on which a route's numbers ran over are left out of both: one of them would make nothing of all others.
@@ -85,14 +85,14 @@ def perplexities(rows: Sequence[Tokens], found: dict[str, list[float]]) -> dict[
     }
 
 
-def change_told(plain: Mapping[str, Any]) -> str:
-    """What ``perplexities`` came to, within a sentence."""
+def describe_perplexity(plain: Mapping[str, Any]) -> str:
+    """What ``compare_perplexities`` came to, within a sentence."""
     if not plain["windows"]:
         return f"no perplexity (none of {plain['left_out']} rows came to finite numbers)"
     return f"perplexity {plain['standard']:.2f} → {plain['route']:.2f} ({100 * (plain['ratio'] - 1):+.1f} %)"
 
 
-def left_out_notes(plain: Mapping[str, Any]) -> list[str]:
+def note_left_out(plain: Mapping[str, Any]) -> list[str]:
     """A note where rows were left out."""
     asked = plain["windows"] + plain["left_out"]
     told = f"Of {asked} rows {plain['left_out']} are left out: a route came to no finite number on them."

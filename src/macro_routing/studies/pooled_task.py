@@ -38,7 +38,7 @@ class PooledEvaluator(Evaluator):
         """The unit's examples by their tasks, and the answers in the unit's order again."""
         places: dict[str, list[int]] = {}
         for place, example in enumerate(unit):
-            places.setdefault(member_of(example), []).append(place)
+            places.setdefault(pool_member(example), []).append(place)
         found: dict[Route, dict[int, ExampleOutcome]] = {route: {} for route in routes}
         for name, where in places.items():
             answered = self.members[name].run_unit(routes, tuple(unit[place] for place in where))
@@ -47,19 +47,19 @@ class PooledEvaluator(Evaluator):
         return {route: [rows[place] for place in range(len(unit))] for route, rows in found.items()}
 
 
-def member_of(example: Example) -> str:
+def pool_member(example: Example) -> str:
     """The task that an example of a pool came from."""
     return example.id.split(_MARK, 1)[0]
 
 
-def pooled_task(runs: Mapping[str, PreparedRun]) -> Task:
+def make_pooled_task(runs: Mapping[str, PreparedRun]) -> Task:
     """One task of several tasks' splits, which stay what they are: no test example becomes a training one."""
-    pools = {split: tuple(_mixed(runs, split)) for split in (TRAIN, VALIDATION, TEST)}
+    pools = {split: tuple(_interleave_examples(runs, split)) for split in (TRAIN, VALIDATION, TEST)}
     # Prompts and grader are never used: every example is asked by its own task.
     return Task(POOL, TEXT, GRADERS["text"], PromptTexts(), None, pools, keeps_validation=True)
 
 
-def _mixed(runs: Mapping[str, PreparedRun], split: str) -> Iterator[Example]:
+def _interleave_examples(runs: Mapping[str, PreparedRun], split: str) -> Iterator[Example]:
     """One example of each task after the other, so that the first so many are of all tasks."""
     for row in itertools.zip_longest(*(run.splits.get_split(split) for run in runs.values())):
         for name, one in zip(runs, row, strict=True):
@@ -67,7 +67,7 @@ def _mixed(runs: Mapping[str, PreparedRun], split: str) -> Iterator[Example]:
                 yield dataclasses.replace(one, id=f"{name}{_MARK}{one.id}")
 
 
-def pooled(run: PreparedRun, members: Mapping[str, PreparedRun]) -> PreparedRun:
+def pool_evaluators(run: PreparedRun, members: Mapping[str, PreparedRun]) -> PreparedRun:
     """The same run, its examples answered by their own tasks' rules."""
     plain = {item.name: getattr(run.evaluator, item.name) for item in dataclasses.fields(Evaluator)}
     evaluators = {name: member.evaluator for name, member in members.items()}

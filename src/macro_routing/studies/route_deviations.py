@@ -14,7 +14,7 @@ from macro_routing.routes.route_diff import RouteEdit, diff_routes
 class Deviation:
     """One thing that a route does differently, and the route without it."""
 
-    told: str
+    description: str
     """In words, such as ``repeats L3-L7``."""
     without: Route | None
     """None where what is left cannot be executed."""
@@ -26,35 +26,35 @@ class Deviation:
     """What else changes when it is dropped."""
 
 
-def deviations(route: Route) -> list[Deviation]:
+def list_deviations(route: Route) -> list[Deviation]:
     """All deviations in the order of the route; none for the standard pass."""
     standard = Route.standard(route.layers)
-    return [_deviation(route, standard, edit) for edit in diff_routes(standard, route)]
+    return [_make_deviation(route, standard, edit) for edit in diff_routes(standard, route)]
 
 
-def _deviation(route: Route, standard: Route, edit: RouteEdit) -> Deviation:
+def _make_deviation(route: Route, standard: Route, edit: RouteEdit) -> Deviation:
     start = edit.new_start - 1
     kept = (*route.steps[:start], *edit.old, *route.steps[start + len(edit.new) :])
     first = edit.old_start - 1
     alone = (*standard.steps[:first], *edit.new, *standard.steps[first + len(edit.old) :])
     reasons: list[str] = []
-    without, by_itself = _made(kept, route.layers, reasons), _made(alone, route.layers, reasons)
-    remark = "" if without is None else _other_states(route, start, edit)
-    return Deviation(told(edit), without, by_itself, "; ".join(reasons), remark)
+    without, by_itself = _try_route(kept, route.layers, reasons), _try_route(alone, route.layers, reasons)
+    remark = "" if without is None else _list_moved_adds(route, start, edit)
+    return Deviation(describe_edit(edit), without, by_itself, "; ".join(reasons), remark)
 
 
-def _other_states(route: Route, start: int, edit: RouteEdit) -> str:
+def _list_moved_adds(route: Route, start: int, edit: RouteEdit) -> str:
     """Adds behind the block count back over it: where its length changes they come to another state."""
     end = start + len(edit.new)
     if len(edit.old) == len(edit.new):
         return ""
     # Step i reads state i; an add looks back from there, and state ``end`` is the first that the block leaves behind.
     later = enumerate(route.steps[end:], end)
-    moved = [str(step) for place, step in later if step.add is not None and place - step.add.back < end]
+    moved = [str(step) for index, step in later if step.add is not None and index - step.add.back < end]
     return f"without it another state is added at {', '.join(moved)}" if moved else ""
 
 
-def _made(steps: tuple[Step, ...], layers: int, reasons: list[str]) -> Route | None:
+def _try_route(steps: tuple[Step, ...], layers: int, reasons: list[str]) -> Route | None:
     try:
         return Route(steps, layers)
     except RouteError as error:  # an add that looks back further than what is left, or nothing is left
@@ -62,18 +62,18 @@ def _made(steps: tuple[Step, ...], layers: int, reasons: list[str]) -> Route | N
         return None
 
 
-def told(edit: RouteEdit) -> str:
+def describe_edit(edit: RouteEdit) -> str:
     """What the edit does, with the layers in the paper's notation."""
     if edit.kind == "removed":
-        return f"skips {_names(edit.old)} (after step {edit.new_start - 1})"
+        return f"skips {_name_steps(edit.old)} (after step {edit.new_start - 1})"
     if edit.kind == "added":
-        return f"inserts {_names(edit.new)} (step {edit.new_start})"
-    return f"{_names(edit.new)} instead of {_names(edit.old)} (step {edit.new_start})"
+        return f"inserts {_name_steps(edit.new)} (step {edit.new_start})"
+    return f"{_name_steps(edit.new)} instead of {_name_steps(edit.old)} (step {edit.new_start})"
 
 
-def _names(steps: tuple[Step, ...]) -> str:
-    plain = all(step.add is None for step in steps)
-    runs_up = all(b.layer == a.layer + 1 for a, b in itertools.pairwise(steps))
-    if len(steps) >= 3 and plain and runs_up:
+def _name_steps(steps: tuple[Step, ...]) -> str:
+    has_no_adds = all(step.add is None for step in steps)
+    is_ascending = all(b.layer == a.layer + 1 for a, b in itertools.pairwise(steps))
+    if len(steps) >= 3 and has_no_adds and is_ascending:
         return f"{steps[0]}-{steps[-1]}"
     return " ".join(map(str, steps))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,14 @@ from macro_routing.report.interval_chart import OPEN, IntervalRow, intervals_fig
 from macro_routing.runs.comparison_results import MethodRun
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.methods import STANDARD as STANDARD_METHOD
-from macro_routing.studies.columns import text_column
-from macro_routing.studies.tables import Column, Table
+from macro_routing.studies.tables import Column, Table, number_column, percentage_column, text_column
 
-_SHORT = 0.1
+_MIN_HOURS_FOR_MINUTES = 0.1
 """Hours under which seconds are drawn: tenths of minutes would all look alike."""
 
 
-def selection_seconds(run: Path) -> float:
-    """From the last round to the test: validation, or training routers; without the time between two goes."""
+def measure_selection_seconds(run: Path) -> float:
+    """Time from the last round to the test: validation, or training routers; without pauses between two processes."""
     since, last, spent, found = None, None, 0.0, None
     try:
         lines = (run / "log.txt").read_text(encoding="utf-8").splitlines()
@@ -45,18 +43,17 @@ def selection_seconds(run: Path) -> float:
     return found or 0.0
 
 
-def search_time_rows(arms: Mapping[Any, Sequence[MethodRun]]) -> list[dict[str, Any]]:
-    """A line per model and method: mean seconds per task and seed, and the accuracy they bought."""
+def summarize_search_times(runs: Mapping[Any, Sequence[MethodRun]]) -> list[dict[str, Any]]:
+    """A row per model and method: mean seconds per task and seed beside the accuracy."""
     rows = []
-    models = dict.fromkeys(model for model, _ in arms)
-    for model in models:
-        mine = [arm for (one, _), found in arms.items() if one == model for arm in found]
-        for method in dict.fromkeys(arm.method for arm in mine):
-            if method == STANDARD_METHOD:
-                continue  # it searches nothing
-            chosen = [arm for arm in mine if arm.method == method]
-            search = [arm.seconds for arm in chosen]
-            selection = [selection_seconds(Path(arm.result.folder)) for arm in chosen]
+    grouped: dict[tuple[str, str], list[MethodRun]] = {}
+    for (model, _), of_task in runs.items():
+        for run in of_task:
+            grouped.setdefault((model, run.method), []).append(run)
+    for (model, method), chosen in grouped.items():
+        if method != STANDARD_METHOD:  # it searches nothing
+            search = [run.seconds for run in chosen]
+            selection = [measure_selection_seconds(Path(run.result.folder)) for run in chosen]
             rows.append(
                 {
                     "model": model,
@@ -65,15 +62,15 @@ def search_time_rows(arms: Mapping[Any, Sequence[MethodRun]]) -> list[dict[str, 
                     "search_seconds": statistics.mean(search),
                     "selection_seconds": statistics.mean(selection),
                     "hours": sum(search + selection) / len(chosen) / 3600,
-                    "accuracy": statistics.mean(arm.result.variants[0].accuracy for arm in chosen),
-                    "difference": statistics.mean(arm.result.comparison.difference for arm in chosen),
-                    "asked": statistics.mean(arm.asked for arm in chosen),
+                    "accuracy": statistics.mean(run.result.variants[0].accuracy for run in chosen),
+                    "difference": statistics.mean(run.result.comparison.difference for run in chosen),
+                    "asked": statistics.mean(run.asked for run in chosen),
                 }
             )
     return rows
 
 
-def search_time_table(rows: Sequence[Mapping[str, Any]], sizes: str) -> Table:
+def make_search_time_table(rows: Sequence[Mapping[str, Any]], sizes: str) -> Table:
     """Hours beside accuracy; ``sizes`` says over which seeds and examples."""
     columns = [
         text_column("model", "model"),
@@ -81,32 +78,31 @@ def search_time_table(rows: Sequence[Mapping[str, Any]], sizes: str) -> Table:
         Column("search, s", lambda row: f"{row['search_seconds']:.0f}"),
         Column("selection or training, s", lambda row: f"{row['selection_seconds']:.0f}"),
         Column("hours", lambda row: f"{row['hours']:.3g}"),
-        Column("outcomes asked", lambda row: f"{row['asked']:,.0f}"),
-        Column("right, %", lambda row: format_percentage(row["accuracy"])),
-        Column("difference, points", lambda row: format_points(row["difference"])),
+        Column("evaluations", lambda row: f"{row['asked']:,.0f}"),
+        percentage_column("correct, %", "accuracy"),
+        number_column("difference, points", "difference", format_points),
     ]
     notes = (
         sizes,
         (
             "Means over tasks and seeds. Every method and seed keeps its scores apart, so none is faster for what"
-            " another has worked out, unless the study was given a store."
+            " another has computed, unless the study was given a store."
         ),
     )
     return Table("Search time beside accuracy", columns, rows, notes)
 
 
-def search_time_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
+def draw_search_times(rows: Sequence[Mapping[str, Any]]) -> Figure:
     """Minutes of every method as one row, its accuracy in its name."""
     several = len({row["model"] for row in rows}) > 1
 
-    def named(row: Mapping[str, Any]) -> str:
+    def label_row(row: Mapping[str, Any]) -> str:
         name = f"{row['model']} · {row['method']}" if several else str(row["method"])
-        return f"{name}: {format_percentage(row['accuracy'])} % right ({format_points(row['difference'])} points)"
+        return f"{name}: {format_percentage(row['accuracy'])} % correct ({format_points(row['difference'])} points)"
 
     most = max((row["hours"] for row in rows), default=0.0)
-    unit, scale = ("minutes", 60.0) if most > _SHORT else ("seconds", 3600.0)
-    shown = [IntervalRow(named(row), 0.0, scale * row["hours"], scale * row["hours"], OPEN) for row in rows]
+    unit, scale = ("minutes", 60.0) if most > _MIN_HOURS_FOR_MINUTES else ("seconds", 3600.0)
+    shown = [IntervalRow(label_row(row), 0.0, scale * row["hours"], scale * row["hours"], OPEN) for row in rows]
     models = ", ".join(dict.fromkeys(str(row["model"]) for row in rows))
     title = f"Time of search and selection per task and seed{'' if several else f' ({models})'}"
-    figure = intervals_figure("search_time", title, unit, shown, 1e-9)
-    return replace(figure, legend=())
+    return intervals_figure("search_time", title, unit, shown, 1e-9, meanings={})

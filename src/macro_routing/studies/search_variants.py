@@ -1,4 +1,4 @@
-"""A search with something changed: over tasks and seeds, each variant beside the unchanged one on the same examples."""
+"""Searches with something changed: each variant over all tasks and seeds, compared on the same examples."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from macro_routing.report.formatting import format_mean_and_deviation
 from macro_routing.runs.comparison_results import MethodRun
 from macro_routing.runs.result import STANDARD
 from macro_routing.studies.context import StudyContext
-from macro_routing.studies.paired_comparisons import seeds_row
+from macro_routing.studies.paired_comparisons import SeedPairs, compare_over_seeds
+from macro_routing.studies.tables import Column
 from macro_routing.studies.task_names import TaskName
 
-Cells = dict[tuple[TaskName, int], MethodRun]
+VariantRuns = Mapping[tuple[TaskName, int], MethodRun]
 """By task and seed."""
+
+ACCURACY_COLUMN = Column("correct, %", lambda row: format_mean_and_deviation(row["accuracy"], row["spread"]))
+LAYERS_COLUMN = Column("layers run", lambda row: f"{row['layers']:.1f}")
 
 
 @dataclass(frozen=True)
@@ -24,82 +29,81 @@ class Variant:
     name: str
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Settings by table (space, search, data) that differ from the study's."""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """More values for its row."""
 
 
-def searches_note(tasks: Sequence[TaskName], seeds: Sequence[int], cells: Cells) -> str:
-    """What was averaged, and what an interval over test examples does not hold: another search finds another route."""
-    told = "; ".join(f"{task} n = {', '.join(_sizes(task, cells))}" for task in tasks)
-    return (
-        f"Mean over {len(tasks)} task(s) ({told}) and {len(seeds)} seed(s) ({', '.join(map(str, seeds))}); ± is the"
-        " sample standard deviation over seeds. Compared are the routes that these searches found. Intervals resample"
-        " test examples and p is a sign-flip test over them: how much searches vary is no part of either."
-    )
+@dataclass(frozen=True)
+class SearchVariants:
+    """The tasks and seeds that every variant is searched with."""
 
+    context: StudyContext
+    tasks: Sequence[TaskName]
+    seeds: Sequence[int]
 
-def _sizes(task: TaskName, cells: Cells) -> list[str]:
-    """Test examples of a task; one number where all seeds have as many."""
-    return list(dict.fromkeys(str(len(arm.right[STANDARD])) for (one, _), arm in cells.items() if one == task))
+    def run_all(self, variants: Sequence[Variant]) -> dict[str, VariantRuns]:
+        """By variant's name its searches; missing ones run now. An impossible one is rejected before the first runs."""
+        first = [(variant, task, self.seeds[0]) for variant in variants for task in self.tasks]
+        self.context.check_searches((_search_name(*search), self._make_config(*search)) for search in first)
+        return {variant.name: self._run_variant(variant) for variant in variants}
 
+    def _run_variant(self, variant: Variant) -> VariantRuns:
+        return {
+            (task, seed): self.context.load_or_search(
+                _search_name(variant, task, seed), self._make_config(variant, task, seed)
+            )
+            for seed in self.seeds
+            for task in self.tasks
+        }
 
-def check_variants(context: StudyContext, variants: Sequence[Variant], tasks: Sequence[TaskName], seed: int) -> None:
-    """Refuse before the first search what one of them would refuse."""
-    context.check_searches(
-        (_search_name(one, task, seed), context.config(task, seed, **one.changes)) for one in variants for task in tasks
-    )
+    def _make_config(self, variant: Variant, task: TaskName, seed: int) -> Any:
+        return self.context.make_config(task, seed, **variant.changes)
+
+    def describe(self, runs: VariantRuns) -> str:
+        """What was averaged, and what an interval over test examples leaves out: another search finds another route."""
+        sizes = {
+            task: dict.fromkeys(len(runs[task, seed].right[STANDARD]) for seed in self.seeds) for task in self.tasks
+        }
+        tasks = "; ".join(f"{task} n = {', '.join(map(str, counts))}" for task, counts in sizes.items())
+        return (
+            f"Mean over {len(self.tasks)} task(s) ({tasks}) and {len(self.seeds)} seed(s)"
+            f" ({', '.join(map(str, self.seeds))}); ± is the sample standard deviation over seeds. Compared are the"
+            " routes that these searches found. Intervals resample test examples and p is a sign-flip test over them:"
+            " how much searches vary is no part of either."
+        )
+
+    def pair_by_seed(
+        self, baseline: VariantRuns, baseline_choice: str, compared: VariantRuns, choice: str
+    ) -> list[SeedPairs]:
+        """By task and seed: which examples each of the two choices has correct."""
+        return [
+            [(baseline[task, seed].right[baseline_choice], compared[task, seed].right[choice]) for seed in self.seeds]
+            for task in self.tasks
+        ]
+
+    def summarize(
+        self, name: str, runs: VariantRuns, choice: str, baseline: VariantRuns | None = None, baseline_choice: str = ""
+    ) -> dict[str, Any]:
+        """Accuracy over tasks and seeds of the route chosen by ``choice``, and its difference to the baseline's."""
+        accuracy = {key: statistics.mean(map(float, run.right[choice].values())) for key, run in runs.items()}
+        by_seed = [statistics.mean(accuracy[task, seed] for task in self.tasks) for seed in self.seeds]
+        lengths = [one.length for run in runs.values() for one in run.result.variants if one.name == choice]
+        row: dict[str, Any] = {
+            "variant": name,
+            "accuracy": statistics.mean(by_seed),
+            "spread": statistics.stdev(by_seed) if len(self.seeds) > 1 else None,
+            "by_task": {str(task): statistics.mean(accuracy[task, seed] for seed in self.seeds) for task in self.tasks},
+            "layers": statistics.mean(lengths),
+            "rounds_seconds": statistics.mean(run.seconds for run in runs.values()),
+            "seeds": len(self.seeds),
+            "tasks": len(self.tasks),
+        }
+        if baseline is not None:
+            row |= compare_over_seeds(self.pair_by_seed(baseline, baseline_choice, runs, choice))
+        return row
+
+    def summarize_standard(self, runs: VariantRuns) -> dict[str, Any]:
+        """The standard pass on the same examples."""
+        return {**self.summarize("standard pass", runs, STANDARD), "rounds_seconds": 0.0}
 
 
 def _search_name(variant: Variant, task: TaskName, seed: int) -> str:
     return f"{variant.name}-{task}-{seed}"
-
-
-def run_variant(context: StudyContext, variant: Variant, tasks: Sequence[TaskName], seeds: Sequence[int]) -> Cells:
-    """The searches of a variant, those that are missing run now."""
-    return {
-        (task, seed): context.search(_search_name(variant, task, seed), context.config(task, seed, **variant.changes))
-        for seed in seeds
-        for task in tasks
-    }
-
-
-def variant_row(name: str, cells: Cells, choice: str, compared: Cells | None, against: str) -> dict[str, Any]:
-    """Accuracy over tasks and seeds of the route chosen by ``choice``, and its difference to another's ``against``.
-
-    ``compared`` None leaves the difference out: it would be one to itself.
-    """
-    tasks = list(dict.fromkeys(task for task, _ in cells))
-    seeds = list(dict.fromkeys(seed for _, seed in cells))
-    accuracy = {cell: _accuracy(arm, choice) for cell, arm in cells.items()}
-    by_seed = [statistics.mean(accuracy[task, seed] for task in tasks) for seed in seeds]
-    row: dict[str, Any] = {
-        "variant": name,
-        "accuracy": statistics.mean(by_seed),
-        "spread": statistics.stdev(by_seed) if len(seeds) > 1 else None,
-        "by_task": {str(task): statistics.mean(accuracy[task, seed] for seed in seeds) for task in tasks},
-        "layers": statistics.mean(_length(arm, choice) for arm in cells.values()),
-        "rounds_seconds": statistics.mean(arm.seconds for arm in cells.values()),
-        "seeds": len(seeds),
-        "tasks": len(tasks),
-    }
-    if compared is not None:
-        row |= seeds_row(
-            [
-                [(compared[task, seed].right[against], cells[task, seed].right[choice]) for seed in seeds]
-                for task in tasks
-            ]
-        )
-    return row
-
-
-def standard_row(cells: Cells) -> dict[str, Any]:
-    """The standard pass on the same examples."""
-    return {**variant_row("standard pass", cells, STANDARD, None, ""), "rounds_seconds": 0.0}
-
-
-def _accuracy(arm: MethodRun, choice: str) -> float:
-    return statistics.mean(map(float, arm.right[choice].values()))
-
-
-def _length(arm: MethodRun, choice: str) -> float:
-    return next(one.length for one in arm.result.variants if one.name == choice)

@@ -76,7 +76,7 @@ class AblationSettings(StudySettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockSweepSettings(AblationSettings):
+class SweepSettings(AblationSettings):
     """Options of ``macro study sweep``."""
 
     setting: str = option(MISSING, "A setting of the search, its space or its data: beta, elite, radius …", PANEL)
@@ -213,7 +213,7 @@ SETTINGS: Mapping[str, type] = {
     "main-table": MainTableSettings,
     "significance": SignificanceSettings,
     "ablation": AblationSettings,
-    "sweep": BlockSweepSettings,
+    "sweep": SweepSettings,
     "transfer": TransferSettings,
     "one-route": OneRouteSettings,
     "composition": CompositionSettings,

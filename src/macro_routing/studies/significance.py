@@ -14,20 +14,19 @@ from macro_routing.report.figure import Figure
 from macro_routing.report.formatting import format_p_value, format_signed
 from macro_routing.report.interval_chart import GAIN, LOSS, OPEN, IntervalRow
 from macro_routing.runs.result import LEVEL
-from macro_routing.studies.columns import text_column
-from macro_routing.studies.paired_comparisons import judged_figure
+from macro_routing.studies.paired_comparisons import draw_judged_intervals
 from macro_routing.studies.settings import SignificanceSettings
-from macro_routing.studies.study_result import DATA, TABLE, StudyResult
-from macro_routing.studies.tables import Column, Table
+from macro_routing.studies.study_result import DATA, StudyResult
+from macro_routing.studies.tables import Column, Table, number_column, text_column
 
 STUDY = "significance"
-_LEAST = 3
+_MIN_BENCHMARKS = 3
 """Benchmarks that an interval over them needs."""
 AVERAGE = "Avg"
 """A column that is no benchmark."""
-_LARGEST = 1e6
+_MAX_PERCENTAGE = 1e6
 """No percentage is larger; NaN, infinity and integers beyond floating point are not either."""
-_SHAPE = (
+_EXPECTED = (
     "the folder of `macro study main-table`, or a list of"
     ' {"model": name, "method": name, "accuracy": {benchmark: [mean, deviation]}}'
 )
@@ -45,18 +44,18 @@ def read_results(path: Path) -> Results:
     except OSError as error:
         raise RunError(f"{file} cannot be read: {error.strerror}; name a main-table study or a JSON file") from None
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        told = "its JSON is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        told = f"there is no {told}" if isinstance(error, KeyError) else told
-        raise RunError(f"{file} holds no main table ({told}); it takes {_SHAPE}") from None
+        reason = "its JSON is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        reason = f"there is no {reason}" if isinstance(error, KeyError) else reason
+        raise RunError(f"{file} holds no main table ({reason}); it takes {_EXPECTED}") from None
     if not lines:
-        raise RunError(f"{file} holds no results; it takes {_SHAPE}")
-    _check_pairs(file, lines)
+        raise RunError(f"{file} holds no results; it takes {_EXPECTED}")
+    _check_duplicates(file, lines)
     return list(lines)
 
 
 def _check_lines(lines: object) -> None:
     if not isinstance(lines, list):
-        raise TypeError("it is no list of lines")
+        raise TypeError("it is not a list of lines")
     for place, line in enumerate(lines):
         _check_line(line, place + 1)
 
@@ -64,22 +63,22 @@ def _check_lines(lines: object) -> None:
 def _check_line(line: object, number: int) -> None:
     """Refuse a line that is none, in words; what it holds is a stranger's."""
     if not isinstance(line, dict):
-        raise TypeError(f"line {number} is {shorten(line)}, no object")
+        raise TypeError(f"line {number} is {shorten(line)}, not an object")
     for name in ("model", "method"):
         if not isinstance(line.get(name), str):
-            raise TypeError(f"the {name} of line {number} is {shorten(line.get(name))}, no text")
+            raise TypeError(f"the {name} of line {number} is {shorten(line.get(name))}, not a string")
     if not isinstance(line.get("accuracy"), dict):
-        raise TypeError(f"the accuracy of line {number} is {shorten(line.get('accuracy'))}, no object")
+        raise TypeError(f"the accuracy of line {number} is {shorten(line.get('accuracy'))}, not an object")
     for benchmark, value in line["accuracy"].items():
         mean = value[0] if isinstance(value, list) and value else value
-        is_number = isinstance(mean, int | float) and not isinstance(mean, bool) and abs(mean) <= _LARGEST
+        is_number = isinstance(mean, int | float) and not isinstance(mean, bool) and abs(mean) <= _MAX_PERCENTAGE
         if not isinstance(value, list) or not is_number:
             raise TypeError(
                 f"{line['model']}, {line['method']}, {benchmark}: {shorten(value)} does not begin with a finite number"
             )
 
 
-def _check_pairs(file: Path, lines: Results) -> None:
+def _check_duplicates(file: Path, lines: Results) -> None:
     """Refuse two lines of one model and method: neither is known to be the right one."""
     known = set()
     for line in lines:
@@ -108,7 +107,7 @@ def differences_by_model(results: Results, baseline: str, method: str) -> dict[s
     return found
 
 
-def significance_rows(differences: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:
+def test_significance_by_model(differences: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:
     """A line per model; p-values are corrected over the models."""
     found = {model: benchmark_significance(values) for model, values in differences.items()}
     corrected = holm_correction([one.p_value for one in found.values()])
@@ -118,42 +117,46 @@ def significance_rows(differences: Mapping[str, Sequence[float]]) -> list[dict[s
     ]
 
 
-def significance_table(rows: Sequence[Mapping[str, Any]], method: str, baseline: str) -> Table:
+def make_significance_table(rows: Sequence[Mapping[str, Any]], method: str, baseline: str) -> Table:
     """The paper's columns: mean difference, interval, wins/ties/losses, corrected p-value."""
     notes = (
         (
             f"Differences of {method} to {baseline}, one per benchmark, averaged over seeds. The interval resamples"
             " benchmarks (cluster bootstrap, 95 % percentiles, 10^5 resamples); p is a one-sided exact Wilcoxon"
             f" signed-rank test, corrected by Holm over {len(rows)} model(s). With fewer than five benchmarks no p"
-            f" can fall below 0.05, and with fewer than {_LEAST} there is no interval: it would be their range."
+            f" can fall below 0.05, and with fewer than {_MIN_BENCHMARKS} there is no interval."
         ),
     )
     columns = [
         text_column("model", "model"),
-        Column("mean difference, points", lambda row: format_signed(row["mean"], 2)),
-        Column("95 % interval", _interval),
+        number_column("mean difference, points", "mean", lambda mean: format_signed(mean, 2)),
+        Column("95 % interval", _format_interval),
         Column("W/T/L", lambda row: f"{row['wins']}/{row['ties']}/{row['losses']}"),
-        Column("p, Holm", lambda row: format_p_value(row["p_holm"])),
-        Column("benchmarks", lambda row: str(row["benchmarks"])),
+        number_column("p, Holm", "p_holm", format_p_value),
+        number_column("benchmarks", "benchmarks"),
     ]
     return Table(f"{method} against {baseline} over benchmarks", columns, rows, notes)
 
 
-def _interval(row: Mapping[str, Any]) -> str:
-    return f"{format_signed(row['low'], 2)} to {format_signed(row['high'], 2)}" if row["benchmarks"] >= _LEAST else ""
+def _format_interval(row: Mapping[str, Any]) -> str:
+    return (
+        f"{format_signed(row['low'], 2)} to {format_signed(row['high'], 2)}"
+        if row["benchmarks"] >= _MIN_BENCHMARKS
+        else ""
+    )
 
 
-def significance_figure(rows: Sequence[Mapping[str, Any]], method: str, baseline: str) -> Figure:
+def draw_significance(rows: Sequence[Mapping[str, Any]], method: str, baseline: str) -> Figure:
     """Every model's mean difference with its interval."""
 
-    def kind(row: Mapping[str, Any]) -> str:
+    def classify_row(row: Mapping[str, Any]) -> str:
         return OPEN if row["p_holm"] >= LEVEL else GAIN if row["mean"] > 0 else LOSS
 
-    shown = [IntervalRow(row["model"], row["low"], row["mean"], row["high"], kind(row)) for row in rows]
+    shown = [IntervalRow(row["model"], row["low"], row["mean"], row["high"], classify_row(row)) for row in rows]
     counts = sorted({row["benchmarks"] for row in rows})
     told = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     title = f"{method} minus {baseline}, mean over {told} benchmark(s) with 95 % intervals"
-    return judged_figure(STUDY, title, "points of accuracy", shown)
+    return draw_judged_intervals(STUDY, title, "points of accuracy", shown)
 
 
 def run_significance(results: Results, settings: SignificanceSettings) -> StudyResult:
@@ -165,8 +168,8 @@ def run_significance(results: Results, settings: SignificanceSettings) -> StudyR
             told = ", ".join(dict.fromkeys(known))
             raise RunError(f"{model} is not in the table; it has {told}{suggestion(model, known)}")
     kept = [line for line in results if not models or line["model"] in models]
-    rows = significance_rows(differences_by_model(kept, baseline, method))
+    rows = test_significance_by_model(differences_by_model(kept, baseline, method))
     better = [row["model"] for row in rows if row["p_holm"] < LEVEL]
     headline = f"{method} is better than {baseline} on {len(better)} of {len(rows)} models (p < 0.05, corrected)."
-    tables = {TABLE: significance_table(rows, method, baseline)}
-    return StudyResult(STUDY, headline, tables, [significance_figure(rows, method, baseline)], len(rows))
+    table = make_significance_table(rows, method, baseline)
+    return StudyResult(STUDY, headline, table, [draw_significance(rows, method, baseline)])

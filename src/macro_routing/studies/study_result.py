@@ -1,4 +1,4 @@
-"""What a study came to, as files: data for programs, tables for papers, pictures for people."""
+"""The result of a study as files: data for programs, tables for papers, figures for people."""
 
 from __future__ import annotations
 
@@ -20,98 +20,116 @@ from macro_routing.studies.folder import FORMAT, StudyFolder
 from macro_routing.studies.tables import Table
 
 DATA, TABLE, FIGURE = "data.json", "table", "figure"
-_DRAWN = {".svg", ".png"}
-_PRIVATE = ("cache folder", "built-in models")
+_FIGURE_SUFFIXES = {".svg", ".png"}
+_PRIVATE_FACTS = ("cache folder", "built-in models")
 """Of this machine only."""
 
 
 @dataclass(frozen=True)
 class StudyResult:
-    """A study's result."""
+    """What a study found: a sentence, tables and figures."""
 
     study: str
     headline: str
     """The result in a sentence."""
-    tables: Mapping[str, Table]
-    """By file name; the first is the study's own and called ``table``."""
-    figures: Sequence[Figure]
+    table: Table
+    """The study's main table."""
+    figures: Sequence[Figure] = ()
     """The first is called ``figure``, the others by their own names."""
-    comparisons: int = 0
-    """How many pairs of things were compared: of twenty tests one shows something by chance."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """What the rows do not hold."""
+    """Values that the rows do not hold."""
+    other_tables: Mapping[str, Table] = field(default_factory=dict)
+    """By file name."""
+    untabled_comparisons: int = 0
+    """Comparisons without a p-value in the main table."""
 
     @property
-    def table(self) -> Table:
-        """The study's own table."""
-        return next(iter(self.tables.values()))
+    def tables(self) -> dict[str, Table]:
+        """All tables by file name, the main one first."""
+        return {TABLE: self.table, **self.other_tables}
+
+    @property
+    def comparisons(self) -> int:
+        """How many comparisons were made: of twenty tests one is significant by chance."""
+        return self.untabled_comparisons + sum(row.get("p_holm") is not None for row in self.table.rows)
 
 
 def write_study_result(
     folder: StudyFolder,
-    findings: StudyResult,
+    result: StudyResult,
     settings: Mapping[str, Any],
     command: str,
     report: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Write everything beside the parts it was made of; gives what data.json holds."""
+    """Write the result into the study's folder; returns the contents of data.json."""
     from macro_routing.version import __version__
 
-    tables = {name: _of_model(table, settings) for name, table in findings.tables.items()}
+    tables = {name: _name_model(table, settings) for name, table in result.tables.items()}
     data: dict[str, Any] = {
         "format": FORMAT,
-        "study": findings.study,
-        "headline": findings.headline,
+        "study": result.study,
+        "headline": result.headline,
         "command": command,
         "macro": __version__,
         "written": time.strftime("%Y-%m-%d %H:%M:%S"),
         "settings": dict(settings),
-        "environment": {fact.topic: fact.finding for fact in describe_environment() if fact.topic not in _PRIVATE},
-        "comparisons": findings.comparisons,
+        "environment": {
+            fact.topic: fact.finding for fact in describe_environment() if fact.topic not in _PRIVATE_FACTS
+        },
+        "comparisons": result.comparisons,
         "tables": {
-            name: {"title": table.title, "rows": list(table.rows), "shown": table.shown(), "notes": list(table.notes)}
+            name: {
+                "title": table.title,
+                "rows": list(table.rows),
+                "shown": table.format_rows(),
+                "notes": list(table.notes),
+            }
             for name, table in tables.items()
         },
-        "details": dict(findings.details),
+        "details": dict(result.details),
     }
     for name, table in tables.items():
-        write_output(folder.path / f"{name}.csv", table.csv())
-        write_output(folder.path / f"{name}.md", table.markdown())
-        write_output(folder.path / f"{name}.tex", table.latex())
-    drawings = [
-        dataclasses.replace(figure, name=FIGURE if place == 0 else figure.name)
-        for place, figure in enumerate(findings.figures)
+        write_output(folder.path / f"{name}.csv", table.to_csv())
+        write_output(folder.path / f"{name}.md", table.to_markdown())
+        write_output(folder.path / f"{name}.tex", table.to_latex())
+    figures = [
+        dataclasses.replace(figure, name=FIGURE if index == 0 else figure.name)
+        for index, figure in enumerate(result.figures)
     ]
-    before = _pictures(folder)
-    data["pictures"] = [path.name for path in save_figures(drawings, folder.path, report)]
-    for name in before - set(data["pictures"]):  # of another number of models or kinds of search
+    previous = _list_figures(folder)
+    data["pictures"] = [path.name for path in save_figures(figures, folder.path, report)]
+    for name in previous - set(data["pictures"]):  # of earlier settings
         (folder.path / name).unlink(missing_ok=True)
-    data = finite(data)
+    data = replace_non_finite(data)
     write_output(folder.path / DATA, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     return data
 
 
-def _pictures(folder: StudyFolder) -> set[str]:
-    """Pictures that the study has drawn before; names only, of this folder."""
+def _list_figures(folder: StudyFolder) -> set[str]:
+    """Names of the figures that an earlier run of the study has drawn in this folder."""
     try:
         kept = json.loads((folder.path / DATA).read_text(encoding="utf-8"))["pictures"]
-        return {str(name) for name in kept if Path(str(name)).suffix in _DRAWN and Path(str(name)).name == str(name)}
+        return {
+            str(name)
+            for name in kept
+            if Path(str(name)).suffix in _FIGURE_SUFFIXES and Path(str(name)).name == str(name)
+        }
     except (OSError, ValueError, TypeError, KeyError):
         return set()
 
 
-def _of_model(table: Table, settings: Mapping[str, Any]) -> Table:
-    """A table that stands alone: its title names the model where no column does."""
+def _name_model(table: Table, settings: Mapping[str, Any]) -> Table:
+    """The table with the model in its title, unless a column names it."""
     runs = settings.get("runs")
     if not isinstance(runs, Mapping) or any("model" in row for row in table.rows):
         return table
     return dataclasses.replace(table, title=f"{table.title} ({shorten_model_name(str(runs['model']))})")
 
 
-def finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity; they become null."""
+def replace_non_finite(value: Any) -> Any:
+    """NaN and infinity as null, since JSON has neither."""
     if isinstance(value, Mapping):
-        return {str(key): finite(inner) for key, inner in value.items()}
+        return {str(key): replace_non_finite(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(inner) for inner in value]
+        return [replace_non_finite(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -7,33 +7,29 @@ from collections.abc import Sequence
 from typing import Any
 
 from macro_routing.errors import SettingsError, suggestion
-from macro_routing.report.formatting import format_mean_and_deviation
+from macro_routing.report.figure import Figure
 from macro_routing.report.line_chart import Axis, Line, Point, lines_figure
 from macro_routing.runs.config import DataSettings, RunConfig, SpaceSettings
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.result import SELECTED, STANDARD
-from macro_routing.studies.columns import comparisons_note, difference_columns, text_column
 from macro_routing.studies.context import StudyContext
-from macro_routing.studies.paired_comparisons import comparisons_in, is_significant, over_seeds, with_holm
-from macro_routing.studies.search_variants import (
-    Cells,
-    Variant,
-    check_variants,
-    run_variant,
-    searches_note,
-    standard_row,
-    variant_row,
+from macro_routing.studies.paired_comparisons import (
+    add_holm_correction,
+    comparison_table,
+    is_significant,
+    paired_difference_over_seeds,
 )
-from macro_routing.studies.settings import BlockSweepSettings, Value
-from macro_routing.studies.study_result import TABLE, StudyResult
-from macro_routing.studies.tables import Column, Table
+from macro_routing.studies.search_variants import ACCURACY_COLUMN, LAYERS_COLUMN, SearchVariants, Variant
+from macro_routing.studies.settings import SweepSettings, Value
+from macro_routing.studies.study_result import StudyResult
+from macro_routing.studies.tables import Column, Row, difference_columns, text_column
 
 STUDY = "sweep"
 _NO_SETTING = ("layers", "test", "data_dir", "question", "answer", "choices", "kind")
 """The model's own, or what says where the examples are and which are tested: another value asks something else."""
 
 
-def place_of(setting: str, config: RunConfig) -> str:
+def find_settings_table(setting: str, config: RunConfig) -> str:
     """The table of a run's settings that a hyper-parameter is in."""
     tables = {
         "search": METHODS[config.method].settings,
@@ -52,87 +48,71 @@ def place_of(setting: str, config: RunConfig) -> str:
     return known[setting]
 
 
-def default_of(setting: str, config: RunConfig) -> Value:
+def default_value(setting: str, config: RunConfig) -> Value:
     """What the study's own settings say."""
-    table = place_of(setting, config)
+    table = find_settings_table(setting, config)
     return getattr(getattr(config, table), setting)  # type: ignore[no-any-return]
 
 
-def run_sweep(context: StudyContext, settings: BlockSweepSettings) -> StudyResult:
+def run_sweep(context: StudyContext, settings: SweepSettings) -> StudyResult:
     """Search with every value, and compare with the default on the same examples."""
-    tasks, seeds, setting, values = settings.task_names, settings.seeds, settings.setting, settings.values
-    table, default = place_of(setting, context.base), default_of(setting, context.base)
-    ordered = _ordered([*values, default])
-    # The default is what is run without a word about the setting: a preset may settle it by the model.
+    setting, seeds = settings.setting, settings.seeds
+    table, default = find_settings_table(setting, context.base), default_value(setting, context.base)
+    searches = SearchVariants(context, settings.task_names, seeds)
+    # The default is what is run if the setting is not mentioned: a preset may settle it by the model.
     variants = {
-        value: Variant(f"{setting}={value}", {} if value == default else {table: {setting: value}}) for value in ordered
+        value: Variant(f"{setting}={value}", {} if value == default else {table: {setting: value}})
+        for value in _sort_values([*settings.values, default])
     }
-    check_variants(context, list(variants.values()), tasks, seeds[0])
-    found = {value: run_variant(context, variant, tasks, seeds) for value, variant in variants.items()}
+    by_name = searches.run_all(list(variants.values()))
+    runs = {value: by_name[variant.name] for value, variant in variants.items()}
     chosen = SELECTED[context.base.method]
     rows: list[dict[str, Any]] = []
-    for value, cells in found.items():
-        compared = None if value == default else found[default]
-        row = variant_row(str(value), cells, chosen, compared, chosen)
-        rows.append({**row, "value": value, "is_default": value == default, "gain": _gain(cells, chosen)})
-    rows = with_holm(rows)
-    reference = standard_row(found[default])
-    count = comparisons_in(rows)
+    for value, mine in runs.items():
+        row = searches.summarize(str(value), mine, chosen, None if value == default else runs[default], chosen)
+        gain = paired_difference_over_seeds(searches.pair_by_seed(mine, STANDARD, mine, chosen))
+        bounds = {"mean": gain.mean, "low": gain.low, "high": gain.high}
+        rows.append({**row, "value": value, "is_default": value == default, "gain": bounds})
+    rows = add_holm_correction(rows)
+    standard = searches.summarize_standard(runs[default])
     different = [row["variant"] for row in rows if is_significant(row)]
-    named = ", ".join(different) or "none"
     headline = (
-        f"In these searches ({len(seeds)} seed(s)) the routes of {len(different)} of {count} values of {setting} differ"
-        f" in accuracy from those of the default {default}: {named}."
+        f"In these searches ({len(seeds)} seed(s)) the routes of {len(different)} of {len(rows) - 1} values of"
+        f" {setting} differ in accuracy from those of the default {default}: {', '.join(different) or 'none'}."
     )
-    notes = (searches_note(tasks, seeds, found[default]), comparisons_note(count))
-    return StudyResult(
-        STUDY,
-        headline,
-        {TABLE: Table(f"Sweep of {setting}", _columns(setting), [*rows, reference], notes)},
-        [_figure(f"Accuracy by {setting} ({context.told(tasks)})", setting, chosen, rows, reference["accuracy"])],
-        count,
-    )
+    title = f"Accuracy by {setting} ({context.describe_tasks(settings.task_names)})"
+    figure = _draw_sweep(title, setting, chosen, rows, standard["accuracy"])
+    note = searches.describe(runs[default])
+    columns = [text_column(setting, "variant"), *_COLUMNS]
+    result_table = comparison_table(f"Sweep of {setting}", columns, [*rows, standard], note)
+    return StudyResult(STUDY, headline, result_table, [figure])
 
 
-def _ordered(values: Sequence[Value]) -> list[Value]:
+def _sort_values(values: Sequence[Value]) -> list[Value]:
     different = list(dict.fromkeys(values))
-    if all(isinstance(value, int | float) for value in different):
-        return sorted(different)
-    return different
+    return sorted(different) if all(isinstance(value, int | float) for value in different) else different
 
 
-def _gain(cells: Cells, chosen: str) -> dict[str, float]:
-    """Against the standard pass on the same examples, for the picture's bars."""
-    tasks = list(dict.fromkeys(task for task, _ in cells))
-    pairs = [
-        [(arm.right[STANDARD], arm.right[chosen]) for (one, _), arm in cells.items() if one == task] for task in tasks
-    ]
-    found = over_seeds(pairs)
-    return {"mean": found.mean, "low": found.low, "high": found.high}
+_COLUMNS = [
+    ACCURACY_COLUMN,
+    *difference_columns("difference to the default, points"),
+    LAYERS_COLUMN,
+    Column("", lambda row: "default" if row.get("is_default") else "", is_number=False),
+]
 
 
-def _columns(setting: str) -> list[Column]:
-    return [
-        text_column(setting, "variant"),
-        Column("right, %", lambda row: format_mean_and_deviation(row["accuracy"], row["spread"])),
-        *difference_columns("difference to the default, points"),
-        Column("layers run", lambda row: f"{row['layers']:.1f}"),
-        Column("", lambda row: "default" if row.get("is_default") else "", is_number=False),
-    ]
-
-
-def _figure(title: str, setting: str, method: str, rows: Sequence[dict[str, Any]], standard: float) -> Any:
-    """Accuracy by value; the bars are of the gain over the standard pass, so that they do not hold its uncertainty."""
+def _draw_sweep(title: str, setting: str, method: str, rows: Sequence[Row], standard: float) -> Figure:
+    """Accuracy by value; bars are of the gain over the standard pass, so they exclude its own uncertainty."""
     points, names = [], []
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         low, high = (100 * (standard + row["gain"][end]) for end in ("low", "high"))
-        points.append(Point(place, 100 * row["accuracy"], low, high))
-        names.append((float(place), row["variant"] + (" (default)" if row["is_default"] else "")))
+        points.append(Point(index, 100 * row["accuracy"], low, high))
+        names.append((float(index), row["variant"] + (" (default)" if row["is_default"] else "")))
     return lines_figure(
         STUDY,
         title,
         [Line(f"{method}; bars: 95 % interval of the gain over the standard pass", points, has_bars=True)],
         Axis(setting, names=names),
-        Axis("right on the test sets, %"),
+        Axis("correct on the test sets, %"),
         level=(100 * standard, "standard pass"),
     )

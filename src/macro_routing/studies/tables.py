@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from macro_routing.report.formatting import format_p_value, format_percentage, format_points, format_points_interval
+
 Row = Mapping[str, Any]
 _LATIN_1 = 0xFF
-_MEDALS = ("", "①", "②", "③")
-MARKS = (
+_RANK_SYMBOLS = ("", "①", "②", "③")
+RANKS_NOTE = (
     "① ② ③ mark the three best values of a column within a model (bold, underlined, italic in LaTeX); ties share one."
 )
 
@@ -26,13 +28,43 @@ class Column:
     """A heading, and what a row shows under it."""
 
     heading: str
-    show: Callable[[Row], str]
+    format_cell: Callable[[Row], str]
     is_number: bool = True
     """Set to the right."""
     is_code: bool = False
     """A route: set in a fixed width."""
     rank: Callable[[Row], int] = _no_rank
     """1 to 3 for the best three, 0 for the others."""
+
+
+def text_column(heading: str, key: str, *, is_code: bool = False) -> Column:
+    """A column of text."""
+    return Column(heading, lambda row: str(row.get(key) or ""), is_number=False, is_code=is_code)
+
+
+def number_column(heading: str, key: str, format_number: Callable[[float], str] = "{}".format) -> Column:
+    """A column of numbers; a missing one is left blank."""
+    return Column(heading, lambda row: "" if row.get(key) is None else format_number(row[key]))
+
+
+def percentage_column(heading: str, key: str) -> Column:
+    """A column of shares in percent."""
+    return number_column(heading, key, format_percentage)
+
+
+def difference_columns(heading: str = "difference, points") -> list[Column]:
+    """A difference with its interval and p-values: the keys of ``compare_on_examples``."""
+
+    def format_difference(row: Row) -> str:
+        if row.get("difference") is None:
+            return ""
+        return f"{format_points(row['difference'])} ({format_points_interval(row['low'], row['high'])})"
+
+    return [
+        Column(f"{heading} (95 % interval)", format_difference),
+        number_column("p", "p", format_p_value),
+        number_column("p, Holm", "p_holm", format_p_value),
+    ]
 
 
 @dataclass(frozen=True)
@@ -44,30 +76,30 @@ class Table:
     rows: Sequence[Row]
     notes: Sequence[str] = ()
 
-    def csv(self) -> str:
+    def to_csv(self) -> str:
         """All plain values of the rows, for programs; nested ones as ``accuracy.category``."""
-        rows = [flattened(row) for row in self.rows]
+        rows = [flatten_row(row) for row in self.rows]
         names = list(dict.fromkeys(name for row in rows for name in row))
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         lines: list[list[Any]] = [names, *([row.get(name) for name in names] for row in rows)]
         for values in lines:
-            writer.writerow([one_line(value) if isinstance(value, str) else value for value in values])
+            writer.writerow([join_lines(value) if isinstance(value, str) else value for value in values])
         return text.getvalue()
 
-    def markdown(self) -> str:
+    def to_markdown(self) -> str:
         """The table with its title and notes."""
-        heads = [markdown_text(column.heading) for column in self.columns]
+        heads = [escape_markdown(column.heading) for column in self.columns]
         rules = ["---:" if column.is_number else "---" for column in self.columns]
-        body = [[_markdown_cell(column, row) for column in self.columns] for row in self.rows]
+        body = [[_format_markdown_cell(column, row) for column in self.columns] for row in self.rows]
         lines = ["| " + " | ".join(cells) + " |" for cells in (heads, rules, *body)]
-        return "\n\n".join([f"# {one_line(self.title)}", "\n".join(lines), *self.notes]) + "\n"
+        return "\n\n".join([f"# {join_lines(self.title)}", "\n".join(lines), *self.notes]) + "\n"
 
-    def latex(self) -> str:
+    def to_latex(self) -> str:
         """The same as a floating table."""
         layout = "".join("r" if column.is_number else "l" for column in self.columns)
-        body = [" & ".join(_latex_cell(column, row) for column in self.columns) + r" \\" for row in self.rows]
-        caption = " ".join([f"{self.title}.", *map(without_marks, self.notes)])
+        body = [" & ".join(_format_latex_cell(column, row) for column in self.columns) + r" \\" for row in self.rows]
+        caption = " ".join([f"{self.title}.", *map(strip_markdown, self.notes)])
         lines = [
             "% needs the packages booktabs, amssymb and graphicx; a table wider than the text is made smaller",
             r"\begin{table}",
@@ -75,29 +107,30 @@ class Table:
             r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
             rf"\begin{{tabular}}{{{layout}}}",
             r"\toprule",
-            " & ".join(latex_text(column.heading) for column in self.columns) + r" \\",
+            " & ".join(escape_latex(column.heading) for column in self.columns) + r" \\",
             r"\midrule",
             *body,
             r"\bottomrule",
             r"\end{tabular}}",
-            rf"\caption{{{latex_text(caption)}}}",
+            rf"\caption{{{escape_latex(caption)}}}",
             r"\end{table}",
         ]
         return "\n".join(lines) + "\n"
 
-    def shown(self) -> list[dict[str, str]]:
+    def format_rows(self) -> list[dict[str, str]]:
         """What is shown, by heading: for pages that are rendered from records."""
         return [
-            {column.heading: _markdown_cell(column, row, escape=False) for column in self.columns} for row in self.rows
+            {column.heading: _format_markdown_cell(column, row, escape=False) for column in self.columns}
+            for row in self.rows
         ]
 
 
-def flattened(row: Row, before: str = "") -> dict[str, Any]:
+def flatten_row(row: Row, before: str = "") -> dict[str, Any]:
     """Nested values one level deep, lists as text."""
     found: dict[str, Any] = {}
     for name, value in row.items():
         if isinstance(value, Mapping):
-            found.update(flattened(value, f"{before}{name}."))
+            found.update(flatten_row(value, f"{before}{name}."))
         elif isinstance(value, list | tuple):
             found[before + name] = " ".join(map(str, value))
         else:
@@ -105,32 +138,32 @@ def flattened(row: Row, before: str = "") -> dict[str, Any]:
     return found
 
 
-def _markdown_cell(column: Column, row: Row, *, escape: bool = True) -> str:
-    text, rank = one_line(column.show(row)), column.rank(row)
+def _format_markdown_cell(column: Column, row: Row, *, escape: bool = True) -> str:
+    text, rank = join_lines(column.format_cell(row)), column.rank(row)
     if column.is_code and text:
         text = f"`{text}`"
     elif escape:
-        text = markdown_text(text)
+        text = escape_markdown(text)
     if rank == 1:
         text = f"**{text}**"
-    return f"{text} {_MEDALS[rank]}".strip()
+    return f"{text} {_RANK_SYMBOLS[rank]}".strip()
 
 
-def one_line(text: str) -> str:
+def join_lines(text: str) -> str:
     """Text without any sign that some reader ends a line at: a table's row is a line in all three files."""
     return " ".join(text.splitlines())
 
 
-def markdown_text(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Text that no table of Markdown breaks at; nothing in it is emphasis."""
-    return re.sub(r"([|*_`<\\])", r"\\\1", one_line(text))
+    return re.sub(r"([|*_`<\\])", r"\\\1", join_lines(text))
 
 
 _LATEX_RANKS = ("{}", r"\textbf{{{}}}", r"\underline{{{}}}", r"\textit{{{}}}")
 
 
-def _latex_cell(column: Column, row: Row) -> str:
-    text = latex_text(column.show(row))
+def _format_latex_cell(column: Column, row: Row) -> str:
+    text = escape_latex(column.format_cell(row))
     if column.is_code and text:
         text = rf"\texttt{{{text}}}"
     return _LATEX_RANKS[column.rank(row)].format(text)
@@ -142,7 +175,7 @@ _GREEK = (
 )
 """The small letters in the order of the alphabet; omicron is no command."""
 _LARGE_GREEK = ("Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Upsilon", "Phi", "Psi", "Omega")
-_LATEX_SIGNS = {
+_LATEX_ESCAPES = {
     **{chr(0x3B1 + place): rf"$\{name}$" for place, name in enumerate(_GREEK) if name},
     **{sign: rf"$\{name}$" for sign, name in zip("ΓΔΘΛΞΠΣΥΦΨΩ", _LARGE_GREEK, strict=True)},
     # After the end of a row these would be taken for its options.
@@ -188,22 +221,22 @@ _LATEX_SIGNS = {
 }
 
 
-def latex_text(text: str) -> str:
+def escape_latex(text: str) -> str:
     """Text that LaTeX sets as it is; signs that pdflatex has no letter for are named by their number."""
-    plain = re.sub(r"\s", lambda found: found[0] if found[0] in _LATEX_SIGNS else " ", text)
-    return "".join(_latex_signs(plain))
+    plain = re.sub(r"\s", lambda found: found[0] if found[0] in _LATEX_ESCAPES else " ", text)
+    return "".join(_escape_latex_characters(plain))
 
 
-def _latex_signs(text: str) -> Iterator[str]:
+def _escape_latex_characters(text: str) -> Iterator[str]:
     for place, sign in enumerate(text):
-        if sign in _LATEX_SIGNS:
-            yield _LATEX_SIGNS[sign]
+        if sign in _LATEX_ESCAPES:
+            yield _LATEX_ESCAPES[sign]
         elif sign == "-" and text[place + 1 : place + 2] == "-":  # two of them would become a dash
             yield "-{}"
         else:
             yield sign if sign.isprintable() and ord(sign) <= _LATIN_1 else f"{{[}}U+{ord(sign):04X}]"
 
 
-def without_marks(text: str) -> str:
+def strip_markdown(text: str) -> str:
     """Words of a note without the marks of Markdown, which mean nothing elsewhere."""
     return re.sub(r"`([^`]*)`|\*([^*\s][^*]*)\*", lambda found: found[1] or found[2] or "", text)

@@ -1,0 +1,25 @@
+"""The cost study, end to end on a tiny model."""
+
+import numpy as np
+
+from macro_routing.report.formatting import format_points
+from macro_routing.studies.cost import run_cost
+from macro_routing.studies.settings import (
+    CostSettings,
+)
+from tests.studies.contexts import check_written_files, small_context
+
+
+def test_cost(tmp_path, frozen, subject):
+    context = small_context(tmp_path, frozen)
+    found = run_cost(context, subject, CostSettings(("small", "written"), items=6, repeats=2))
+    assert [row["arm"] for row in found.table.rows] == ["standard", "route"] * 2
+    assert all(row["item_seconds"] > 0 for row in found.table.rows)
+    routed = found.table.rows[3]
+    assert routed["lowest"] <= routed["overhead"] <= routed["highest"]
+    assert routed["equal_seconds"] > 0
+    by_task = [f"{row['task']} {format_points(row['overhead'])} %" for row in found.table.rows if row["arm"] == "route"]
+    assert ", ".join(by_task) in found.headline  # no average over tasks in which a route writes more or less
+    step = np.mean([found.table.rows[1]["equal_overhead"], routed["equal_overhead"]])
+    assert f"{format_points(step)} % time per step" in found.headline
+    check_written_files(context, found)

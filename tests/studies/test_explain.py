@@ -1,0 +1,56 @@
+"""Explaining a route by its deviations, end to end on a tiny model."""
+
+import dataclasses
+
+import pytest
+
+from macro_routing.evaluation.statistics import compare_paired
+from macro_routing.routes import Route, parse_route
+from macro_routing.studies.context import StudiedRoute
+from macro_routing.studies.explain import run_explain, split_by_truncation
+from macro_routing.studies.study_result import write_study_result
+from tests.studies.contexts import SMALL, check_written_files, small_context
+
+
+def test_explain(tmp_path, frozen, subject):
+    context = small_context(tmp_path, frozen)
+    found = run_explain(context, subject)
+    whole, *parts = found.table.rows
+    prepared = context.prepare_task(SMALL, 1)
+    plain = dataclasses.replace(prepared.evaluator, store=None)
+    standard = Route.standard(frozen.layers)
+    scored = plain.evaluate([standard, subject.route], prepared.splits.test)
+    expected = compare_paired(scored[standard].correct, scored[subject.route].correct)
+    assert (whole["difference"], whole["fixed"], whole["broken"]) == pytest.approx(
+        (expected.difference, expected.fixed, expected.broken)
+    )
+    assert [row["number"] for row in parts] == [1, 2]
+    assert found.table.format_rows()[1]["no."] == "1"
+    assert found.table.notes[0].startswith(f"Seed 1, n = {expected.n};")
+    assert len(found.tables["examples"].rows) == expected.fixed + expected.broken
+    check_written_files(context, found)
+
+
+def test_a_single_deviation_is_compared_once(tmp_path, frozen):
+    context = small_context(tmp_path, frozen)
+    found = run_explain(context, StudiedRoute(parse_route("L0-L2 L1 RJ", frozen.layers), SMALL, 1))
+    assert found.comparisons == 1
+    assert found.table.rows[1]["difference"] == found.table.rows[0]["difference"]
+
+
+def test_explaining_the_standard_pass_compares_nothing(tmp_path, frozen):
+    context = small_context(tmp_path, frozen)
+    found = run_explain(context, StudiedRoute(Route.standard(frozen.layers), SMALL, 1))
+    assert found.comparisons == 0
+    assert not found.figures
+    assert "nothing to explain" in found.headline
+    write_study_result(context.folder, found, {}, "", lambda _: None)
+
+
+def test_gains_of_answers_that_are_no_longer_cut_off():
+    before = {"correct": [0, 0, 1, 0, 1], "truncated": [1, 1, 0, 0, 0]}
+    after = {"correct": [1, 1, 1, 1, 0], "truncated": [0, 1, 0, 0, 1]}
+    found = split_by_truncation(before, after)
+    assert (found["difference"], found["fewer_truncated"], found["more_truncated"]) == pytest.approx((0.4, 0.2, -0.2))
+    assert found["by_truncation"] + found["rest"] == pytest.approx(found["difference"])
+    assert (found["rest"], found["still_truncated"]) == pytest.approx((0.2, 0.2))

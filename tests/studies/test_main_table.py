@@ -1,0 +1,122 @@
+"""The main table, end to end on a tiny model."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from macro_routing.errors import RunError, SettingsError
+from macro_routing.runs.comparison_results import read_method_runs, write_curve
+from macro_routing.runs.result import SELECTED, TOP_1
+from macro_routing.studies.main_table import (
+    check_model_names,
+    find_leading_method,
+    make_main_table,
+    rank_rows,
+    run_main_table,
+    summarize_methods_by_model,
+)
+from macro_routing.studies.settings import (
+    MainTableSettings,
+)
+from macro_routing.studies.significance import read_results
+from tests.runs.small import small_frozen, small_task
+from tests.studies.contexts import OTHER, WRITTEN, check_written_files, small_context
+
+
+def test_main_table(tmp_path, frozen):
+    context = small_context(tmp_path, frozen)
+    found = run_main_table(context, MainTableSettings(("other",), (1, 2), ("small",), ("macro", "random")))
+    assert set(found.tables) == {"table", "significance", "search_time", "best_routes"}
+    rows = {row["method"]: row for row in found.table.rows}
+    assert {"standard pass", "MACRO", "random search"} <= set(rows)
+    arms = read_method_runs(context.folder.path / "runs" / "small--other")
+    mine = [arm for arm in arms if arm.method == "random"]
+    values = [arm.result.variants[0].accuracy for arm in mine]
+    assert rows["random search"]["accuracy"]["other"] == pytest.approx(np.mean(values))
+    assert rows["random search"]["deviation"]["other"] == pytest.approx(np.std(values, ddof=1))
+    best = max(found.table.rows, key=lambda row: row["accuracy"]["other"])
+    assert best["ranks"] == {"other": 1, "average": 1}
+    assert len(found.tables["best_routes"].rows) == 1
+    for name in ("table", "search_time"):
+        assert found.tables[name].notes[0] == "Seeds 1, 2; test examples: other n = 20."
+    data = check_written_files(context, found)
+    assert (context.folder.path / "significance.tex").is_file()
+    assert read_results(context.folder.path) == data["details"]["results"]
+    # Finished cells are read without the model.
+    idle = dataclasses.replace(context, loaded_model=None, minutes=0)
+    assert (
+        run_main_table(idle, MainTableSettings(("other",), (1, 2), ("small",), ("macro", "random"))).table.rows
+        == found.table.rows
+    )
+
+
+def test_a_variant_that_a_task_has_not_is_an_empty_cell(tmp_path, frozen):
+    context = small_context(tmp_path, frozen)
+    found = run_main_table(context, MainTableSettings(("other",), (1,), ("small",), ("macro", "random")))
+    assert found.headline.startswith("The highest of 4 averages, picked on these results")
+    arms = {
+        ("small", task): read_method_runs(context.folder.path / "runs" / "small--other") for task in (OTHER, WRITTEN)
+    }
+    for arm in arms["small", WRITTEN]:
+        arm.right.pop(TOP_1, None)
+    row = next(row for row in summarize_methods_by_model(arms) if row["method"] == TOP_1)
+    assert row["accuracy"]["other"] is not None
+    assert (row["accuracy"]["written"], row["average"], row["p_holm"]) == (None, None, None)
+    gathered = make_main_table(arms, SELECTED["macro"])
+    assert "3 averages" in gathered.headline
+    check_written_files(context, gathered)
+    assert next(one for one in read_results(context.folder.path) if one["method"] == TOP_1)["accuracy"].keys() == {
+        "other"
+    }
+
+
+def test_models_of_one_name_and_methods_that_compare_nothing_are_refused():
+    with pytest.raises(SettingsError, match="a/tiny and b/tiny/ are both called tiny"):
+        check_model_names(["a/tiny", "other", "b/tiny/"])
+    assert find_leading_method(["standard", "cola", "random", "macro"]) == "random"
+    for methods in (["standard"], ["cola"], ["cola", "standard"]):
+        with pytest.raises(SettingsError, match="nothing to compare"):
+            find_leading_method(methods)
+
+
+def test_ties_share_a_place_and_oracles_have_none():
+    values = {"a": 0.5, "b": 0.5004, "c": 0.4, "d": 0.3, "e": 0.2, "oracle": 0.9}
+    rows = [
+        {"kind": "oracle" if name == "oracle" else "route", "accuracy": {"t": value}, "average": value, "name": name}
+        for name, value in values.items()
+    ]
+    found = {row["name"]: row["ranks"]["t"] for row in rank_rows(rows)}
+    assert found == {"a": 1, "b": 1, "c": 2, "d": 3, "e": 0, "oracle": 0}
+
+
+def test_a_main_table_takes_no_cell_of_another_task_or_other_data(tmp_path, frozen):
+    context = small_context(tmp_path, frozen)
+    run_main_table(context, MainTableSettings(("other",), (1,), ("small",), ("random",)))
+    place = context.folder.path / "runs" / "small--other" / "random-1"
+    header = json.loads((place / "run.json").read_text())
+    changed = dataclasses.replace(context, loaded_tasks={"other": small_task("other", offset=57)})
+    with pytest.raises(RunError, match="run on other examples than other has now"):
+        run_main_table(changed, MainTableSettings(("other",), (1,), ("small",), ("random",)))
+    header["config"]["given"]["task"] = "another"
+    (place / "run.json").write_text(json.dumps(header))
+    write_curve(place, ())
+    with pytest.raises(RunError, match="on another, not of small on other"):
+        run_main_table(context, MainTableSettings(("other",), (1,), ("small",), ("random",)))
+
+
+def test_what_a_method_refuses_is_refused_before_the_first_search(tmp_path, frozen):
+    context = small_context(tmp_path, frozen)
+    tight = dataclasses.replace(context, base=context.base.with_changes(budget=10))
+    with pytest.raises(SettingsError, match="budget = 10 is not allowed"):
+        run_main_table(tight, MainTableSettings(("other",), (1,), ("small",), ("random", "rys")))
+    assert not list((context.folder.path / "runs").glob("*/*"))
+
+
+def test_cells_beside_those_of_other_weights_are_refused(tmp_path, frozen):
+    context = small_context(tmp_path, frozen)
+    run_main_table(context, MainTableSettings(("other",), (1,), ("small",), ("random",)))
+    other = dataclasses.replace(context, loaded_model=small_frozen("qwen2"))
+    with pytest.raises(RunError, match="other weights"):
+        run_main_table(other, MainTableSettings(("other",), (1, 2), ("small",), ("random",)))
