@@ -33,7 +33,7 @@ def test_a_sweep_of_another_method_is_called_by_its_name(tmp_path, frozen):
     found = run_sweep(context, SweepSettings(tasks=("small",), seeds=(1,), setting="k", values=(2,)))
     assert "random search; bars" in found.figures[0].to_svg()
     run = RunFolder.open(context.folder.path / "runs" / "k_4-small-1").read_json("run.json")
-    assert run["config"]["given"]["search"] == base.search  # the preset's k is no change at all
+    assert run["config"]["given"]["search"] == base.given["search"]  # the preset's k is no change at all
 
 
 def test_settings_that_can_be_swept():
