@@ -386,7 +386,7 @@ def test_a_seed_decides_everything_and_nothing_else_is_touched(frozen):
         ([], SettingsError, "1 prompts and 0 labels"),
         ([(1, 1)], RouteError, "label 1 is for 2 layers"),
         ([(1, 1, 3, 1, 1, 1)], RouteError, "layer 2 is to be applied 3 times"),
-        ([(0,) * 6], RouteError, "skips every layer"),
+        ([(0,) * 6], RouteError, "cannot skip every layer"),
     ],
 )
 def test_labels_that_cannot_be_executed_are_refused(frozen, labels, error, message):

@@ -1,4 +1,4 @@
-"""The driver's decisions, with workers that are played: what a real one does when it dies is in test_faults.py."""
+"""The dispatcher's decisions, with workers that are played: what a real one does when it dies is in test_faults.py."""
 
 import json
 import time
@@ -31,8 +31,8 @@ ASSIGNMENT = Assignment("t", DecodingSettings("likelihood"), "auto", UnitSizes(f
 DIE, HANG = "die", "hang"
 
 
-class PlayedCrew:
-    """Results at once, unless ``fate`` of a slot and ask says otherwise."""
+class ScriptedBackend:
+    """Results at once, unless ``fate`` of a slot and item says otherwise."""
 
     def __init__(self, fate=lambda _slot, _ask: None, starts=None):
         self.fate = fate
@@ -51,20 +51,20 @@ class PlayedCrew:
             self.events.append(outcome if isinstance(outcome, Message) else Exited(slot, outcome))
 
     def send_message(self, slot, text):
-        _, ask = work_item_from_json(text)
-        self.given.append(ask)
-        fate = self.fate(slot, ask)
+        _, item = work_item_from_json(text)
+        self.given.append(item)
+        fate = self.fate(slot, item)
         if fate == DIE:
             self.events.append(Exited(slot, "killed by SIGKILL"))
         elif isinstance(fate, dict):
             self.events.append(Message(slot, json.dumps(fate)))
         elif fate != HANG:
-            answers = tuple(tuple(outcome(route, one) for one in ask.unit) for route in ask.routes)
+            answers = tuple(tuple(outcome(route, one) for one in item.unit) for route in item.routes)
             self.events.append(Message(slot, json.dumps({"results": results_to_json(answers), "notes": []})))
 
     def wait_for_events(self, seconds):
         if not self.events and seconds > 1:
-            raise AssertionError("the driver waits for something that will not happen")
+            raise AssertionError("the dispatcher waits for something that will not happen")
         events, self.events = list(self.events), deque()
         return events
 
@@ -80,62 +80,62 @@ def outcome(route, example):
     return ExampleOutcome(route.length % 2 == 0, f"{route} on {example.id}")
 
 
-def asks(count=4):
+def make_items(count=4):
     units = [
         tuple(Example(f"u{number}/{one.id}", one.question, "A", one.choices) for one in UNIT) for number in range(count)
     ]
     return [WorkItem(tuple(ROUTES[:3]), unit) for unit in units]
 
 
-def played(crew, workers=2, asked=None, limits=None, said=None):
-    driver = Dispatcher(crew, workers, limits or DispatchLimits(), (said if said is not None else []).append)
-    found = list(driver.run_items(ASSIGNMENT, asked or asks()))
-    return driver, found
+def run_dispatcher(backend, workers=2, items=None, limits=None, said=None):
+    dispatcher = Dispatcher(backend, workers, limits or DispatchLimits(), (said if said is not None else []).append)
+    found = list(dispatcher.run_items(ASSIGNMENT, items or make_items()))
+    return dispatcher, found
 
 
-def complete(found, asked):
+def complete(found, items):
     """Every route on every unit once, right, or failed."""
-    seen = [(route, ask.unit) for ask, _ in found for route in ask.routes]
+    seen = [(route, item.unit) for item, _ in found for route in item.routes]
     assert len(seen) == len(set(seen))
-    assert set(seen) == {(route, ask.unit) for ask in asked for route in ask.routes}
-    for ask, answers in found:
+    assert set(seen) == {(route, item.unit) for item in items for route in item.routes}
+    for item, answers in found:
         if not isinstance(answers, Failure):
-            assert answers == tuple(tuple(outcome(route, one) for one in ask.unit) for route in ask.routes)
+            assert answers == tuple(tuple(outcome(route, one) for one in item.unit) for route in item.routes)
     return True
 
 
-def test_asks_survive_the_wire():
-    ask = WorkItem((ROUTES[1], ROUTES[0]), UNIT)
-    assert work_item_from_json(work_item_to_json(ASSIGNMENT, ask)) == (ASSIGNMENT, ask)
+def test_items_survive_the_wire():
+    item = WorkItem((ROUTES[1], ROUTES[0]), UNIT)
+    assert work_item_from_json(work_item_to_json(ASSIGNMENT, item)) == (ASSIGNMENT, item)
 
 
 @pytest.mark.parametrize("workers", [1, 3, 50])
-def test_every_ask_is_answered_once(workers):
-    crew = PlayedCrew()
-    driver, found = played(crew, workers)
-    assert complete(found, asks())
-    assert len(crew.given) == driver.counts.finished == 4
+def test_every_item_is_answered_once(workers):
+    backend = ScriptedBackend()
+    dispatcher, found = run_dispatcher(backend, workers)
+    assert complete(found, make_items())
+    assert len(backend.given) == dispatcher.counts.finished == 4
 
 
-def test_a_lost_worker_is_replaced_and_its_ask_repeated():
+def test_a_lost_worker_is_replaced_and_its_item_repeated():
     lives = iter([DIE, None, None, DIE])
     said = []
-    driver, found = played(PlayedCrew(lambda *_: next(lives, None)), said=said)
-    assert complete(found, asks())
-    assert driver.counts.crashes == 2
+    dispatcher, found = run_dispatcher(ScriptedBackend(lambda *_: next(lives, None)), said=said)
+    assert complete(found, make_items())
+    assert dispatcher.counts.crashes == 2
     assert "killed by SIGKILL" in said[0]
 
 
 def test_a_hanging_worker_is_killed_at_its_deadline_and_a_late_answer_is_nobodys():
     hangs = iter([HANG])
-    crew = PlayedCrew(lambda *_: next(hangs, None))
-    driver, found = played(crew, limits=DispatchLimits(item_seconds=0.05))
-    assert complete(found, asks())
-    assert driver.counts.hangs == 1
-    assert len(crew.killed) == 1
+    backend = ScriptedBackend(lambda *_: next(hangs, None))
+    dispatcher, found = run_dispatcher(backend, limits=DispatchLimits(item_seconds=0.05))
+    assert complete(found, make_items())
+    assert dispatcher.counts.hangs == 1
+    assert len(backend.killed) == 1
 
 
-class SlowCrew(PlayedCrew):
+class SlowBackend(ScriptedBackend):
     """Results after so many seconds of the real clock."""
 
     def __init__(self, seconds):
@@ -162,141 +162,143 @@ class SlowCrew(PlayedCrew):
         self.later = [(due, event) for due, event in self.later if event.slot != slot]
 
 
-def test_a_large_ask_is_given_longer():
+def test_a_large_item_is_given_longer():
     many = tuple(Example(f"e{number}", "q", "A", ("x", "y")) for number in range(100))
-    asked = [WorkItem(tuple(ROUTES[:3]), many)]
-    driver, found = played(SlowCrew(lambda _slot: 0.3), workers=1, asked=asked, limits=DispatchLimits(item_seconds=0.1))
-    assert complete(found, asked)
-    assert driver.counts.hangs == 0
-    slow = SlowCrew(lambda _slot: 0.3)
+    items = [WorkItem(tuple(ROUTES[:3]), many)]
+    dispatcher, found = run_dispatcher(
+        SlowBackend(lambda _slot: 0.3), workers=1, items=items, limits=DispatchLimits(item_seconds=0.1)
+    )
+    assert complete(found, items)
+    assert dispatcher.counts.hangs == 0
+    slow = SlowBackend(lambda _slot: 0.3)
     with pytest.raises(WorkerError, match=r"no answer within 0\.1 seconds; .* longer --worker-timeout\) and resume"):
-        played(slow, workers=1, asked=asks(1), limits=DispatchLimits(item_seconds=0.1))
+        run_dispatcher(slow, workers=1, items=make_items(1), limits=DispatchLimits(item_seconds=0.1))
 
 
-def test_patience_grows_with_the_ask_and_by_what_others_have_taken():
+def test_timeout_grows_with_the_item_and_by_what_others_have_taken():
     few, many = (tuple(Example(f"e{number}", "q", "A") for number in range(count)) for count in (10, 640))
     standard, longer = ROUTES[0], ROUTES[2]
     assert estimate_work(WorkItem((standard,), few), 0) == 10
     assert estimate_work(WorkItem((standard, standard), few), 128) == 40
     assert estimate_work(WorkItem((longer,), few), 0) > 10
     assert estimate_work(WorkItem((standard,) * 10, few, paired=True), 0) == 10
-    patience = AdaptiveTimeout(100.0)
-    assert patience.timeout_seconds("a", 1) == 100  # the least
-    assert 100 < patience.timeout_seconds("a", estimate_work(WorkItem((standard,) * 2, few), 1000)) < 1000
+    timeout = AdaptiveTimeout(100.0)
+    assert timeout.timeout_seconds("a", 1) == 100  # the least
+    assert 100 < timeout.timeout_seconds("a", estimate_work(WorkItem((standard,) * 2, few), 1000)) < 1000
     assert (
-        patience.timeout_seconds("a", estimate_work(WorkItem((standard,), many), 0)) == 800
+        timeout.timeout_seconds("a", estimate_work(WorkItem((standard,), many), 0)) == 800
     )  # nothing was measured yet
-    patience.record_duration("a", 10, 500)
-    assert patience.timeout_seconds("a", 640) == 10 * 640 * 50
-    assert patience.timeout_seconds("b", 640) == 800  # another task has another speed
-    patience.record_duration("b", 640, 6.4)
-    assert patience.timeout_seconds("b", 640) == 100
+    timeout.record_duration("a", 10, 500)
+    assert timeout.timeout_seconds("a", 640) == 10 * 640 * 50
+    assert timeout.timeout_seconds("b", 640) == 800  # another task has another speed
+    timeout.record_duration("b", 640, 6.4)
+    assert timeout.timeout_seconds("b", 640) == 100
     assert DecodingSettings("reasoning", 400, 100).max_new_tokens == 500
     assert [DecodingSettings(mode, 400, 100).max_new_tokens for mode in ("direct", "likelihood")] == [100, 0]
 
 
 def test_an_answer_that_came_while_the_driver_was_busy_is_taken():
-    crew = SlowCrew(lambda slot: 0.1 * slot)
-    driver = Dispatcher(crew, 2, DispatchLimits(item_seconds=0.2))
+    backend = SlowBackend(lambda slot: 0.1 * slot)
+    dispatcher = Dispatcher(backend, 2, DispatchLimits(item_seconds=0.2))
     found = []
-    for answer in driver.run_items(ASSIGNMENT, asks(2)):
+    for answer in dispatcher.run_items(ASSIGNMENT, make_items(2)):
         found.append(answer)
         time.sleep(0.3)  # as a store on a slow disk: the other's answer comes, and its time goes by
-    assert complete(found, asks(2))
-    assert (driver.counts.hangs, crew.killed) == (0, [])
+    assert complete(found, make_items(2))
+    assert (dispatcher.counts.hangs, backend.killed) == (0, [])
 
 
 def test_a_worker_that_got_ready_while_the_driver_was_busy_is_kept():
-    crew = PlayedCrew(starts={1: [HANG]})
-    driver = Dispatcher(crew, 2, DispatchLimits(start_seconds=0.1))
-    run = driver.run_items(ASSIGNMENT, asks())
+    backend = ScriptedBackend(starts={1: [HANG]})
+    dispatcher = Dispatcher(backend, 2, DispatchLimits(start_seconds=0.1))
+    run = dispatcher.run_items(ASSIGNMENT, make_items())
     next(run)
     time.sleep(0.15)
-    crew.events.append(Message(1, json.dumps({"ready": 1})))
+    backend.events.append(Message(1, json.dumps({"ready": 1})))
     list(run)
-    assert driver.counts.hangs == 0
+    assert dispatcher.counts.hangs == 0
 
 
 def test_all_workers_can_be_waited_for():
     """What a measurement needs; a worker that cannot be started at all is not waited for."""
-    crew = SlowCrew(lambda _slot: 0.0)
-    crew.starts = {1: [HANG], 2: ["no room"] * 3}
-    crew.later.append((time.monotonic() + 0.1, Message(1, json.dumps({"ready": 1}))))
-    driver = Dispatcher(crew, 3, DispatchLimits())
-    driver.wait_until_ready()
-    assert [slot.is_ready for slot in driver._slots] == [True, True, False]
-    assert complete(list(driver.run_items(ASSIGNMENT, asks(2))), asks(2))
-    assert driver.counts.finished_by_slot == {0: 1, 1: 1}
+    backend = SlowBackend(lambda _slot: 0.0)
+    backend.starts = {1: [HANG], 2: ["no room"] * 3}
+    backend.later.append((time.monotonic() + 0.1, Message(1, json.dumps({"ready": 1}))))
+    dispatcher = Dispatcher(backend, 3, DispatchLimits())
+    dispatcher.wait_until_ready()
+    assert [slot.is_ready for slot in dispatcher._slots] == [True, True, False]
+    assert complete(list(dispatcher.run_items(ASSIGNMENT, make_items(2))), make_items(2))
+    assert dispatcher.counts.finished_by_slot == {0: 1, 1: 1}
 
 
 def test_what_is_worked_ahead_is_tried_once_and_blamed_on_nobody():
     cursed = ROUTES[1]
-    crew = PlayedCrew(lambda _slot, ask: DIE if cursed in ask.routes and ask.unit == UNIT else None)
+    backend = ScriptedBackend(lambda _slot, item: DIE if cursed in item.routes and item.unit == UNIT else None)
     ahead = WorkItem(tuple(ROUTES), UNIT, prefetch=True)
-    driver, found = played(crew, asked=[*asks(2), ahead])
-    assert complete(found, [*asks(2), ahead])
-    assert [answers for ask, answers in found if ask.prefetch] == [Failure("killed by SIGKILL")]
-    assert driver.counts.crashes == 1
-    assert not driver.counts.quarantined
+    dispatcher, found = run_dispatcher(backend, items=[*make_items(2), ahead])
+    assert complete(found, [*make_items(2), ahead])
+    assert [answers for item, answers in found if item.prefetch] == [Failure("killed by SIGKILL")]
+    assert dispatcher.counts.crashes == 1
+    assert not dispatcher.counts.quarantined
     # In earnest it is tried as often as anything, and what is known of a route holds for what is ahead, too.
-    again = list(driver.run_items(ASSIGNMENT, [WorkItem(tuple(ROUTES), UNIT)]))
-    assert [ask.routes for ask, answers in again if isinstance(answers, Failure)] == [(cursed,)]
-    deaths = driver.counts.crashes
-    last = list(driver.run_items(ASSIGNMENT, [ahead]))
+    again = list(dispatcher.run_items(ASSIGNMENT, [WorkItem(tuple(ROUTES), UNIT)]))
+    assert [item.routes for item, answers in again if isinstance(answers, Failure)] == [(cursed,)]
+    deaths = dispatcher.counts.crashes
+    last = list(dispatcher.run_items(ASSIGNMENT, [ahead]))
     assert complete(last, [ahead])
-    assert driver.counts.crashes == deaths
+    assert dispatcher.counts.crashes == deaths
 
 
 def test_a_route_that_kills_every_time_is_given_up_and_the_others_are_not():
     cursed = ROUTES[1]
     said = []
-    crew = PlayedCrew(lambda _slot, ask: DIE if cursed in ask.routes else None)
-    driver, found = played(crew, said=said)
-    assert complete(found, asks())
-    failed = [(ask.routes, answers.reason) for ask, answers in found if isinstance(answers, Failure)]
+    backend = ScriptedBackend(lambda _slot, item: DIE if cursed in item.routes else None)
+    dispatcher, found = run_dispatcher(backend, said=said)
+    assert complete(found, make_items())
+    failed = [(item.routes, answers.reason) for item, answers in found if isinstance(answers, Failure)]
     assert failed == [((cursed,), "crashed its worker 3 times: killed by SIGKILL")] * 4
     # Two together, three alone, on one unit; what was under way on the other worker may have met it, too.
-    assert driver.counts.crashes <= 2 * (2 + 3)
+    assert dispatcher.counts.crashes <= 2 * (2 + 3)
     assert [line for line in said if "is given up" in line]
     # Known now: nobody is sent to die of it again.
-    deaths = driver.counts.crashes
-    again = list(driver.run_items(ASSIGNMENT, [WorkItem(tuple(ROUTES[:3]), UNIT)]))
+    deaths = dispatcher.counts.crashes
+    again = list(dispatcher.run_items(ASSIGNMENT, [WorkItem(tuple(ROUTES[:3]), UNIT)]))
     assert complete(again, [WorkItem(tuple(ROUTES[:3]), UNIT)])
-    assert driver.counts.crashes == deaths
+    assert dispatcher.counts.crashes == deaths
 
 
 def test_a_route_that_was_given_up_meets_no_worker_on_any_later_unit():
     cursed = ROUTES[1]
-    crew = PlayedCrew(lambda _slot, ask: DIE if cursed in ask.routes else None)
-    asked = [WorkItem((cursed,), one.unit) for one in asks(5)]
-    driver, found = played(crew, workers=1, asked=asked)
-    assert complete(found, asked)
-    assert driver.counts.crashes == 3
-    assert sum(cursed in ask.routes for ask in crew.given) == 3
+    backend = ScriptedBackend(lambda _slot, item: DIE if cursed in item.routes else None)
+    items = [WorkItem((cursed,), one.unit) for one in make_items(5)]
+    dispatcher, found = run_dispatcher(backend, workers=1, items=items)
+    assert complete(found, items)
+    assert dispatcher.counts.crashes == 3
+    assert sum(cursed in item.routes for item in backend.given) == 3
 
 
 def test_a_route_is_not_blamed_where_the_standard_pass_dies_as_well():
-    crew = PlayedCrew(lambda _slot, ask: DIE if ask.unit[0].id.startswith("u0") else None)
+    backend = ScriptedBackend(lambda _slot, item: DIE if item.unit[0].id.startswith("u0") else None)
     with pytest.raises(WorkerError, match="the standard pass crashes its workers: killed by SIGKILL"):
-        played(crew, asked=[WorkItem((ROUTES[1],), one.unit) for one in asks()])
+        run_dispatcher(backend, items=[WorkItem((ROUTES[1],), one.unit) for one in make_items()])
 
 
 def test_pairs_are_split_as_pairs():
-    asked = [WorkItem(tuple(ROUTES[:3]), UNIT, paired=True)]
+    items = [WorkItem(tuple(ROUTES[:3]), UNIT, paired=True)]
 
-    class Pairs(PlayedCrew):
+    class Pairs(ScriptedBackend):
         def send_message(self, slot, text):
-            _, ask = work_item_from_json(text)
-            if ROUTES[1] in ask.routes:
+            _, item = work_item_from_json(text)
+            if ROUTES[1] in item.routes:
                 self.events.append(Exited(slot, "gone"))
                 return
-            answers = tuple((outcome(route, one),) for route, one in zip(ask.routes, ask.unit, strict=True))
+            answers = tuple((outcome(route, one),) for route, one in zip(item.routes, item.unit, strict=True))
             self.events.append(Message(slot, json.dumps({"results": results_to_json(answers)})))
 
-    crew = Pairs()
-    driver = Dispatcher(crew, 2, DispatchLimits())
-    found = list(driver.run_items(ASSIGNMENT, asked))
-    assert sorted((ask.routes[0].length, ask.unit[0].id) for ask, _ in found) == sorted(
+    backend = Pairs()
+    dispatcher = Dispatcher(backend, 2, DispatchLimits())
+    found = list(dispatcher.run_items(ASSIGNMENT, items))
+    assert sorted((item.routes[0].length, item.unit[0].id) for item, _ in found) == sorted(
         (route.length, one.id) for route, one in zip(ROUTES[:3], UNIT, strict=True)
     )
 
@@ -304,88 +306,90 @@ def test_pairs_are_split_as_pairs():
 def test_the_users_mistake_ends_the_run_with_the_users_error():
     mistake = {"error": "the grader g failed", "class": "TaskError"}
     with pytest.raises(TaskError, match="the grader g failed"):
-        played(PlayedCrew(lambda *_: mistake))
+        run_dispatcher(ScriptedBackend(lambda *_: mistake))
     with pytest.raises(MacroError, match="no such model"):
-        played(PlayedCrew(starts={0: [Message(0, json.dumps({"error": "no such model", "class": "ModelError"}))]}))
+        run_dispatcher(
+            ScriptedBackend(starts={0: [Message(0, json.dumps({"error": "no such model", "class": "ModelError"}))]})
+        )
 
 
 def test_workers_that_cannot_start_are_done_without_until_none_is_left():
     said = []
-    crew = PlayedCrew(starts={0: ["no room"] * 3})
-    _, found = played(crew, said=said)
-    assert complete(found, asks())
+    backend = ScriptedBackend(starts={0: ["no room"] * 3})
+    _, found = run_dispatcher(backend, said=said)
+    assert complete(found, make_items())
     assert any("continuing with 1" in line for line in said)
     with pytest.raises(WorkerError, match="no worker can be started: no room"):
-        played(PlayedCrew(starts={0: ["no room"] * 3, 1: ["no room"] * 3}))
+        run_dispatcher(ScriptedBackend(starts={0: ["no room"] * 3, 1: ["no room"] * 3}))
 
 
 def test_a_worker_that_never_gets_ready_is_replaced():
-    crew = PlayedCrew(starts={0: [HANG], 1: [HANG]})
-    driver, found = played(crew, limits=DispatchLimits(start_seconds=0.05))
-    assert complete(found, asks())
-    assert driver.counts.hangs == 2
+    backend = ScriptedBackend(starts={0: [HANG], 1: [HANG]})
+    dispatcher, found = run_dispatcher(backend, limits=DispatchLimits(start_seconds=0.05))
+    assert complete(found, make_items())
+    assert dispatcher.counts.hangs == 2
 
 
 def test_whoever_stops_listening_gets_nothing_old_later():
-    crew = PlayedCrew()
-    driver = Dispatcher(crew, 2, DispatchLimits())
-    first = driver.run_items(ASSIGNMENT, asks())
+    backend = ScriptedBackend()
+    dispatcher = Dispatcher(backend, 2, DispatchLimits())
+    first = dispatcher.run_items(ASSIGNMENT, make_items())
     next(first)
     first.close()
     other = [WorkItem((ROUTES[2],), UNIT)]
-    assert complete(list(driver.run_items(ASSIGNMENT, other)), other)
+    assert complete(list(dispatcher.run_items(ASSIGNMENT, other)), other)
 
 
 def test_what_is_not_listened_to_any_more_is_dealt_with_by_the_next_run():
-    crew = PlayedCrew()
-    driver = Dispatcher(crew, 2, DispatchLimits())
-    first = driver.run_items(ASSIGNMENT, asks(2))
+    backend = ScriptedBackend()
+    dispatcher = Dispatcher(backend, 2, DispatchLimits())
+    first = dispatcher.run_items(ASSIGNMENT, make_items(2))
     next(first)  # both have answered
     first.close()
-    other = [WorkItem((ROUTES[2],), one.unit) for one in asks(2)]
-    again = driver.run_items(ASSIGNMENT, other)
+    other = [WorkItem((ROUTES[2],), one.unit) for one in make_items(2)]
+    again = dispatcher.run_items(ASSIGNMENT, other)
     next(again)
-    assert [slot.is_busy for slot in driver._slots] == [False, True]  # both were asked
+    assert [slot.is_busy for slot in dispatcher._slots] == [False, True]  # both have work
     again.close()
-    assert complete(list(driver.run_items(ASSIGNMENT, other)), other)
-    assert sorted(driver._idle) == [0, 1]
+    assert complete(list(dispatcher.run_items(ASSIGNMENT, other)), other)
+    assert sorted(dispatcher._idle) == [0, 1]
     # The same where what was not heard is that a worker is lost, or lost since.
     lives = iter([None, DIE])
-    crew = PlayedCrew(lambda *_: next(lives, None))
-    driver = Dispatcher(crew, 2, DispatchLimits())
-    first = driver.run_items(ASSIGNMENT, asks(2))
+    backend = ScriptedBackend(lambda *_: next(lives, None))
+    dispatcher = Dispatcher(backend, 2, DispatchLimits())
+    first = dispatcher.run_items(ASSIGNMENT, make_items(2))
     next(first)
     first.close()
-    crew.events.append(Exited(0, "killed by SIGKILL"))
-    assert complete(list(driver.run_items(ASSIGNMENT, other)), other)
-    assert driver.counts.crashes == 2
-    assert len(crew.given) == 2 + 2  # nobody who was gone was asked
+    backend.events.append(Exited(0, "killed by SIGKILL"))
+    assert complete(list(dispatcher.run_items(ASSIGNMENT, other)), other)
+    assert dispatcher.counts.crashes == 2
+    assert len(backend.given) == 2 + 2  # no exited worker got an item
 
 
 def test_a_worker_that_told_of_an_error_is_asked_again():
-    crew = PlayedCrew(lambda *_: {"error": "the grader g failed", "class": "TaskError"})
-    driver = Dispatcher(crew, 2, DispatchLimits())
+    backend = ScriptedBackend(lambda *_: {"error": "the grader g failed", "class": "TaskError"})
+    dispatcher = Dispatcher(backend, 2, DispatchLimits())
     with pytest.raises(TaskError):
-        list(driver.run_items(ASSIGNMENT, asks()))
-    crew.fate = lambda *_: None
-    assert complete(list(driver.run_items(ASSIGNMENT, asks())), asks())
-    assert sorted(driver._idle) == [0, 1]
-    assert driver.counts.crashes == 0
+        list(dispatcher.run_items(ASSIGNMENT, make_items()))
+    backend.fate = lambda *_: None
+    assert complete(list(dispatcher.run_items(ASSIGNMENT, make_items())), make_items())
+    assert sorted(dispatcher._idle) == [0, 1]
+    assert dispatcher.counts.crashes == 0
 
 
 def test_a_worker_that_could_not_set_up_is_replaced_in_the_next_run():
-    crew = PlayedCrew(starts={0: [Message(0, json.dumps({"error": "no such model", "class": "ModelError"}))]})
-    driver = Dispatcher(crew, 1, DispatchLimits())
+    backend = ScriptedBackend(starts={0: [Message(0, json.dumps({"error": "no such model", "class": "ModelError"}))]})
+    dispatcher = Dispatcher(backend, 1, DispatchLimits())
     with pytest.raises(MacroError, match="no such model"):
-        list(driver.run_items(ASSIGNMENT, asks()))
-    assert complete(list(driver.run_items(ASSIGNMENT, asks())), asks())
+        list(dispatcher.run_items(ASSIGNMENT, make_items()))
+    assert complete(list(dispatcher.run_items(ASSIGNMENT, make_items())), make_items())
 
 
 def test_without_any_worker_left_a_later_run_says_so_at_once():
-    driver = Dispatcher(PlayedCrew(starts={0: ["no room"] * 3}), 1, DispatchLimits())
-    for ask in (lambda: list(driver.run_items(ASSIGNMENT, asks())), driver.wait_for_model_facts):
+    dispatcher = Dispatcher(ScriptedBackend(starts={0: ["no room"] * 3}), 1, DispatchLimits())
+    for call in (lambda: list(dispatcher.run_items(ASSIGNMENT, make_items())), dispatcher.wait_for_model_facts):
         with pytest.raises(WorkerError, match="no worker can be started: no room"):
-            ask()
+            call()
 
 
 def test_what_happens_to_workers_is_in_the_runs_log_and_in_no_other(tmp_path):
@@ -397,7 +401,7 @@ def test_what_happens_to_workers_is_in_the_runs_log_and_in_no_other(tmp_path):
         search={"iterations": 1, "draws": 4},
         data={"training": 8, "validation": 8, "test": 8},
     )
-    with WorkerPool(PlayedCrew(lambda *_: next(lives, None)), WorkerSettings(workers=2), told.append) as pool:
+    with WorkerPool(ScriptedBackend(lambda *_: next(lives, None)), WorkerSettings(workers=2), told.append) as pool:
         for place in (tmp_path / "first", tmp_path / "second"):
             store = place.with_suffix(".sqlite")
             run_search(config, place, frozen=small_frozen(), task=small_task(), store=store, workers=pool)
@@ -412,12 +416,12 @@ def test_work_is_cut_along_common_beginnings():
     groups = group_by_shared_prefix(routes, 2)
     assert sorted(map(set, groups), key=len) == sorted([{routes[0], routes[2]}, {routes[1], routes[3]}], key=len)
     assert group_by_shared_prefix(routes[:1], 8) == [routes[:1]]
-    asked = asks(2)
-    assert split_work(2, asked) == asked
-    parts = split_work(6, asked)
+    items = make_items(2)
+    assert split_work(2, items) == items
+    parts = split_work(6, items)
     assert len(parts) == 6
     assert {(route, part.unit) for part in parts for route in part.routes} == {
-        (route, ask.unit) for ask in asked for route in ask.routes
+        (route, item.unit) for item in items for route in item.routes
     }
     pairs = split_work(3, [WorkItem(tuple(ROUTES[:3]), UNIT, paired=True)])
     assert [(part.routes[0], part.unit[0]) for part in pairs] == list(zip(ROUTES[:3], UNIT, strict=True))

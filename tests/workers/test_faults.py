@@ -51,7 +51,7 @@ def test_three_workers_decide_what_one_process_decides(reference, tmp_path):
 
 @pytest.mark.engines
 def test_pairs_of_route_and_example_are_dealt_out_too(reference):
-    """What routers and oracles ask: every example on a route of its own."""
+    """What routers and oracles need: every example on a route of its own."""
     task, frozen = reference.setup.tasks[0].load_task(), load_model(reference.config.model)
     routes = [parse_route(text, 6) for text in ("L0 RJ", "L0 L2 RJ", "L0-L3 L3 RJ")]
     pairs = [(routes[number % 3], one) for number, one in enumerate(task.pools["all"][:20])]
@@ -79,7 +79,7 @@ def test_a_driver_without_weights_decides_the_same(reference, tmp_path):
 
 @pytest.mark.engines
 def test_a_worker_with_another_model_than_the_driver_is_refused(reference, tmp_path):
-    """The configuration names one model, the driver was handed another."""
+    """The configuration names one model, the dispatcher was handed another."""
     with pytest.raises(MacroError, match="other numerics"):
         run_search(
             reference.config,
@@ -239,18 +239,18 @@ def test_the_commands_take_workers(reference, tmp_path):
 
     columns = ["--question", "q", "--answer", "a", "--choices", "c"]
     what = ["--task", reference.config.task, "--model", reference.config.model, "--mode", "likelihood", *columns]
-    asked = ["evaluate", *what, "--route", "L0 L3 RJ", "--limit", 20, "--json", "--no-store"]
-    plain = macro(*asked)
+    command = ["evaluate", *what, "--route", "L0 L3 RJ", "--limit", 20, "--json", "--no-store"]
+    plain = macro(*command)
     assert plain.returncode == 0, plain.stderr
     for more in (["--workers", 2], ["--backend", "ray", "--workers", 2]):
-        done = macro(*asked, *more)
+        done = macro(*command, *more)
         assert done.returncode == 0, done.stderr
         assert done.stdout == plain.stdout
-    refused = macro(*asked, "--backend", "ray", "--address", "127.0.0.1:1", "--workers", 2)
+    refused = macro(*command, "--backend", "ray", "--address", "127.0.0.1:1", "--workers", 2)
     assert refused.returncode == 2
     assert "cannot be used" in refused.stderr
     assert "Traceback" not in refused.stderr
-    crowded = macro(*asked, "--backend", "ray", "--workers", 2, "--gpus-per-worker", 2)
+    crowded = macro(*command, "--backend", "ray", "--workers", 2, "--gpus-per-worker", 2)
     assert crowded.returncode == 2
     assert "the Ray cluster has 0" in crowded.stderr
 
@@ -258,7 +258,7 @@ def test_the_commands_take_workers(reference, tmp_path):
 @pytest.mark.engines
 def test_ctrl_c_ends_the_workers_and_says_how_to_go_on(reference, tmp_path):
     place = tmp_path / "run"
-    driver = subprocess.Popen(
+    dispatcher = subprocess.Popen(
         reference.command(place),
         env=command_environment(),
         stdout=subprocess.DEVNULL,
@@ -267,16 +267,16 @@ def test_ctrl_c_ends_the_workers_and_says_how_to_go_on(reference, tmp_path):
         # A suite that runs in the background ignores Ctrl-C, and its children would, too.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
-    children = Path(f"/proc/{driver.pid}/task/{driver.pid}/children")
+    children = Path(f"/proc/{dispatcher.pid}/task/{dispatcher.pid}/children")
     end = time.monotonic() + 300
     while not (place / "run.json").exists() and time.monotonic() < end:
         time.sleep(0.05)
     while len(children.read_text().split()) < 2 and time.monotonic() < end:
         time.sleep(0.05)
     workers = [int(one) for one in children.read_text().split()]
-    driver.send_signal(signal.SIGINT)
-    _, said = driver.communicate(timeout=300)
-    assert driver.returncode == 130
+    dispatcher.send_signal(signal.SIGINT)
+    _, said = dispatcher.communicate(timeout=300)
+    assert dispatcher.returncode == 130
     assert f"macro resume {place}" in said
     assert len(workers) == 2
     for worker in workers:

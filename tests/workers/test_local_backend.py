@@ -25,14 +25,14 @@ from macro_routing.workers.worker_settings import WorkerError
 WAITS = "import time; time.sleep(600)"
 
 
-def crew_of(program, slots=1):
+def make_backend(program, slots=1):
     return LocalBackend("setup", [{}] * slots, (sys.executable, "-c", program))
 
 
-def events_of(crew, count, seconds=20.0):
+def events_of(backend, count, seconds=20.0):
     found, end = [], time.monotonic() + seconds
     while len(found) < count and time.monotonic() < end:
-        found += crew.wait_for_events(0.2)
+        found += backend.wait_for_events(0.2)
     return found
 
 
@@ -44,17 +44,17 @@ def is_running(number):
 
 
 def test_what_a_worker_has_started_ends_with_it():
-    crew = crew_of(
+    backend = make_backend(
         "import subprocess, sys, socket, time;"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']);"
         "channel = socket.socket(fileno=int(sys.argv[1]));"
         "channel.sendall(f'{child.pid}\\n'.encode()); time.sleep(600)"
     )
-    crew.start_worker(0)
-    (said,) = events_of(crew, 1)
+    backend.start_worker(0)
+    (said,) = events_of(backend, 1)
     child = int(said.text)
     assert is_running(child)
-    crew.close()
+    backend.close()
     end = time.monotonic() + 60
     while is_running(child) and time.monotonic() < end:
         time.sleep(0.05)
@@ -63,9 +63,9 @@ def test_what_a_worker_has_started_ends_with_it():
 
 def test_a_worker_that_does_not_end_when_killed_holds_nobody_up(monkeypatch):
     """Nothing real can be kept from ending here, so the waiting is played."""
-    crew = crew_of(WAITS)
-    crew.start_worker(0)
-    worker = crew._workers[0]
+    backend = make_backend(WAITS)
+    backend.start_worker(0)
+    worker = backend._workers[0]
     real = worker.process.wait
 
     def never(timeout=None):
@@ -81,10 +81,10 @@ def test_a_worker_that_does_not_end_when_killed_holds_nobody_up(monkeypatch):
 
 def test_a_secret_in_a_workers_last_words_is_struck_out_before_they_are_cut(monkeypatch):
     monkeypatch.setenv("STORAGE_KEY", "s3cr3t" * 5)
-    crew = crew_of("import os, sys; sys.exit('x' * 285 + ' ' + os.environ['STORAGE_KEY'])")
-    crew.start_worker(0)
-    (gone,) = events_of(crew, 1)
-    crew.close()
+    backend = make_backend("import os, sys; sys.exit('x' * 285 + ' ' + os.environ['STORAGE_KEY'])")
+    backend.start_worker(0)
+    (gone,) = events_of(backend, 1)
+    backend.close()
     assert gone.reason == f"exited with status 1 ({'x' * 285} [STORAGE_KEY])"
 
 
@@ -133,23 +133,23 @@ def open_files():
     ],
 )
 def test_a_system_that_refuses_a_worker_is_asked_three_times(monkeypatch, module, name, error):
-    asked = [WorkItem((Route.standard(6),), ())]
+    items = [WorkItem((Route.standard(6),), ())]
     assignment = Assignment("t", DecodingSettings(), "auto", UnitSizes(), "scope")
     gc.collect()  # what earlier tests left open is not closed in between
     before = open_files()
 
     def run(times):
         refused = refusing(monkeypatch, module, name, times, error)
-        crew = crew_of(ANSWERS)
-        driver = Dispatcher(crew, 1, DispatchLimits())
+        backend = make_backend(ANSWERS)
+        dispatcher = Dispatcher(backend, 1, DispatchLimits())
         try:
-            return list(driver.run_items(assignment, asked))
+            return list(dispatcher.run_items(assignment, items))
         finally:
-            crew.close()
+            backend.close()
             monkeypatch.undo()
             assert len(refused) == min(times, 3)
 
-    assert run(times=1) == [(asked[0], ())]
+    assert run(times=1) == [(items[0], ())]
     with pytest.raises(WorkerError, match=f"no worker can be started: the system cannot start it: .*{error.strerror}"):
         run(times=100)
     assert not open_files() - before
@@ -169,13 +169,13 @@ with socket.socket(fileno=int(sys.argv[1])) as channel, channel.makefile("r") as
 
 def test_a_worker_in_the_middle_of_its_answer_is_not_taken_to_hang():
     """A long answer comes in parts; only one that says nothing at all is silent."""
-    crew = crew_of(SPEAKS_SLOWLY)
-    driver = Dispatcher(crew, 1, DispatchLimits(item_seconds=3))
-    asked = [WorkItem((Route.standard(6),), ())]
+    backend = make_backend(SPEAKS_SLOWLY)
+    dispatcher = Dispatcher(backend, 1, DispatchLimits(item_seconds=3))
+    items = [WorkItem((Route.standard(6),), ())]
     try:
-        assert list(driver.run_items(Assignment("t", DecodingSettings(), "auto", UnitSizes(), "scope"), asked)) == [
-            (asked[0], ())
+        assert list(dispatcher.run_items(Assignment("t", DecodingSettings(), "auto", UnitSizes(), "scope"), items)) == [
+            (items[0], ())
         ]
     finally:
-        crew.close()
-    assert driver.counts.hangs == 0
+        backend.close()
+    assert dispatcher.counts.hangs == 0

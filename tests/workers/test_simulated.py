@@ -27,13 +27,13 @@ def frozen():
 
 
 class Table:
-    """The same answers in this process: an executor with one worker and no driver."""
+    """The same answers in this process: an executor with one worker and no dispatcher."""
 
     workers = 1
 
     def run_items(self, _assignment, asks):
-        for ask in asks:
-            yield ask, tuple(tuple(outcome_from_table(route, one) for one in ask.unit) for route in ask.routes)
+        for item in asks:
+            yield item, tuple(tuple(outcome_from_table(route, one) for one in item.unit) for route in item.routes)
 
 
 def _draws(count):
@@ -60,9 +60,9 @@ def _evaluator(frozen, executor, store=None):
 def test_a_race_is_the_same_to_the_last_stopped_draw(frozen, tmp_path, workers, mode):
     draws, examples = _draws(20), small_task().pools["train"][:60]
     alone = _evaluator(frozen, Table()).race_draws(draws, examples, 4, mode)
-    crew = SimulatedBackend(lambda ask: len(ask.routes) * len(ask.unit) * 0.5)
+    backend = SimulatedBackend(lambda item: len(item.routes) * len(item.unit) * 0.5)
     counted = []
-    with WorkerPool(crew, WorkerSettings(workers=workers)) as pool:
+    with WorkerPool(backend, WorkerSettings(workers=workers)) as pool:
         store = ScoreStore(tmp_path / "s.sqlite")
         evaluator = _evaluator(frozen, pool, store)
         object.__setattr__(evaluator, "on_outcomes", counted.append)
@@ -93,15 +93,15 @@ def test_a_measurement_begins_when_every_worker_has_answered(frozen):
 
 
 class Crashing(SimulatedBackend):
-    """A worker that is asked one route on one unit dies of it."""
+    """A worker that is items one route on one unit dies of it."""
 
     def __init__(self, route, example):
-        super().__init__(lambda ask: len(ask.routes) * len(ask.unit) * 0.5)
+        super().__init__(lambda item: len(item.routes) * len(item.unit) * 0.5)
         self.curse, self.gone = (route, example), []
 
     def send_message(self, slot, text):
-        _, ask = work_item_from_json(text)
-        if self.curse[0] in ask.routes and self.curse[1] in ask.unit:
+        _, item = work_item_from_json(text)
+        if self.curse[0] in item.routes and self.curse[1] in item.unit:
             self.gone.append(Exited(slot, "killed by SIGKILL"))
         else:
             super().send_message(slot, text)
@@ -121,10 +121,10 @@ def test_a_route_that_fails_where_the_race_never_looks_races_like_any_other(froz
         if looked_at == len(examples):
             continue
         after = [unit for number, unit in enumerate(units) if sum(map(len, units[:number])) == looked_at]
-        crew = Crashing(route, after[0][0])  # where it would have been scored next
+        backend = Crashing(route, after[0][0])  # where it would have been scored next
         counted = []
         store = ScoreStore(tmp_path / f"{place}.sqlite")
-        with WorkerPool(crew, WorkerSettings(workers=7)) as pool:
+        with WorkerPool(backend, WorkerSettings(workers=7)) as pool:
             evaluator = dataclasses.replace(_evaluator(frozen, pool, store), on_outcomes=counted.append)
             assert evaluator.race_draws(draws, examples, 4, EXACT).outcomes == alone.outcomes
         assert not pool.counts.quarantined
@@ -138,10 +138,10 @@ def test_more_workers_take_less_time(frozen):
     draws, examples = list(dict.fromkeys(_draws(40)))[:16], small_task().pools["train"][:48]
     clocks = []
     for workers in (1, 2, 4):
-        crew = SimulatedBackend(lambda ask: float(len(ask.routes) * len(ask.unit)))
-        with WorkerPool(crew, WorkerSettings(workers=workers)) as pool:
+        backend = SimulatedBackend(lambda item: float(len(item.routes) * len(item.unit)))
+        with WorkerPool(backend, WorkerSettings(workers=workers)) as pool:
             _evaluator(frozen, pool).evaluate(draws, examples)
-        clocks.append(crew.clock)
+        clocks.append(backend.clock)
     assert clocks[0] == len(draws) * 48
     assert clocks[0] / clocks[1] > 1.7
     assert clocks[0] / clocks[2] > 3.0

@@ -58,8 +58,7 @@ def answer_with_routes(  # noqa: PLR0913
         scored = score_choices_for_routes(frozen.model, routes, items, state_bytes=state_bytes)
         return {route: grade_choices(examples, values, decoding) for route, values in scored.items()}
     prompts, stages = encode_prompts_and_stages(frozen, task, examples, decoding)
-    token_limit = max_cached_tokens(frozen.model, max(route.length for route in routes))
-    request = GenerationRequest(stages, token_limit, decoding.stop_loops)
+    request = _make_request(frozen, routes, stages, decoding)
     generated = generate_for_routes(frozen.model, routes, prompts, request, get_fused_decoder(frozen, decoder))
     return {route: _grade_texts(frozen, task, examples, texts) for route, texts in generated.items()}
 
@@ -79,8 +78,7 @@ def answer_pairs(
         item_pairs = [(route, item) for (route, _), item in zip(pairs, items, strict=True)]
         return grade_choices(examples, score_choices_for_pairs(frozen.model, item_pairs), decoding)
     prompts, stages = encode_prompts_and_stages(frozen, task, examples, decoding)
-    token_limit = max_cached_tokens(frozen.model, max(route.length for route, _ in pairs))
-    request = GenerationRequest(stages, token_limit, decoding.stop_loops)
+    request = _make_request(frozen, [route for route, _ in pairs], stages, decoding)
     prompt_pairs = [(route, prompt) for (route, _), prompt in zip(pairs, prompts, strict=True)]
     texts = generate_for_pairs(frozen.model, prompt_pairs, request, get_fused_decoder(frozen, decoder))
     return _grade_texts(frozen, task, examples, texts)
@@ -179,6 +177,13 @@ def mean_input_tokens(
         return sum(len(item.prompt) + sum(len(choice) - 1 for choice in item.choices) for item in items) / len(items)
     prompts = encode_prompts(frozen, task, examples, decoding)
     return sum(map(len, prompts)) / len(prompts)
+
+
+def _make_request(
+    frozen: FrozenModel, routes: Sequence[Route], stages: tuple[DecodingStage, ...], decoding: DecodingSettings
+) -> GenerationRequest:
+    token_limit = max_cached_tokens(frozen.model, max(route.length for route in routes))
+    return GenerationRequest(stages, token_limit, decoding.stop_loops)
 
 
 def _grade_texts(

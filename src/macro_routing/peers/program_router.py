@@ -26,8 +26,7 @@ from macro_routing.peers.router_training import (
     TrainingExamples,
     TrainingReport,
     check_training_labels,
-    fit_routers,
-    init_routers,
+    train_new_routers,
 )
 from macro_routing.routes.route import Add, Program, Route
 from macro_routing.routes.space import Position, RouteSpace
@@ -201,7 +200,5 @@ def train_program_routers(  # noqa: PLR0913
         return actions
 
     run_program_decisions(frozen, space, prompts, follow_label)
-    generator = torch.Generator().manual_seed(seed)
-    routers = init_routers(frozen, count, space.action_count, settings, generator)
-    report = fit_routers(routers, examples, settings, generator)
+    routers, report = train_new_routers(frozen, examples, settings, seed)
     return ProgramRouters(routers, space, settings, frozen.weights_id), report

@@ -182,9 +182,7 @@ def train_layer_routers(
             raise RouteError(f"label {number} is for {len(label)} layers, but the model has {frozen.layers}")
         route_from_label(label)  # rejects counts that cannot be executed
     examples = _collect_layer_examples(frozen, prompts, labels, settings)
-    generator = torch.Generator().manual_seed(seed)
-    routers = init_routers(frozen, frozen.layers, MAX_APPLICATIONS + 1, settings, generator)
-    report = fit_routers(routers, examples, settings, generator)
+    routers, report = train_new_routers(frozen, examples, settings, seed)
     return LayerRouters(routers, settings, frozen.weights_id), report
 
 
@@ -211,11 +209,15 @@ def _collect_layer_examples(
     return examples
 
 
-def init_routers(
-    frozen: FrozenModel, count: int, classes: int, settings: RouterSettings, generator: torch.Generator
-) -> StackedRouters:
-    """Untrained routers for a model's states, drawn on the CPU so that a seed gives the same on every device."""
-    return StackedRouters(count, get_hidden_size(frozen), classes, settings.hidden, generator).to(frozen.model.device)
+def train_new_routers(
+    frozen: FrozenModel, examples: TrainingExamples, settings: RouterSettings, seed: int
+) -> tuple[StackedRouters, TrainingReport]:
+    """Create routers of the examples' shape and train them; drawn on the CPU, so a seed gives the same everywhere."""
+    generator = torch.Generator().manual_seed(seed)
+    count, classes = examples.allowed.shape[1:]
+    routers = StackedRouters(count, get_hidden_size(frozen), classes, settings.hidden, generator)
+    routers.to(frozen.model.device)
+    return routers, fit_routers(routers, examples, settings, generator)
 
 
 def check_training_labels(prompts: Sequence[Tokens], labels: Sequence[object]) -> None:

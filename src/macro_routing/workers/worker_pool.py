@@ -36,11 +36,8 @@ class WorkerPool:
         limits = DispatchLimits(60 * settings.worker_timeout, 60 * settings.start_timeout, settings.attempts)
         self._reports = [report]
         self._dispatcher = Dispatcher(backend, settings.workers, limits, self._report_to_all)
-
-    @property
-    def counts(self) -> DispatchCounts:
+        self.counts: DispatchCounts = self._dispatcher.counts
         """What happened to the workers so far."""
-        return self._dispatcher.counts
 
     @property
     def process_ids(self) -> list[int]:
