@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.models.frozen import FrozenModel
-from macro_routing.runs.config import RunConfig
+from macro_routing.runs.config import make_config
 from macro_routing.runs.prepare import run_search
 from macro_routing.runs.result import RunResult
 from macro_routing.tasks.task import Task
@@ -28,12 +28,10 @@ def search_routes(
         result = search_routes("smollm2-135m", "category", preset="quick", seed=1)
         print(result.best_route, result.verdict, result.folder)
     """
-    names = {
-        "model": model.name if isinstance(model, FrozenModel) else model,
-        "task": task.name if isinstance(task, Task) else task,
-    }
+    task_name = task.name if isinstance(task, Task) else task
+    model_name = model.name if isinstance(model, FrozenModel) else model
     return run_search(
-        RunConfig.from_tables({**names, **settings}, "search_routes"),
+        make_config(task_name, model_name, **settings),
         Path(tempfile.mkdtemp(prefix="macro-")) / "run" if folder is None else folder,
         frozen=model if isinstance(model, FrozenModel) else None,
         task=task if isinstance(task, Task) else None,
