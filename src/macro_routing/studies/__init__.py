@@ -1,1 +1,29 @@
-"""The paper's studies as commands: each plans its parts, runs the missing ones, and writes data, tables and figures."""
+"""The paper's analyses, one module each: a study runs its missing parts and writes data, tables and figures.
+
+The names below are loaded when they are asked for, so that listing the studies' options needs no deep-learning library.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from macro_routing.lazy_imports import make_lazy_imports
+
+if TYPE_CHECKING:
+    from macro_routing.studies.context import StudiedRoute, StudyContext
+    from macro_routing.studies.folder import StudyFolder
+    from macro_routing.studies.study_result import StudyResult, write_study_result
+    from macro_routing.studies.task_names import TaskName
+
+__all__ = ["StudiedRoute", "StudyContext", "StudyFolder", "StudyResult", "TaskName", "write_study_result"]
+__getattr__, __dir__ = make_lazy_imports(
+    __name__,
+    {
+        "StudiedRoute": "context",
+        "StudyContext": "context",
+        "StudyFolder": "folder",
+        "StudyResult": "study_result",
+        "TaskName": "task_names",
+        "write_study_result": "study_result",
+    },
+)

@@ -39,8 +39,8 @@ from macro_routing.studies.folder import RUNS, StudyFolder
 from macro_routing.studies.task_names import TaskName
 from macro_routing.tasks.task import Example, Task, fingerprint_examples
 
-_LONGEST = 36
-"""Signs that the names of a title's tasks may have."""
+_MAX_TITLE = 36
+"""Characters of the tasks' names in a title."""
 
 
 class PausedError(RunError):
@@ -75,7 +75,7 @@ class StudyContext:
     listener: Listener = field(default_factory=Listener)
     store: Path | None = None
     minutes: float | None = None
-    """No further part begins after these; None for no limit."""
+    """No further part starts after these minutes; None for no limit."""
     loaded_model: FrozenModel | None = None
     """Stands in for the model that the settings name."""
     loaded_tasks: Mapping[str, Task] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class StudyContext:
         return Route.standard(self.frozen.layers)
 
     def require_route_method(self) -> None:
-        """Refuse a method whose result cannot be carried to another task, before it searches."""
+        """Reject a method that finds no route, before it searches."""
         method = self.base.method
         if METHODS[method].kind != "search":
             raise SettingsError(f"--method {method} finds no route that could be tested elsewhere; name one that does")
@@ -102,10 +102,10 @@ class StudyContext:
     def describe_tasks(self, tasks: Sequence[TaskName]) -> str:
         """Model and tasks for a title."""
         names = ", ".join(map(str, tasks))
-        return f"{shorten_model_name(self.base.model)}, {names if len(names) <= _LONGEST else f'{len(tasks)} tasks'}"
+        return f"{shorten_model_name(self.base.model)}, {names if len(names) <= _MAX_TITLE else f'{len(tasks)} tasks'}"
 
     def make_config(self, task: TaskName, seed: int, **changes: Mapping[str, Any] | str) -> RunConfig:
-        """A run's settings; tables among ``changes`` are laid over the study's."""
+        """A run's configuration; tables among ``changes`` override the study's."""
         tables = {name: value for name, value in changes.items() if isinstance(value, Mapping)}
         if task.mode is not None:
             tables["decoding"] = {"mode": task.mode, **tables.get("decoding", {})}
@@ -114,7 +114,7 @@ class StudyContext:
         return self.base.with_changes(task=task.task, seed=seed, **merged, **plain)
 
     def prepare_task(self, task: TaskName, seed: int) -> PreparedRun:
-        """A task's evaluator and splits; nothing is searched, so no setting of a search may stand in the way."""
+        """A task's evaluator and splits; nothing is searched, so settings of the search are left out."""
         config = self.make_config(task, seed).with_changes(method=STANDARD, search={}, space={}, budget=None)
         return prepare_run(config, **self._run_arguments(task.task))
 
@@ -127,19 +127,19 @@ class StudyContext:
         }
 
     def check_searches(self, searches: Iterable[tuple[str, RunConfig]]) -> None:
-        """Refuse before the first of these searches, by name, what a later one would refuse, perhaps hours from now."""
+        """Reject an impossible search before the first of these runs, not hours later."""
         for name, config in searches:
             if not (self.folder.run_folder(name) / run_files.RUN).is_file():
                 self.check_search(config)
 
     def check_search(self, config: RunConfig) -> None:
-        """Refuse what a search would refuse; nothing is searched."""
+        """Reject an impossible search; nothing is searched."""
         prepare_run(config, **self._run_arguments(config.task))
 
     # --- parts ----------------------------------------------------------------------------------------------------
 
     def load_or_search(self, name: str, config: RunConfig) -> MethodRun:
-        """A search of the study: read where it is finished, gone on with where it was begun."""
+        """A search of the study: loaded if it is finished, resumed if it was begun, else run."""
         place = self.folder.run_folder(name)
         self._check_existing_run(place, config)
         if not (place / run_files.RUN).is_file():
@@ -149,12 +149,12 @@ class StudyContext:
             run_search(config, place, **self._run_arguments(config.task))
         elif not RunFolder.open(place).is_finished:
             self.check_time_limit()
-            self.listener.on_message(f"search {name}, gone on with")
+            self.listener.on_message(f"search {name}, resumed")
             resume_run(place, **self._run_arguments(config.task))
         return read_method_run(config.method, config.seed, place, ())
 
     def _check_existing_run(self, place: Path, config: RunConfig) -> None:
-        """Refuse a run of other settings that has come to the same place, or of another model or other data."""
+        """Reject a run with other settings, another model or other data in the same folder."""
         if not (place / run_files.RUN).is_file():
             return
         run = RunFolder.open(place)
@@ -167,13 +167,13 @@ class StudyContext:
             check_same_inputs(header, json.loads(json.dumps(now)), place)
 
     def check_same_data(self, header: Mapping[str, Any], config: RunConfig, place: Path) -> None:
-        """Refuse what was run on other examples or with other weights; nothing is loaded for that."""
+        """Reject a run on other examples or with other weights; no model is loaded for this check."""
         check_same_examples(header, config, self._load_task(config), place)
         if self._weights_id not in {None, header["model"]["weights_id"]}:
             raise RunError(f"{place} was run with other weights; name another folder for the study with --out")
 
     def _load_task(self, config: RunConfig) -> Task:
-        """The task of a run, read once: a table has many runs on it."""
+        """The task of a run, read once."""
         key = repr((config.task, config.seed, config.data))
         if key not in self._tasks:
             self._tasks[key] = self.loaded_tasks.get(config.task) or load_configured_task(config)
@@ -191,7 +191,7 @@ class StudyContext:
             return None
 
     def _check_same_weights(self) -> None:
-        """Refuse to put a search beside others of another model that has come to the same name."""
+        """Reject a search beside others of another model with the same name."""
         for path in sorted((self.folder.path / RUNS).glob(f"*/{run_files.RUN}")):
             run = RunFolder.open(path.parent)
             with run.explain_damage(run_files.RUN):
@@ -202,7 +202,7 @@ class StudyContext:
                 )
 
     def measure(self, name: str, mark: Mapping[str, Any], make: Any) -> dict[str, Any]:
-        """A measurement of the study, kept or made now."""
+        """A measurement of the study, loaded or made now."""
         if not self.folder.has_measurement(name):
             self.check_time_limit()
             self.listener.on_message(name)
@@ -210,7 +210,7 @@ class StudyContext:
         return self.folder.load_or_measure(name, hashlib.sha256(text.encode()).hexdigest()[:16], make)
 
     def check_time_limit(self) -> None:
-        """Stop before another part where the minutes are over."""
+        """Stop before another part if the time limit has passed."""
         if self.minutes is not None and time.monotonic() - self._started > 60 * self.minutes:
             raise PausedError(f"the {self.minutes:g} minutes are over; the same command goes on where it was")
 
@@ -229,7 +229,7 @@ class StudyContext:
 
 
 def fingerprint_inputs(evaluator: Evaluator, examples: Sequence[Example]) -> dict[str, Any]:
-    """What a measurement depends on beside the routes."""
+    """What a measurement depends on besides the routes."""
     return {"scope": evaluator.scope, "examples": fingerprint_examples(examples)}
 
 
