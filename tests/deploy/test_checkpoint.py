@@ -240,7 +240,7 @@ def test_a_fault_half_way_leaves_nothing_behind(base, tmp_path, monkeypatch, wri
         copy_companion_files(source, target)
         raise fault
 
-    monkeypatch.setattr(f"{write.__module__}.copy_companions", fail)
+    monkeypatch.setattr(f"{write.__module__}.copy_companion_files", fail)
     before = files_in(tmp_path)
     with pytest.raises(ExportError if isinstance(fault, OSError) else KeyboardInterrupt, match=r"the disk is full|^$"):
         write(base, PLAIN, None, tmp_path / "out")
@@ -253,7 +253,7 @@ def test_folders_above_go_again_with_what_was_to_lie_in_them(base, tmp_path, mon
         raise KeyboardInterrupt
 
     (tmp_path / "kept").mkdir()
-    monkeypatch.setattr(f"{write.__module__}.copy_companions", fail)
+    monkeypatch.setattr(f"{write.__module__}.copy_companion_files", fail)
     with pytest.raises(KeyboardInterrupt):
         write(base, PLAIN, None, tmp_path / "kept" / "new" / "newer" / "out")
     assert not list((tmp_path / "kept").iterdir())

@@ -157,5 +157,5 @@ def test_ways_to_cut_text():
         {"model": model, "pre_tokenizer": {**byte_level, "add_prefix_space": True}},
         {"model": {"type": "Unigram"}, "pre_tokenizer": byte_level},
     ):
-        with pytest.raises(ExportError, match="this is another"):
+        with pytest.raises(ExportError, match="pre-tokenizer of GPT-2"):
             require_known_pretokenizer(stored)
