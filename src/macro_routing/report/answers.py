@@ -76,9 +76,9 @@ def _answer_view(kind: str, pair: AnswerPair) -> dict[str, Any]:
         "id": example["id"],
         "kind": kind,
         "classes": f"answer {kind}" + (" truncated" if truncated else ""),
-        "summary": _shorten(" ".join(example["question"].split()), _MAX_SUMMARY),
-        "question": _shorten(example["question"]),
-        "choices": [f"{letter}: {_shorten(choice)}" for letter, choice in zip(LETTERS, choices, strict=False)],
+        "summary": _shorten_text(" ".join(example["question"].split()), _MAX_SUMMARY),
+        "question": _shorten_text(example["question"]),
+        "choices": [f"{letter}: {_shorten_text(choice)}" for letter, choice in zip(LETTERS, choices, strict=False)],
         "expected": _name_choice(example["answer"], choices),
         "standard": _side_view("Standard pass", standard, choices),
         "routed": _side_view("Route", routed, choices),
@@ -92,7 +92,7 @@ def _side_view(name: str, answer: Answer, choices: Sequence[str]) -> dict[str, A
         "correct": answer["correct"],
         "is_truncated": is_truncated(answer),
         "texts": [
-            (title, _shorten(answer[part]))
+            (title, _shorten_text(answer[part]))
             for title, part in (("Reasoning", "reasoning"), ("Answer", "text"))
             if answer[part]
         ],
@@ -103,10 +103,10 @@ def _name_choice(prediction: str, choices: Sequence[str]) -> str:
     """An answer; a letter with the choice it stands for."""
     index = LETTERS.find(prediction) if len(prediction) == 1 else -1
     named = f"{prediction} ({choices[index]})" if 0 <= index < len(choices) else prediction
-    return _shorten(named, _MAX_SUMMARY) or "no answer"
+    return _shorten_text(named, _MAX_SUMMARY) or "no answer"
 
 
-def _shorten(text: str, maximum: int = _MAX_CHARACTERS) -> str:
+def _shorten_text(text: str, maximum: int = _MAX_CHARACTERS) -> str:
     rest = len(text) - maximum
     if rest <= 0:
         return text

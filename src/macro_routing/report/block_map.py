@@ -107,8 +107,8 @@ def block_map_figure(draws: Sequence[Draw], layers: int) -> Figure | None:
     chart = _BlockMap(cells, layers, best)
     label = f"Accuracy of {len(cells)} repeated blocks minus the standard pass's; best: {best.description}"
     title = "Repeated blocks, compared with the standard pass"
-    legend = _legend(cells, best, layers)
-    return Figure("blocks", title, label, _WIDTH, chart.height, chart.draw(), legend, _caption(cells))
+    legend = _make_legend(cells, best, layers)
+    return Figure("blocks", title, label, _WIDTH, chart.height, chart.draw_shapes(), legend, _write_caption(cells))
 
 
 class _BlockMap:
@@ -124,7 +124,7 @@ class _BlockMap:
         self.height = self.bottom + _BOTTOM
         self.limit = _color_limit(cells)
 
-    def draw(self) -> Markup:
+    def draw_shapes(self) -> Markup:
         columns, rows = (mean_differences(self.cells, axis) for axis in (0, 1))
         means = [0.0, *columns.values(), *rows.values()]
         bottom, left = self.top - _ABOVE, self.right + _BESIDE
@@ -138,10 +138,10 @@ class _BlockMap:
             *self._draw_color_key(),
         )
 
-    def _x(self, i: int) -> float:
+    def _column_x(self, i: int) -> float:
         return self.left + self.cell * i
 
-    def _y(self, j: int) -> float:
+    def _row_y(self, j: int) -> float:
         return self.bottom - self.cell * j
 
     def _outline_path(self) -> str:
@@ -153,8 +153,8 @@ class _BlockMap:
         middle = self.cell / 2
         starts, ends = integer_ticks(0, self.layers - 1, 10), integer_ticks(1, self.layers, 10)
         return [
-            *(svg_text(str(i), self._x(i) + middle, self.bottom + 17) for i in starts),
-            *(svg_text(str(j), self.left - 8, self._y(j) + middle + 4, "end") for j in ends),
+            *(svg_text(str(i), self._column_x(i) + middle, self.bottom + 17) for i in starts),
+            *(svg_text(str(j), self.left - 8, self._row_y(j) + middle + 4, "end") for j in ends),
             svg_text("i, the block's first layer", self.left + self.side / 2, self.bottom + 38),
             rotated_text("j, the layer after its last", self.left - 42, self.top + self.side / 2),
         ]
@@ -163,7 +163,7 @@ class _BlockMap:
         (i, j), level = cell.block, shade_level(cell.difference, self.limit)
         title = svg_element("title", cell.description) if len(self.cells) <= _MAX_TITLES else None
         inner = self.cell - min(1.0, self.cell / 16)
-        x, y, middle = self._x(i), self._y(j), inner / 2
+        x, y, middle = self._column_x(i), self._row_y(j), inner / 2
         box = svg_element("rect", title, x=x, y=y, width=inner, height=inner, class_=shade_class(level))
         if self.cell < _MIN_CELL_FOR_NUMBER:
             return box
@@ -173,7 +173,7 @@ class _BlockMap:
     def _draw_best(self) -> Markup:
         i, j = self.best.block
         size = {"width": self.cell + 1, "height": self.cell + 1, "rx": 2}
-        return svg_element("rect", x=self._x(i) - 1, y=self._y(j) - 1, class_="best-cell", **size)
+        return svg_element("rect", x=self._column_x(i) - 1, y=self._row_y(j) - 1, class_="best-cell", **size)
 
     def _draw_column_means(self, means: Mapping[int, float], scale: Scale) -> list[Markup]:
         y = self.top - _ABOVE - _BAR_SIZE - 8
@@ -182,7 +182,7 @@ class _BlockMap:
         for i, mean in means.items():
             top, bottom = sorted((scale(0), scale(mean)))
             size = {"width": 0.8 * self.cell, "height": bottom - top}
-            parts.append(_mean_bar(f"blocks from L{i}", mean, x=self._x(i) + 0.1 * self.cell, y=top, **size))
+            parts.append(_mean_bar(f"blocks from L{i}", mean, x=self._column_x(i) + 0.1 * self.cell, y=top, **size))
         return [*parts, horizontal_line(scale(0), self.left, self.right, "axis")]
 
     def _draw_row_means(self, means: Mapping[int, float], scale: Scale) -> list[Markup]:
@@ -191,7 +191,7 @@ class _BlockMap:
         for j, mean in means.items():
             left, right = sorted((scale(0), scale(mean)))
             size = {"width": right - left, "height": 0.8 * self.cell}
-            parts.append(_mean_bar(f"blocks up to L{j - 1}", mean, x=left, y=self._y(j) + 0.1 * self.cell, **size))
+            parts.append(_mean_bar(f"blocks up to L{j - 1}", mean, x=left, y=self._row_y(j) + 0.1 * self.cell, **size))
         return [*parts, vertical_line(scale(0), self.top, self.bottom, "axis")]
 
     def _draw_color_key(self) -> list[Markup]:
@@ -249,7 +249,7 @@ def _format_short(difference: float) -> str:
     return "0" if points == 0 else use_minus_sign(f"{points:+g}")
 
 
-def _legend(cells: Sequence[BlockCell], best: BlockCell, layers: int) -> tuple[LegendKey, ...]:
+def _make_legend(cells: Sequence[BlockCell], best: BlockCell, layers: int) -> tuple[LegendKey, ...]:
     ties = sum(cell.difference == best.difference for cell in cells)
     meaning = f"best: ({best.block[0]}, {best.block[1]}), {best.name}, {format_points(best.difference)} points"
     keys = [
@@ -261,7 +261,7 @@ def _legend(cells: Sequence[BlockCell], best: BlockCell, layers: int) -> tuple[L
     return tuple(keys if len(cells) == count_blocks(layers) else [*keys, (box_key("outline"), "not scored")])
 
 
-def _caption(cells: Sequence[BlockCell]) -> str:
+def _write_caption(cells: Sequence[BlockCell]) -> str:
     fewest, most = min(cell.total for cell in cells), max(cell.total for cell in cells)
     examples = format_count(fewest) if fewest == most else f"{format_count(fewest)} to {format_count(most)}"
     plural = "example" if most == 1 else "examples"

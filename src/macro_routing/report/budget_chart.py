@@ -41,7 +41,7 @@ def budget_figure(runs: Sequence[MethodRun]) -> Figure:
     }
     label = "Test accuracy over the standard pass, points, against budget"
     legend = ((line_key("reference"), "standard pass"),)
-    shapes = _BudgetChart(curves).draw()
+    shapes = _BudgetChart(curves).draw_shapes()
     return Figure("budget", "Accuracy against budget", label, _WIDTH, _HEIGHT, shapes, legend, _CAPTION)
 
 
@@ -78,7 +78,7 @@ class _BudgetChart:
         self.x = Scale(0, self.max_budget, _LEFT, _WIDTH - _RIGHT)
         self.y = Scale(self.first * self.step, self.last * self.step, _HEIGHT - _BOTTOM, _TOP)
 
-    def draw(self) -> Markup:
+    def draw_shapes(self) -> Markup:
         lines = list(zip(_LINE_CLASSES, self.curves.items(), strict=False))
         ends = [
             (self.y(curve[-1][1]), METHODS[method].title, class_, self.x(curve[-1][0]))

@@ -46,7 +46,7 @@ def render_cost_table(route: Route, cost: Cost | None) -> Markup:
     changes = ["difference", *(_format_change(field, standard, routed, cost) for field in _FIELDS)]
     columns = ["", *(column for column, _ in _FIELDS.values())]
     footer = () if route.is_standard else changes
-    return render_table(DataTable(columns, rows, numbers=columns[1:], footer=footer), _cost_notes(cost))
+    return render_table(DataTable(columns, rows, numbers=columns[1:], footer=footer), _write_cost_notes(cost))
 
 
 def render_search_cost(rounds: Sequence[RoundReport]) -> Markup:
@@ -76,7 +76,7 @@ def _timing_noise(cost: Cost | None) -> float:
     return 0.0 if cost is None else max((one.get("noise", 0.0) for one in cost["routes"].values()), default=0.0)
 
 
-def _cost_notes(cost: Cost | None) -> list[str]:
+def _write_cost_notes(cost: Cost | None) -> list[str]:
     if cost is None:
         return ["Time and memory were not measured; runs of this version do that at their end."]
     repeats = max((one.get("turns", 0) for one in cost["routes"].values()), default=0)

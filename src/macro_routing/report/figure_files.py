@@ -58,13 +58,13 @@ def save_figures(figures: Sequence[Figure], output: Path, report: Callable[[str]
 
 def run_figures(run: RunData) -> list[Figure]:
     """What a run has to show, as far as it came."""
-    chosen = run.chosen
+    chosen = run.chosen_route
     figures: list[Figure | None] = []
     if run.result is not None:
         figures.append(variants_figure(run.result))
     if chosen is not None:
         figures.append(route_figure(chosen, str(chosen)))
-    figures.append(rounds_figure(run.rounds, run.settings["iterations"], run.settings, run.draws))
+    figures.append(rounds_figure(run.rounds, run.search_settings["iterations"], run.search_settings, run.draws))
     figures.append(block_map_figure(run.draws, run.layers) if run.sweeps_blocks else None)
     if run.policies:
         figures.append(policy_figure(run.policies[-1], chosen))

@@ -69,8 +69,8 @@ def intervals_figure(  # noqa: PLR0913
     """All rows over one axis; ``reference`` is the value that they are compared with. ``meanings`` is the legend."""
     height = _TOP + _ROW * len(rows) + _BOTTOM
     kinds = [kind for kind in meanings if any(row.kind == kind for row in rows)]
-    legend = tuple((join_markup(line_key(kind), _dot(14, 6, kind)), meanings[kind]) for kind in kinds)
-    shapes = _IntervalChart(rows, reference, height, unit).draw()
+    legend = tuple((join_markup(line_key(kind), _draw_dot(14, 6, kind)), meanings[kind]) for kind in kinds)
+    shapes = _IntervalChart(rows, reference, height, unit).draw_shapes()
     return Figure(name, title, title, _WIDTH, height, shapes, legend)
 
 
@@ -84,7 +84,7 @@ class _IntervalChart:
         self.last = -int(-highest // self.step)
         self.x = Scale(self.first * self.step, self.last * self.step, _LEFT, _WIDTH - _RIGHT)
 
-    def draw(self) -> Markup:
+    def draw_shapes(self) -> Markup:
         values = [number * self.step for number in range(self.first, self.last + 1)]
         return join_markup(
             *(vertical_gridline(use_minus_sign(f"{value:g}"), self.x(value), _TOP, self.bottom) for value in values),
@@ -101,11 +101,11 @@ class _IntervalChart:
         value = f"{row.middle:+.1f}" if self.reference == 0 else f"{row.middle:.1f}"
         return join_markup(
             horizontal_line(y, self.x(row.low), self.x(row.high), row.kind),
-            _dot(self.x(row.middle), y, row.kind),
+            _draw_dot(self.x(row.middle), y, row.kind),
             svg_element("text", name, x=_LEFT - 14, y=top + 16, class_="label"),
             svg_text(use_minus_sign(value), _WIDTH - 16, y + 4, "end", "strong"),
         )
 
 
-def _dot(x: float, y: float, kind: str) -> Markup:
+def _draw_dot(x: float, y: float, kind: str) -> Markup:
     return svg_element("circle", cx=x, cy=y, r=4.5, class_=f"{kind}-point")

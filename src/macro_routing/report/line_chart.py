@@ -68,7 +68,7 @@ def lines_figure(  # noqa: PLR0913
     legend: list[LegendKey] = [(line_key(class_), line.name) for class_, line in zip(classes, lines, strict=True)]
     if level is not None:
         legend.append((line_key("reference"), level[1]))
-    shapes = _LineChart(lines, x, y, level).draw(classes)
+    shapes = _LineChart(lines, x, y, level).draw_shapes(classes)
     return Figure(name, title, title, _WIDTH, _HEIGHT, shapes, tuple(legend))
 
 
@@ -86,7 +86,7 @@ class _LineChart:
         self.last = max(self.last, self.first + 1)
         self.y = Scale(self.first * self.step, self.last * self.step, _HEIGHT - _BOTTOM, _TOP)
 
-    def draw(self, classes: Sequence[str]) -> Markup:
+    def draw_shapes(self, classes: Sequence[str]) -> Markup:
         lines = list(zip(classes, self.lines, strict=True))
         level = [horizontal_line(self.y(self.level[0]), _LEFT, _WIDTH - _RIGHT, "reference")] if self.level else []
         return join_markup(

@@ -32,7 +32,7 @@ def svg_element(tag: str, *children: str | None, **attributes: str | float | Non
 
 def join_markup(*parts: str | None) -> Markup:
     """Concatenate parts; plain text is escaped."""
-    texts = (part if isinstance(part, Markup) else _escape(part) for part in parts if part is not None)
+    texts = (part if isinstance(part, Markup) else _escape_text(part) for part in parts if part is not None)
     return trust_markup("".join(texts))
 
 
@@ -41,10 +41,10 @@ def replace_unprintable(text: str) -> str:
     return _UNPRINTABLE.sub("\ufffd", text)
 
 
-def _escape(value: object) -> str:
+def _escape_text(value: object) -> str:
     return escape(replace_unprintable(str(value)))
 
 
 def _format_attribute(value: str | float) -> str:
     # A tenth of a pixel is enough for any drawing, and keeps the page small.
-    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else _escape(value)
+    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else _escape_text(value)

@@ -50,7 +50,7 @@ def write_method_comparison(runs: Sequence[MethodRun], output: Path, about: str 
 def differences_figure(rows: Sequence[MethodRow]) -> Figure | None:
     """Difference of every line to the standard pass; None where there is no other line."""
     shown = [
-        IntervalRow(row.name, 100 * row.low, 100 * row.difference, 100 * row.high, _kind(row))
+        IntervalRow(row.name, 100 * row.low, 100 * row.difference, 100 * row.high, _classify_row(row))
         for row in rows
         if row.name != STANDARD and row.kind != ORACLE
     ]
@@ -63,7 +63,7 @@ def differences_figure(rows: Sequence[MethodRow]) -> Figure | None:
     return replace(figure, legend=tuple((shape, told) for (shape, _), told in zip(figure.legend, words, strict=True)))
 
 
-def _kind(row: MethodRow) -> str:
+def _classify_row(row: MethodRow) -> str:
     return GAIN if row.low > 0 else LOSS if row.high < 0 else OPEN
 
 

@@ -78,7 +78,7 @@ def policy_figure(frame: PolicyFrame, chosen: Route | None) -> Figure:
     moves = [] if chosen is None else chart.draw_route(chosen)
     shapes = join_markup(*chart.draw_background(), *chart.draw_cells(), *moves)
     far = f" Moves farther than {_MAX_REACH} layers are not drawn." if space.radius > _MAX_REACH else ""
-    legend = _legend(has_route=bool(moves))
+    legend = _make_legend(has_route=bool(moves))
     return Figure("policy", f"The policy {when}", label, chart.width, chart.height, shapes, legend, _CAPTION + far)
 
 
@@ -95,24 +95,24 @@ class _PolicyMap:
         self.rows.append(("RJ", actions[:, space.rejoin_action]))
         self.cell = max((_WIDTH - _LEFT - 8) / space.layers, _MIN_CELL)
         self.width = _LEFT + self.cell * space.layers + 8
-        self.height = self._y(len(self.rows)) + _BOTTOM
+        self.height = self._row_y(len(self.rows)) + _BOTTOM
 
-    def _x(self, layer: int) -> float:
+    def _column_x(self, layer: int) -> float:
         return _LEFT + self.cell * layer
 
-    def _y(self, row: int) -> float:
+    def _row_y(self, row: int) -> float:
         return _TOP + _ROW * row + (_GAP if row > 2 * self.reach else 0)
 
     def draw_background(self) -> list[Markup]:
         """Empty rows with their names, and the axis of layers."""
         parts = []
-        width, bottom = self.cell * self.space.layers, self._y(len(self.rows))
+        width, bottom = self.cell * self.space.layers, self._row_y(len(self.rows))
         for row, (name, _) in enumerate(self.rows):
-            box = {"x": _LEFT, "y": self._y(row), "width": width, "height": _ROW - 1}
+            box = {"x": _LEFT, "y": self._row_y(row), "width": width, "height": _ROW - 1}
             parts.append(svg_element("rect", class_="never", fill_opacity=0.5, **box))
             parts.append(svg_text(name, _LEFT - 8, box["y"] + 12.5, "end", "strong" if name == "+1" else None))
         layers = integer_ticks(0, self.space.layers - 1, 10)
-        parts += [svg_text(f"L{layer}", self._x(layer) + self.cell / 2, bottom + 14) for layer in layers]
+        parts += [svg_text(f"L{layer}", self._column_x(layer) + self.cell / 2, bottom + 14) for layer in layers]
         return [*parts, svg_text("at layer", _LEFT + width / 2, bottom + 32)]
 
     def draw_cells(self) -> list[Markup]:
@@ -122,7 +122,7 @@ class _PolicyMap:
         width, height = self.cell - 1, _ROW - 1
         for row, (name, values) in enumerate(self.rows):
             for layer in np.flatnonzero(values >= HEAT_LEVELS[0]).tolist():
-                value, x, y = float(values[layer]), self._x(layer), self._y(row)
+                value, x, y = float(values[layer]), self._column_x(layer), self._row_y(row)
                 level = bisect_right(HEAT_LEVELS, value)
                 if value < _MIN_TITLE:
                     box = f"M{x:.1f} {y:.0f}h{width:.1f}v{height:.0f}h-{width:.1f}z"
@@ -138,7 +138,9 @@ class _PolicyMap:
         moves = dict.fromkeys((before.layer, step.layer - before.layer) for before, step in pairwise(route.steps))
         size = {"width": self.cell, "height": _ROW, "rx": 2}
         return [
-            svg_element("rect", x=self._x(layer) - 0.5, y=self._y(self.reach - delta) - 0.5, class_="taken", **size)
+            svg_element(
+                "rect", x=self._column_x(layer) - 0.5, y=self._row_y(self.reach - delta) - 0.5, class_="taken", **size
+            )
             for layer, delta in moves
             if delta != 1 and abs(delta) <= self.reach
         ]
@@ -148,7 +150,7 @@ def _format_delta(delta: int) -> str:
     return "0" if delta == 0 else format_signed(delta, 0)
 
 
-def _legend(*, has_route: bool) -> tuple[LegendKey, ...]:
+def _make_legend(*, has_route: bool) -> tuple[LegendKey, ...]:
     boxes = {level: svg_element("rect", x=1, y=0, width=26, height=12, class_=f"h{level}") for level in (1, 3, 5, 7, 9)}
     keys = [(box, f"from {HEAT_LEVELS[level - 1]:g}") for level, box in boxes.items()]
     if has_route:

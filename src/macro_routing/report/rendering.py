@@ -20,7 +20,7 @@ from macro_routing.report.tables import DataTable
 
 
 @cache
-def _environment() -> Environment:
+def _make_environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("macro_routing.report"),
         autoescape=True,
@@ -29,7 +29,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_clean_value,
     )
-    environment.filters["anchor"] = _anchor
+    environment.filters["anchor"] = _make_anchor
     return environment
 
 
@@ -37,13 +37,13 @@ def _clean_value(value: Any) -> Any:
     return replace_unprintable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _anchor(title: str) -> str:
+def _make_anchor(title: str) -> str:
     return title.lower().replace(" ", "-")
 
 
 def render_template(name: str, **view: Any) -> Markup:
     """Fill the template ``name`` with plain data."""
-    return trust_markup(_environment().get_template(name).render(view).strip())
+    return trust_markup(_make_environment().get_template(name).render(view).strip())
 
 
 def render_page(name: str, title: str, sections: Mapping[str, Markup], **view: Any) -> str:

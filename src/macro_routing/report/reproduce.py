@@ -25,7 +25,7 @@ def render_reproduction(run: RunData) -> Markup:
         data=_data_facts(run),
         model=_model_facts(run),
         environment={name: value for name, value in run.header["environment"].items() if name not in private},
-        resolved=flatten_settings(run.resolved),
+        resolved=flatten_settings(run.resolved_config),
     )
 
 

@@ -93,7 +93,9 @@ def _variant_row(variant: Variant, scale: Scale, difference: PairedComparison | 
         "accuracy": Cell(
             format_percent(variant.accuracy), f"{format_count(variant.correct)} of {format_count(variant.n)}"
         ),
-        "95 % interval": Cell(_interval_mark(scale, low, variant.accuracy, high), format_percent_interval(low, high)),
+        "95 % interval": Cell(
+            _draw_interval_mark(scale, low, variant.accuracy, high), format_percent_interval(low, high)
+        ),
         "against standard": NO_VALUE if difference is None or variant.name == STANDARD else difference_cell(difference),
         "layers": str(variant.length),
         "truncated": format_percent(variant.cut_off),
@@ -107,7 +109,7 @@ def difference_cell(row: Any) -> Cell:
     return Cell(format_points(row.difference), format_points_interval(row.low, row.high))
 
 
-def _interval_mark(scale: Scale, low: float, middle: float, high: float) -> Markup:
+def _draw_interval_mark(scale: Scale, low: float, middle: float, high: float) -> Markup:
     """A small drawing of an interval, comparable with those of the other rows."""
     line = svg_element("line", x1=scale(low), x2=scale(high), y1=10, y2=10, class_="reference")
     dot = svg_element("circle", cx=scale(middle), cy=10, r=4.5, class_="best-point")

@@ -58,7 +58,9 @@ def rounds_figure(
     shown = draws if len(draws) <= _MAX_DRAWS else ()
     chart = _RoundsChart(rounds, max(planned, len(rounds)), settings, shown)
     label = f"Accuracy in {len(rounds)} rounds; the table below has the numbers"
-    return Figure("rounds", "Accuracy per round", label, chart.width, _HEIGHT, chart.draw(), _legend(shown), _CAPTION)
+    return Figure(
+        "rounds", "Accuracy per round", label, chart.width, _HEIGHT, chart.draw_shapes(), _make_legend(shown), _CAPTION
+    )
 
 
 class _RoundsChart:
@@ -75,7 +77,7 @@ class _RoundsChart:
         self.low, self.high, self.step = _accuracy_range(rounds, draws)
         self.y = Scale(self.low, self.high, _HEIGHT - _BOTTOM, _TOP)
 
-    def draw(self) -> Markup:
+    def draw_shapes(self) -> Markup:
         scored = [report for report in self.rounds if report.median is not None]
         best = [(report.number, report.best) for report in scored]
         median = [(report.number, report.median) for report in scored if report.median is not None]
@@ -173,7 +175,7 @@ def _accuracy_range(rounds: Sequence[RoundReport], draws: Sequence[Draw]) -> tup
     return low, max(high, low + step), step
 
 
-def _legend(draws: Sequence[Draw]) -> tuple[LegendKey, ...]:
+def _make_legend(draws: Sequence[Draw]) -> tuple[LegendKey, ...]:
     band = svg_element("rect", x=0, y=0, width=28, height=12, class_="band")
     best, median = (svg_element("circle", cx=14, cy=6, r=4, class_=f"{name}-point") for name in ("best", "median"))
     keys = [

@@ -33,7 +33,7 @@ def route_figure(route: Route, title: str = "The route") -> Figure | None:
         return None
     chart = _RouteChart(route)
     label = f"Track of the route {route}: {route.length} steps over {route.layers} layers"
-    return Figure("route", title, label, chart.width, chart.height, chart.draw(), _legend(route))
+    return Figure("route", title, label, chart.width, chart.height, chart.draw_shapes(), _make_legend(route))
 
 
 class _RouteChart:
@@ -46,10 +46,10 @@ class _RouteChart:
         self.y = Scale(0, max(route.layers - 1, 1), self.height - _BOTTOM - 8, _TOP + 8)
         self.moves = [None, *(_classify_move(before, step) for before, step in pairwise(route.steps))]
 
-    def _position(self, index: int) -> tuple[float, float]:
+    def _step_position(self, index: int) -> tuple[float, float]:
         return self.x(index + 1), self.y(self.route.steps[index].layer)
 
-    def draw(self) -> Markup:
+    def draw_shapes(self) -> Markup:
         adds = [(index, step) for index, step in enumerate(self.route.steps) if step.add is not None]
         return join_markup(
             *self._draw_background(),
@@ -79,7 +79,7 @@ class _RouteChart:
         """Steps to the next layer as one path, jumps and repeats each on its own."""
         ordinary, jumps = "", []
         for index, (before, step) in enumerate(pairwise(self.route.steps), 1):
-            (x1, y1), (x2, y2), move = self._position(index - 1), self._position(index), self.moves[index]
+            (x1, y1), (x2, y2), move = self._step_position(index - 1), self._step_position(index), self.moves[index]
             segment = f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}"
             if move is None:
                 ordinary += segment
@@ -89,7 +89,7 @@ class _RouteChart:
         return [*([svg_element("path", d=ordinary, class_="ordinary")] if ordinary else []), *jumps]
 
     def _draw_step(self, index: int) -> Markup:
-        (x, y), move = self._position(index), self.moves[index]
+        (x, y), move = self._step_position(index), self.moves[index]
         return svg_element("circle", cx=x, cy=y, r=4.2 if move else 2.2, class_=f"stop {move or ''}".strip())
 
     def _draw_add(self, index: int, step: Step) -> Markup:
@@ -97,7 +97,7 @@ class _RouteChart:
         assert step.add is not None
         # The step's input is the state after the step before it; an add counts back from there.
         source = index - 1 - step.add.back
-        (x1, y1), (x2, y2) = self._position(source), self._position(index)
+        (x1, y1), (x2, y2) = self._step_position(source), self._step_position(index)
         meaning = f"step {index + 1}, {step}: the state after step {source + 1} is added to its input"
         arc = f"M{x1:.1f} {y1:.1f}Q{x1:.1f} {y2:.1f} {x2:.1f} {y2:.1f}"
         class_ = "add minus" if step.add.coefficient < 0 else "add"
@@ -115,7 +115,7 @@ class _RouteChart:
         for index, step in enumerate(self.route.steps):
             if index == 0 or (step.add is None and self.moves[index] is None):
                 continue
-            x, y = self._position(index)[0] + 7, self._position(index)[1] + 13
+            x, y = self._step_position(index)[0] + 7, self._step_position(index)[1] + 13
             end = x + 7.5 * len(str(step))
             while any(x < other_end and abs(y - other_y) < 13 for other_end, other_y in taken):
                 y += 13
@@ -130,7 +130,7 @@ def _classify_move(before: Step, step: Step) -> str | None:
     return None if delta == 1 else "repeat" if delta == 0 else "back" if delta < 0 else "ahead"
 
 
-def _legend(route: Route) -> tuple[LegendKey, ...]:
+def _make_legend(route: Route) -> tuple[LegendKey, ...]:
     """Only what the chart shows."""
     moves = {_classify_move(before, step) for before, step in pairwise(route.steps)}
     lines = [("ordinary", "next layer"), *((move, name) for move, name in _MOVE_NAMES.items() if move in moves)]

@@ -106,7 +106,7 @@ def _summarize_verdicts(runs: Sequence[RunData]) -> dict[str, Any]:
 def _results_table(runs: NamedRuns) -> DataTable:
     ranked = [run.result for run in runs.values() if run.result is not None and run.result.kind != ORACLE]
     corrected = iter(holm_correction([result.comparison.p_value for result in ranked]))
-    generates = any(run.generates for run in runs.values())
+    generates = any(run.generates_text for run in runs.values())
     columns = [name for name in _COLUMNS if generates or name not in _GENERATION_COLUMNS]
     rows = []
     for name, run in runs.items():
@@ -117,13 +117,13 @@ def _results_table(runs: NamedRuns) -> DataTable:
 
 
 def _describe_setup(run: RunData) -> str:
-    return f"{run.mode}, preset {run.given['preset']}, {run.given['method']}"
+    return f"{run.answer_mode}, preset {run.given['preset']}, {run.given['method']}"
 
 
 def _search_cells(name: str, run: RunData) -> dict[str, str | Cell]:
     setup = _describe_setup(run)
     if run.result is None:
-        setup += f"; not finished: {len(run.rounds)} of {run.settings['iterations']} rounds"
+        setup += f"; not finished: {len(run.rounds)} of {run.search_settings['iterations']} rounds"
     duration = format_duration(sum(report.seconds for report in run.rounds))
     return {"run": Cell(name, setup, kind="name"), "search": duration}
 
@@ -141,7 +141,7 @@ def _test_cells(run: RunData, corrected: float | None) -> dict[str, str | Cell]:
         else Cell(format_p_value(paired.p_value), f"Holm {format_p_value(corrected)}"),
         "layers": f"{run.layers} → {chosen.length:.4g}",
     }
-    if run.generates:
+    if run.generates_text:
         cells["truncated"] = Cell(format_percent(chosen.cut_off), f"standard {format_percent(standard.cut_off)}")
         cells["tokens"] = Cell(f"{chosen.tokens:.1f}", f"standard {standard.tokens:.1f}")
     return cells
@@ -196,7 +196,7 @@ def _format_spread(values: Sequence[float], *, signed: bool = False) -> str:
 def _render_routes(runs: NamedRuns) -> Markup:
     views = []
     for name, run in list(runs.items())[:_MAX_ROUTES]:
-        route = run.chosen
+        route = run.chosen_route
         figure = None if route is None or route.is_standard else route_figure(route)
         views.append({"name": name, "route": route, "figure": figure})
     return render_template("compared_routes.html", runs=views, hidden_runs=max(0, len(runs) - _MAX_ROUTES))
@@ -225,5 +225,5 @@ def _list_settings(run: RunData) -> dict[str, str]:
     model = {"model": str(run.header["model"]["name"]), "weights": str(run.header["model"]["weights_id"])}
     numerics = {"numerics": str(run.header["scope"].get("numerics", "not recorded"))}
     given = {name: value for name, value in run.given.items() if name != "model"}
-    settings = flatten_settings({**given, **run.resolved})
+    settings = flatten_settings({**given, **run.resolved_config})
     return {**model, **numerics, **splits, **settings, "macro": str(run.header["macro"])}

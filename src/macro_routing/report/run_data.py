@@ -55,7 +55,7 @@ class RunData:
     @property
     def is_tree_search(self) -> bool:
         """Whether every example had a search of its own."""
-        return bool(self.resolved["searcher"].get("search") == "tree")
+        return bool(self.resolved_config["searcher"].get("search") == "tree")
 
     @property
     def layers(self) -> int:
@@ -74,14 +74,14 @@ class RunData:
         return str(self.header["scope"].get("task", self.given["task"]))
 
     @property
-    def chosen(self) -> Route | None:
+    def chosen_route(self) -> Route | None:
         """The chosen route, once there is one."""
         return None if self.choice is None else parse_program(self.choice["chosen"]).expand(self.layers)
 
     @property
-    def generates(self) -> bool:
+    def generates_text(self) -> bool:
         """Whether answers are generated text, which can be truncated."""
-        return self.mode != "likelihood"
+        return self.answer_mode != "likelihood"
 
     @property
     def given(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class RunData:
         return dict(self.header["config"]["given"])
 
     @property
-    def resolved(self) -> dict[str, Any]:
+    def resolved_config(self) -> dict[str, Any]:
         """The configuration as resolved for this model."""
         return dict(self.header["config"]["resolved"])
 
@@ -99,17 +99,20 @@ class RunData:
         return str(self.given["method"]).startswith("rys")
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def search_settings(self) -> dict[str, Any]:
         """The search's settings; how many rounds and draws there are at most is known of every method."""
-        own = dict(self.resolved["searcher"].get("settings", {}))
-        if "search" in self.resolved:  # runs of earlier versions say it in their settings
-            own |= {"iterations": self.resolved["search"]["rounds"], "draws": self.resolved["search"]["draws"]}
+        own = dict(self.resolved_config["searcher"].get("settings", {}))
+        if "search" in self.resolved_config:  # runs of earlier versions say it in their settings
+            own |= {
+                "iterations": self.resolved_config["search"]["rounds"],
+                "draws": self.resolved_config["search"]["draws"],
+            }
         return own
 
     @property
-    def mode(self) -> str:
+    def answer_mode(self) -> str:
         """How answers were obtained."""
-        return str(self.resolved["decoding"]["mode"])
+        return str(self.resolved_config["decoding"]["mode"])
 
 
 def open_run(folder: str | Path) -> RunData:

@@ -48,7 +48,7 @@ def _render_run(run: RunData) -> str:
             f"method {given['method']}",
             f"preset {given['preset']}",
             f"seed {given['seed']}",
-            f"{run.mode} answers",
+            f"{run.answer_mode} answers",
             f"{run.layers} layers",
             f"started {run.header['started']}",
         ],
@@ -57,7 +57,7 @@ def _render_run(run: RunData) -> str:
         stages=() if run.is_finished else _finished_stages(run),
         resume_command=f"macro resume {shlex.quote(str(run.path))}",
         ended=run.ended,
-        planned_rounds=run.settings["iterations"],
+        planned_rounds=run.search_settings["iterations"],
     )
 
 
@@ -73,7 +73,7 @@ def _outcome_class(run: RunData) -> str:
 def _finished_stages(run: RunData) -> list[str]:
     """How far a run came."""
     return [
-        f"{len(run.rounds)} of {run.settings['iterations']} rounds are searched",
+        f"{len(run.rounds)} of {run.search_settings['iterations']} rounds are searched",
         "the candidates are not validated yet" if run.choice is None else "a route is chosen",
         "the test set has not been looked at" if run.result is None else "it is tested, only its closing is missing",
     ]
@@ -82,16 +82,16 @@ def _finished_stages(run: RunData) -> list[str]:
 def _run_sections(run: RunData) -> dict[str, Markup]:
     """Every section that the run has data for, by title."""
     sections: dict[str, Markup] = {}
-    generates = run.generates
+    generates = run.generates_text
     if run.result is not None:
         seed = int(run.given["seed"])
         sections["Result"] = render_result(run.result, run.answers, generates=generates, seed=seed)
-    if run.chosen is not None:
-        sections["Route"] = _render_route(run.chosen)
+    if run.chosen_route is not None:
+        sections["Route"] = _render_route(run.chosen_route)
         search_cost = render_search_cost(run.rounds) if run.rounds else None
-        sections["Cost"] = join_markup(render_cost_table(run.chosen, run.cost), search_cost)
+        sections["Cost"] = join_markup(render_cost_table(run.chosen_route, run.cost), search_cost)
     if run.result is not None and run.answers is not None:
-        stats = render_token_stats(run.answers, run.result, generates=generates, resolved=run.resolved)
+        stats = render_token_stats(run.answers, run.result, generates=generates, resolved=run.resolved_config)
         sections["Truncation and tokens"] = stats
     sections |= _search_sections(run)
     if run.choice is not None:
@@ -104,18 +104,18 @@ def _run_sections(run: RunData) -> dict[str, Markup]:
 def _search_sections(run: RunData) -> dict[str, Markup]:
     """The sections about the search itself."""
     sections: dict[str, Markup] = {}
-    planned, draws = run.settings["iterations"], run.settings["draws"]
+    planned, draws = run.search_settings["iterations"], run.search_settings["draws"]
     if run.is_tree_search:
         sections["Tree searches"] = render_paragraphs(*_describe_trees(run))
     elif planned:  # the standard pass alone needs none
-        chart = render_rounds_chart(run.rounds, planned, run.settings, run.draws)
+        chart = render_rounds_chart(run.rounds, planned, run.search_settings, run.draws)
         table = render_rounds_table(run.rounds, draws) if run.rounds else None
         sections["Accuracy per round"] = join_markup(chart, table)
     block_map = block_map_figure(run.draws, run.layers) if run.sweeps_blocks else None
     if block_map is not None:
         sections["Repeated blocks"] = block_map.to_html()
     if run.policies:
-        sections["Policy per round"] = render_policy_maps(run.policies, run.chosen)
+        sections["Policy per round"] = render_policy_maps(run.policies, run.chosen_route)
     return sections
 
 

@@ -51,7 +51,7 @@ class StudyFolder:
             if (path / STUDY).is_file():
                 folder._check_header(wanted)
             else:
-                folder._create(wanted)
+                folder._create_folder(wanted)
         except OSError as error:
             raise _folder_error(path, error) from None
         return folder
@@ -65,7 +65,7 @@ class StudyFolder:
                 return cls.open(candidate, study, settings)
         raise AssertionError  # itertools.count is endless
 
-    def _create(self, wanted: Mapping[str, Any]) -> None:
+    def _create_folder(self, wanted: Mapping[str, Any]) -> None:
         if (self.path / run_files.RUN).is_file():
             raise RunError(f"{self.path} is a run's own folder; name another one for the study with --out")
         is_free = not (self.path / STUDY).exists() and self.path.is_dir() and self._is_unused()

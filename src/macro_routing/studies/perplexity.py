@@ -75,11 +75,11 @@ def compare_perplexities(rows: Sequence[Tokens], found: dict[str, list[float]]) 
     per_token = {name: [value * len(usable) / total for value in values] for name, values in kept.items()}
     low, high = paired_bootstrap_interval(per_token["standard"], per_token["route"])
     return {
-        "standard": _exp(mean["standard"]),
-        "route": _exp(mean["route"]),
-        "ratio": _exp(mean["route"] - mean["standard"]),
-        "low": _exp(low),
-        "high": _exp(high),
+        "standard": _safe_exp(mean["standard"]),
+        "route": _safe_exp(mean["route"]),
+        "ratio": _safe_exp(mean["route"] - mean["standard"]),
+        "low": _safe_exp(low),
+        "high": _safe_exp(high),
         **counts,
         "tokens": total,
     }
@@ -99,5 +99,5 @@ def note_left_out(plain: Mapping[str, Any]) -> list[str]:
     return [told] if plain["left_out"] else []
 
 
-def _exp(value: float) -> float:
+def _safe_exp(value: float) -> float:
     return math.inf if value >= _MOST else math.exp(value)
