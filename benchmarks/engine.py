@@ -139,7 +139,7 @@ def measure_planted_race(name: str, peak: float, base: float) -> dict[str, Any]:
         sums["whole"] += 100 * len(set(routes))
         sums["exact"] += _count_saved_evaluations(routes, exact)
         sums["statistical"] += _count_saved_evaluations(routes, statistical)
-        in_order = [place for part in plan_race_indices(100, UnitSizes()) for place in part]
+        in_order = [index for part in plan_race_indices(100, UnitSizes()) for index in part]
         sums["hindsight"] += count_saved_in_hindsight(
             table[:, in_order], [routes.index(route) for route in routes], ELITE
         )

@@ -164,7 +164,7 @@ def main() -> None:
     assert decoder is not None
     routes = draw_distinct_routes(len(decoder.weights.layers), ROUTES)
     chosen = np.random.default_rng(SEED + 1).choice(ROUTES, COMPARED, replace=False)
-    figures = measure_fused_decoding(decoder, model, routes, prompts, stages, [routes[place] for place in chosen])
+    figures = measure_fused_decoding(decoder, model, routes, prompts, stages, [routes[index] for index in chosen])
     if frozen is not None:
         spent = figures[0].raw["generate_seconds"]
         figures.append(measure_round_with_savings(frozen, arguments.data_dir, sum(spent) / len(spent)))

@@ -53,10 +53,10 @@ def measure_changed_verdicts(
     def answer_all(decoder: str, parts: int) -> list[Any]:
         found = []
         for part in np.array_split(np.arange(count), parts):
-            chosen = [examples[place] for place in part]
+            chosen = [examples[index] for index in part]
             answered = answer_with_routes(frozen, routes, task, chosen, decoding, decoder=decoder)
             found.append([answered[route] for route in routes])
-        return [outcome for place in range(len(routes)) for part in found for outcome in part[place]]
+        return [outcome for index in range(len(routes)) for part in found for outcome in part[index]]
 
     eager, fused, halves = answer_all(EAGER, 1), answer_all(FUSED, 1), answer_all(EAGER, 2)
 

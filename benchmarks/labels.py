@@ -47,7 +47,7 @@ def measure_labelling(frozen: Any, data_dir: Path | None) -> dict[str, Any]:
 
     def score(pairs: list[tuple[int, Route]]) -> list[float]:
         asked.extend(pairs)
-        found = evaluator.evaluate_pairs([(route, examples[place]) for place, route in pairs])
+        found = evaluator.evaluate_pairs([(route, examples[index]) for index, route in pairs])
         return [0.0 if isinstance(one, Failure) else float(one.correct) for one in found]
 
     evaluator.run_pairs([(Route.standard(frozen.layers), examples[0])])  # kernels are compiled at their first use

@@ -118,14 +118,14 @@ def measure_driver_cost(frozen: FrozenModel, task: Task, counts: Sequence[int], 
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         with tempfile.TemporaryDirectory() as folder:
             store = ScoreStore(Path(folder) / "s.sqlite")
-            crew = SimulatedBackend()
-            with WorkerPool(crew, WorkerSettings(workers=workers)) as pool:
+            backend = SimulatedBackend()
+            with WorkerPool(backend, WorkerSettings(workers=workers)) as pool:
                 evaluator = Evaluator(frozen, task, LIKELIHOOD, store, UnitSizes(full=8), executor=pool)
                 done, start = 0, time.perf_counter()
                 for route in routes:  # a route at a time, so that an ask is a route on a unit
                     evaluator.evaluate([route], pool_of_examples[: 2 * units])
                     done += 2 * units // 8
-                seconds = time.perf_counter() - start - crew.simulation_seconds
+                seconds = time.perf_counter() - start - backend.simulation_seconds
             store.close()
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         rows.append(
@@ -156,21 +156,21 @@ def simulate_gpus(frozen: FrozenModel, task: Task, counts: Sequence[int], sizes:
     rows: list[dict[str, Any]] = []
     for mode in (NEVER, EXACT):
         for workers in counts:
-            crew = SimulatedBackend(lambda ask: len(ask.unit) * _count_layers(ask) / LAYERS)
-            with WorkerPool(crew, WorkerSettings(workers=workers, worker_timeout=1e6)) as pool:
+            backend = SimulatedBackend(lambda ask: len(ask.unit) * _count_layers(ask) / LAYERS)
+            with WorkerPool(backend, WorkerSettings(workers=workers, worker_timeout=1e6)) as pool:
                 evaluator = Evaluator(frozen, task, LIKELIHOOD, None, sizes, executor=pool)
                 raced = evaluator.race_draws(draws, examples, 5, mode)
-            alone = crew.clock if workers == 1 else rows[-1]["alone"]
+            alone = backend.clock if workers == 1 else rows[-1]["alone"]
             rows.append(
                 {
                     "mode": "to the end" if mode == NEVER else "racing",
                     "workers": workers,
-                    "seconds": crew.clock,
+                    "seconds": backend.clock,
                     "alone": alone,
-                    "times": alone / crew.clock,
-                    "efficiency": 100 * alone / crew.clock / workers,
+                    "times": alone / backend.clock,
+                    "efficiency": 100 * alone / backend.clock / workers,
                     "needed": raced.computed,
-                    "work": crew.busy,
+                    "work": backend.busy,
                     "unit": f"{sizes.race} and {sizes.race_late}",
                 }
             )

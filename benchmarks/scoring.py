@@ -106,8 +106,8 @@ def measure_lookup() -> dict[str, Any]:
             store.add_outcomes(scope, {route: outcomes})
         samples = []
         for _ in range(10):
-            chosen = [routes[place] for place in rng.choice(len(routes), 30, replace=False)]
-            wanted = [examples[place] for place in rng.choice(len(examples), 150, replace=False)]
+            chosen = [routes[index] for index in rng.choice(len(routes), 30, replace=False)]
+            wanted = [examples[index] for index in rng.choice(len(examples), 150, replace=False)]
             start = time.perf_counter()
             found = sum(len(store.find_outcomes(scope, route, wanted)) for route in chosen)
             samples.append(1000 * (time.perf_counter() - start))

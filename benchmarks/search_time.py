@@ -23,15 +23,15 @@ def parse_log_phases(log: str) -> list[dict[str, Any]]:
     """The log's lines as parts with their seconds; a round's line stands at its end, a stage's at its beginning."""
     lines = [(datetime.fromisoformat(match[1]), match[2]) for match in _LINE.finditer(log)]
     found, before = [], lines[0][0]
-    for place, (when, text) in enumerate(lines):
+    for index, (when, text) in enumerate(lines):
         if match := _ROUND.match(text):
             detail = f"{match[3]} different routes, {match[4]} stopped; {match[5]} outcomes run, {match[6]} saved"
             found.append(
                 {"part": f"round {match[1]} of {match[2]}", "seconds": _seconds_between(before, when), "detail": detail}
             )
-        elif place + 1 < len(lines) and (text.startswith(("validation", "test")) or "costs" in text):
+        elif index + 1 < len(lines) and (text.startswith(("validation", "test")) or "costs" in text):
             name, _, detail = text.partition(": ")
-            found.append({"part": name, "seconds": _seconds_between(when, lines[place + 1][0]), "detail": detail})
+            found.append({"part": name, "seconds": _seconds_between(when, lines[index + 1][0]), "detail": detail})
         before = when
     found.append({"part": "together", "seconds": _seconds_between(lines[0][0], lines[-1][0]), "detail": lines[-1][1]})
     return found

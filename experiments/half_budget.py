@@ -76,9 +76,9 @@ def run_missing(arguments: argparse.Namespace) -> None:
             base = make_run_config(model, setting.task, setting.mode, arguments.data_dir, HALF)
             # A store of its own: what the whole budget has paid for must not make half of it look quick.
             known: dict[str, Any] = {"frozen": frozen, "store": runs / f"scores-{half_budget_folder(setting)}.sqlite"}
-            place = runs / half_budget_folder(setting)
+            folder = runs / half_budget_folder(setting)
             try:
-                (arm,) = compare_methods(base, [GUIDED], [seed], place, points=1, **known)
+                (arm,) = compare_methods(base, [GUIDED], [seed], folder, points=1, **known)
             except Exception:  # noqa: BLE001 one broken search must not cost the others
                 traceback.print_exc()
                 continue

@@ -73,29 +73,29 @@ def run_missing(model: str, runs: Path, data_dir: Path | None, minutes: float) -
     end = time.monotonic() + 60 * minutes
     frozen = load_model(model)
     for task, mode, seed in list_runs():
-        place = run_folder(runs, (task, mode, seed))
-        if (place / "result.json").exists():
+        folder = run_folder(runs, (task, mode, seed))
+        if (folder / "result.json").exists():
             continue
         if time.monotonic() > end:
             return
         store = runs / "scores.sqlite"
-        if place.exists():
-            result = resume_run(place, frozen=frozen, store=store)
+        if folder.exists():
+            result = resume_run(folder, frozen=frozen, store=store)
         else:
             data = {"data_dir": str(data_dir)} if data_dir else {}
             config = make_config(task, model, "paper", seed=seed, data=data, decoding={"mode": mode})
-            result = run_search(config, place, frozen=frozen, store=store)
+            result = run_search(config, folder, frozen=frozen, store=store)
         print(f"{task}, {mode}, seed {seed}: {result.verdict}", flush=True)
 
 
 def make_row(runs: Path, cell: tuple[str, str, int]) -> dict[str, Any]:
     """A cell's line in the table."""
     task, mode, seed = cell
-    place = run_folder(runs, cell)
+    folder = run_folder(runs, cell)
     known: dict[str, Any] = {"task": task, "mode": mode, "seed": str(seed)}
-    if not (place / "result.json").exists():
+    if not (folder / "result.json").exists():
         return {**known, "route": "not run"}
-    result = json.loads((place / "result.json").read_text(encoding="utf-8"))
+    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     arms = {one["name"]: one for one in result["variants"]}
     chosen, standard, found = arms["MACRO"], arms["standard"], result["comparison"]
     points = [100 * found[name] for name in ("low", "high")]
@@ -103,29 +103,29 @@ def make_row(runs: Path, cell: tuple[str, str, int]) -> dict[str, Any]:
         **known,
         "standard": 100 * standard["correct"] / standard["n"],
         "macro": 100 * chosen["correct"] / chosen["n"],
-        "constant": 100 * majority_answer_accuracy(place),
+        "constant": 100 * majority_answer_accuracy(folder),
         "difference": f"{100 * result['difference']:+.1f} ({points[0]:+.1f} to {points[1]:+.1f})",
         "p": found["p_value"],
         "n": found["n"],
         "cut_off": f"{100 * standard['cut_off']:.1f} / {100 * chosen['cut_off']:.1f}",
-        "rounds": len(list((place / "rounds").glob("*.json"))),
-        "minutes": search_minutes(place),
+        "rounds": len(list((folder / "rounds").glob("*.json"))),
+        "minutes": search_minutes(folder),
         "route": f"`{chosen['route']}`",
         "raw": result,
     }
 
 
-def majority_answer_accuracy(place: Path) -> float:
+def majority_answer_accuracy(folder: Path) -> float:
     """How often the test set's commonest answer is right: what a route can reach that has only stopped erring alike."""
-    examples = json.loads((place / "answers.json").read_text(encoding="utf-8"))["examples"]
+    examples = json.loads((folder / "answers.json").read_text(encoding="utf-8"))["examples"]
     return Counter(one["answer"] for one in examples).most_common(1)[0][1] / len(examples)
 
 
-def search_minutes(place: Path) -> float:
+def search_minutes(folder: Path) -> float:
     """From the first line of a run's log to its last; a resumed run's pause counts, too."""
     stamps = [
         datetime.fromisoformat(line[:19])
-        for line in (place / "log.txt").read_text(encoding="utf-8").splitlines()
+        for line in (folder / "log.txt").read_text(encoding="utf-8").splitlines()
         if line[:4].isdigit()
     ]
     return (stamps[-1] - stamps[0]).total_seconds() / 60

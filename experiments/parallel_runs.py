@@ -130,10 +130,10 @@ def run_missing(arguments: argparse.Namespace) -> None:
     tried = set[PlannedRun]()
 
     def start(part: PlannedRun) -> subprocess.Popen[bytes]:
-        place = arguments.runs / part.name
-        place.mkdir(parents=True, exist_ok=True)
+        folder = arguments.runs / part.name
+        folder.mkdir(parents=True, exist_ok=True)
         command = build_command(part, arguments, (end - time.monotonic()) / 60)
-        with (place / "log.txt").open("ab") as log:
+        with (folder / "log.txt").open("ab") as log:
             # A group of its own: an interruption from the keyboard comes through us, to all at once.
             return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)  # noqa: S603
 

@@ -40,14 +40,14 @@ def unpack_verdicts(digits: str) -> list[bool]:
     return [bit == "1" for bit in f"{int(digits, 16):b}"[1:]]
 
 
-def record_from_run(arm: MethodRun, place: Path) -> RunRecord:
+def record_from_run(arm: MethodRun, folder: Path) -> RunRecord:
     """A run as it is kept."""
     names = list(arm.right[STANDARD])
-    facts = place / files.ORACLE_COUNTS
+    facts = folder / files.ORACLE_COUNTS
     return {
         "method": arm.method,
         "seed": arm.seed,
-        **describe_origin(json.loads((place / files.RUN).read_text(encoding="utf-8"))),
+        **describe_origin(json.loads((folder / files.RUN).read_text(encoding="utf-8"))),
         "asked": arm.asked,
         "work": arm.work,
         "seconds": arm.seconds,

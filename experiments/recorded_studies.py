@@ -128,7 +128,7 @@ def find_route(runs: Path) -> Path | None:
 
 def _order_index(folder: str, order: Sequence[str]) -> int:
     names = [name.replace(":", "_") for name in order]
-    return next((place for place, name in enumerate(names) if folder.startswith(f"{name}-")), len(names))
+    return next((index for index, name in enumerate(names) if folder.startswith(f"{name}-")), len(names))
 
 
 def build_command(study: Study, model: str, runs: Path, data_dir: Path | None) -> list[str] | None:
@@ -206,7 +206,7 @@ def _record_name(study: str, part: str) -> str:
 def _write(docs: Path, study: Study, data: dict[str, Any], name: str, table: dict[str, Any]) -> None:
     machine, settings = data["environment"], data["settings"]
     heads = list(dict.fromkeys(head for row in table["shown"] for head in row))
-    columns = {f"c{place}": head for place, head in enumerate(heads)}
+    columns = {f"c{index}": head for index, head in enumerate(heads)}
     results = [
         {**{key: row.get(head, "") for key, head in columns.items()}, "raw": raw}
         for row, raw in zip(table["shown"], table["rows"], strict=True)

@@ -49,7 +49,7 @@ def replay_search(
 ) -> ReplayResult:
     """One search; the examples are dealt by the seed to judging, validation and the search itself.
 
-    ``credit`` is what the search is told of a route's examples in place of right or wrong, which still confirms and
+    ``credit`` is what the search is told of a route's examples instead of correct or wrong, which still confirms and
     judges.
     """
     credit = credit or landscape.correct_examples

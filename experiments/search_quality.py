@@ -145,9 +145,9 @@ def run_missing(arguments: argparse.Namespace) -> None:
                 base = make_run_config(model, setting.task, setting.mode, arguments.data_dir, BUDGET)
                 known: dict[str, Any] = {"frozen": frozen, "store": runs / f"scores-{setting.folder}.sqlite"}
                 try:
-                    place = runs / setting.folder
+                    folder = runs / setting.folder
                     # One point: of a curve nothing is kept.
-                    (arm,) = compare_methods(base, [method], [seed], place, points=1, **known)
+                    (arm,) = compare_methods(base, [method], [seed], folder, points=1, **known)
                 except Exception:  # noqa: BLE001 a table takes hours; one broken cell must not cost the others
                     traceback.print_exc()
                     continue

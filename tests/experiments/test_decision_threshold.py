@@ -11,7 +11,7 @@ from experiments.planted_searches import ALIKE, NOTHING, PLANTED, make_guided
 from macro_routing.evaluation.planted_problem import solve_planted
 
 SEED = 2
-"""A hard problem of one move: with little doubt the standard pass is returned."""
+"""A hard problem of one move: with a small error probability the standard pass is returned."""
 
 
 @pytest.mark.engines  # three whole searches

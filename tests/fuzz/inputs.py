@@ -53,22 +53,22 @@ def damaged(draw, good: bytes):
 def mistaken(draw, good):
     """A good document with one value, wherever in it, replaced, removed or added."""
     document = json.loads(json.dumps(good))
-    place = document
+    node = document
     while True:
-        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        keys = list(node) if isinstance(node, dict) else list(range(len(node)))
         if not keys:
             return document
         key = draw(st.sampled_from(keys))
-        if isinstance(place[key], dict | list) and place[key] and draw(st.integers(0, 2)):
-            place = place[key]
+        if isinstance(node[key], dict | list) and node[key] and draw(st.integers(0, 2)):
+            node = node[key]
             continue
-        deed = draw(st.sampled_from(["replace", "replace", "remove", "add"]))
-        if deed == "remove":
-            del place[key]
-        elif deed == "add" and isinstance(place, dict):
-            place[draw(st.text(max_size=8))] = draw(values)
+        change = draw(st.sampled_from(["replace", "replace", "remove", "add"]))
+        if change == "remove":
+            del node[key]
+        elif change == "add" and isinstance(node, dict):
+            node[draw(st.text(max_size=8))] = draw(values)
         else:
-            place[key] = draw(values)
+            node[key] = draw(values)
         return document
 
 
