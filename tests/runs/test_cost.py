@@ -56,7 +56,7 @@ def test_what_hinders_measuring_is_said_and_does_not_end_the_run(frozen, tmp_pat
     def fail(*_):
         raise MemoryError
 
-    monkeypatch.setattr(cost, "generate", fail)
+    monkeypatch.setattr(cost, "generate_greedy", fail)
     routes, examples = [Route.standard(6), LONGER], small_task().pools["train"]
     found = cost.measure_cost(evaluator(frozen, tmp_path), routes, examples)
     assert found["not_measured"] == "memory ran out"
@@ -65,7 +65,7 @@ def test_what_hinders_measuring_is_said_and_does_not_end_the_run(frozen, tmp_pat
     def break_down(*_):
         raise RuntimeError("a kernel is missing")
 
-    monkeypatch.setattr(cost, "generate", break_down)
+    monkeypatch.setattr(cost, "generate_greedy", break_down)
     found = cost.measure_cost(evaluator(frozen, tmp_path), routes, examples)
     assert found["not_measured"] == "RuntimeError: a kernel is missing"
 
@@ -86,7 +86,7 @@ def test_a_run_keeps_its_cost_and_asks_nothing_of_the_test_set_for_it(frozen, tm
         asked.append([example.id for example in examples])
         return cost.measure_cost(evaluator, routes, examples)
 
-    monkeypatch.setattr("macro_routing.runs.run.measure_cost", note)
+    monkeypatch.setattr("macro_routing.runs.search_run.measure_cost", note)
     folder = tmp_path / "run"
     result = run_search(CONFIG, folder, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite")
     tested = {example["id"] for example in json.loads((folder / files.ANSWERS).read_text())["examples"]}
