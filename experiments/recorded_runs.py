@@ -76,7 +76,7 @@ def digest_test_set(names: Sequence[str]) -> str:
 
 
 def read_test_sets(kept: Path = RECORDED_RUNS) -> dict[str, list[str]]:
-    """The items of every test set that kept runs have met: seeds may share some, which are no new evidence."""
+    """The items of every test set that kept runs have met: seeds may share some, which are not new evidence."""
     path = kept / TEST_SETS
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
@@ -97,7 +97,7 @@ def result_without_folder(result: RunResult) -> dict[str, Any]:
 
 
 def run_from_record(record: RunRecord, test_sets: dict[str, list[str]]) -> MethodRun:
-    """A kept run as a part of a comparison; a cost that was not recorded is no number."""
+    """A kept run as a part of a comparison; a cost that was not recorded is NaN."""
     names = test_sets[record["test"]]
     right = {name: dict(zip(names, unpack_verdicts(digits), strict=True)) for name, digits in record["right"].items()}
     asked, work, seconds = (math.nan if record[name] is None else record[name] for name in ("asked", "work", "seconds"))
@@ -110,14 +110,14 @@ def read_records(name: str, kept: Path = RECORDED_RUNS) -> list[RunRecord]:
     """The kept runs of one comparison."""
     path = kept / f"{name}.jsonl"
     if not kept.is_dir():
-        sys.exit(f"{kept} is no folder of kept runs")
+        sys.exit(f"{kept} is not a folder of kept runs")
     records: dict[tuple[str, int], RunRecord] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines() if path.is_file() else [], 1):
         try:
             record = json.loads(line)
             key = record["method"], record["seed"]
         except (ValueError, TypeError, KeyError):
-            sys.exit(f"{path}, line {number} is no kept run")
+            sys.exit(f"{path}, line {number} is not a kept run")
         if key in records:
             sys.exit(f"{path}, line {number}: {key[0]} with seed {key[1]} is there twice; leave one of the two")
         records[key] = record
@@ -144,7 +144,7 @@ def is_recorded(name: str, method: str, seed: int, kept: Path = RECORDED_RUNS) -
 def record_runs(runs: Path, kept: Path = RECORDED_RUNS) -> int:
     """Keep every finished run under a folder of comparisons that is not kept yet; how many that were."""
     if not runs.is_dir():
-        sys.exit(f"{runs} is no folder")
+        sys.exit(f"{runs} is not a folder")
     kept.mkdir(parents=True, exist_ok=True)
     added = 0
     for folder in sorted(path for path in runs.iterdir() if path.is_dir()):

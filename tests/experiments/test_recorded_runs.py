@@ -80,9 +80,9 @@ def test_a_damaged_file_is_named_with_its_line(runs, tmp_path, damage):
 
 
 def test_what_is_not_there_is_named(tmp_path):
-    with pytest.raises(SystemExit, match="no folder"):
+    with pytest.raises(SystemExit, match="not a folder"):
         record_runs(tmp_path / "nowhere")
-    with pytest.raises(SystemExit, match="no folder of kept runs"):
+    with pytest.raises(SystemExit, match="not a folder of kept runs"):
         read_recorded_runs("small", tmp_path / "nowhere")
     with pytest.raises(SystemExit, match="no setting: svmap; there are"):
         search_quality.parse_settings("svmap")
