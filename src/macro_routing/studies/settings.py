@@ -7,7 +7,7 @@ themselves (model, preset, budgets …) are in ``macro_routing.runs.config``.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
@@ -207,18 +207,3 @@ class CompositionSettings:
     """Options of ``macro study composition``."""
 
     method: str = option("", "Only runs of this method.", PANEL, shown_default="all that find routes")
-
-
-SETTINGS: Mapping[str, type] = {
-    "main-table": MainTableSettings,
-    "significance": SignificanceSettings,
-    "ablation": AblationSettings,
-    "sweep": SweepSettings,
-    "transfer": TransferSettings,
-    "one-route": OneRouteSettings,
-    "composition": CompositionSettings,
-    "cost": CostSettings,
-    "side-effects": SideEffectsSettings,
-    "depth-tradeoff": DepthTradeoffSettings,
-}
-"""By study; logit-lens and explain have no options beside those of a run."""
