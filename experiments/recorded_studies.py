@@ -43,7 +43,7 @@ _TOLD = ("steps", "route", "routes", "text", "commonest_answer")
 
 @dataclass(frozen=True)
 class Study:
-    """A study by the name of its folder, and the words of its command after ``macro study``."""
+    """A study by the name of its folder, and the words of its command."""
 
     name: str
     words: str
@@ -54,6 +54,11 @@ class Study:
     def needs_route(self) -> bool:
         """Whether it is about the route that the transfer study has found."""
         return ROUTE in self.words
+
+    @property
+    def command(self) -> str:
+        """``macro explain``, or one of ``macro study``."""
+        return "macro" if self.name == "explain" else "macro study"
 
 
 _PUBLISHED = (
@@ -132,7 +137,7 @@ def _order_index(folder: str, order: Sequence[str]) -> int:
 
 
 def build_command(study: Study, model: str, runs: Path, data_dir: Path | None) -> list[str] | None:
-    """The words after ``macro study``; None where a route is needed and none was found."""
+    """The words after the study's command; None where a route is needed and none was found."""
     words = shlex.split(study.words)
     if RUN in words:
         found = sorted((runs / "transfer" / "runs").glob("*/result.json"))
@@ -167,8 +172,9 @@ def run_missing(model: str, runs: Path, data_dir: Path | None, minutes: float, w
             words += ["--minutes", f"{max(left, 0.01):.2f}"]  # no less: none is refused
             if study.name != "main-table":  # its times are only fair without what others have worked out
                 words += ["--store", str(runs / "scores.sqlite")]
-        print(f"macro study {shlex.join(words)}", flush=True)
-        done = subprocess.run([sys.executable, "-m", "macro_routing.cli.main", "study", *words], check=False)  # noqa: S603
+        print(f"{study.command} {shlex.join(words)}", flush=True)
+        command = [sys.executable, "-m", "macro_routing.cli.main", *study.command.split()[1:], *words]
+        done = subprocess.run(command, check=False)  # noqa: S603
         print(f"{study.name}: ended with status {done.returncode}", flush=True)
 
 
@@ -227,7 +233,7 @@ def _write(docs: Path, study: Study, data: dict[str, Any], name: str, table: dic
     device = f"one {machine['cuda:0']}" if "cuda:0" in machine else machine.get("processor", "a machine")
     write_record(
         docs / "data" / f"{_record_name(study.name, name)}.json",
-        command=f"macro study {study.words}{_closing_sentence(study)}",
+        command=f"{study.command} {study.words}{_closing_sentence(study)}",
         config=config,
         seed=seeds[0] if len(seeds) == 1 else ", ".join(map(str, seeds)),
         columns=columns,

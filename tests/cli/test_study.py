@@ -26,7 +26,7 @@ from tests.runs.small import small_folder, write_task_file
 ROOT = Path(__file__).parents[2]
 STUDIES = (
     *("main-table", "significance", "ablation", "sweep", "logit-lens", "transfer"),
-    *("one-route", "composition", "cost", "explain", "side-effects", "depth-tradeoff"),
+    *("one-route", "composition", "cost", "side-effects", "depth-tradeoff"),
 )
 TINY = ("--iterations", "2", "--draws", "4", "--elite", "2", "--training", "16", "--validation", "8", "--test", "20")
 PUBLISHED = ROOT / "tests" / "data" / "published_results.json"
@@ -43,9 +43,9 @@ def refusal(*arguments):
     return str(result.exception)
 
 
-@pytest.mark.parametrize("study", STUDIES)
-def test_help_says_what_is_measured(study):
-    result = call("study", study, "--help")
+@pytest.mark.parametrize("command", [("explain",), *(("study", study) for study in STUDIES)])
+def test_help_says_what_is_measured(command):
+    result = call(*command, "--help")
     assert result.exit_code == 0
     assert "--out" in result.output
 
@@ -67,7 +67,7 @@ def test_mistakes_are_one_line(tmp_path):
     assert "every task once" in refusal("study", "transfer", "--tasks", "a,a", "--out", tmp_path / "a")
     sweep = refusal("study", "sweep", "--setting", "elit", "--values", "1", "--out", tmp_path / "a")
     assert "did you mean 'elite'" in sweep
-    assert "no file" in refusal("study", "explain", tmp_path / "route.json", "--out", tmp_path / "a")
+    assert "no file" in refusal("explain", tmp_path / "route.json", "--out", tmp_path / "a")
     assert "method" in refusal("study", "main-table", "--methods", "macor", "--out", tmp_path / "a")
     assert "nothing to compare" in refusal("study", "main-table", "--methods", "cola", "--out", tmp_path / "a")
     assert "both called m" in refusal("study", "main-table", "--models", "a/m,b/m", "--out", tmp_path / "a")
@@ -76,16 +76,16 @@ def test_mistakes_are_one_line(tmp_path):
     twice = refusal("study", "transfer", "--tasks", "category,category:likelihood", "--out", tmp_path / "a")
     assert "category and category:likelihood are the same task" in twice
     assert "--models names none" in refusal("study", "main-table", "--models", ",", "--out", tmp_path / "a")
-    assert "no run and no route file" in refusal("study", "explain", "runs/nope", "--out", tmp_path / "a")
+    assert "no run and no route file" in refusal("explain", "runs/nope", "--out", tmp_path / "a")
     text = ("--text", tmp_path / "none.txt", "--tasks", "category", "--out", tmp_path / "a")
     assert "cannot read the text" in refusal("study", "side-effects", "L0-L4 L6 RJ", *text)
     assert not (tmp_path / "a").exists()
 
 
-@pytest.mark.parametrize("study", [("transfer",), ("explain", "L0 RJ")])
+@pytest.mark.parametrize("study", [("study", "transfer"), ("explain", "L0 RJ")])
 @pytest.mark.parametrize("minutes", ["nan", "inf", "-1", "0"])
 def test_minutes_that_never_end_or_never_begin_are_refused(tmp_path, study, minutes):
-    told = refusal("study", *study, "--minutes", minutes, "--out", tmp_path / "a")
+    told = refusal(*study, "--minutes", minutes, "--out", tmp_path / "a")
     assert told.startswith(f"--minutes = {float(minutes)} is not allowed: it must be a number above 0")
     assert not (tmp_path / "a").exists()
 
@@ -119,7 +119,7 @@ def searched(tmp_path_factory):
 
 
 def test_a_route_file_knows_only_the_name_of_ones_own_task(searched):
-    told = refusal("study", "explain", searched / "run" / "route.json", "--out", searched / "nowhere")
+    told = refusal("explain", searched / "run" / "route.json", "--out", searched / "nowhere")
     assert "name its file with --task" in told
     assert not (searched / "nowhere").exists()
 
@@ -127,7 +127,7 @@ def test_a_route_file_knows_only_the_name_of_ones_own_task(searched):
 def test_a_damaged_run_is_told(searched, tmp_path):
     shutil.copytree(searched / "run", tmp_path / "run")
     (tmp_path / "run" / "run.json").write_text("{")
-    assert "run.json is damaged" in refusal("study", "explain", tmp_path / "run", "--out", tmp_path / "e")
+    assert "run.json is damaged" in refusal("explain", tmp_path / "run", "--out", tmp_path / "e")
 
 
 def test_minutes_that_are_over_are_no_error(searched):
@@ -155,7 +155,7 @@ def test_minutes_that_are_over_are_no_error(searched):
 
 def test_a_study_of_a_run_knows_model_task_seed_and_columns(searched):
     out = searched / "explained"
-    done = call("study", "explain", searched / "run", "--out", out, "--store", searched / "s.sqlite", "--json")
+    done = call("explain", searched / "run", "--out", out, "--store", searched / "s.sqlite", "--json")
     data = json.loads(done.stdout)
     assert data["settings"]["seed"] == 4
     assert data["settings"]["runs"]["data"]["question"] == "q"
@@ -163,11 +163,9 @@ def test_a_study_of_a_run_knows_model_task_seed_and_columns(searched):
     whole = data["tables"]["table"]["rows"][0]
     assert whole["difference"] == pytest.approx(result["difference"])
     assert whole["n"] == result["comparison"]["n"]
-    again = call("study", "explain", searched / "run", "--out", out, "--store", searched / "s.sqlite", "--json")
+    again = call("explain", searched / "run", "--out", out, "--store", searched / "s.sqlite", "--json")
     assert json.loads(again.stdout)["tables"] == data["tables"]
-    assert "other settings (runs.data.test)" in refusal(
-        "study", "explain", searched / "run", "--out", out, "--test", "10"
-    )
+    assert "other settings (runs.data.test)" in refusal("explain", searched / "run", "--out", out, "--test", "10")
 
 
 def test_the_routes_own_task_is_answered_as_it_was_searched():
@@ -230,14 +228,15 @@ def test_composition_of_that_run(searched):
     "study", [*recorded.list_studies(), *recorded.list_small_studies()], ids=lambda study: study.name
 )
 def test_the_commands_that_are_recorded_are_understood(study, tmp_path):
-    group = typer.main.get_command(app).commands["study"]
+    commands = typer.main.get_command(app).commands
+    group = commands if study.name == "explain" else commands["study"].commands
     named = dataclasses.replace(
         study, words=study.words.replace(recorded.ROUTE, "'L0 RJ'").replace(recorded.RUN, "run")
     )
     name, *words = recorded.build_command(named, "smollm2-135m", tmp_path, tmp_path)
-    assert name in STUDIES
+    assert name in (*STUDIES, "explain")
     common = ["--minutes", "1", "--store", str(tmp_path / "s.sqlite")] if study.searches else []
-    group.commands[name].make_context(name, [*words, "--out", str(tmp_path / "o"), *common])  # nothing runs
+    group[name].make_context(name, [*words, "--out", str(tmp_path / "o"), *common])  # nothing runs
 
 
 def test_the_studies_of_a_route_wait_for_one(tmp_path):
@@ -279,7 +278,7 @@ def test_every_study_on_a_real_model(tmp_path):
         check=False,
     )
     names = {path.parent.name for path in runs.glob("*/data.json")}
-    expected = {*STUDIES, "sweep-elite", "sweep-beta"} - {"sweep"}
+    expected = {*STUDIES, "explain", "sweep-elite", "sweep-beta"} - {"sweep"}
     assert names == expected, done.stdout[-3000:] + done.stderr[-3000:]
     for name in names:
         files = {path.name for path in (runs / name).iterdir()}

@@ -28,6 +28,7 @@ from macro_routing.cli import (
     serve,
     store,
     study,
+    study_routes,
     tasks,
 )
 from macro_routing.cli.console import print_error
@@ -48,6 +49,7 @@ app.command("resume")(resume.resume)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("compare-answers")(compare_answers.compare_answers)
+app.command("explain")(study_routes.explain)
 app.add_typer(study.app, name="study")
 app.command("chat")(chat.chat)
 app.command("export")(export.export)

@@ -1,4 +1,4 @@
-"""``macro study``: the studies of one route: logit-lens, cost, explain, side-effects, depth-tradeoff."""
+"""The studies of one route: ``macro explain``; ``macro study`` logit-lens, cost, side-effects, depth-tradeoff."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def explain(call: StudyCall, route: RouteArgument) -> None:
 
     Says also which examples the route fixes and breaks, and how much of a gain is fewer answers truncated by a budget.
 
-    Example: `macro study explain 'L0-L4 L7 L8-L21 L20 RJ' --task category --test 200`
+    Example: `macro explain 'L0-L4 L7 L8-L21 L20 RJ' --task category --test 200`
     """
     from macro_routing.studies.explain import run_explain
 
