@@ -3,10 +3,16 @@ import json
 import pytest
 import typer
 
-from macro_routing.cli.export import Target, export
+from macro_routing.cli import export as command
+from macro_routing.cli.export import Target
 from macro_routing.errors import MacroError
 from tests.cli.runner import ENVIRONMENT, run
 from tests.deploy.bases import ADDS, PLAIN, route_file, tiny_base
+
+
+def export(route, to, out, model=None, *, copy_weights=False):
+    """In this process."""
+    command.export(route=route, to=to, out=out, model=model, copy_weights=copy_weights)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +54,7 @@ def test_mistakes_leave_nothing(base, run_folder, tmp_path):
         ("L0-L9", Target.routed, base.name, "layer 6"),
         (str(tmp_path / "taken"), Target.routed, None, "no finished run"),
         ("-", Target.routed, base.name, "pipe"),
-        ("", Target.routed, base.name, "empty text"),
+        ("", Target.routed, base.name, "empty string"),
         (_written(tmp_path / "empty.json", " \n"), Target.routed, base.name, r"empty\.json is empty"),
         (
             _written(tmp_path / "half.json", _evidence(base)[:200]),

@@ -65,7 +65,7 @@ def test_mistakes_are_named(folders):
 )
 def test_nothing_after_the_dashes_replaces_what_the_command_says(argument):
     with pytest.raises(MacroError, match=r"a second one would replace it|--port belongs before --"):
-        serve("L0 RJ", "no model is looked for", [argument, "{}"], only_print=True)
+        serve(route="L0 RJ", model="no model is looked for", engine_arguments=[argument, "{}"], only_print=True)
 
 
 def test_an_address_that_cannot_be_had_is_refused_before_a_model_is_loaded():
@@ -74,17 +74,17 @@ def test_an_address_that_cannot_be_had_is_refused_before_a_model_is_loaded():
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(MacroError, match=rf"port {port} on 127\.0\.0\.1 is in use.*--port"):
-            serve("L0 RJ", "no model is looked for", port=port)
+            serve(route="L0 RJ", model="no model is looked for", port=port)
     for host in ("not a host", "192.0.2.1", "x" * 300):
         with pytest.raises(MacroError, match="is not an address of this machine"):
-            serve("L0 RJ", "no model is looked for", host=host, port=port)
+            serve(route="L0 RJ", model="no model is looked for", host=host, port=port)
     check_address("127.0.0.1", port)
 
 
 def test_a_route_file_can_come_through_a_pipe(folders, monkeypatch, capsys):
     text = route_file(open_base_model(str(folders / "llama")), parse_route("L0-L3 L2 RJ", 6)).to_json()
-    console._standard_input.cache_clear()
+    console._read_standard_input.cache_clear()
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
-    serve("-", only_print=True)
-    console._standard_input.cache_clear()
+    serve(route="-", only_print=True)
+    console._read_standard_input.cache_clear()
     assert '"macro_layers":[0,1,2,3,2,3,4,5]' in capsys.readouterr().out

@@ -235,6 +235,7 @@ def test_when_all_layers_would_be_skipped_the_last_is_executed(frozen):
     assert routers.decide_routes(frozen, []) == []
 
 
+@pytest.mark.filterwarnings("ignore:.*mkldnn")  # torch warns on processors without bfloat16, and computes all the same
 def test_a_model_in_half_precision_is_decided_in_single(frozen):
     half = freeze_model(tiny_model("llama").bfloat16())
     routers = LayerRouters(_untrained(frozen).routers, RouterSettings(hidden=16), half.weights_id)

@@ -84,7 +84,7 @@ def _gather_tables(options: list[RunOption], values: dict[str, Any]) -> Tables:
     """Take the values of ``options`` out of ``values``, by table; those that were not given are left out."""
     tables: Tables = {}
     for option in options:
-        if (given := values.pop(option.name)) is not None:
+        if (given := values.pop(option.name, None)) is not None:
             value = option.value_from_flag(given)
             if value is not None:
                 tables.setdefault(option.table, {})[option.name] = value
