@@ -434,7 +434,7 @@ def _evaluated(route, correct):
     return RouteEvaluation(route, tuple(outcomes), 0)
 
 
-def test_a_winner_that_costs_too_much_elsewhere_is_turned_down():
+def test_a_winner_that_find_guard_objection_elsewhere_is_turned_down():
     standard, good, better = (parse_route(text, 6) for text in ("L0 RJ", "L0-L3 L3 RJ", "L0 L2 RJ"))
     validated = {standard: _evaluated(standard, 3), good: _evaluated(good, 5), better: _evaluated(better, 7)}
     candidates = [Candidate(route) for route in validated]
@@ -464,7 +464,9 @@ def test_guards_measure_the_drop(frozen, tmp_path):
         task=small_task(),
         store=tmp_path / "s.sqlite",
     )
-    strict = [run._costs_too_much(parse_route(text, 6)) for text in ("L0 RJ", "L0 L5 RJ", "L0 L0 L3 RJ", "L0-L2 L4 RJ")]
+    strict = [
+        run._find_guard_objection(parse_route(text, 6)) for text in ("L0 RJ", "L0 L5 RJ", "L0 L0 L3 RJ", "L0-L2 L4 RJ")
+    ]
     assert strict[0] == ""
     assert all(not reason or "points on category" in reason for reason in strict)
 
@@ -519,12 +521,12 @@ def test_a_route_that_could_not_be_run_on_a_guard_task_is_turned_down_for_that(f
     config = CONFIG.with_changes(guard={"tasks": ["category"], "max_drop": 100.0, "examples": 10})
     run = prepare_run(config, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite")
     route = parse_route("L0 L5 RJ", 6)
-    assert run._costs_too_much(route) == ""
+    assert run._find_guard_objection(route) == ""
     (guard,) = run.guards.values()
     examples = [one for pool in guard.pools.values() for one in pool]
     evaluator = _GivesUp.like(dataclasses.replace(run.evaluator, store=None), route, examples)
     run = dataclasses.replace(run, evaluator=evaluator)
-    assert run._costs_too_much(route) == "it could not be run on category: crashed its worker"
+    assert run._find_guard_objection(route) == "it could not be run on category: crashed its worker"
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_two_lines_of_one_model_and_method_are_refused(tmp_path):
 @pytest.mark.parametrize("name", [["m"], {"m": 1}, None, 4])
 def test_names_that_are_none_are_refused(tmp_path, key, name):
     told = refusal(tmp_path, [{**line(), key: name}])
-    assert f"the {key} of line 1 is {name!r}, no text" in told
+    assert f"the {key} of line 1 is {name!r}, not a string" in told
     assert '{"model": name, "method": name, "accuracy": ' in told
 
 
