@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,10 @@ def test_a_study_that_was_not_run_says_so(render_docs, monkeypatch):
     assert "Not run yet" not in text
     for part in ("It gains.", "![A study](pictures/study_x.svg)", "| one | 12.3 |", "one note"):
         assert part in text
+
+
+def test_the_architecture_names_files_that_exist():
+    names = re.findall(r"`([a-z_/]+\.py)`", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+    files = [path.as_posix() for folder in ("src", "tools") for path in (ROOT / folder).rglob("*.py")]
+    assert names
+    assert not [name for name in names if not any(path.endswith(f"/{name}") for path in files)]
