@@ -24,7 +24,7 @@ def test_sweep(tmp_path, frozen):
     assert "the routes of" in found.headline
     assert "small n = 20" in found.table.notes[0]
     assert "1 seed(s) (1)" in found.table.notes[0]
-    assert "how much searches vary is no part" in found.table.notes[0]
+    assert "neither includes the variation between searches" in found.table.notes[0]
 
 
 def test_a_sweep_of_another_method_is_called_by_its_name(tmp_path, frozen):

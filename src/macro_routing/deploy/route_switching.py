@@ -56,7 +56,7 @@ class RoutedModel:
     def __getitem__(self, name: str) -> Any:
         """The model on the route ``name``."""
         if name not in self._models:
-            raise RouteError(f"there is no route {name!r}; there are {', '.join(self.names)}{self._suggest_name(name)}")
+            raise RouteError(f"unknown route {name!r}; known routes: {', '.join(self.names)}{self._suggest_name(name)}")
         return self._models[name]
 
     def _suggest_name(self, name: str) -> str:

@@ -6,7 +6,7 @@ import math
 
 _NO_BREAK_SPACE, _THIN_SPACE, _MINUS = "\u00a0", "\u202f", "−"
 NO_VALUE = "–"
-"""Shown where there is no number."""
+"""Placeholder for a missing number."""
 
 
 def format_signed(value: float, digits: int = 1) -> str:

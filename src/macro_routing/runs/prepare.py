@@ -68,7 +68,7 @@ def run_search(  # noqa: PLR0913
 def start_workers(
     config: RunConfig, workers: Workers, listener: Listener | None = None
 ) -> AbstractContextManager[WorkerPool | None]:
-    """The workers that a run's outcomes are worked out by; None for the process itself.
+    """The workers that run the evaluations; None to run them in this process.
 
     A pool that is there already outlasts the run.
     """

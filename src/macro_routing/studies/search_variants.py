@@ -67,7 +67,7 @@ class SearchVariants:
             f"Mean over {len(self.tasks)} task(s) ({tasks}) and {len(self.seeds)} seed(s)"
             f" ({', '.join(map(str, self.seeds))}); ± is the sample standard deviation over seeds. Compared are the"
             " routes that these searches found. Intervals resample test examples and p is a sign-flip test over them:"
-            " how much searches vary is no part of either."
+            " neither includes the variation between searches."
         )
 
     def pair_by_seed(
