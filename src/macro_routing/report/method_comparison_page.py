@@ -26,7 +26,7 @@ _NOTE = (
     "Layers run: what the chosen route applies per token. Validation and test are the same for all and in no cost. "
     "Intervals are of one line each, not corrected for the number of methods; to take the best line of this table is "
     "to choose on test data. MACRO (top-1) and MACRO (no Vit.) are the paper's variants of a run of MACRO, the most "
-    "probable program and the best draw, neither validated; they are no methods of their own."
+    "probable program and the best draw, neither validated; they are not separate methods."
 )
 _MEANINGS = {GAIN: "its interval lies above 0", LOSS: "its interval lies below 0", OPEN: "its interval holds 0"}
 """In the order of the drawing's own legend, which speaks of one test."""

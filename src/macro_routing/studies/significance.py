@@ -23,7 +23,7 @@ STUDY = "significance"
 _MIN_BENCHMARKS = 3
 """Benchmarks that an interval over them needs."""
 AVERAGE = "Avg"
-"""A column that is no benchmark."""
+"""A column that is not a benchmark."""
 _MAX_PERCENTAGE = 1e6
 """No percentage is larger; NaN, infinity and integers beyond floating point are not either."""
 _EXPECTED = (

@@ -40,7 +40,7 @@ def find_settings_table(setting: str, config: RunConfig) -> str:
         field.name: table
         for table, kind in reversed(tables.items())
         for field in dataclasses.fields(kind)
-        if not isinstance(field.default, tuple)  # a list of values is no value
+        if not isinstance(field.default, tuple)  # a list cannot be swept
     }
     if setting not in known or setting in _NO_SETTING:
         names = sorted(name for name in known if name not in _NO_SETTING)

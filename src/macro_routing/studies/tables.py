@@ -173,7 +173,7 @@ _GREEK = (
     *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu", "nu"),
     *("xi", "", "pi", "rho", "varsigma", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"),
 )
-"""The small letters in the order of the alphabet; omicron is no command."""
+"""The small letters in the order of the alphabet; LaTeX has no omicron."""
 _LARGE_GREEK = ("Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Upsilon", "Phi", "Psi", "Omega")
 _LATEX_ESCAPES = {
     **{chr(0x3B1 + place): rf"$\{name}$" for place, name in enumerate(_GREEK) if name},
