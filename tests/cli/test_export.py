@@ -63,7 +63,7 @@ def test_mistakes_leave_nothing(base, run_folder, tmp_path):
             r"half\.json: .*damaged.*sound one",
         ),
         (_written(tmp_path / "start.json", '{"for'), Target.routed, None, r"start\.json is not a route file"),
-        ("/dev/null", Target.routed, base.name, "no regular file"),
+        ("/dev/null", Target.routed, base.name, "is not a regular file"),
     ):
         with pytest.raises(MacroError, match=message):
             export(route, target, out, model)
