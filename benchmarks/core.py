@@ -5,8 +5,6 @@
 Exits with 1 when a target is missed. Every case runs in a process of its own, so that its peak memory is its own.
 """
 
-from __future__ import annotations
-
 import os
 
 os.environ.update(dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"], "1"))

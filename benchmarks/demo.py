@@ -4,8 +4,6 @@ macro demo --out FOLDER
 python -m benchmarks.demo FOLDER --write docs/data/demo.json --pictures docs/pictures
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

@@ -3,8 +3,6 @@
 python -m benchmarks.doctor --model qwen2.5-coder-1.5b --write docs/data/doctor_qwen_gpu.json
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 from pathlib import Path

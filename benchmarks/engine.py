@@ -5,8 +5,6 @@
 Exits with 1 when a target is missed. Takes about twenty minutes on two cores.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -5,8 +5,6 @@
 llama.cpp is asked through xllamacpp, with a float32 cache and without flash attention.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile

@@ -7,8 +7,6 @@ With a shape the weights are random and so are the prompts; every row writes to 
 when a target is missed.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import sys

@@ -1,7 +1,5 @@
 """Fused decoding steps against the time that their bytes need, and the kernels they launch."""
 
-from __future__ import annotations
-
 import dataclasses
 import statistics
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ In bfloat16 another order of adding changes a token now and then; so does anothe
 measured beside it: the eager path with the prompts in two halves.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

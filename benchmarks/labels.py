@@ -6,8 +6,6 @@ The same simulations are timed on both sides: tree searches over some examples a
 them in step; then a part of the very pairs they asked for, fixed by a seed, goes through ``model.generate`` one by one.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import time

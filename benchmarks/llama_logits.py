@@ -9,8 +9,6 @@ The standard pass shows how far the two programs are apart without any routing; 
 The last rows hold a file against the wrong route on purpose: a comparison that could not tell would be worth nothing.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

@@ -5,8 +5,6 @@
 The prompts are lists of token numbers. It imports nothing of this project, which need not be installed there.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

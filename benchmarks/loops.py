@@ -5,8 +5,6 @@
 Both ways run one after the other on the same routes and prompts.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import time

@@ -1,7 +1,5 @@
 """How much memory a process and its children hold, as Linux counts it."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What every recorded measurement carries, so that anyone can repeat it."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

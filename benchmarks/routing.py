@@ -5,8 +5,6 @@
 Exits with 1 when a target is missed. Times per token are taken in interleaved pairs, untouched and routed in turn.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

@@ -6,8 +6,6 @@ writes scale_cpu.json (real workers on CPU cores), scale_driver.json (a thousand
 scale_gpus.json (a round of the paper's size on 8 and 64 workers, by a played clock).
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import os

@@ -5,8 +5,6 @@
 Exits with 1 when a target is missed.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

@@ -3,8 +3,6 @@
 python -m benchmarks.search_time RUN --write docs/data/search_time.json
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

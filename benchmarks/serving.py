@@ -7,8 +7,6 @@ asked one question (servers over HTTP), looked at, and ended. Memory is what is 
 children, so the libraries are in it; what a route costs is the difference to the standard pass in the same program.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -6,8 +6,6 @@ REQUEST is JSON: ``ids`` of the prompt, the numbers that ``ends`` the text, how 
 goes to standard output as one line of JSON; the process ends when its standard input does.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

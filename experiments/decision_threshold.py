@@ -7,8 +7,6 @@ The threshold decides about nothing but the last choice. So every search is run 
 seeds and on recorded landscapes, its finalists are kept as they may be chosen, and all thresholds choose among them.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

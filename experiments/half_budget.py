@@ -9,8 +9,6 @@ its restarted searches of all seeds are kept and the interval of their mean gain
 with the reason why they do not count.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 import traceback

@@ -4,8 +4,6 @@ Scoring a few hundred routes once makes search research cheap: a search can be r
 with the noise, the ties and the correlations of the real model, and without the model.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -84,7 +82,7 @@ class Landscape:
         return json.dumps({**head, "routes": rows}, indent=0, ensure_ascii=False) + "\n"
 
     @classmethod
-    def load(cls, path: Path) -> Landscape:
+    def load(cls, path: Path) -> "Landscape":
         """A table that ``to_json`` wrote."""
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
@@ -125,7 +123,7 @@ class ChoiceScores:
         )
 
     @classmethod
-    def load(cls, path: Path) -> ChoiceScores:
+    def load(cls, path: Path) -> "ChoiceScores":
         """Read what ``save`` wrote."""
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in ("log_likelihoods", "choice_bytes", "answers")}

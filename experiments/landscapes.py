@@ -8,8 +8,6 @@ by likelihood, the log-likelihoods of short repeats and skips are written beside
 recording that runs out of minutes keeps the examples that all routes have answered.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Sequence

@@ -13,8 +13,6 @@ Beside the common budget two peers run once, on the first task, at their publish
 times the examples, Dr.LLM with 100 examples and 10 simulations.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import sys

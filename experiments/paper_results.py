@@ -8,8 +8,6 @@ search begins after the minutes are over, and none is shortened for them: one th
 Results that the file to be written holds already are kept; what was not run is listed as such.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

@@ -6,8 +6,6 @@ No model: routes are counted, and searches run on planted problems, where the be
 standard pass and the true scores are known. The figures describe the method; they have no targets.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 from itertools import pairwise

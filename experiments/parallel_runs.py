@@ -12,8 +12,6 @@ one that is interrupted alone takes the others with it. What was interrupted goe
 command is given again; what has finished is kept (``experiments.recorded_runs``).
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

@@ -1,7 +1,5 @@
 """The planted problems on which searches are developed and judged (docs/search_protocol.md)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 

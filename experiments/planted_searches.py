@@ -6,8 +6,6 @@
 The first compares the methods; the second takes the parts of the guided search away one by one, on tuning seeds.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -7,8 +7,6 @@ anyone without a GPU. A run that is kept already stays: its test set has been me
 hand is the one that is noted.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

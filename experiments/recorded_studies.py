@@ -8,8 +8,6 @@ time. Tables go to docs/data/study_*.json and pictures to docs/pictures; a study
 the page says so. ``--small`` tries everything at a tiny size; ``--only`` runs some studies.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shlex

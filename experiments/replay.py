@@ -4,8 +4,6 @@ Part of the recorded examples is what a search sees; the rest judges what it fou
 be scored: it fails, by that name, and how many did is part of the result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

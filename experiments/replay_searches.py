@@ -7,8 +7,6 @@ Searches see half of the recorded examples of each landscape and are judged on t
 guided search and the uniform control choose among the recorded routes; RYS's blocks are all among them.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ The functions behind the commands are read, not the help they print: their signa
 default and its help, and their docstrings the description and the examples.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import types

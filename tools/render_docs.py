@@ -13,8 +13,6 @@ A study has its result in a sentence, its picture and its table, and says so whe
     <!-- study study_transfer.json --> … <!-- end -->
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -4,8 +4,6 @@ A user's mistake is always one of these; the command line prints it as one line,
 Anything else that escapes is a defect of this project.
 """
 
-from __future__ import annotations
-
 import difflib
 import os
 import re

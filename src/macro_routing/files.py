@@ -1,7 +1,5 @@
 """Files that are written completely or not at all, and locks between processes."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

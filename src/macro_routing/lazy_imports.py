@@ -1,7 +1,5 @@
 """Public names of a package that are imported on first use, so that importing the package stays fast."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Mapping
 from typing import Any

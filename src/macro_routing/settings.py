@@ -5,8 +5,6 @@ Every settings dataclass of the project documents its fields in place and valida
 ``option`` is also a flag of the commands: its help, its flag and its panel stand beside it and nowhere else.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping
@@ -87,17 +85,17 @@ def check_fields(settings: Any, **ranges: Range) -> None:
     """
     for field in dataclasses.fields(settings):
         value, allowed = getattr(settings, field.name), ranges.get(field.name)
-        if field.type == "bool":
+        if field.type is bool:
             check_boolean(field.name, value)
         elif allowed is not None:
             _check_range(
                 f"{field.name} ({allowed.symbol})" if allowed.symbol else field.name, value, allowed, field.type
             )
-            object.__setattr__(settings, field.name, value if field.type == "int" else float(value))
+            object.__setattr__(settings, field.name, value if field.type is int else float(value))
 
 
 def _check_range(name: str, value: object, allowed: Range, kind: object) -> None:
-    if kind == "int":
+    if kind is int:
         maximum = None if allowed.maximum is None else int(allowed.maximum)
         check_integer(name, value, minimum=int(allowed.minimum), maximum=maximum)
     else:

@@ -3,8 +3,6 @@
 MACRO_CRASHING_ROUTE='L0 L5 RJ' python -m tests.faults.crashing_worker FD
 """
 
-from __future__ import annotations
-
 import os
 import signal
 

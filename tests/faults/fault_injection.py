@@ -1,7 +1,5 @@
 """Who does something to a run while it goes on, and what is seen of the run afterwards."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """What fault scenarios stand on: a small search that is known to its last digit, and how two of its ends compare."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -82,7 +80,7 @@ class ReferenceSearch:
     """The folder of the run that nothing happened to; its store lies beside it."""
 
     @classmethod
-    def make(cls, folder: Path) -> ReferenceSearch:
+    def make(cls, folder: Path) -> "ReferenceSearch":
         """A tiny model and task on disk, and the undisturbed run, in one process."""
         from tests.runs.small import small_folder, write_task_file
 

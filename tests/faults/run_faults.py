@@ -6,8 +6,6 @@ Exits with 1 when a run was not sound: when its fault did not happen, when somet
 otherwise.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

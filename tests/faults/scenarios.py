@@ -4,8 +4,6 @@ Every scenario runs the same small search as the reference's undisturbed run, do
 end, and compares: what was decided, what the store holds, and how many outcomes were counted.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -3,8 +3,6 @@
 The driver, the racing, the store and the messages are the real ones; only the model is not there.
 """
 
-from __future__ import annotations
-
 import hashlib
 import heapq
 import json

@@ -5,8 +5,6 @@
 Stops at the first that is neither read nor refused by an error of this project, and shows the smallest such input.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 import time

@@ -1,7 +1,5 @@
 """``macro chat``: talk to a model that runs a route."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """How the commands print: data to standard output, everything else to standard error, JSON on request."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys

@@ -1,7 +1,5 @@
 """``macro demo``: a whole search on the built-in model and a shipped task, in minutes on a CPU."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -5,8 +5,6 @@ sixteen columns here; plain help wraps under a name that is too long for its col
 headings of their panels all the same.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """``macro lm-eval``: lm-evaluation-harness's own command line, which then knows the model ``macro``."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Optional loggers: rounds as scalars to tensorboard, Weights & Biases or trackio, where they are installed."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from pathlib import Path

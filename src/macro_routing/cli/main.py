@@ -1,7 +1,5 @@
 """Entry point of the command ``macro``: gathers the commands and turns mistakes into one clear line."""
 
-from __future__ import annotations
-
 import errno
 import io
 import sys

@@ -1,7 +1,5 @@
 """``macro models``: what is built in, and which architectures can be routed."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """``macro planted``: a whole search on a problem with a known answer, in a second and without a model."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """How a run shows itself: a live bar on a terminal, a line per round elsewhere; loggers on request."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator, Sequence

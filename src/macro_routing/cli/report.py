@@ -1,7 +1,5 @@
 """``macro report``: a run's page, made again from its folder; a page that compares runs; their figures."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """``macro resume``: go on with a run that was stopped."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

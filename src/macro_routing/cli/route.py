@@ -1,7 +1,5 @@
 """``macro route``: look at a route, and write it the way another tool wants it."""
 
-from __future__ import annotations
-
 import dataclasses
 from enum import StrEnum
 from typing import Annotated

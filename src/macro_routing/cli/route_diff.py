@@ -1,7 +1,5 @@
 """``macro route diff``: two routes, and what speaks for them, beside each other."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """Flags of the commands, made from the options of a run: help, panel, type and default are the fields' own."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Mapping

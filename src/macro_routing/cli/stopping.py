@@ -1,7 +1,5 @@
 """Ctrl-C and requests to end: stop cleanly and say how to go on."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import threading

@@ -1,7 +1,5 @@
 """``macro store``: what scores are kept, and forgetting those of models and prompts no longer used."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """``macro study``: the paper's tables and figures as commands; here those that only read what others have found."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """``macro study``: the studies that search: main-table, ablation, sweep, transfer, one-route."""
 
-from __future__ import annotations
-
 from macro_routing.cli.run_options import Shown
 from macro_routing.cli.study_command import StudyCall, study_command
 from macro_routing.studies.settings import (

@@ -1,7 +1,5 @@
 """``macro tasks``: what can be asked, and where it comes from."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

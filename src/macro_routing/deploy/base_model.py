@@ -1,7 +1,5 @@
 """The base model of an export, with its weights on disk: its origin, and the files to copy with it."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

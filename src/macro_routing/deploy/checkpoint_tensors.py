@@ -3,8 +3,6 @@
 Reading files instead of a loaded model keeps every stored value and needs no memory for the model.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

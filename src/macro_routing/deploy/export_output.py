@@ -1,7 +1,5 @@
 """The output of an export: free space is checked first, and a failed export leaves nothing behind."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager

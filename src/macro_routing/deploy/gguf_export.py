@@ -3,8 +3,6 @@
 GGUF cannot share weights between blocks, so the file grows with the length of the route.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass

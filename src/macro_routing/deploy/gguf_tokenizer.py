@@ -1,7 +1,5 @@
 """Write a byte-level BPE tokenizer to GGUF: tokens, types, merges, special tokens, pre-tokenizer."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

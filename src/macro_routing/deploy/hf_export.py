@@ -1,7 +1,5 @@
 """``--to hf``: a standard checkpoint with one layer per step, which loads without this project."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

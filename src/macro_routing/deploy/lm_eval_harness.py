@@ -3,8 +3,6 @@
 The harness has a registry of models and loads no entry points, so a program calls ``register_harness`` first.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``--to mergekit``: a mergekit configuration that makes a checkpoint with one layer per step."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from macro_routing.deploy.base_model import get_hub_commit, reject_adds, reject_quantized

@@ -1,7 +1,5 @@
 """The model card of an exported checkpoint: model, route, evidence, how to load it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

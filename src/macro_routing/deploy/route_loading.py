@@ -1,7 +1,5 @@
 """Load a route file for a model; no search code is imported."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from pathlib import Path

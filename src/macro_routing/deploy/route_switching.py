@@ -1,7 +1,5 @@
 """Several routes on one set of weights: choose one for a call, or for a ``with`` block."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,7 +17,7 @@ STANDARD = "standard"
 
 # One variable for all routed models, as the standard library advises: (model, route name), innermost last. A thread
 # or an asynchronous task sees only its own choices, so two can use one model with different routes.
-_active_routes: ContextVar[tuple[tuple[RoutedModel, str], ...]] = ContextVar("macro_routes", default=())
+_active_routes: "ContextVar[tuple[tuple[RoutedModel, str], ...]]" = ContextVar("macro_routes", default=())
 
 
 class RoutedModel:

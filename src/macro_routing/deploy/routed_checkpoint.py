@@ -4,8 +4,6 @@ Its folder holds a configuration with the route, the tokenizer, and either the f
 its hub id and commit. After ``macro_routing.register()`` transformers loads the base model and applies the route.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

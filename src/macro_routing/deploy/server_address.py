@@ -1,7 +1,5 @@
 """Check that a server can listen on an address before a model is loaded."""
 
-from __future__ import annotations
-
 import errno
 import socket
 

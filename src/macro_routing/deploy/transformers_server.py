@@ -4,8 +4,6 @@ The server gets its models from a manager that loads them by name, which cannot 
 manager that already holds one. Requests, streaming and generation remain transformers' code.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Batches of token sequences: which rows run together, left padding, and position ids."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

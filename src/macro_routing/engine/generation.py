@@ -4,8 +4,6 @@ This is the plain form: one model or route at a time. Finished rows stay until t
 starts again with a longer prompt. The faster decoders are tested against it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ common supersequence of the routes, which is hard to find for many of them. A be
 for many, sweeping through the layers from first to last, again and again, is good enough.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

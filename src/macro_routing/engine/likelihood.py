@@ -3,8 +3,6 @@
 This is the plain form: one model or route at a time. The shared forms are tested against it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -59,7 +57,7 @@ class ChoiceBatch:
     target_mask: torch.Tensor
 
     @classmethod
-    def from_items(cls, items: Sequence[ChoiceItem], device: Any) -> ChoiceBatch:
+    def from_items(cls, items: Sequence[ChoiceItem], device: Any) -> "ChoiceBatch":
         """Pad and index the items."""
         prompt_ids, prompt_mask = pad_left([item.prompt for item in items], device)
         choices = [choice for item in items for choice in item.choices]

@@ -1,7 +1,5 @@
 """Detection of generated text that repeats itself exactly."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 MAX_PERIOD = 64

@@ -1,7 +1,5 @@
 """Memory limits: how many tokens fit into the cache, and smaller batches when memory runs out."""
 
-from __future__ import annotations
-
 import gc
 import math
 from collections.abc import Callable, Sequence

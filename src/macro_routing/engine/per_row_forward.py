@@ -4,8 +4,6 @@ A layer runs on all rows that need it next, in one call; the other rows wait. So
 take a few calls per layer instead of a hundred.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

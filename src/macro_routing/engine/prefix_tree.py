@@ -4,8 +4,6 @@ The plan is a list of layer applications in depth-first order, small branches fi
 soon as the last branch that continues it has read it. It is made from the routes alone; nothing runs here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache

@@ -5,8 +5,6 @@ row), the prompts, the choices that follow them. A layer runs on all segments in
 the keys and values of a step are freed after the step unless the caller keeps them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

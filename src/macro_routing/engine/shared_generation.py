@@ -3,8 +3,6 @@
 The prompts run through the prefix tree of the routes. Each route then decodes from the caches of its own steps.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Sequence
 from typing import Any

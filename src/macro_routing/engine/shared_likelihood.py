@@ -4,8 +4,6 @@ The scores equal those of ``likelihood`` route by route: the same layers see the
 prefix of all prompts is computed once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

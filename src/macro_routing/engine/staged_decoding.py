@@ -1,7 +1,5 @@
 """The state of one sequence that is decoded in stages: its next input token, and the texts of its finished stages."""
 
-from __future__ import annotations
-
 from collections import deque
 
 from macro_routing.engine.generation import DecodingStage, GeneratedText, GenerationRequest, StageTexts

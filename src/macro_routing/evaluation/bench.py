@@ -1,7 +1,5 @@
 """What ``macro bench`` times: shared engine against single routes, racing, fused decoding against ``generate``."""
 
-from __future__ import annotations
-
 import dataclasses
 import statistics
 import tempfile

@@ -1,7 +1,5 @@
 """Paired differences over several tasks and seeds: each example is one cluster, and all tasks weigh the same."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The final choice of a search with a holdout: the standard pass, unless the evidence for a route is strong enough."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

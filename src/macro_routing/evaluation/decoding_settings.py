@@ -1,7 +1,5 @@
 """How answers are obtained: settings that can be read and checked without a model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from macro_routing.settings import check_boolean, check_choice, check_integer

@@ -1,7 +1,5 @@
 """``evaluate``: one route against the standard pass, in one call."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Results of an evaluation: one route on a list of examples, or a round of draws."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from macro_routing.evaluation.outcome import ExampleOutcome

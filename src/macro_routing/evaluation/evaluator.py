@@ -1,7 +1,5 @@
 """Routes × examples → graded outcomes: read from the score store, computed and stored when missing."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

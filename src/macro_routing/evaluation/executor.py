@@ -1,7 +1,5 @@
 """The protocol of workers: how an evaluator hands work items to other processes and gets the results back."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence

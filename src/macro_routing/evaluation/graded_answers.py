@@ -4,8 +4,6 @@
 the shared engine. Both use the same prompts and graders.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The outcome of one route on one example."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """Outcomes of some routes on some examples: read from the score store first, computed and stored when missing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from itertools import islice

@@ -5,8 +5,6 @@ per example, so the noise is that of a real accuracy. The flips are fixed by (se
 same route on the same examples again gives the same outcomes, as with a real model.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ in the search. Draws with the fewest losses go first, which is the order that hi
 a few draws that will almost surely be needed, so that routes can share their prefixes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -60,7 +58,7 @@ class RaceStanding:
             return Score(self.credit, self.total)
         return Stopped(self.credit, self.scored, self.total)
 
-    def add_unit(self, size: int, credit: float | Failure) -> RaceStanding:
+    def add_unit(self, size: int, credit: float | Failure) -> "RaceStanding":
         """The standing after one more unit."""
         if isinstance(credit, Failure):
             return replace(self, failure=credit.reason)

@@ -6,8 +6,6 @@ prompts, grader, decoding); a change of any of these starts a new scope, so no o
 has a checksum over its key and contents: rows that a disk has changed are deleted, never used.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

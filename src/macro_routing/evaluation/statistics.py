@@ -4,8 +4,6 @@ Everything is exact or resampled with a named generator. The procedure over benc
 (specification §6, "significance").
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

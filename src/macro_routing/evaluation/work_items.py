@@ -5,8 +5,6 @@ outcome, since the examples of a unit are run together by every worker. In a pai
 its own and the pairs form the batch, so there outcomes agree up to rounding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -29,7 +27,7 @@ class WorkItem:
     prefetch: bool = False
     """Whether the result is not needed yet; only idle workers take such items."""
 
-    def split_by_route(self) -> list[WorkItem]:
+    def split_by_route(self) -> "list[WorkItem]":
         """The same work, one route per item."""
         if self.paired:
             pairs = zip(self.routes, self.unit, strict=True)

@@ -4,8 +4,6 @@ Which examples share a batch can change a score in its last digits. So units are
 a size alone, never from the contents of a store or the free memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -42,7 +40,7 @@ class UnitSizes:
         check_integer("state_megabytes", self.state_megabytes, minimum=1)
 
     @classmethod
-    def for_device(cls, device: str) -> UnitSizes:
+    def for_device(cls, device: str) -> "UnitSizes":
         """Sizes that suit a device type.
 
         A GPU takes hardly longer for eighty examples than for eight, since it waits for the longest answer in any case;

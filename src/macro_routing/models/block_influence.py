@@ -1,7 +1,5 @@
 """Block influence: how much each layer changes its input, as 1 - cosine(input, output)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

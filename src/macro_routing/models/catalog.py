@@ -5,8 +5,6 @@ or the user's own, are converted to safetensors once and kept in the cache folde
 loading the result about a second.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -1,7 +1,5 @@
 """The chat format of a model: chat template, think block, end-of-turn tokens."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Check whether a route file was made for a model. Everything that reads a route file uses this check."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Protocol
 

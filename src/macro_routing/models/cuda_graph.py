@@ -1,7 +1,5 @@
 """Capture one decoding step of a transformers model with a static cache in a CUDA graph."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Find the decoder in a transformers model, count its layers, reject adapters that would change them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Check on the user's own model that routes run exactly, with a negative control that must fail."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence

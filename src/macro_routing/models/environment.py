@@ -1,7 +1,5 @@
 """Describe this machine and the installation, for bug reports."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import platform

@@ -3,8 +3,6 @@
 Torch is imported inside functions, so that checking settings does not wait for it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ end of sequence and does not split numbers into digits, for Gemma it adds no beg
 follows the file's own metadata.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ weights are loaded. ``numerics_id`` adds what can change a result: how text beco
 attention kernel, device type, engine versions.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -4,8 +4,6 @@ Masks, rotary tables and positions depend on token positions and cache length, n
 decoder whose layers only record their arguments gives them, in the same way for every architecture.
 """
 
-from __future__ import annotations
-
 import functools
 from collections import OrderedDict
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Logit lens: the hidden state after every step, and its logits through the model's own head."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

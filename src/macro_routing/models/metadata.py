@@ -1,7 +1,5 @@
 """Name, configuration and identity of a model whose weights stay on disk, for engines that load them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 A wrong pre-tokenizer splits numbers differently, so the model gets token sequences it was not trained on.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 _SPLIT = (

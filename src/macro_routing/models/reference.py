@@ -4,8 +4,6 @@ An ordinary forward pass records the arguments of each layer besides the hidden 
 positions); none of them depends on the hidden state. Then the layers are called one by one, without a cache.
 """
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

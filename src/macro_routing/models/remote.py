@@ -4,8 +4,6 @@ The process that drives workers, perhaps on other machines, needs the tokenizer,
 model. The weights would take memory that a worker can use.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

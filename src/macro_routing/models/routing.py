@@ -7,8 +7,6 @@ Only modules on the way to something that owns a ``layer_idx`` are copied; every
 One code path for all architectures; no model file is edited.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Decide from its configuration whether a model can be routed, and explain why not."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

@@ -4,8 +4,6 @@ Published are 100 examples with 10 simulations each. A larger budget buys more e
 the standard pass of an example is one evaluation, every simulation at most one more.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ A decision is made once per prompt, while the prompt runs through the model. The
 answer with the decided route, so every visit of a layer has keys and values of its own.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -85,7 +83,7 @@ class LayerRouters:
         save_routers(path, self.routers, kind="layers", settings=self.settings, weights_id=self.weights_id)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], frozen: FrozenModel) -> LayerRouters:
+    def load(cls, path: str | os.PathLike[str], frozen: FrozenModel) -> "LayerRouters":
         """Read the routers of ``frozen``; routers of another model are rejected."""
         saved = load_saved_routers(path, "layers", frozen)
         return cls(saved.build_routers(frozen.layers, MAX_APPLICATIONS + 1), saved.settings, frozen.weights_id)

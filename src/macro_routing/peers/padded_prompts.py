@@ -1,7 +1,5 @@
 """A batch of prompts on its way through the model: single layers can be applied to any of its rows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ After ``t`` applications router ``t`` sees the current state and chooses among a
 route space; infeasible actions are masked in training and in use.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import os
@@ -146,7 +144,7 @@ class ProgramRouters:
         )
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], frozen: FrozenModel) -> ProgramRouters:
+    def load(cls, path: str | os.PathLike[str], frozen: FrozenModel) -> "ProgramRouters":
         """Read the routers of ``frozen``; routers of another model are rejected."""
         saved = load_saved_routers(path, "program", frozen)
         values, count = saved.record.get("space"), saved.record.get("routers")

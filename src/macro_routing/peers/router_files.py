@@ -1,7 +1,5 @@
 """Saved routers: a folder with their weights and a record that names the weights by digest."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

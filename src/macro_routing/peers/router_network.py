@@ -3,8 +3,6 @@
 A router sees the hidden states of a prompt as the means of a few windows. Its decision is one of several classes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Router settings; readable without a deep-learning library."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from macro_routing.settings import check_integer, check_number

@@ -4,8 +4,6 @@ The states are collected once, by executing each prompt's label (teacher forcing
 which is all that a router sees. The rest is plain training of small networks without the model.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,7 +53,7 @@ class TrainingExamples:
     """``[prompts, routers, classes]``: whether a class is feasible."""
 
     @classmethod
-    def create_empty(cls, *, prompts: int, routers: int, classes: int, windows: int, width: int) -> TrainingExamples:
+    def create_empty(cls, *, prompts: int, routers: int, classes: int, windows: int, width: int) -> "TrainingExamples":
         """No decisions, all classes feasible."""
         return cls(
             torch.zeros(prompts, routers, windows, width),

@@ -1,7 +1,5 @@
 """The answers that a route changed: which it fixed, which it broke, and their text."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

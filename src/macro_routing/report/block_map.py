@@ -1,7 +1,5 @@
 """Every repeated block as one cell: how it compares with the standard pass, and where blocks may begin and end."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

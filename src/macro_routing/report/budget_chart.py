@@ -1,7 +1,5 @@
 """Accuracy against budget: what each method would have found with fewer evaluations."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Parts that several charts share: grid lines with labels, texts, error bars, legend keys."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from markupsafe import Markup

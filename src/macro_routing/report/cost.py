@@ -1,7 +1,5 @@
 """What the route costs beside the standard pass, as far as the run has measured it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

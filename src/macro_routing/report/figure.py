@@ -1,7 +1,5 @@
 """A drawing with its legend: on a page, or as a file of its own."""
 
-from __future__ import annotations
-
 import textwrap
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ One drawing serves the page, the SVG and the PNG, so they cannot differ. A raste
 (extra ``plot``) turns SVG into PNG; SVG alone needs nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path

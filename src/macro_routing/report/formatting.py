@@ -1,7 +1,5 @@
 """Numbers as text: percentages, differences, intervals, p-values, counts, durations and sizes."""
 
-from __future__ import annotations
-
 import math
 
 _NO_BREAK_SPACE, _THIN_SPACE, _MINUS = "\u00a0", "\u202f", "−"

@@ -1,7 +1,5 @@
 """A table of shaded cells: gains blue, losses orange, each with its number in it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Intervals one under the other, with a line to compare them with."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Lines with their spread over one pair of axes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

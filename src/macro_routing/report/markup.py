@@ -1,7 +1,5 @@
 """SVG elements as text: whatever is not markup already is escaped where it is put in."""
 
-from __future__ import annotations
-
 import re
 from html import escape
 

@@ -1,7 +1,5 @@
 """Methods against each other on one page: what each found, what that cost, and what it would have found earlier."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

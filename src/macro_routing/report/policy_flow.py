@@ -1,7 +1,5 @@
 """How often the programs of a policy make each move from each layer, computed exactly."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """The policy as a heatmap over the layers, round by round."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Pages from the templates beside this file: what a model wrote is escaped, and only the page's own script may run."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Everything needed to reproduce a run: the command, the configuration, the data, the model and the machine."""
 
-from __future__ import annotations
-
 from markupsafe import Markup
 
 from macro_routing.report.rendering import render_template

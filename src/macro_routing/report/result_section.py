@@ -1,7 +1,5 @@
 """The run's result: the chosen route against the standard pass, and all variants on the test set."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

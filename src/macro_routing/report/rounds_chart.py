@@ -1,7 +1,5 @@
 """Accuracy per round: every draw, their best and median, beside the standard pass on the same examples."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """A route over the layers: steps from left to right, layers from bottom to top."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from markupsafe import Markup

@@ -1,7 +1,5 @@
 """Several runs on one page: their results, seeds together, their routes, and what differs between them."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """What a run's folder holds, read once, as far as the run came."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The page of one run: the verdict first, then its evidence, then how to reproduce it."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

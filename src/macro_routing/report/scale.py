@@ -1,7 +1,5 @@
 """From values to pixels, and round numbers for axes."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The search's rounds with what they cost, and its final candidates."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

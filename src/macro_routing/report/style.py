@@ -1,7 +1,5 @@
 """How pages and drawings look: colours of both themes, shades, and the style sheets beside the templates."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables as plain data; the templates draw them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

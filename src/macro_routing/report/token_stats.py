@@ -4,8 +4,6 @@ A route that only reasons shorter looks like one that reasons better, since fewe
 accuracy is also shown over the examples on which neither was truncated.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What a route is made of: adds, repeats, skips, jumps; and what differs from the standard pass."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise

@@ -3,8 +3,6 @@
 All but JSON describe plain routes only; a route with adds is rejected, never approximated.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

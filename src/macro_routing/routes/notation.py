@@ -1,7 +1,5 @@
 """One way in and one way out for every notation a user may have."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from macro_routing.errors import NotationError, shorten

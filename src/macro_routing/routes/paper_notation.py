@@ -3,8 +3,6 @@
 Printing is ``str(program)`` and ``str(route)``; for every program ``parse_program(str(program)) == program``.
 """
 
-from __future__ import annotations
-
 import re
 
 from macro_routing.errors import NotationError, RouteError, shorten

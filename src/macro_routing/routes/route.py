@@ -5,8 +5,6 @@ the program with ``RJ`` replaced by the standard layers that are left. Probabili
 only routes are compared, hashed, scored, stored and exported.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -90,13 +88,13 @@ class Route:
         return hash((self.steps, self.layers))
 
     @classmethod
-    def standard(cls, layers: int) -> Route:
+    def standard(cls, layers: int) -> "Route":
         """The standard pass: every layer once, in order."""
         check_layer_count(layers)
         return cls.from_layers(range(layers), layers)
 
     @classmethod
-    def from_layers(cls, order: Iterable[int], layers: int) -> Route:
+    def from_layers(cls, order: Iterable[int], layers: int) -> "Route":
         """The route that applies the layers of ``order`` without adds."""
         return cls(tuple(Step(layer) for layer in order), layers)
 
@@ -122,7 +120,7 @@ class Route:
         """Whether the route runs through to the model's last layer."""
         return self.steps[-1].layer == self.layers - 1
 
-    def shortest_program(self) -> Program:
+    def shortest_program(self) -> "Program":
         """The program whose ``RJ`` stands for the longest standard tail that leaves at least one step."""
         if not self.reaches_last_layer:
             return Program(self.steps, rejoin=False)

@@ -3,8 +3,6 @@
 Everything that takes a route takes such a file. It holds no code and needs none of the search to be read.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field

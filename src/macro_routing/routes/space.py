@@ -6,8 +6,6 @@ switched off, which leaves an axis of size one. Every table over states and acti
 moves from ``-r`` to ``r``, rejoin, then adds by (back, coefficient, displacement).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple

@@ -5,8 +5,6 @@ and scores that one method has asked for are known to the next. Nothing is chose
 choice, and the curve shows what validation would have chosen earlier.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

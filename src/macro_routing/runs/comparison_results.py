@@ -1,7 +1,5 @@
 """What a comparison of methods came to, read from its runs' folders; nothing is run and no model is needed."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

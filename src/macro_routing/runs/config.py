@@ -5,8 +5,6 @@ in what was not given; some values depend on the model or the task and are resol
 the only list of options: flags, the TOML reader, the reproduce command and the documentation are derived from them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -224,7 +222,7 @@ class RunConfig:
     """The settings of each table but ``search``, whose settings are the method's."""
 
     @classmethod
-    def from_tables(cls, values: Mapping[str, Any], source: str) -> RunConfig:
+    def from_tables(cls, values: Mapping[str, Any], source: str) -> "RunConfig":
         """A configuration from a TOML file's contents; unknown keys are rejected."""
         names = [item.name for item in dataclasses.fields(cls) if item.name != "given"]
         for name in values:
@@ -247,7 +245,7 @@ class RunConfig:
         built = {name: config.build_table(name) for name in cls.TABLES}
         return dataclasses.replace(config, **built, search=config.build_search_settings({}))
 
-    def with_changes(self, **changes: Any) -> RunConfig:
+    def with_changes(self, **changes: Any) -> "RunConfig":
         """The configuration with other top-level values or whole tables."""
         return RunConfig.from_tables({**self.to_tables(), **changes}, "the changed settings")
 

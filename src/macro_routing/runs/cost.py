@@ -4,8 +4,6 @@ Both routes write the same number of tokens after the same prompts, turn by turn
 slows both. Memory is measured where the device counts it (CUDA); elsewhere it is said to be not measured.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Stopping in time: a search that may take so many minutes leaves enough of them to select and test."""
 
-from __future__ import annotations
-
 import time
 
 

@@ -1,7 +1,5 @@
 """The final choice: candidates by validation, winners that cost too much elsewhere turned down."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,7 +44,7 @@ class FinalSelection:
         }
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any], layers: int) -> FinalSelection:
+    def from_json(cls, values: Mapping[str, Any], layers: int) -> "FinalSelection":
         """The choice that ``to_json`` wrote."""
         return cls(parse_program(values["chosen"]).expand(layers), tuple(values["candidates"]), values["refused"])
 

@@ -13,8 +13,6 @@ report.html       the page people look at
 manifest.json     digests of all of these; written last, so a run that has one is complete
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator
@@ -57,7 +55,7 @@ class RunFolder:
             raise RunError(f"{path} is not an empty folder; name a new one with --out")
 
     @classmethod
-    def create(cls, path: Path) -> RunFolder:
+    def create(cls, path: Path) -> "RunFolder":
         """A folder that held nothing and is ready for a run."""
         RunFolder.check_unused(path)
         folder = cls(path)
@@ -70,7 +68,7 @@ class RunFolder:
             part.mkdir(parents=True, exist_ok=True)
 
     @classmethod
-    def open(cls, path: Path) -> RunFolder:
+    def open(cls, path: Path) -> "RunFolder":
         """The folder of a run, of this version."""
         try:
             has_run = (path / RUN).is_file()

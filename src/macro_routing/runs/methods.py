@@ -4,8 +4,6 @@ The budget is counted in route × example outcomes that a search asks for, store
 MACRO itself asks for under the same settings.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

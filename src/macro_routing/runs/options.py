@@ -3,8 +3,6 @@
 The commands make their flags of these, the report its reproduce command.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shlex

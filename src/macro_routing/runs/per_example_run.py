@@ -4,8 +4,6 @@ Everything asked of the model goes through the score store, and the searches and
 so a run that was stopped does the same again, and finds what was scored already known.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import statistics
 import time

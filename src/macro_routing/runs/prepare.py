@@ -1,7 +1,5 @@
 """How runs begin: everything loaded and checked, a new folder taken or an old one gone on with."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """What every kind of run has: configuration, evaluator, splits, a planned search, and how it is run in its folder."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import time

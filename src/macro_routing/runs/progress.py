@@ -1,7 +1,5 @@
 """What a run tells while it runs; a listener does with it what it likes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

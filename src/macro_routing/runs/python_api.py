@@ -1,7 +1,5 @@
 """``search_routes``: one search from Python, in one call."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

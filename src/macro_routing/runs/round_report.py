@@ -1,7 +1,5 @@
 """What a round showed, from its outcomes."""
 
-from __future__ import annotations
-
 import statistics
 
 from macro_routing.evaluation.evaluation_results import RaceResult

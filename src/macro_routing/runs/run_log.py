@@ -1,7 +1,5 @@
 """A run's log: what a listener hears, as lines with their time in the run's folder."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from macro_routing.runs.folder import RunFolder

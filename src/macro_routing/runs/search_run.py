@@ -4,8 +4,6 @@ Everything a run decides follows from its configuration: rounds are drawn from n
 fixed work units. So a run that was killed and resumed ends as one that was never stopped.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Where a search begins: the prior, or what an earlier run or a known route teaches."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Searches with a number of routes known beforehand, each scored on as many examples as the budget allows."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field

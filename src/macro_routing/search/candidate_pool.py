@@ -1,7 +1,5 @@
 """The routes that the guided search chooses from: edited routes and samples of the policy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ An edit is an action other than moving forward, taken after a layer. Written int
 a repeat, a jump back (a repeated block), a skip, or an add.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

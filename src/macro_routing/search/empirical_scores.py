@@ -1,7 +1,5 @@
 """Empirical scores of routes, without regard to similar routes: for good routes that the Gaussian process misses."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +25,7 @@ class EmpiricalScores:
     """Binomial variance of one example."""
 
     @classmethod
-    def from_draws(cls, draws: Sequence[Draw]) -> EmpiricalScores:
+    def from_draws(cls, draws: Sequence[Draw]) -> "EmpiricalScores":
         """Add up the scored draws."""
         scored = [(draw, draw.outcome) for draw in draws if isinstance(draw.outcome, Score)]
         correct: dict[int, float] = {}

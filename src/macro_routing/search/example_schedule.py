@@ -3,8 +3,6 @@
 The examples come as disjoint chunks with a growing replay buffer.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from macro_routing.errors import SettingsError

@@ -1,7 +1,5 @@
 """Fits the Gaussian process over routes to all scored draws of a search."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +28,7 @@ class GPFit:
     @classmethod
     def from_draws(
         cls, draws: Sequence[Draw], standard: Route, start: KernelParameters, *, sweeps: int
-    ) -> GPFit | None:
+    ) -> "GPFit | None":
         """Fit the process to scored draws; None if only the standard pass was scored."""
         scored = subsample_draws([draw for draw in draws if isinstance(draw.outcome, Score)], standard)
         index: dict[Route, int] = {standard: 0}

@@ -8,8 +8,6 @@ holdout: in a last round the finalists and the standard pass are scored on these
 search.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """The settings of the guided search, and the evaluations they need."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from macro_routing.search.policy import check_epsilons

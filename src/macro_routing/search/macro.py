@@ -1,7 +1,5 @@
 """MACRO's search: draw programs, score them, move the policy to the best, decode it (paper, "Method"; §3-4)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -6,8 +6,6 @@ position. Best-first search over deviations, led by the exact best completion of
 order.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 from collections.abc import Iterator
@@ -41,7 +39,7 @@ class _FutureLogProbabilities:
     """The best of those with at least one more."""
 
     @classmethod
-    def from_policy(cls, policy: MarkovPolicy) -> _FutureLogProbabilities:
+    def from_policy(cls, policy: MarkovPolicy) -> "_FutureLogProbabilities":
         """One backward pass over all positions and actions."""
         space = policy.space
         layers, _, displacements, operators, _ = space.table_shape

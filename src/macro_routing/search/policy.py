@@ -1,7 +1,5 @@
 """The Markov policy over programs: prior, masked rows, sampling, log-probability, update (specification §3)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,7 +34,7 @@ class MarkovPolicy:
         object.__setattr__(self, "table", table)
 
     @classmethod
-    def prior(cls, space: RouteSpace, epsilon_local: float = 0.2, epsilon_operator: float = 0.0867) -> MarkovPolicy:
+    def prior(cls, space: RouteSpace, epsilon_local: float = 0.2, epsilon_operator: float = 0.0867) -> "MarkovPolicy":
         """The forward-biased prior: mostly the next layer, a little of every other move, rejoin and add."""
         check_epsilons(epsilon_local, epsilon_operator)
         row = np.zeros(space.action_count)
@@ -141,7 +139,7 @@ class MarkovPolicy:
 
     def updated(
         self, programs: Sequence[Program], weights: Sequence[float], alpha: float, smoothing: float = 1.0
-    ) -> MarkovPolicy:
+    ) -> "MarkovPolicy":
         """The policy after weighted counting; states that no weighted program visits keep their row exactly.
 
         ``alpha`` times the current row is added to the counts; ``smoothing`` (η) moves that part of the way

@@ -1,7 +1,5 @@
 """Searches that sample programs from a Markov policy: what MACRO, the guided search and random search share."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 

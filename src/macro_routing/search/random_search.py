@@ -1,7 +1,5 @@
 """Random search in MACRO's route space at the same budget: the control that shows what learning adds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -3,8 +3,6 @@
 Streams are named instead of being carried along, so no random state has to be saved to continue a search.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 import numpy as np

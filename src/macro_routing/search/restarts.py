@@ -4,8 +4,6 @@ A restart begins from the prior with a seed of its own; the first has the given 
 candidates are those of all restarts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

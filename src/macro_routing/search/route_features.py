@@ -1,11 +1,10 @@
 """Routes as arrays of features: what the Gaussian process over routes compares them by."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +38,7 @@ class RouteFeatures:
     """Coefficients of adds by layer, of any add and by how far it looks back: ``[route, 1 + backs, layer]``."""
 
     @classmethod
-    def from_routes(cls, routes: Sequence[Route]) -> RouteFeatures:
+    def from_routes(cls, routes: Sequence[Route]) -> "RouteFeatures":
         """Compute the features of routes."""
         layers = routes[0].layers if routes else 1
         features = [_route_features(route) for route in routes]
@@ -55,7 +54,7 @@ class RouteFeatures:
     def __len__(self) -> int:
         return len(self.applications)
 
-    def __getitem__(self, indices: NDArray[np.int64]) -> RouteFeatures:
+    def __getitem__(self, indices: NDArray[np.int64]) -> "RouteFeatures":
         routes = tuple(self.routes[index] for index in indices)
         return RouteFeatures(routes, self.applications[indices], self.jumps[indices], self.adds[indices])
 
@@ -84,12 +83,12 @@ class RouteFeatures:
         smoothed = _smoothing_root(lengths).T @ self.jumps @ _smoothing_root(layers)
         return np.asarray(smoothed.reshape(len(self), -1))
 
-    def edit_distances(self, other: RouteFeatures) -> Floats:
+    def edit_distances(self, other: Self) -> Floats:
         """Number of edited steps between each of these routes and each of the others."""
         common = self._flattened @ other._flattened.T
         return np.asarray(np.maximum(self.edit_counts[:, None] + other.edit_counts - 2 * common, 0))
 
-    def same_route(self, other: RouteFeatures) -> Floats:
+    def same_route(self, other: Self) -> Floats:
         """1 where both routes are the same, except for the standard pass."""
         rows = {route: row for row, route in enumerate(self.routes) if not route.is_standard}
         same = np.zeros((len(self), len(other)))
@@ -98,11 +97,11 @@ class RouteFeatures:
                 same[rows[route], column] = 1
         return same
 
-    def shared_layers(self, other: RouteFeatures) -> Floats:
+    def shared_layers(self, other: Self) -> Floats:
         """Layers edited in both."""
         return np.asarray(self._smoothed_layers @ other._smoothed_layers.T)
 
-    def shared_jumps(self, other: RouteFeatures) -> Floats:
+    def shared_jumps(self, other: Self) -> Floats:
         """Jumps in both."""
         return np.asarray(self._smoothed_jumps @ other._smoothed_jumps.T)
 

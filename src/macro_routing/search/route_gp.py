@@ -5,8 +5,6 @@ similar effects); a part shared by routes with a small edit distance; and a pena
 part is a kernel parameter, fitted by the marginal likelihood. The standard pass has gain zero.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -110,7 +108,7 @@ class ScoreTable:
         return np.asarray(smoothed * (1 - smoothed) / self.examples)
 
     @cached_property
-    def kernel_terms(self) -> _KernelTerms:
+    def kernel_terms(self) -> "_KernelTerms":
         """Terms of the covariance between the routes."""
         return _kernel_terms(self.routes, self.routes)
 
@@ -131,7 +129,7 @@ class ScoreTable:
         ]
         return np.asarray(self._same_round * similarity / (2 * np.sqrt(self.examples[:, None] * self.examples)))
 
-    def subsample(self, max_rows: int) -> ScoreTable:
+    def subsample(self, max_rows: int) -> "ScoreTable":
         """About ``max_rows`` rows: those of every second, third, … route, independent of the scores."""
         if len(self.route_index) <= max_rows:
             return self
@@ -161,7 +159,7 @@ class RouteGP:
     _weights: Floats = field(repr=False)
 
     @classmethod
-    def fit(cls, scores: ScoreTable, *, start: KernelParameters, sweeps: int = 1) -> RouteGP:
+    def fit(cls, scores: ScoreTable, *, start: KernelParameters, sweeps: int = 1) -> "RouteGP":
         """Compute the posterior; parameters are fitted from ``start``, or kept as they are without ``sweeps``."""
         parameters = fit_parameters(scores.subsample(_MAX_FIT_ROWS), start, sweeps) if sweeps else start
         inverse = np.linalg.inv(scores.covariance(parameters))

@@ -1,7 +1,5 @@
 """Sweeps over a list of routes known beforehand: early exits, dropped layers, or the standard pass alone."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """RYS's beam search over sets of blocks that do not overlap, each block executed twice in place."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """RYS's sweep of repeat counts: every layer on its own, applied two, three and more times in place."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """RYS's surrogate search: boosted trees learn accuracy from repeat counts and choose what is scored next."""
 
-from __future__ import annotations
-
 import importlib
 from collections import defaultdict
 from collections.abc import Collection

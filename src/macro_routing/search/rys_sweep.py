@@ -1,7 +1,5 @@
 """RYS's exhaustive sweep: every block of consecutive layers, executed twice."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise

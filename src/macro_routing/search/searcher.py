@@ -6,8 +6,6 @@ counts rounds, checks states and outcomes, and records draws; an algorithm imple
 ``candidates`` and, if it learns, ``_tell``.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """Which of the final candidates is chosen (specification §4, "Selection")."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

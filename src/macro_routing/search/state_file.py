@@ -4,8 +4,6 @@ All state classes are saved in the same way, by the types of their fields. Sizes
 built, so that a small file cannot fill the memory.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import json

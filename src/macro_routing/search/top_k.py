@@ -14,8 +14,6 @@ With ``max_length`` only programs whose routes apply at most that many layers ar
 applied, so the limit only decides where rejoining is allowed.
 """
 
-from __future__ import annotations
-
 import bisect
 import functools
 import heapq

@@ -5,8 +5,6 @@ actions, whose children continue after its last written step. A plan can have th
 them by small numbers first and build a child only when it is drawn.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ bound (CoLA), never a score. The published release gives every node one child an
 here nodes have several, and UCB decides between them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -79,7 +77,7 @@ class _Node(Generic[Plan]):
     depth: int
     untried: NDArray[np.int64]
     """Choices without a child, in the random order in which they will be drawn (from the end)."""
-    children: list[_Node[Plan]] = field(default_factory=list)
+    children: "list[_Node[Plan]]" = field(default_factory=list)
     visits: int = 0
     total: float = 0.0
 

@@ -1,7 +1,5 @@
 """What the parts of MACRO's state are worth, and what decoding and validation add (paper, "State-Space Ablation")."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

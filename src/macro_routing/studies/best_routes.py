@@ -1,7 +1,5 @@
 """The best route of each model and task, as the paper lists them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What found routes are made of: how often they add and move, how long they are, which rank was chosen."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import statistics

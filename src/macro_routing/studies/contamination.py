@@ -1,7 +1,5 @@
 """Tasks that share questions: a route of one is not judged on the other as if its questions were new."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from macro_routing.errors import SettingsError

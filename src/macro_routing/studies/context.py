@@ -1,7 +1,5 @@
 """What every study works with: the model loaded once, tasks with their splits, searches and scores kept on disk."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

@@ -4,8 +4,6 @@ Both routes answer the same items alternately, so that a machine that slows down
 looks faster than it is: time per step, over texts of equal length, stands beside time per item.
 """
 
-from __future__ import annotations
-
 import functools
 import statistics
 import time

@@ -1,7 +1,5 @@
 """Accuracy against depth: the best routes that one search's policy writes within several limits on their length."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Where a route's gain comes from: each deviation dropped in turn, fixed examples, the part of truncated answers."""
 
-from __future__ import annotations
-
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -6,8 +6,6 @@ runs/…                   searches, each an ordinary run folder
 data.json, table.*, figure.*   the result; written again whenever the study ends
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import itertools
@@ -43,7 +41,7 @@ class StudyFolder:
         self.path = path
 
     @classmethod
-    def open(cls, path: Path, study: str, settings: Mapping[str, Any]) -> StudyFolder:
+    def open(cls, path: Path, study: str, settings: Mapping[str, Any]) -> "StudyFolder":
         """The folder of this study, begun now or earlier with the same settings."""
         wanted = {"format": FORMAT, "study": study, "settings": json.loads(json.dumps(settings))}
         folder = cls(path)
@@ -57,7 +55,7 @@ class StudyFolder:
         return folder
 
     @classmethod
-    def open_first_free(cls, path: Path, study: str, settings: Mapping[str, Any]) -> StudyFolder:
+    def open_first_free(cls, path: Path, study: str, settings: Mapping[str, Any]) -> "StudyFolder":
         """The first of ``path``, ``path.2``, … that is free or was begun with these settings."""
         for number in itertools.count(1):
             candidate = path if number == 1 else path.with_name(f"{path.name}.{number}")

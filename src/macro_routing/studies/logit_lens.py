@@ -5,8 +5,6 @@ in which layers read it. The position is the one before the answer: for choices 
 else after the task's answer cue.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import statistics

@@ -1,7 +1,5 @@
 """Models × tasks × seeds × methods: accuracy with ranks, significance, search time, best routes (paper, main table)."""
 
-from __future__ import annotations
-
 import dataclasses
 import statistics
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """One route for a model: one policy searched on a pooled task list, tested in and out of domain (paper)."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Two things compared on the same examples, once or over seeds; all comparisons of a study are corrected together."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How well a route still predicts plain text."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path

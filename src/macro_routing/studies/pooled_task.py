@@ -1,7 +1,5 @@
 """Several tasks as one: every example is asked and graded by its own task's rules."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A route's deviations from the standard pass, each of which can be dropped."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 

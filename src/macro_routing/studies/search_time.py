@@ -1,7 +1,5 @@
 """How long each method searches and selects, beside what that is worth (the paper's headline)."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Searches with something changed: each variant over all tasks and seeds, compared on the same examples."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

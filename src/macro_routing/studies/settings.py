@@ -4,8 +4,6 @@ Flags of the commands, their help and the settings in ``study.json`` derive from
 themselves (model, preset, budgets …) are in ``macro_routing.runs.config``.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass

@@ -1,7 +1,5 @@
 """What a route does to everything it was not searched for: other tasks, and plain text."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Whether a method beats the baseline over benchmarks, model by model (paper, significance table; specification §6)."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence

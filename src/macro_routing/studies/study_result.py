@@ -1,7 +1,5 @@
 """The result of a study as files: data for programs, tables for papers, figures for people."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

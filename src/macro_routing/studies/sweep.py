@@ -1,7 +1,5 @@
 """One hyper-parameter at a time around the study's settings (paper, "Hyperparameter Analysis": β and the elite)."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any

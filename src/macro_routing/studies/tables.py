@@ -1,7 +1,5 @@
 """One table, three files: CSV with the plain numbers, Markdown and LaTeX as people print them."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

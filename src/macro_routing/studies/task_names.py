@@ -1,7 +1,5 @@
 """Tasks as a study's options name them: ``TASK`` or ``TASK:MODE``."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +16,7 @@ class TaskName:
     mode: str | None = None
 
     @classmethod
-    def parse(cls, text: str) -> TaskName:
+    def parse(cls, text: str) -> "TaskName":
         """Parse ``TASK`` or ``TASK:MODE``."""
         name, colon, mode = text.rpartition(":")
         return cls(name, mode) if colon and mode in MODES else cls(text)

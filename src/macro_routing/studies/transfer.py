@@ -1,7 +1,5 @@
 """Every task's route on every other task, with that task's prompts, scoring, data and baseline."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Find the final answer in a model's response; shared by all graders."""
 
-from __future__ import annotations
-
 import re
 
 ANSWER_CUES = re.compile(

@@ -1,7 +1,5 @@
 """The paper's benchmarks and a few more: sources, licences, and how rows become examples."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Load a task by its name: a benchmark from a folder or the hub, a synthetic task, or the user's own file."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Iterable

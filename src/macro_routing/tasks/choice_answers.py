@@ -1,7 +1,5 @@
 """Extract the choice that an answer names, by its letter or its full text."""
 
-from __future__ import annotations
-
 import re
 
 from macro_routing.tasks.answer_extraction import (

@@ -1,7 +1,5 @@
 """The user's own task: a data file, its columns, and optionally a grader and prompts."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import importlib.util

@@ -1,7 +1,5 @@
 """Read data files: JSON lines and CSV, gzipped or not; errors name file, line and reason."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Grade answers: a model's text is parsed to a value and compared; never by substring."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

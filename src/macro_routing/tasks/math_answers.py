@@ -4,8 +4,6 @@ Its own time limit uses signals, which work in the main thread only, so it is sw
 long (nested powers, deep nesting, long texts) are rejected before.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import re

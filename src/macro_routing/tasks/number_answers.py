@@ -1,7 +1,5 @@
 """Extract the number that an answer gives. Hedges, ranges and lists do not count as an answer."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Numbers in words: "twelve" → 12, "two hundred and five" → 205."""
 
-from __future__ import annotations
-
 import re
 
 # fmt: off

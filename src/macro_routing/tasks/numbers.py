@@ -1,7 +1,5 @@
 """Parse numbers in text: signs, thousands separators, decimals, fractions, percent, currency, units."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

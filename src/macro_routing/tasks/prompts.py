@@ -1,7 +1,5 @@
 """Prompts: system text, templates, few-shot examples; all can be changed, all are versioned."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ single letters: ``36 - 32`` differs from ``36 + 32``, and ``1 + 13`` from ``11 +
 time``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Split a dataset into disjoint, fingerprinted training, validation and test examples (specification §5)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

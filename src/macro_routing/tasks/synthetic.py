@@ -1,7 +1,5 @@
 """Tasks generated from a seed: no download, reproducible, no question twice."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Examples and tasks."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable

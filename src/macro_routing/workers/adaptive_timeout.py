@@ -5,8 +5,6 @@ minimum. It grows with the routes, the examples and the longest texts of an item
 result, then by the seconds that items of the same scope have taken.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from macro_routing.evaluation.work_items import WorkItem

@@ -1,7 +1,5 @@
 """The protocol of worker backends: workers in numbered slots, in local processes or on other machines."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol

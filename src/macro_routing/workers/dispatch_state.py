@@ -1,7 +1,5 @@
 """The state of the dispatcher: queued work items, workers by slot, limits, counts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from macro_routing.evaluation.work_items import WorkItem
@@ -26,7 +24,7 @@ class QueuedItem:
     crashes: int = 0
     """Workers that exited or hung while running it."""
     reason: str = ""
-    suspect: QueuedItem | None = None
+    suspect: "QueuedItem | None" = None
     """Set if the item is the standard pass, run to find out whether the suspect's route causes the crashes."""
 
 

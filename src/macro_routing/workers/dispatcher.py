@@ -6,8 +6,6 @@ the standard pass is run on the same examples: if it crashes its workers as well
 ends. Prefetch items are tried once and no route is suspected for them. Time comes from the monotonic clock.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import time

@@ -1,7 +1,5 @@
 """The local backend: one process per worker, JSON lines over a socket pair each."""
 
-from __future__ import annotations
-
 import os
 import selectors
 import signal

@@ -4,8 +4,6 @@ Ray places the actors, moves the messages and notices exits. Retries and quarant
 which is the same on every backend; so Ray is told to restart and retry nothing itself.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -6,8 +6,6 @@ is how the local backend starts one; FD is a socket that carries lines of JSON i
 left to what the libraries print.
 """
 
-from __future__ import annotations
-
 import ctypes
 import dataclasses
 import json

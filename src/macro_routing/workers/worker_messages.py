@@ -3,8 +3,6 @@
 Ray pickles what it sends between its processes. It gets only strings from us, and only our own JSON is parsed.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from dataclasses import dataclass
@@ -58,7 +56,7 @@ class WorkerSetup:
         return json.dumps({"format": _FORMAT, **dataclasses.asdict(self)})
 
     @classmethod
-    def from_json(cls, text: str) -> WorkerSetup:
+    def from_json(cls, text: str) -> "WorkerSetup":
         """The setup that ``to_json`` wrote."""
         values = json.loads(text)
         if values.get("format") != _FORMAT:

@@ -1,7 +1,5 @@
 """A pool of workers as evaluators see it: started when first needed, ended with the run."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

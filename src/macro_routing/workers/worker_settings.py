@@ -1,7 +1,5 @@
 """Worker settings: how many, where they run, and their timeouts."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

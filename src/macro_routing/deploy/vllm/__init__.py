@@ -4,8 +4,6 @@ vLLM calls ``register`` in each of its processes (entry point ``vllm.general_plu
 there; what needs torch or vLLM is imported when a routed model is built.
 """
 
-from __future__ import annotations
-
 from macro_routing.deploy.vllm.hf_overrides import ARCHITECTURES
 
 __all__ = ["register"]

@@ -4,8 +4,6 @@ Three entries hold it: ``macro_model_layers``, the number of layers of the model
 step; ``macro_adds``, for every add the step (from 0), how far it looks back, and the coefficient.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from macro_routing.errors import ModelError, RouteError, shorten

@@ -4,8 +4,6 @@ vLLM builds and loads the layers, so checkpoints, quantization and tensor names 
 ``forward`` calls the layers differs.
 """
 
-from __future__ import annotations
-
 from types import ModuleType
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The command that serves a route with ``vllm serve``, made without loading weights or importing vLLM."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import json

@@ -6,8 +6,6 @@ step of a layer uses the layer itself. Every further step uses copies of the thr
 never used get no slot.
 """
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

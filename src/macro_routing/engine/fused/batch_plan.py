@@ -1,7 +1,5 @@
 """The batches of a fused decoding call: which prompts run together, and where each sequence lies in the cache."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar

@@ -4,8 +4,6 @@ Between two graphs the device is idle for as long as a small layer takes, so a s
 the order of layers and the numbers of rows alone, so one graph serves every token, and every batch of the same sizes.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any

@@ -3,8 +3,6 @@
 The host launches some tokens ahead and reads the predicted tokens later, so the device never waits for it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any

@@ -1,7 +1,5 @@
 """Generation with the fused decoder, in groups of routes and prompts that fit into memory."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 

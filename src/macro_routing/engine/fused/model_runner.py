@@ -3,8 +3,6 @@
 A step is replayed from a CUDA graph; without graphs the same kernels are launched one by one.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import astuple, dataclass
@@ -46,11 +44,11 @@ class BufferSizes:
     text_tokens: int
     """Tokens of a text, its prompt included."""
 
-    def covers(self, other: BufferSizes) -> bool:
+    def covers(self, other: "BufferSizes") -> bool:
         """Whether these sizes are enough for ``other``."""
         return all(size >= needed for size, needed in zip(astuple(self), astuple(other), strict=True))
 
-    def grow_to(self, other: BufferSizes, max_cached_tokens: int) -> BufferSizes:
+    def grow_to(self, other: "BufferSizes", max_cached_tokens: int) -> "BufferSizes":
         """Sizes that cover both, with spare room: new buffers lose their CUDA graphs."""
         rows, calls, tokens, kept, text = map(max, astuple(self), astuple(other))
         spare = max(tokens, min(tokens * 5 // 4, max_cached_tokens))

@@ -1,7 +1,5 @@
 """The prompts' forward pass: it fills the cache of a model runner and predicts the first token of every sequence."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which sequence is in which row of which layer call: assigned on the host, read by the kernels on the device."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The decoding stages on the device: end tokens, token limits, and the forced tokens between stages."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

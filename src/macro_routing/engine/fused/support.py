@@ -1,7 +1,5 @@
 """Which models the fused decoder supports, and why others decode eagerly."""
 
-from __future__ import annotations
-
 import importlib.util
 from typing import Any
 

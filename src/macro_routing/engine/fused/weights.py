@@ -3,8 +3,6 @@
 The model's own parameters become views of that tensor, so nothing is stored twice and the eager path runs unchanged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
