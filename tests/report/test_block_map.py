@@ -69,7 +69,7 @@ def test_gains_are_blue_losses_orange_and_the_best_is_outlined():
     assert shades["(2, 4), L2 to L3 twice"].startswith("up s")
     assert shades["(0, 1), L0 twice"] == "down s10"
     assert shades["(1, 2), L1 twice"] == "never"
-    words = [words for _, words in figure.legend]
+    words = [key.meaning for key in figure.legend]
     assert "best: (2, 4), L2 to L3 twice, +20.0 points" in words
     assert "not scored" not in words
     assert figure.shapes.count('class="best-cell"') == 1
@@ -77,7 +77,7 @@ def test_gains_are_blue_losses_orange_and_the_best_is_outlined():
 
 def test_of_equally_good_blocks_the_shortest_is_marked_and_it_is_said():
     figure = block_map_figure(sweep(5, lambda i, j: 15 if (i, j) in {(0, 4), (2, 3)} else 10), 5)
-    assert "best: (2, 3), L2 twice, +15.0 points; 2 cells are as good" in [words for _, words in figure.legend]
+    assert "best: (2, 3), L2 twice, +15.0 points; 2 cells are as good" in [key.meaning for key in figure.legend]
 
 
 def test_only_blocks_scored_beside_the_standard_pass_count():
@@ -91,7 +91,7 @@ def test_only_blocks_scored_beside_the_standard_pass_count():
     draws = [draw(Route.standard(4), STANDARD), *others, *scored]
     assert {cell.block for cell in block_cells(draws)} == {(0, 1), (1, 2), (2, 3)}
     figure = block_map_figure(draws, 4)
-    assert "not scored" in [words for _, words in figure.legend]
+    assert "not scored" in [key.meaning for key in figure.legend]
     assert block_map_figure(draws[:-1], 4) is None
     assert block_map_figure(draws[1:], 4) is None
     assert block_map_figure([draw(Route.standard(4), Failure("no memory")), *scored], 4) is None

@@ -11,9 +11,11 @@ import pytest
 
 from macro_routing.errors import RunError
 from macro_routing.report import write_report
-from macro_routing.report.markup import svg_element
+from macro_routing.report.figure import Figure, LegendKey
+from macro_routing.report.rendering import render_template
 from macro_routing.report.rounds_chart import render_rounds_chart
 from macro_routing.report.route_chart import render_route_chart
+from macro_routing.report.scale import Scale
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
 from macro_routing.runs.config import RunConfig, make_config
@@ -185,9 +187,14 @@ def test_text_that_no_page_may_hold_does_not_stop_it(tmp_path):
     assert "half \ufffd zero \ufffd end" in page_of(place)
 
 
-def test_elements_escape_children_and_attributes():
-    assert svg_element("p", "a<b", svg_element("b", "&"), class_='"') == '<p class="&quot;">a&lt;b<b>&amp;</b></p>'
-    assert svg_element("line", x1=1.04, stroke_width=2, y1=None) == '<line x1="1" stroke-width="2"/>'
+def test_drawings_escape_text_and_attributes_and_round_numbers():
+    shapes = render_template("interval_mark.svg", x=Scale(0, 1, 0, 100), low=0.0104, middle=0.5, high=0.5555)
+    assert '<line x1="1" x2="55.5" y1="10" y2="10"' in shapes
+    drawn = Figure("f", "t", 'a"b', 9, 9, shapes, [LegendKey("line", 'c"d', "e<f&")]).to_html()
+    assert 'aria-label="a&#34;b"' in drawn
+    assert 'class="c&#34;d"' in drawn
+    assert "e&lt;f&amp;" in drawn
+    assert shapes in drawn
 
 
 # --- size ---------------------------------------------------------------------------------------------------------
@@ -243,13 +250,20 @@ def chart(rounds, planned, draws=()):
     return render_rounds_chart(rounds, planned, {"draws": 9, "elite": 2}, draws)
 
 
+def joined_rounds(drawn):
+    """Strokes of the lines of best and median, the legend's left out."""
+    paths = re.findall(r'<path d="([^"]*)" class="(?:best|median)"', drawn)
+    return [stroke for path in paths if path != "M1 6L27 6" for stroke in re.findall("L", path)]
+
+
 def test_no_round_one_round_and_many_can_be_charted():
     assert chart([], 3) == "<p>No round is finished yet.</p>"
     single = chart([replace(ROUND, rounds=1)], 1)
     assert single.count('class="best-point"') == 2  # one is the legend's
-    assert not re.search(r'<polyline [^>]*class="(?:best|median)"', single)  # a line needs two rounds
+    assert not joined_rounds(single)  # a line needs two rounds
     many = chart([replace(ROUND, number=number) for number in range(1, 401)], 400)
     assert many.count('class="best-point"') == 401
+    assert len(joined_rounds(many)) == 2 * 399
 
 
 def test_every_draw_is_marked_by_what_became_of_it():
@@ -268,7 +282,7 @@ def test_a_round_in_which_all_draws_were_stopped_has_neither_best_nor_median():
     stopped = replace(ROUND, number=2, best=0.0, median=None, stopped=9)
     drawn = chart([ROUND, stopped, replace(ROUND, number=3)], 3)
     assert drawn.count('class="best-point"') == drawn.count('class="median-point"') == 3  # one is the legend's
-    assert not re.search(r'<polyline [^>]*class="(?:best|median)"', drawn)  # rounds 1 and 3 are no neighbours
+    assert not joined_rounds(drawn)  # rounds 1 and 3 are not neighbours
     assert ">9 of 9<" in drawn
     assert "nan" not in chart([replace(stopped, number=1)], 1)
 

@@ -1,23 +1,29 @@
 """A drawing with its legend: on a page, or as a file of its own."""
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from macro_routing.report.markup import join_markup, svg_element, trust_markup
-from macro_routing.report.rendering import render_template
+from macro_routing.report.rendering import render_template, trust_markup
 from macro_routing.report.style import LIGHT, figure_css
 
-LegendKey = tuple[Markup, str]
-"""Shapes within 28 × 12 pixels, and their meaning."""
-
-_SWATCH, _ROW, _TITLE, _MARGIN = 28.0, 20.0, 36.0, 16.0
+_SYMBOL_WIDTH, _ROW, _TITLE, _MARGIN = 34.0, 20.0, 36.0, 16.0
 _CHARACTER = 6.9
 """Approximate width of a letter in a legend; files are laid out without knowing the font."""
 _TITLE_CHARACTER = 8.2
 """Approximate width in a title, which is larger and bold."""
-_FONT = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', sans-serif"
+
+
+@dataclass(frozen=True)
+class LegendKey:
+    """A symbol of the legend and its meaning."""
+
+    symbol: str
+    """A shape that ``legend_symbol`` in shapes.svg draws."""
+    class_: str
+    meaning: str
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,7 @@ class Figure:
     width: float
     height: float
     shapes: Markup
-    legend: tuple[LegendKey, ...] = ()
+    legend: Sequence[LegendKey] = ()
     caption: str = ""
 
     def to_html(self) -> Markup:
@@ -41,47 +47,34 @@ class Figure:
 
     def to_svg(self) -> str:
         """The drawing as a file that needs no page: title above, legend below, light colours."""
-        rows = self._legend_rows()
         titles = textwrap.wrap(self.title, int(self.width / _TITLE_CHARACTER), break_on_hyphens=False) or [""]
-        above = _TITLE + _ROW * (len(titles) - 1)
-        width = self.width + 2 * _MARGIN
-        height = above + self.height + _ROW * len(rows) + 2 * _MARGIN
-        below = above + self.height + _MARGIN
-        legend = [
-            svg_element(
-                "g", shapes, svg_element("text", text, x=_SWATCH + 6, y=10), transform=f"translate({x:.1f} {y:.1f})"
-            )
-            for number, row in enumerate(rows)
-            for x, (shapes, text) in row
-            for y in [below + _ROW * number]
-        ]
-        return svg_element(
-            "svg",
-            svg_element("title", self.title),
-            svg_element("style", trust_markup(figure_css())),
-            svg_element("rect", width=width, height=height, fill=LIGHT["card"]),
-            *[
-                svg_element("text", text, x=_MARGIN, y=28 + _ROW * index, class_="strong", font_size=15)
-                for index, text in enumerate(titles)
-            ],
-            svg_element("g", self.shapes, transform=f"translate({_MARGIN:.0f} {above:.0f})"),
-            join_markup(*legend),
-            xmlns="http://www.w3.org/2000/svg",
-            width=width,
-            height=height,
-            viewBox=f"0 0 {width:.0f} {height:.0f}",
-            font_family=_FONT,
+        top = _TITLE + _ROW * (len(titles) - 1)
+        legend = self._place_legend(top + self.height + _MARGIN)
+        return render_template(
+            "figure.svg",
+            figure=self,
+            titles=titles,
+            top=top,
+            margin=_MARGIN,
+            row=_ROW,
+            legend=legend,
+            symbol_width=_SYMBOL_WIDTH,
+            width=self.width + 2 * _MARGIN,
+            height=max((y + _ROW for _, y, _ in legend), default=top + self.height + _MARGIN) + _MARGIN,
+            css=trust_markup(figure_css()),
+            background=LIGHT["card"],
         )
 
-    def _legend_rows(self) -> list[list[tuple[float, LegendKey]]]:
-        """Positions of the keys, row by row."""
-        rows: list[list[tuple[float, LegendKey]]] = []
+    def _place_legend(self, top: float) -> list[tuple[float, float, LegendKey]]:
+        """The keys with their positions, in as many rows as they need."""
+        placed: list[tuple[float, float, LegendKey]] = []
         x = _MARGIN
+        y = top
         for key in self.legend:
-            needed = _SWATCH + 6 + _CHARACTER * len(key[1]) + 20
-            if not rows or x + needed > self.width + _MARGIN:
-                rows.append([])
+            width = _SYMBOL_WIDTH + _CHARACTER * len(key.meaning) + 20
+            if placed and x + width > self.width + _MARGIN:
                 x = _MARGIN
-            rows[-1].append((x, key))
-            x += needed
-        return rows
+                y += _ROW
+            placed.append((x, y, key))
+            x += width
+        return placed

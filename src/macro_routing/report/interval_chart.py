@@ -3,20 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup
-
 from macro_routing.evaluation.statistics import wilson_interval
-from macro_routing.report.chart_parts import (
-    horizontal_line,
-    line_key,
-    svg_text,
-    vertical_gridline,
-    vertical_line,
-)
-from macro_routing.report.figure import Figure
-from macro_routing.report.formatting import use_minus_sign
-from macro_routing.report.markup import join_markup, svg_element
-from macro_routing.report.scale import Scale, round_step
+from macro_routing.report.figure import Figure, LegendKey
+from macro_routing.report.rendering import render_template
+from macro_routing.report.scale import Scale, outer_ticks
 from macro_routing.runs.result import LEVEL, ORACLE, RunResult
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM, _ROW = 860.0, 26.0, 90.0, 4.0, 42.0, 44.0
@@ -66,44 +56,21 @@ def intervals_figure(  # noqa: PLR0913
 ) -> Figure:
     """All rows over one axis; ``reference`` is the value that they are compared with. ``meanings`` is the legend."""
     height = _TOP + _ROW * len(rows) + _BOTTOM
+    ticks = outer_ticks([reference, *(value for row in rows for value in (row.low, row.high))], 8, min_span=1.0)
+    shapes = render_template(
+        "interval_chart.svg",
+        x=Scale(ticks[0], ticks[-1], _LEFT, _WIDTH - _RIGHT),
+        ticks=[(tick, f"{tick:g}") for tick in ticks],
+        rows=rows,
+        reference=reference,
+        unit=unit,
+        value_format="%+.1f" if reference == 0 else "%.1f",
+        max_name=_MAX_NAME,
+        top=_TOP,
+        bottom=height - _BOTTOM,
+        row_height=_ROW,
+        right=_WIDTH - 16,
+    )
     kinds = [kind for kind in meanings if any(row.kind == kind for row in rows)]
-    legend = tuple((join_markup(line_key(kind), _draw_dot(14, 6, kind)), meanings[kind]) for kind in kinds)
-    shapes = _IntervalChart(rows, reference, height, unit).draw_shapes()
+    legend = [LegendKey("line with dot", kind, meanings[kind]) for kind in kinds]
     return Figure(name, title, title, _WIDTH, height, shapes, legend)
-
-
-class _IntervalChart:
-    def __init__(self, rows: Sequence[IntervalRow], reference: float, height: float, unit: str) -> None:
-        self.rows, self.reference, self.bottom, self.unit = rows, reference, height - _BOTTOM, unit
-        lowest = min(reference, *(row.low for row in rows))
-        highest = max(reference, *(row.high for row in rows))
-        self.step = round_step(max(highest - lowest, 1.0), 8)
-        self.first = int(lowest // self.step)
-        self.last = -int(-highest // self.step)
-        self.x = Scale(self.first * self.step, self.last * self.step, _LEFT, _WIDTH - _RIGHT)
-
-    def draw_shapes(self) -> Markup:
-        values = [number * self.step for number in range(self.first, self.last + 1)]
-        return join_markup(
-            *(vertical_gridline(use_minus_sign(f"{value:g}"), self.x(value), _TOP, self.bottom) for value in values),
-            svg_text(self.unit, (_LEFT + _WIDTH - _RIGHT) / 2, self.bottom + 35),
-            vertical_line(self.x(self.reference), _TOP, self.bottom, "standard-pass"),
-            *(self._draw_row(index, row) for index, row in enumerate(self.rows)),
-        )
-
-    def _draw_row(self, index: int, row: IntervalRow) -> Markup:
-        """The name above its interval, so that long ones fit."""
-        top = _TOP + _ROW * index
-        y = top + 31
-        name = row.name if len(row.name) <= _MAX_NAME else f"{row.name[: _MAX_NAME - 1]}…"
-        value = f"{row.middle:+.1f}" if self.reference == 0 else f"{row.middle:.1f}"
-        return join_markup(
-            horizontal_line(y, self.x(row.low), self.x(row.high), row.kind),
-            _draw_dot(self.x(row.middle), y, row.kind),
-            svg_element("text", name, x=_LEFT - 14, y=top + 16, class_="label"),
-            svg_text(use_minus_sign(value), _WIDTH - 16, y + 4, "end", "strong"),
-        )
-
-
-def _draw_dot(x: float, y: float, kind: str) -> Markup:
-    return svg_element("circle", cx=x, cy=y, r=4.5, class_=f"{kind}-point")

@@ -1,7 +1,6 @@
 """Methods against each other on one page: what each found, what that cost, and what it would have found earlier."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from macro_routing.report.budget_chart import budget_figure
@@ -27,7 +26,6 @@ _NOTE = (
     "probable program and the best draw, neither validated; they are not separate methods."
 )
 _MEANINGS = {GAIN: "its interval lies above 0", LOSS: "its interval lies below 0", OPEN: "its interval holds 0"}
-"""In the order of the drawing's own legend, which speaks of one test."""
 _KINDS = {ROUTER: "a router: it decides for each prompt", ORACLE: "knows the answers: a bound, not a method"}
 
 
@@ -55,10 +53,7 @@ def differences_figure(rows: Sequence[MethodRow]) -> Figure | None:
     if not shown:
         return None
     title = "Difference to the standard pass on the test set, with 95 % intervals"
-    figure = intervals_figure("methods", title, "points", shown, 0.0)
-    kinds = [kind for kind in _MEANINGS if any(row.kind == kind for row in shown)]
-    words = [_MEANINGS[kind] for kind in kinds]
-    return replace(figure, legend=tuple((shape, told) for (shape, _), told in zip(figure.legend, words, strict=True)))
+    return intervals_figure("methods", title, "points", shown, 0.0, _MEANINGS)
 
 
 def _classify_row(row: MethodRow) -> str:

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -12,9 +13,12 @@ from markupsafe import Markup
 
 from macro_routing.errors import RunError
 from macro_routing.files import describe_os_error, write_atomically
-from macro_routing.report.markup import replace_unprintable, trust_markup
-from macro_routing.report.style import page_css, read_asset
+from macro_routing.report.formatting import format_percent, format_points, use_minus_sign
+from macro_routing.report.style import cell_text_class, page_css, read_asset, shade_class
 from macro_routing.report.tables import DataTable
+
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+"""Characters that are not allowed in HTML, and surrogates that UTF-8 cannot encode."""
 
 
 @cache
@@ -27,16 +31,21 @@ def _make_environment() -> Environment:
         lstrip_blocks=True,
         finalize=_clean_value,
     )
-    environment.filters["anchor"] = _make_anchor
+    for function in (use_minus_sign, format_percent, format_points, shade_class, cell_text_class):
+        environment.filters[function.__name__] = function
     return environment
 
 
 def _clean_value(value: Any) -> Any:
-    return replace_unprintable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    """Text without characters that no page may contain; numbers to a tenth of a pixel, enough for any drawing."""
+    if isinstance(value, float):
+        return f"{value:.1f}".removesuffix(".0")
+    return _UNPRINTABLE.sub("\ufffd", value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _make_anchor(title: str) -> str:
-    return title.lower().replace(" ", "-")
+def trust_markup(text: str) -> Markup:
+    """Text of our own making that is markup already."""
+    return Markup(text)  # noqa: S704 this is the one place
 
 
 def render_template(name: str, **view: Any) -> Markup:

@@ -15,7 +15,6 @@ from macro_routing.report.formatting import (
     format_points,
     format_points_interval,
 )
-from macro_routing.report.markup import svg_element
 from macro_routing.report.rendering import render_template
 from macro_routing.report.scale import Scale
 from macro_routing.report.tables import Cell, DataTable
@@ -92,7 +91,8 @@ def _variant_row(variant: Variant, scale: Scale, difference: PairedComparison | 
             format_percent(variant.accuracy), f"{format_count(variant.correct)} of {format_count(variant.n)}"
         ),
         "95 % interval": Cell(
-            _draw_interval_mark(scale, low, variant.accuracy, high), format_percent_interval(low, high)
+            render_template("interval_mark.svg", x=scale, low=low, middle=variant.accuracy, high=high),
+            format_percent_interval(low, high),
         ),
         "against standard": NO_VALUE if difference is None or variant.name == STANDARD else difference_cell(difference),
         "layers": str(variant.length),
@@ -105,10 +105,3 @@ def _variant_row(variant: Variant, scale: Scale, difference: PairedComparison | 
 def difference_cell(row: Any) -> Cell:
     """A difference in points with its interval below it."""
     return Cell(format_points(row.difference), format_points_interval(row.low, row.high))
-
-
-def _draw_interval_mark(scale: Scale, low: float, middle: float, high: float) -> Markup:
-    """A small drawing of an interval, comparable with those of the other rows."""
-    line = svg_element("line", x1=scale(low), x2=scale(high), y1=10, y2=10, class_="reference")
-    dot = svg_element("circle", cx=scale(middle), cy=10, r=4.5, class_="best-point")
-    return svg_element("svg", line, dot, width=120, height=20, aria_hidden="true")

@@ -9,7 +9,6 @@ from macro_routing.report.answers import render_changed_answers
 from macro_routing.report.block_map import block_map_figure
 from macro_routing.report.cost import render_cost_table, render_search_cost
 from macro_routing.report.formatting import format_count, format_percent
-from macro_routing.report.markup import join_markup
 from macro_routing.report.policy_map import render_policy_maps
 from macro_routing.report.rendering import render_page, render_paragraphs, render_template, write_output
 from macro_routing.report.reproduce import render_reproduction
@@ -86,8 +85,8 @@ def _run_sections(run: RunData) -> dict[str, Markup]:
         sections["Result"] = render_result(run.result, run.answers, generates=generates, seed=seed)
     if run.chosen_route is not None:
         sections["Route"] = _render_route(run.chosen_route)
-        search_cost = render_search_cost(run.rounds) if run.rounds else None
-        sections["Cost"] = join_markup(render_cost_table(run.chosen_route, run.cost), search_cost)
+        search_cost = render_search_cost(run.rounds) if run.rounds else ""
+        sections["Cost"] = render_cost_table(run.chosen_route, run.cost) + search_cost
     if run.result is not None and run.answers is not None:
         stats = render_token_stats(run.answers, run.result, generates=generates, resolved=run.resolved_config)
         sections["Truncation and tokens"] = stats
@@ -107,8 +106,7 @@ def _search_sections(run: RunData) -> dict[str, Markup]:
         sections["Tree searches"] = render_paragraphs(*_describe_trees(run))
     elif planned:  # the standard pass alone needs none
         chart = render_rounds_chart(run.rounds, planned, run.search_settings, run.draws)
-        table = render_rounds_table(run.rounds, draws) if run.rounds else None
-        sections["Accuracy per round"] = join_markup(chart, table)
+        sections["Accuracy per round"] = chart + (render_rounds_table(run.rounds, draws) if run.rounds else "")
     block_map = block_map_figure(run.draws, run.layers) if run.sweeps_blocks else None
     if block_map is not None:
         sections["Repeated blocks"] = block_map.to_html()

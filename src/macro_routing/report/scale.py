@@ -1,6 +1,7 @@
 """From values to pixels, and round numbers for axes."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -33,7 +34,22 @@ def round_up(value: float) -> float:
     return step * math.ceil(value / step - 1e-9)
 
 
+def inner_ticks(first: float, last: float, max_parts: int, min_step: float = 0.0) -> list[float]:
+    """Round numbers within the range."""
+    step = round_step(last - first, max_parts, min_step)
+    return [number * step for number in range(math.ceil(first / step - 1e-9), math.floor(last / step + 1e-9) + 1)]
+
+
 def integer_ticks(first: int, last: int, max_parts: int) -> list[int]:
     """Round integers within the range, its first one included."""
-    step = int(round_step(last - first, max_parts, min_step=1))
-    return sorted({first, *range(math.ceil(first / step) * step, last + 1, step)})
+    return sorted({first, *map(round, inner_ticks(first, last, max_parts, min_step=1))})
+
+
+def outer_ticks(values: Sequence[float], max_parts: int, min_span: float, *, beyond: bool = False) -> list[float]:
+    """Round numbers from the lowest value or below it to the highest or above it; ``beyond`` leaves room at a tick."""
+    low, high = min(values), max(values)
+    step = round_step(max(high - low, min_span), max_parts)
+    tolerance = -1e-9 if beyond else 1e-9
+    first = math.floor(low / step + tolerance)
+    last = max(math.ceil(high / step - tolerance), first + 1)
+    return [number * step for number in range(first, last + 1)]
