@@ -17,7 +17,7 @@ from typing import Any
 from unittest import mock
 
 from benchmarks.record import write_record
-from macro_routing.engine import shared_forward, shared_likelihood
+from macro_routing.engine import likelihood, shared_forward
 from macro_routing.engine.shared_forward import select_cache_rows
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
@@ -82,7 +82,7 @@ def _time_inside_model(frozen: Any, inside: list[float]) -> Iterator[None]:
             *layers,
             mock.patch.object(shared_forward, "compute_layer_inputs", timed(compute_layer_inputs)),
             mock.patch.object(shared_forward, "select_cache_rows", timed(select_cache_rows)),
-            mock.patch.object(shared_likelihood, "apply_lm_head", timed(apply_lm_head)),
+            mock.patch.object(likelihood, "apply_lm_head", timed(apply_lm_head)),
         ):
             patches.enter_context(patch)
         yield

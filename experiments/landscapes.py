@@ -52,7 +52,7 @@ def score_chunk(
     frozen: Any, task: Any, routes: Sequence[Any], examples: Sequence[Any], mode: str
 ) -> tuple[NDArray[np.bool_], NDArray[np.float16] | None]:
     """Which examples each route answers correctly, and its choices' log-likelihoods where these are compared."""
-    from macro_routing.engine.shared_likelihood import score_choices_for_routes
+    from macro_routing.engine.likelihood import score_choices_for_routes
     from macro_routing.evaluation.decoding_settings import DecodingSettings
     from macro_routing.evaluation.graded_answers import answer_with_routes, build_choice_items, grade_choices
 

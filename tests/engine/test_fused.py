@@ -15,10 +15,8 @@ from macro_routing.engine.decoders import EAGER, FUSED, fused_unsupported_reason
 from macro_routing.engine.fused import batch_plan, model_runner
 from macro_routing.engine.fused.batch_plan import RequestGroup, plan_batches
 from macro_routing.engine.fused.decoder import FusedDecoder
-from macro_routing.engine.fused.generation import generate_fused
-from macro_routing.engine.fused.row_tables import assign_rows, pad_row_count
-from macro_routing.engine.fused.stage_tables import MAX_STAGE_TOKENS, supports_stages
-from macro_routing.engine.fused.support import find_unsupported_reason
+from macro_routing.engine.fused.device_tables import assign_rows, pad_row_count
+from macro_routing.engine.fused.support import MAX_STAGE_TOKENS, find_unsupported_reason, supports_stages
 from macro_routing.engine.generation import DecodingStage, GenerationRequest
 from macro_routing.engine.layer_schedule import merge_layer_orders, merge_layer_orders_fast, schedule_layer_calls
 from macro_routing.engine.route_generation import generate_for_routes
@@ -37,7 +35,7 @@ HEADS = {"head_dim": 32}
 
 def _assert_fused_equals_eager(model, prompts, stages=STAGES, routes=ROUTES):
     expected = generate_for_routes(model, routes, prompts, GenerationRequest(stages))
-    found = generate_fused(FusedDecoder(model, graphs=False), routes, prompts, GenerationRequest(stages))
+    found = FusedDecoder(model, graphs=False).generate_for_routes(routes, prompts, GenerationRequest(stages))
     assert found == expected
     return expected
 

@@ -7,7 +7,6 @@ import torch
 
 from macro_routing.engine.batching import compute_position_ids, pad_left
 from macro_routing.engine.fused.decoder import FusedDecoder
-from macro_routing.engine.fused.generation import generate_fused
 from macro_routing.engine.generation import DecodingStage, GenerationRequest
 from macro_routing.engine.route_generation import generate_for_routes
 from macro_routing.models import apply_route
@@ -58,7 +57,9 @@ def test_logits_agree_within_the_tolerance_of_the_dtype(name, dtype):
     """Every token of the fused decoder is the best one, up to the error of the eager path in this dtype."""
     model = _make_model(name, dtype)
     exact = copy.deepcopy(model).double()
-    found = generate_fused(FusedDecoder(model), ROUTES, PROMPTS, GenerationRequest((DecodingStage(frozenset(), 48),)))
+    found = FusedDecoder(model).generate_for_routes(
+        ROUTES, PROMPTS, GenerationRequest((DecodingStage(frozenset(), 48),))
+    )
     for route in ROUTES:
         texts = [row[0].tokens for row in found[route]]
         ids, mask = pad_left([(*prompt, *text) for prompt, text in zip(PROMPTS, texts, strict=True)], DEVICE)

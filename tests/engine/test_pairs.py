@@ -5,14 +5,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macro_routing.engine.fused import generation as fused_generation
-from macro_routing.engine.fused import prefill
+from macro_routing.engine.fused import batch_plan, prefill
 from macro_routing.engine.fused.decoder import FusedDecoder
 from macro_routing.engine.generation import DecodingStage, GenerationRequest
 from macro_routing.engine.layer_schedule import merge_layer_orders_fast, schedule_layer_calls
-from macro_routing.engine.likelihood import ChoiceItem, score_choices
+from macro_routing.engine.likelihood import ChoiceItem, score_choices, score_choices_for_pairs
 from macro_routing.engine.route_generation import generate_for_pairs, generate_for_routes
-from macro_routing.engine.shared_likelihood import score_choices_for_pairs
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.score_store import ScoreStore
@@ -43,7 +41,7 @@ def test_pairs_are_generated_as_one_by_one():
 
 def test_fused_pairs_equal_eager_pairs(monkeypatch):
     model = tiny_model("llama", head_dim=32)
-    monkeypatch.setattr(fused_generation, "MAX_SEQUENCES", 3)  # several groups
+    monkeypatch.setattr(batch_plan, "MAX_SEQUENCES", 3)  # several groups
     decoder = FusedDecoder(model, graphs=False)
     pairs, stages = PAIRS, (DecodingStage(ENDS, 2),)  # interpreted kernels take long
     with torch.no_grad():

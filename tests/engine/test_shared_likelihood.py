@@ -2,10 +2,9 @@
 
 import pytest
 
-from macro_routing.engine import shared_likelihood
-from macro_routing.engine.likelihood import ChoiceItem, score_choices
+from macro_routing.engine import likelihood
+from macro_routing.engine.likelihood import ChoiceItem, score_choices, score_choices_for_routes
 from macro_routing.engine.prefix_tree import plan_prefix_tree
-from macro_routing.engine.shared_likelihood import score_choices_for_routes
 from macro_routing.models import apply_route
 from macro_routing.models.decoder import get_decoder
 from macro_routing.routes import Route, parse_route
@@ -54,11 +53,9 @@ def test_logits_are_computed_in_chunks_and_not_for_padding(name, monkeypatch):
     """The logits of a large vocabulary must never exist for all tokens at once, and padding needs none."""
     model, items, at_once = tiny_model(name), _make_items(), 3
     expected = _score_route_by_route(model, items)
-    read, shapes = shared_likelihood.apply_lm_head, []
-    monkeypatch.setattr(
-        shared_likelihood, "apply_lm_head", lambda *given: shapes.append(given[1].shape[:2]) or read(*given)
-    )
-    monkeypatch.setattr(shared_likelihood, "MAX_LOGIT_BYTES", at_once * 4 * model.config.vocab_size)
+    read, shapes = likelihood.apply_lm_head, []
+    monkeypatch.setattr(likelihood, "apply_lm_head", lambda *given: shapes.append(given[1].shape[:2]) or read(*given))
+    monkeypatch.setattr(likelihood, "MAX_LOGIT_BYTES", at_once * 4 * model.config.vocab_size)
     _assert_equal(score_choices_for_routes(model, ROUTES, items), expected)
     parts = [tokens for rows, tokens in shapes if tokens > 1 or rows == 1]
     assert max(parts) == at_once

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from macro_routing.engine.likelihood import score_choices
-from macro_routing.engine.shared_likelihood import score_choices_for_routes
+from macro_routing.engine.likelihood import score_choices, score_choices_for_routes
 from macro_routing.errors import MacroError, TaskError
 from macro_routing.evaluation import graded_answers
 from macro_routing.evaluation.decoding_settings import DecodingSettings

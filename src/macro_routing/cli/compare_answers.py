@@ -64,7 +64,7 @@ def compare_answers(
 
 def _answer_prompt(frozen: Any, prompt: str, route: str, budget: int) -> dict[str, Any]:
     from macro_routing.engine.generation import DecodingStage, GenerationRequest
-    from macro_routing.engine.shared_generation import generate_eager
+    from macro_routing.engine.route_generation import generate_eager
     from macro_routing.models.chat import encode_messages
     from macro_routing.routes.route import Route
 

@@ -3,17 +3,20 @@
 Public names are imported on first use, since torch takes seconds to load and ``macro --help`` should not need it.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from macro_routing.lazy_imports import make_lazy_imports
 
 if TYPE_CHECKING:
     from macro_routing.engine.decoders import DECODERS, get_fused_decoder
     from macro_routing.engine.generation import DecodingStage, GeneratedText, GenerationRequest, generate_greedy
-    from macro_routing.engine.likelihood import ChoiceItem, score_choices
+    from macro_routing.engine.likelihood import (
+        ChoiceItem,
+        score_choices,
+        score_choices_for_pairs,
+        score_choices_for_routes,
+    )
     from macro_routing.engine.route_generation import generate_for_pairs, generate_for_routes
-    from macro_routing.engine.shared_likelihood import score_choices_for_pairs, score_choices_for_routes
 
 __all__ = [
     "DECODERS",
@@ -29,24 +32,21 @@ __all__ = [
     "score_choices_for_pairs",
     "score_choices_for_routes",
 ]
-_MODULES = {
-    "DECODERS": "decoders",
-    "ChoiceItem": "likelihood",
-    "DecodingStage": "generation",
-    "GeneratedText": "generation",
-    "GenerationRequest": "generation",
-    "generate_for_pairs": "route_generation",
-    "generate_for_routes": "route_generation",
-    "generate_greedy": "generation",
-    "get_fused_decoder": "decoders",
-    "score_choices": "likelihood",
-    "score_choices_for_pairs": "shared_likelihood",
-    "score_choices_for_routes": "shared_likelihood",
-}
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name on first use."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__, __dir__ = make_lazy_imports(
+    __name__,
+    {
+        "DECODERS": "decoders",
+        "ChoiceItem": "likelihood",
+        "DecodingStage": "generation",
+        "GeneratedText": "generation",
+        "GenerationRequest": "generation",
+        "generate_for_pairs": "route_generation",
+        "generate_for_routes": "route_generation",
+        "generate_greedy": "generation",
+        "get_fused_decoder": "decoders",
+        "score_choices": "likelihood",
+        "score_choices_for_pairs": "likelihood",
+        "score_choices_for_routes": "likelihood",
+    },
+)

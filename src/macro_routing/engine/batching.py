@@ -1,11 +1,13 @@
 """Batches of token sequences: which rows run together, left padding, and position ids."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 
 Tokens = tuple[int, ...]
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 MIN_SHARED_PREFIX = 16
 """A common prefix of at least this many tokens gets a forward pass of its own."""
@@ -24,6 +26,16 @@ def batch_by_length(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
         else:
             batches.append([index])
     return batches
+
+
+def run_in_batches(
+    run: Callable[[list[_Item]], Sequence[_Result]], items: Sequence[_Item], lengths: Sequence[int], max_tokens: int
+) -> list[_Result]:
+    """The results of ``run`` over batches of ``items`` by length, in the order of the items."""
+    results: dict[int, _Result] = {}
+    for batch in batch_by_length(lengths, max_tokens):
+        results.update(zip(batch, run([items[index] for index in batch]), strict=True))
+    return [results[index] for index in range(len(items))]
 
 
 def pad_left(rows: Sequence[Tokens], device: Any, *, min_length: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

@@ -6,11 +6,12 @@ starts again with a longer prompt. The faster decoders are tested against it.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 
-from macro_routing.engine.batching import Tokens, batch_by_length, compute_position_ids, pad_left
+from macro_routing.engine.batching import Tokens, compute_position_ids, pad_left, run_in_batches
 from macro_routing.routes.route import Route
 
 
@@ -87,16 +88,13 @@ def generate_greedy(
     max_batch_tokens: int = 16384,
 ) -> list[GeneratedText]:
     """Greedy continuations of ``prompts``, each up to an end token or ``max_tokens`` tokens."""
-    texts: list[GeneratedText] = [GeneratedText((), truncated=False)] * len(prompts)
-    for batch in batch_by_length([len(prompt) + max_tokens for prompt in prompts], max_batch_tokens):
-        rows = _generate_batch(model, [prompts[index] for index in batch], end_tokens, max_tokens)
-        for index, row in zip(batch, rows, strict=True):
-            texts[index] = _truncate_at_end(row, end_tokens, max_tokens)
-    return texts
+    generate_batch = partial(_generate_batch, model, end_tokens, max_tokens)
+    rows = run_in_batches(generate_batch, prompts, [len(prompt) + max_tokens for prompt in prompts], max_batch_tokens)
+    return [_truncate_at_end(row, end_tokens, max_tokens) for row in rows]
 
 
 @torch.no_grad()
-def _generate_batch(model: Any, prompts: list[Tokens], end_tokens: Collection[int], max_tokens: int) -> list[list[int]]:
+def _generate_batch(model: Any, end_tokens: Collection[int], max_tokens: int, prompts: list[Tokens]) -> list[list[int]]:
     input_ids, mask = pad_left(prompts, model.device)
     end_ids = torch.tensor(sorted(end_tokens), device=input_ids.device)
     cache, positions = None, compute_position_ids(mask)

@@ -1,17 +1,36 @@
-"""Log-likelihoods of choices after a prompt: one forward pass over the prompt, then the choices continue its cache.
+"""Log-likelihoods of choices after a prompt: for one model or route, for many routes at once, or with a route per item.
 
-This is the plain form: one model or route at a time. The shared forms are tested against it.
+``score_choices`` is the plain form: one forward pass over the prompts, then the choices continue its cache. The other
+forms share layers between routes and are tested against it: the same layers see the same tensors, except that a common
+prefix of all prompts is computed once.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
 
-from macro_routing.engine.batching import Tokens, batch_by_length, compute_position_ids, pad_left
+from macro_routing.engine.batching import Tokens, compute_position_ids, pad_left, run_in_batches
+from macro_routing.engine.prefix_tree import plan_prefix_trees
+from macro_routing.engine.shared_forward import (
+    HiddenStates,
+    PerRowForward,
+    Segment,
+    SharedForward,
+    make_prompt_segments,
+)
+from macro_routing.models.lens import apply_lm_head
+from macro_routing.models.support import get_text_config
+from macro_routing.routes.route import Route
 
+MAX_STATE_BYTES = 2 << 30
+"""Default limit on the hidden states that are kept for branches still to run."""
+MAX_PAIR_TOKENS = {"cpu": 8_192, "cuda": 262_144}
+"""Tokens per batch where rows have different routes: a layer call has few of the rows, so a GPU needs many of them."""
+MAX_LOGIT_BYTES = 1 << 30
+"""Logits computed at once: with a large vocabulary they would take more memory than everything else."""
 _ROWS_PER_CHUNK = 8
 """Rows whose logits fit into a CPU's cache together."""
 
@@ -31,11 +50,30 @@ class ChoiceItem:
 
 def score_choices(model: Any, items: Sequence[ChoiceItem], *, max_tokens: int = 8192) -> list[list[float]]:
     """The log-probability of every choice of every item, summed over its tokens; ``model`` may be routed."""
-    scores: list[list[float]] = [[] for _ in items]
-    for batch in batch_by_length([item.num_cached_tokens for item in items], max_tokens):
-        for index, values in zip(batch, _score_batch(model, [items[index] for index in batch]), strict=True):
-            scores[index] = values
-    return scores
+    return run_in_batches(partial(_score_batch, model), items, [item.num_cached_tokens for item in items], max_tokens)
+
+
+def score_choices_for_routes(
+    model: Any,
+    routes: Sequence[Route],
+    items: Sequence[ChoiceItem],
+    *,
+    max_tokens: int = 8192,
+    state_bytes: int = MAX_STATE_BYTES,
+) -> dict[Route, list[list[float]]]:
+    """``score_choices`` of every different route of ``model``, which is not routed itself."""
+    score_batch = partial(_score_batch_for_routes, model, routes, state_bytes)
+    rows = run_in_batches(score_batch, items, [item.num_cached_tokens for item in items], max_tokens)
+    return {route: [row[route] for row in rows] for route in routes}
+
+
+def score_choices_for_pairs(
+    model: Any, pairs: Sequence[tuple[Route, ChoiceItem]], *, max_tokens: int | None = None
+) -> list[list[float]]:
+    """``score_choices`` of each pair's route on its item, with different routes in one batch."""
+    max_tokens = max_tokens or MAX_PAIR_TOKENS.get(model.device.type, MAX_PAIR_TOKENS["cpu"])
+    lengths = [item.num_cached_tokens for _, item in pairs]
+    return run_in_batches(partial(_score_batch_of_pairs, model), pairs, lengths, max_tokens)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,3 +179,53 @@ def _score_batch(model: Any, items: list[ChoiceItem]) -> list[list[float]]:
         ).logits
         target_log_probs = compute_log_probs(logits, batch.target_ids)
     return batch.sum_log_probs(output.logits[:, -1], target_log_probs)
+
+
+@torch.no_grad()
+def _score_batch_for_routes(
+    model: Any, routes: Sequence[Route], state_bytes: int, items: list[ChoiceItem]
+) -> list[dict[Route, list[float]]]:
+    batch = ChoiceBatch.from_items(items, model.device)
+    new_tokens = batch.input_ids.shape[-1] if batch.long_choices else 0
+    segments = _add_choice_segment(make_prompt_segments(model, [item.prompt for item in items], new_tokens), batch)
+    forward = SharedForward(model, segments)
+    scores = {
+        plan.routes[finished.route_index]: _score_hidden_states(model, batch, finished.states)
+        for plan in plan_prefix_trees(routes, max(2, state_bytes // forward.state_bytes))
+        for finished in forward.run_plan(plan)
+    }
+    return [{route: values[index] for route, values in scores.items()} for index in range(len(items))]
+
+
+@torch.no_grad()
+def _score_batch_of_pairs(model: Any, pairs: Sequence[tuple[Route, ChoiceItem]]) -> list[list[float]]:
+    batch = ChoiceBatch.from_items([item for _, item in pairs], model.device)
+    segments = _add_choice_segment([Segment(batch.prompt_ids, batch.prompt_mask)], batch)
+    return _score_hidden_states(model, batch, PerRowForward(model, segments).run_routes([route for route, _ in pairs]))
+
+
+def _add_choice_segment(segments: list[Segment], batch: ChoiceBatch) -> list[Segment]:
+    """The prompts' segments, and one for the long choices where there are any."""
+    if not batch.long_choices:
+        return segments
+    mask = torch.cat([segments[-1].mask[batch.long_choice_items], batch.target_mask], dim=1)
+    return [*segments, Segment(batch.input_ids, mask, batch.long_choice_items)]
+
+
+def _score_hidden_states(model: Any, batch: ChoiceBatch, states: HiddenStates) -> list[list[float]]:
+    prompt_state, choice_state = (states[-2], states[-1]) if batch.long_choices else (states[-1], None)
+    prompt_logits = apply_lm_head(model, prompt_state[:, -1:])[:, -1]
+    target_log_probs = None if choice_state is None else _compute_target_log_probs(model, batch, choice_state)
+    return batch.sum_log_probs(prompt_logits, target_log_probs)
+
+
+def _compute_target_log_probs(model: Any, batch: ChoiceBatch, state: torch.Tensor) -> torch.Tensor:
+    """Log-probabilities of the long choices' targets, in chunks, without padding."""
+    log_probs = torch.zeros(batch.target_ids.shape, device=batch.target_ids.device)
+    rows, columns = batch.target_positions
+    chunk_size = max(1, MAX_LOGIT_BYTES // (get_text_config(model.config).vocab_size * log_probs.element_size()))
+    for chunk in zip(torch.split(rows, chunk_size), torch.split(columns, chunk_size), strict=True):
+        hidden = state[tuple(indices.to(state.device) for indices in chunk)]
+        logits = apply_lm_head(model, hidden[None])[0].to(log_probs.device)
+        log_probs[chunk] = compute_log_probs(logits, batch.target_ids[chunk])
+    return log_probs

@@ -1,21 +1,41 @@
-"""Generation for many routes, or for pairs of route and prompt, with the fused decoder where one is given."""
+"""Generation for many routes, or for pairs of route and prompt: eager, or with the fused decoder where one is given.
+
+In eager decoding the prompts run through the prefix tree of the routes. Each route then decodes from the caches of its
+own steps: all stages in one decoding loop, and finished rows leave the batch.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from macro_routing.engine.batching import Tokens
-from macro_routing.engine.fused.stage_tables import supports_stages
-from macro_routing.engine.generation import GenerationRequest, StageTexts, extend_prompt, group_by_route
-from macro_routing.engine.shared_generation import generate_eager
+import torch
+
+from macro_routing.engine.batching import Tokens, run_in_batches
+from macro_routing.engine.fused.support import supports_stages
+from macro_routing.engine.generation import (
+    GenerationRequest,
+    StageTexts,
+    extend_prompt,
+    group_by_route,
+    max_new_tokens,
+)
+from macro_routing.engine.prefix_tree import plan_prefix_tree
+from macro_routing.engine.shared_forward import SharedForward, make_prompt_segments
+from macro_routing.engine.staged_decoding import StagedDecoder
+from macro_routing.models.lens import apply_lm_head
+from macro_routing.models.routing import apply_route
 from macro_routing.routes.route import Route
 
 if TYPE_CHECKING:  # needs triton
     from macro_routing.engine.fused.decoder import FusedDecoder
 
 _Pairs = Sequence[tuple[Route, Tokens]]
+_MAX_KEPT_SHARE = 0.75
+"""Finished rows leave when at most this share of the batch is still running: leaving copies the caches."""
 
 
 def generate_for_routes(
@@ -27,9 +47,7 @@ def generate_for_routes(
 ) -> dict[Route, list[StageTexts]]:
     """The texts of every different route of ``model`` after each prompt, one text per stage."""
     if fused is not None and supports_stages(request.stages):
-        from macro_routing.engine.fused.generation import generate_fused
-
-        texts = generate_fused(fused, routes, prompts, request)
+        texts = fused.generate_for_routes(routes, prompts, request)
     else:
         texts = generate_eager(model, routes, prompts, request)
     pairs = [(route, prompt) for route in texts for prompt in prompts]
@@ -50,9 +68,7 @@ def _decode_pairs(
     model: Any, pairs: _Pairs, request: GenerationRequest, fused: FusedDecoder | None
 ) -> list[StageTexts]:
     if fused is not None and supports_stages(request.stages):
-        from macro_routing.engine.fused.generation import generate_pairs_fused
-
-        return generate_pairs_fused(fused, pairs, request)
+        return fused.generate_for_pairs(pairs, request)
     texts: list[StageTexts] = [()] * len(pairs)
     for route, indices in group_by_route([route for route, _ in pairs]).items():
         rows = generate_eager(model, [route], [pairs[index][1] for index in indices], request)[route]
@@ -73,3 +89,70 @@ def _finish_stopped_sequences(
             for index, row in zip(stopped, rest, strict=True):
                 texts[index] += row
     return texts
+
+
+# --- eager decoding -----------------------------------------------------------------------------------------------
+
+
+def generate_eager(
+    model: Any, routes: Sequence[Route], prompts: Sequence[Tokens], request: GenerationRequest
+) -> dict[Route, list[StageTexts]]:
+    """The texts of every route of ``model`` after each prompt, decoded by the model's own code.
+
+    With ``stop_loops`` a sequence that a loop stopped has fewer texts than stages.
+    """
+    lengths = [len(prompt) + max_new_tokens(request.stages) for prompt in prompts]
+    rows = run_in_batches(partial(_generate_batch, model, routes, request), prompts, lengths, request.max_cached_tokens)
+    return {route: [row[route] for row in rows] for route in routes}
+
+
+@torch.no_grad()
+def _generate_batch(
+    model: Any, routes: Sequence[Route], request: GenerationRequest, prompts: list[Tokens]
+) -> list[dict[Route, StageTexts]]:
+    segments = make_prompt_segments(model, prompts, max_new_tokens(request.stages))
+    plan = plan_prefix_tree(routes)
+    texts: list[dict[Route, StageTexts]] = [{} for _ in prompts]
+    for finished in SharedForward(model, segments).run_plan(plan, keep_caches=True):
+        route = plan.routes[finished.route_index]
+        logits = apply_lm_head(model, finished.states[-1][:, -1:])[:, -1]
+        # Other routes need these cache layers unchanged: growing or selecting makes new tensors.
+        cache_layers = [copy.copy(layer) for layer in finished.cache_layers]
+        routed = model if route.is_standard else apply_route(model, route, allow_untested=True)
+        decoders = [StagedDecoder(request) for _ in prompts]
+        _decode_rows(routed, cache_layers, segments[-1].mask, logits.argmax(-1).tolist(), decoders)
+        for row, decoder in zip(texts, decoders, strict=True):
+            row[route] = decoder.texts
+    return texts
+
+
+def _decode_rows(
+    model: Any, cache_layers: list[Any], mask: torch.Tensor, tokens: list[int], decoders: list[StagedDecoder]
+) -> None:
+    """Decode until all rows are finished; ``tokens`` are the predictions after the prompts."""
+    from transformers import DynamicCache
+
+    cache = DynamicCache(config=model.config)
+    cache.layers = cache_layers
+    positions = mask.sum(dim=1)
+    while True:
+        inputs = [decoder.step(token) for decoder, token in zip(decoders, tokens, strict=True)]
+        running = [row for row, token in enumerate(inputs) if token is not None]
+        if not running:
+            return
+        if len(running) <= _MAX_KEPT_SHARE * len(decoders):
+            kept = torch.tensor(running, device=mask.device)
+            cache.batch_select_indices(kept)
+            mask, positions = mask[kept], positions[kept]
+            decoders, inputs = [decoders[row] for row in running], [inputs[row] for row in running]
+        mask = torch.cat([mask, mask.new_ones(len(decoders), 1)], dim=1)
+        output = model(
+            torch.tensor([[token or 0] for token in inputs], device=mask.device),
+            attention_mask=mask,
+            position_ids=positions[:, None],
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        positions = positions + 1
+        tokens = output.logits[:, -1].argmax(-1).tolist()

@@ -1,10 +1,17 @@
-"""The state of one sequence that is decoded in stages: its next input token, and the texts of its finished stages."""
+"""The state of one sequence that is decoded in stages: its next input token, and the texts of its finished stages.
+
+A text that repeats itself exactly can be stopped early.
+"""
 
 from collections import deque
+from collections.abc import Sequence
 
 from macro_routing.engine.generation import DecodingStage, GeneratedText, GenerationRequest, StageTexts
-from macro_routing.engine.loop_detection import extend_loop, find_loop_period
 
+MAX_PERIOD = 64
+MIN_REPEATS = 4
+MIN_LOOP_TOKENS = 48
+"""A loop has at least ``MIN_REPEATS`` repeats of one period and at least ``MIN_LOOP_TOKENS`` tokens."""
 _LOOP_CHECK_INTERVAL = 8
 """Tokens between two checks for a loop."""
 
@@ -58,3 +65,26 @@ class StagedDecoder:
         self._forced = deque([token, *forced] if text.truncated else forced)
         # Without forced tokens the next stage starts with the token that ended this one.
         return self._forced.popleft() if self._forced else self.step(token)
+
+
+def find_loop_period(tokens: Sequence[int]) -> int | None:
+    """The shortest period of the loop at the end of ``tokens``; None if they do not end in a loop."""
+    size = len(tokens)
+    for period in range(1, min(MAX_PERIOD, size // MIN_REPEATS) + 1):
+        span = max(MIN_REPEATS * period, MIN_LOOP_TOKENS)
+        if span > size:
+            return None  # longer periods need even more tokens
+        if tokens[size - 1] != tokens[size - 1 - period]:
+            continue  # a cheap check first: slices are slow, and there are thousands of rows
+        tail = tokens[size - span :]
+        if tail[period:] == tail[:-period]:
+            return period
+    return None
+
+
+def extend_loop(tokens: Sequence[int], period: int, length: int) -> tuple[int, ...]:
+    """``tokens`` with their last ``period`` tokens repeated up to ``length``."""
+    extended = list(tokens)
+    while len(extended) < length:
+        extended.append(extended[-period])
+    return tuple(extended[:length])

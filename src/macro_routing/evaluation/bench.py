@@ -212,19 +212,19 @@ def time_fused_decoding(  # noqa: PLR0913
     """Decode ``compared`` by both sides and all ``routes`` by fused decoding, without end tokens."""
     import torch
 
-    from macro_routing.engine.fused.generation import generate_fused  # needs triton
-
     stages = tuple(dataclasses.replace(stage, end_tokens=frozenset()) for stage in stages)
     short = tuple(dataclasses.replace(stage, max_tokens=4) for stage in stages)
-    generate_fused(decoder, compared, prompts, GenerationRequest(short))  # compiles the kernels
+    decoder.generate_for_routes(compared, prompts, GenerationRequest(short))  # compiles the kernels
     _generate_text(model, prompts[:4], short)
     by_route = []
     for route in compared:
         routed = apply_route(model, route, allow_untested=True)
         by_route.append(measure_seconds(lambda routed=routed: _generate_text(routed, prompts, stages)))  # type: ignore[misc]
-    fused_seconds, _ = measure_seconds(lambda: generate_fused(decoder, compared, prompts, GenerationRequest(stages)))
+    fused_seconds, _ = measure_seconds(
+        lambda: decoder.generate_for_routes(compared, prompts, GenerationRequest(stages))
+    )
     torch.cuda.reset_peak_memory_stats()
-    all_seconds, _ = measure_seconds(lambda: generate_fused(decoder, routes, prompts, GenerationRequest(stages)))
+    all_seconds, _ = measure_seconds(lambda: decoder.generate_for_routes(routes, prompts, GenerationRequest(stages)))
     return DecodingTiming(
         prompts=len(prompts),
         tokens_per_row=max_new_tokens(stages),

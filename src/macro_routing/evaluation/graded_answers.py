@@ -11,14 +11,15 @@ from typing import Any
 from macro_routing.engine.batching import Tokens
 from macro_routing.engine.decoders import AUTO, get_fused_decoder
 from macro_routing.engine.generation import DecodingStage, GenerationRequest, StageTexts, generate_stages
-from macro_routing.engine.likelihood import ChoiceItem, score_choices
-from macro_routing.engine.memory import max_cached_tokens
-from macro_routing.engine.route_generation import generate_for_pairs, generate_for_routes
-from macro_routing.engine.shared_likelihood import (
+from macro_routing.engine.likelihood import (
     MAX_STATE_BYTES,
+    ChoiceItem,
+    score_choices,
     score_choices_for_pairs,
     score_choices_for_routes,
 )
+from macro_routing.engine.memory import max_cached_tokens
+from macro_routing.engine.route_generation import generate_for_pairs, generate_for_routes
 from macro_routing.errors import TaskError
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.outcome import ExampleOutcome

@@ -1,15 +1,19 @@
 """The batches of a fused decoding call: which prompts run together, and where each sequence lies in the cache."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 
 from macro_routing.engine.batching import Tokens, batch_by_length
-from macro_routing.engine.fused.row_tables import SequenceTable
+from macro_routing.engine.fused.device_tables import SequenceTable
+from macro_routing.engine.generation import group_by_route
 from macro_routing.routes.route import Route
 
+MAX_SEQUENCES = 2048
+"""Sequences that decode together: more of them do not use the device better."""
 MAX_PREFILL_TOKENS = 16384
 """Tokens of prompts that are prefilled together, with padding."""
 _Result = TypeVar("_Result")
@@ -124,3 +128,42 @@ def plan_batches(groups: Sequence[RequestGroup], new_tokens: int) -> BatchPlan:
             sequence += len(group.routes) * len(prompts)
         first_route += len(group.routes)
     return BatchPlan(groups, tuple(batches))
+
+
+def list_layers(route: Route) -> list[int]:
+    """The layers of a route's steps; routes sorted by them share the longest prefixes."""
+    return [step.layer for step in route.steps]
+
+
+def split_pairs(
+    pairs: Sequence[tuple[Route, Tokens]], new_tokens: int, max_cached_tokens: int
+) -> Iterator[dict[Route, list[int]]]:
+    """The pairs' indices by route, in groups that stay within the limits of memory and sequences."""
+    by_route = group_by_route([route for route, _ in pairs])
+    group: dict[Route, list[int]] = {}
+    sequences = tokens = 0
+    # Routes with a common prefix need the same layers at the same time, so they decode together.
+    for route in sorted(by_route, key=list_layers):
+        for index in by_route[route]:
+            needed = (len(pairs[index][1]) + new_tokens) * route.length
+            if group and (sequences + 1 > MAX_SEQUENCES or tokens + needed > max_cached_tokens):
+                yield group
+                group, sequences, tokens = {}, 0, 0
+            group.setdefault(route, []).append(index)
+            sequences, tokens = sequences + 1, tokens + needed
+    if group:
+        yield group
+
+
+def split_routes_and_prompts(
+    routes: Sequence[Route], prompts: Sequence[Tokens], new_tokens: int, max_cached_tokens: int
+) -> Iterator[tuple[Sequence[Route], list[int]]]:
+    """Routes and indices of prompts that decode together: all prompts if they fit, then as many routes as fit."""
+    region_tokens = max(map(len, prompts)) + new_tokens
+    longest_route = max(route.length for route in routes)
+    max_sequences = max(1, min(MAX_SEQUENCES, max_cached_tokens // (region_tokens * longest_route)))
+    by_length = sorted(range(len(prompts)), key=lambda index: (-len(prompts[index]), index))
+    for indices in np.array_split(by_length, math.ceil(len(prompts) / max_sequences)):
+        routes_per_group = max(1, max_sequences // len(indices))
+        for group in np.array_split(np.arange(len(routes)), math.ceil(len(routes) / routes_per_group)):
+            yield [routes[number] for number in group], indices.tolist()

@@ -10,10 +10,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from macro_routing.engine.fused.batch_plan import BatchPlan, RequestGroup, plan_batches
+from macro_routing.engine.batching import Tokens
+from macro_routing.engine.fused.batch_plan import (
+    BatchPlan,
+    RequestGroup,
+    list_layers,
+    plan_batches,
+    split_pairs,
+    split_routes_and_prompts,
+)
+from macro_routing.engine.fused.device_tables import RowAssignment, SequenceTable, assign_rows, pad_row_count
 from macro_routing.engine.fused.model_runner import BufferSizes, ModelRunner
 from macro_routing.engine.fused.prefill import prefill_prompts
-from macro_routing.engine.fused.row_tables import RowAssignment, SequenceTable, assign_rows, pad_row_count
 from macro_routing.engine.fused.support import find_unsupported_reason
 from macro_routing.engine.fused.weights import fuse_weights
 from macro_routing.engine.generation import GenerationRequest, StageTexts, max_new_tokens
@@ -22,6 +30,7 @@ from macro_routing.engine.memory import CACHE_SHARE, cache_bytes_per_token, free
 from macro_routing.engine.staged_decoding import StagedDecoder
 from macro_routing.errors import ModelError
 from macro_routing.models.decoder import get_decoder
+from macro_routing.routes.route import Route
 
 _TOKENS_AHEAD = 8
 """Tokens that are launched before the host reads the predictions."""
@@ -60,6 +69,34 @@ class FusedDecoder:
         self.runner = None
         if self.weights.embeddings.is_cuda:
             torch.cuda.empty_cache()
+
+    def generate_for_routes(
+        self, routes: Sequence[Route], prompts: Sequence[Tokens], request: GenerationRequest
+    ) -> dict[Route, list[StageTexts]]:
+        """The texts of every different route after each prompt, in groups of routes and prompts that fit into memory.
+
+        With ``stop_loops`` a sequence that a loop stopped has fewer texts than stages.
+        """
+        texts: dict[Route, list[StageTexts]] = {route: [()] * len(prompts) for route in routes}
+        # Routes with a common prefix share the prefill, so they decode together.
+        ordered = sorted(texts, key=list_layers)
+        new_tokens = max_new_tokens(request.stages)
+        for group, indices in split_routes_and_prompts(ordered, prompts, new_tokens, self.max_cached_tokens):
+            (decoded,) = self.decode_groups([RequestGroup(group, [prompts[index] for index in indices])], request)
+            for route, rows in zip(group, decoded, strict=True):
+                for index, row in zip(indices, rows, strict=True):
+                    texts[route][index] = row
+        return texts
+
+    def generate_for_pairs(self, pairs: Sequence[tuple[Route, Tokens]], request: GenerationRequest) -> list[StageTexts]:
+        """The texts of each pair's route after its prompt: a request group per route, as many together as fit."""
+        texts: list[StageTexts] = [()] * len(pairs)
+        for group in split_pairs(pairs, max_new_tokens(request.stages), self.max_cached_tokens):
+            requests = [RequestGroup([route], [pairs[n][1] for n in indices]) for route, indices in group.items()]
+            for indices, (rows,) in zip(group.values(), self.decode_groups(requests, request), strict=True):
+                for index, row in zip(indices, rows, strict=True):
+                    texts[index] = row
+        return texts
 
     @torch.no_grad()
     def decode_groups(self, groups: Sequence[RequestGroup], request: GenerationRequest) -> list[list[list[StageTexts]]]:

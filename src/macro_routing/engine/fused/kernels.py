@@ -1,6 +1,6 @@
 """Triton kernels for everything between the matrix products of a decoding step; by default one program per row.
 
-The kernels read from tables on the device (``row_tables``) which sequence is in which row of the layer call ``call``.
+The kernels read from ``device_tables`` which sequence is in which row of the layer call ``call``.
 So no argument of a launch changes from token to token, and one CUDA graph replays all launches of a token.
 
 Rounding follows the eager path: states, normalized states and activations are rounded where it rounds them.

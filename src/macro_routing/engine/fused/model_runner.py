@@ -12,8 +12,7 @@ import torch
 
 from macro_routing.engine.fused import kernels
 from macro_routing.engine.fused.cuda_graph import CudaGraphCache
-from macro_routing.engine.fused.row_tables import AssignedCall, RowAssignment, RowTables
-from macro_routing.engine.fused.stage_tables import StageTables
+from macro_routing.engine.fused.device_tables import AssignedCall, RowAssignment, RowTables, StageTables
 from macro_routing.engine.fused.weights import LayerWeights, ModelWeights
 
 _LOGIT_ROWS = 512

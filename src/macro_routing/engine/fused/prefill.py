@@ -8,12 +8,17 @@ import torch
 
 from macro_routing.engine.batching import batch_by_length, pad_left
 from macro_routing.engine.fused.batch_plan import MAX_PREFILL_TOKENS, BatchPlan, PromptBatch
+from macro_routing.engine.fused.device_tables import expand_counts
 from macro_routing.engine.fused.model_runner import ModelRunner
-from macro_routing.engine.fused.row_tables import expand_counts
 from macro_routing.engine.layer_schedule import LayerCall
-from macro_routing.engine.per_row_forward import PerRowForward
 from macro_routing.engine.prefix_tree import plan_prefix_tree
-from macro_routing.engine.shared_forward import FinishedRoute, Segment, SharedForward, make_prompt_segments
+from macro_routing.engine.shared_forward import (
+    FinishedRoute,
+    PerRowForward,
+    Segment,
+    SharedForward,
+    make_prompt_segments,
+)
 from macro_routing.models.lens import apply_lm_head
 
 

@@ -1,11 +1,13 @@
-"""Which models the fused decoder supports, and why others decode eagerly."""
+"""Which models and decoding stages the fused decoder supports, and why others decode eagerly."""
 
 import importlib.util
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
+from macro_routing.engine.generation import DecodingStage
 from macro_routing.engine.shared_forward import empty_cache_layers
 from macro_routing.models.decoder import get_decoder
 from macro_routing.models.support import get_text_config
@@ -14,7 +16,18 @@ SUPPORTED_MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3")
 """``model_type`` of the architectures that the kernels implement."""
 MIN_HEAD_SIZE = 32
 """Smaller heads do not fill the tensor cores."""
+MAX_STAGES, MAX_STAGE_TOKENS = 4, 64
+"""The fixed size of the stages' tables: CUDA graphs refer to them."""
 _LENGTH_DEPENDENT_ROTARY = ("dynamic", "longrope")
+
+
+def supports_stages(stages: Sequence[DecodingStage]) -> bool:
+    """Whether the kernels support these stages; there must be forced tokens between two stages."""
+    return (
+        len(stages) <= MAX_STAGES
+        and all(max(len(stage.end_tokens), len(stage.forced_tokens)) <= MAX_STAGE_TOKENS for stage in stages)
+        and all(stage.forced_tokens for stage in stages[:-1])
+    )
 
 
 def find_unsupported_reason(model: Any, *, interpreted: bool = False) -> str | None:
@@ -47,17 +60,13 @@ def _find_unsupported_layer_reason(model: Any, config: Any) -> str | None:
         "its layers are not made of plain linear maps": len(linears) != 7
         or any(type(linear) is not nn.Linear for linear in linears),
         "its weights are moved in and out by hooks": any(hasattr(module, "_hf_hook") for module in layer.modules()),
-        "some layers have a sliding window": _has_sliding_window(model),
+        "some layers have a sliding window": any(cache.is_sliding for cache in empty_cache_layers(model)),
         "its rotary table depends on the length of the text": rotary_type in _LENGTH_DEPENDENT_ROTARY,
         f"its head size is {head_size} (it must be a power of 2, at least {MIN_HEAD_SIZE})": head_size < MIN_HEAD_SIZE
         or head_size & (head_size - 1) != 0,
         "only a part of each head is rotated": getattr(config, "partial_rotary_factor", None) not in (None, 1, 1.0),
     }
     return next((reason for reason, applies in problems.items() if applies), None)
-
-
-def _has_sliding_window(model: Any) -> bool:
-    return any(layer.is_sliding for layer in empty_cache_layers(model))
 
 
 def _get_rotary_type(config: Any) -> str:

@@ -1,11 +1,17 @@
-"""Which sequence is in which row of which layer call: assigned on the host, read by the kernels on the device."""
+"""The tables that the kernels read on the device: the sequence in each row of each layer call, and the decoding stages.
 
+Rows are assigned on the host.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
+from macro_routing.engine.fused.support import MAX_STAGE_TOKENS, MAX_STAGES
+from macro_routing.engine.generation import DecodingStage
 from macro_routing.engine.layer_schedule import NONE, LayerSchedule
 
 _Array = np.ndarray[Any, np.dtype[Any]]
@@ -111,3 +117,28 @@ class RowTables:
         self._indices[:, :calls].copy_(torch.from_numpy(assignment.indices))
         self.coefficient[:calls].copy_(torch.from_numpy(assignment.coefficients))
         self.live_sequences.copy_(torch.from_numpy(assignment.live_sequences))
+
+
+class StageTables:
+    """Decoding stages on the device."""
+
+    def __init__(self, device: Any) -> None:
+        """Allocate tables without stages."""
+        int32 = {"dtype": torch.int32, "device": device}
+        self.end_tokens = torch.full((MAX_STAGES + 1, MAX_STAGE_TOKENS), NONE, **int32)
+        self.forced_tokens = torch.zeros(MAX_STAGES + 1, MAX_STAGE_TOKENS, **int32)
+        """Per stage the tokens that are fed when it starts; the first stage has none."""
+        self.forced_lengths, self.max_tokens = torch.zeros(2, MAX_STAGES + 1, **int32)
+        self.num_stages = torch.zeros(1, **int32)
+
+    def upload_stages(self, stages: Sequence[DecodingStage]) -> None:
+        """Copy stages to the device."""
+        self.end_tokens.fill_(NONE)
+        self.num_stages.fill_(len(stages))
+        for index, stage in enumerate(stages):
+            end_tokens = torch.tensor(sorted(stage.end_tokens), dtype=torch.int32)
+            forced_tokens = torch.tensor(stage.forced_tokens, dtype=torch.int32)
+            self.end_tokens[index, : len(end_tokens)] = end_tokens
+            self.max_tokens[index] = stage.max_tokens
+            self.forced_tokens[index + 1, : len(forced_tokens)] = forced_tokens
+            self.forced_lengths[index + 1] = len(forced_tokens)
