@@ -106,7 +106,7 @@ def _decode_by_plain_recursion(policy: MarkovPolicy) -> object:
 CASES = [
     TimedCase(
         "5 routes, L=28, T=40, prior",
-        lambda: MarkovPolicy.prior(_make_paper_space()),
+        lambda: MarkovPolicy.make_prior(_make_paper_space()),
         _decode_five_routes,
         target_ms=60,
     ),
@@ -130,7 +130,7 @@ CASES = [
     ),
     TimedCase(
         "5 routes, L=80, T=120, prior",
-        lambda: MarkovPolicy.prior(_make_large_space()),
+        lambda: MarkovPolicy.make_prior(_make_large_space()),
         _decode_five_routes,
         5,
         1500,
@@ -145,17 +145,19 @@ CASES = [
         1000,
     ),
     TimedCase(
-        "1,000 draws, L=28, prior", lambda: MarkovPolicy.prior(_make_paper_space()), _draw_thousand_routes, 5, 1000
+        "1,000 draws, L=28, prior", lambda: MarkovPolicy.make_prior(_make_paper_space()), _draw_thousand_routes, 5, 1000
     ),
     TimedCase(
         "1,000 draws, L=28, trained", lambda: _make_trained_policy(_make_paper_space()), _draw_thousand_routes, 5, 1000
     ),
     TimedCase(
-        "5 programs, L=8, T=12, r=3, W=2, prior", lambda: MarkovPolicy.prior(_make_small_space()), _decode_five_programs
+        "5 programs, L=8, T=12, r=3, W=2, prior",
+        lambda: MarkovPolicy.make_prior(_make_small_space()),
+        _decode_five_programs,
     ),
     TimedCase(
         "the same 5 by the tests' plain recursion",
-        lambda: MarkovPolicy.prior(_make_small_space()),
+        lambda: MarkovPolicy.make_prior(_make_small_space()),
         _decode_by_plain_recursion,
         3,
     ),

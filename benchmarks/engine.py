@@ -45,7 +45,7 @@ def measure_sharing(data_dir: Path | None, model: str) -> list[dict[str, Any]]:
     task = load_task("sciq", data_dir=data_dir)
     training = make_splits(task, seed=SEED).train
     decoding = DecodingSettings("likelihood")
-    policy = MarkovPolicy.prior(RouteSpace(frozen.layers))
+    policy = MarkovPolicy.make_prior(RouteSpace(frozen.layers))
     rng = np.random.default_rng(SEED)
     draws = [policy.sample_program(rng).expand(frozen.layers) for _ in range(DRAWS)]
     figures = []
@@ -122,7 +122,7 @@ def measure_planted_race(name: str, peak: float, base: float) -> dict[str, Any]:
     rounds = 100
     sums = dict.fromkeys(("whole", "exact", "statistical", "hindsight"), 0)
     differs, accuracies = 0, []
-    policy = MarkovPolicy.prior(RouteSpace(28, max_length=40))
+    policy = MarkovPolicy.make_prior(RouteSpace(28, max_length=40))
     for seed in range(rounds):
         problem = PlantedProblem(parse_route("L0-L20 L19-L22 RJ", 28), base=base, peak=peak, reach=12, seed=seed)
         rng = np.random.default_rng([SEED, seed])

@@ -96,7 +96,7 @@ def measure_round_with_savings(frozen: Any, data_dir: Path | None, generate_seco
 
     task = load_task("gsm8k", data_dir=data_dir, seed=SEED)
     examples = make_splits(task, seed=SEED).train[:PROMPTS]
-    policy, rng = MarkovPolicy.prior(RouteSpace(frozen.layers)), np.random.default_rng(SEED)
+    policy, rng = MarkovPolicy.make_prior(RouteSpace(frozen.layers)), np.random.default_rng(SEED)
     draws = [policy.sample_program(rng).expand(frozen.layers) for _ in range(ROUTES)]
     with tempfile.TemporaryDirectory() as folder:
         decoding = DecodingSettings("reasoning", REASONING, ANSWER, stop_loops=True)
@@ -119,7 +119,7 @@ def measure_round_with_savings(frozen: Any, data_dir: Path | None, generate_seco
 
 def draw_distinct_routes(layers: int, count: int) -> list[Route]:
     """Different routes from the prior."""
-    policy, rng = MarkovPolicy.prior(RouteSpace(layers)), np.random.default_rng(SEED)
+    policy, rng = MarkovPolicy.make_prior(RouteSpace(layers)), np.random.default_rng(SEED)
     found: dict[Route, None] = {}
     while len(found) < count:
         found[policy.sample_program(rng).expand(layers)] = None

@@ -44,7 +44,7 @@ def measure_loop_stopping(
     name, decoding, count = case
     task = load_task(name, data_dir=data_dir)
     examples = make_splits(task, seed=SEED).train[:count]
-    policy = MarkovPolicy.prior(RouteSpace(frozen.layers))
+    policy = MarkovPolicy.make_prior(RouteSpace(frozen.layers))
     rng = np.random.default_rng(SEED)
     drawn = [policy.sample_program(rng).expand(frozen.layers) for _ in range(draws)]
     routes = list(dict.fromkeys([Route.standard(frozen.layers), *drawn]))

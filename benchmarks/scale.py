@@ -44,7 +44,7 @@ LIKELIHOOD = DecodingSettings("likelihood")
 def make_routes(layers: int, count: int) -> list[Route]:
     """Different routes as a first round draws them."""
     rng = np.random.default_rng(SEED)
-    policy = MarkovPolicy.prior(RouteSpace(layers, max_length=layers + 12))
+    policy = MarkovPolicy.make_prior(RouteSpace(layers, max_length=layers + 12))
     found: dict[Route, None] = {}
     while len(found) < count:
         found[policy.sample_program(rng).expand(layers)] = None

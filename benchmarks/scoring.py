@@ -93,7 +93,7 @@ def measure_lookup() -> dict[str, Any]:
     import numpy as np
 
     rng = np.random.default_rng(SEED)
-    policy = MarkovPolicy.prior(RouteSpace(28, max_length=40))
+    policy = MarkovPolicy.make_prior(RouteSpace(28, max_length=40))
     routes = list(dict.fromkeys(policy.sample_program(rng).expand(28) for _ in range(2500)))[:1000]
     examples = [f"example/{number}" for number in range(1000)]
     scope = {"numerics": "n", "task": "t"}

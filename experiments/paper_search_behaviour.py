@@ -33,7 +33,7 @@ def count_deviations(route: Route) -> int:
 
 def measure_prior(space: RouteSpace) -> list[dict[str, Any]]:
     """What is drawn, and decoded, before anything is learnt."""
-    policy = MarkovPolicy.prior(space)
+    policy = MarkovPolicy.make_prior(space)
     rng = np.random.default_rng(SEED)
     counts = [count_deviations(policy.sample_program(rng).expand(LAYERS)) for _ in range(DRAWS)]
     second = decode_top_routes(policy, 2)[1]

@@ -8,7 +8,7 @@ import numpy as np
 from macro_routing.evaluation.planted_problem import PlantedProblem, edit_distance
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.edits import Edit, filter_moves, list_single_edits, program_from_edits
+from macro_routing.search.edits import Edit, list_single_edits, list_single_moves, program_from_edits
 
 LAYERS, TRAINING, VALIDATION, BUDGET = 28, 1000, 100, 43_500
 SPACE = RouteSpace(LAYERS)
@@ -78,6 +78,5 @@ def _draw_target(seed: int, edits: int, kind: str) -> tuple[Route, int]:
 
 @lru_cache(maxsize=1)
 def _single_edits_by_kind() -> tuple[list[Edit], list[Edit]]:
-    every = list_single_edits(SPACE)
-    moves = filter_moves(SPACE, every)
-    return moves, [edit for edit in every if edit.action >= SPACE.move_count]
+    adds = [edit for edit in list_single_edits(SPACE) if edit.action >= SPACE.move_count]
+    return list_single_moves(SPACE), adds

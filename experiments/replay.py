@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from experiments.landscape import Landscape
 from macro_routing.evaluation.confirmation import rank_candidates, select_confirmed
 from macro_routing.routes.route import Route
-from macro_routing.search.searcher import Failure, HoldoutSearcher, Outcome, Score, Searcher
+from macro_routing.search.guided import GuidedSearch
+from macro_routing.search.searcher import Failure, Outcome, Score, Searcher
 from macro_routing.search.selection import select_candidate
 
 _SPLITTING = 9
@@ -69,7 +70,7 @@ def replay_search(
         shown = train[list(asked.examples)]
         state = searcher.tell(state, asked, [outcome(one.route, shown) for one in asked.proposals])
     candidates = [one for one in searcher.candidates(state) if one.route in landscape]
-    if isinstance(searcher, HoldoutSearcher):
+    if isinstance(searcher, GuidedSearch):
         fresh = np.concatenate([train[list(searcher.holdout)], validation])
 
         def verdicts(route: Route) -> NDArray[np.bool_]:
@@ -77,7 +78,7 @@ def replay_search(
             return found
 
         chosen, finalists = (
-            select_confirmed(candidates, verdicts, searcher.max_error_probability),
+            select_confirmed(candidates, verdicts, searcher.settings.max_error_probability),
             rank_candidates(candidates, verdicts),
         )
     else:

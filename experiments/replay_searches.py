@@ -18,9 +18,8 @@ from benchmarks.record import write_record
 from experiments.landscape import Landscape
 from experiments.replay import SearchFactory, replay_search
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.guided import GuidedSearch
-from macro_routing.search.guided_settings import GuidedSettings
-from macro_routing.search.rys_sweep import BlockSweep, BlockSweepSettings
+from macro_routing.search.guided import GuidedSearch, GuidedSettings
+from macro_routing.search.rys_blocks import BlockSweep, BlockSweepSettings
 
 BUDGET_PER_EXAMPLE = 43.5
 COLUMNS = {

@@ -46,7 +46,7 @@ def policies(draw, spaces):
     space = draw(spaces)
     kind = draw(st.sampled_from(["prior", "uniform", "few weights", "halves", "continuous"]))
     if kind == "prior":
-        return MarkovPolicy.prior(space)
+        return MarkovPolicy.make_prior(space)
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     if kind == "uniform":
         table = np.ones(space.table_shape)

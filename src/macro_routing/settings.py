@@ -1,15 +1,15 @@
 """Frozen settings from plain mappings: unknown keys are rejected, values are checked by type.
 
-Every settings dataclass of the project documents its fields in place and validates itself in
-``__post_init__`` with the checks below, so that Python callers and TOML files meet the same rules. A field made with
-``option`` is also a flag of the commands: its help, its flag and its panel stand beside it and nowhere else.
+Every settings dataclass of the project documents its fields in place and validates itself in ``__post_init__``, by
+``CheckedSettings`` or with the checks below, so that Python callers and TOML files meet the same rules. A field made
+with ``option`` is also a flag of the commands: its help, its flag and its panel stand beside it and nowhere else.
 """
 
 import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from macro_routing.errors import SettingsError, shorten, suggestion
 
@@ -78,20 +78,22 @@ class Range:
     """The paper's symbol, for error messages."""
 
 
-def check_fields(settings: Any, **ranges: Range) -> None:
-    """Check numeric fields against their ranges, and that boolean fields hold booleans.
+class CheckedSettings:
+    """Base class of settings dataclasses whose numbers have a range: ``draws: Annotated[int, Range(1)] = 30``."""
 
-    An integer in a float field becomes a float: 1 and 1.0 are one setting.
-    """
-    for field in dataclasses.fields(settings):
-        value, allowed = getattr(settings, field.name), ranges.get(field.name)
-        if field.type is bool:
-            check_boolean(field.name, value)
-        elif allowed is not None:
-            _check_range(
-                f"{field.name} ({allowed.symbol})" if allowed.symbol else field.name, value, allowed, field.type
-            )
-            object.__setattr__(settings, field.name, value if field.type is int else float(value))
+    def __post_init__(self) -> None:
+        """Check numeric fields against their ranges, and that boolean fields hold booleans.
+
+        An integer in a float field becomes a float: 1 and 1.0 are one setting.
+        """
+        for name, hint in get_type_hints(type(self), include_extras=True).items():
+            kind, *ranges = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+            value = getattr(self, name)
+            if kind is bool:
+                check_boolean(name, value)
+            for allowed in ranges:
+                _check_range(f"{name} ({allowed.symbol})" if allowed.symbol else name, value, allowed, kind)
+                object.__setattr__(self, name, value if kind is int else float(value))
 
 
 def _check_range(name: str, value: object, allowed: Range, kind: object) -> None:

@@ -183,7 +183,7 @@ def test_batches_of_one_and_of_many_score_alike_on_a_real_model(smollm2, categor
 @pytest.mark.engines
 def test_racing_on_a_real_model_keeps_the_elite_of_full_scoring(smollm2, category, tmp_path):
     rng = np.random.default_rng(5)
-    policy = MarkovPolicy.prior(RouteSpace(30, max_length=42))
+    policy = MarkovPolicy.make_prior(RouteSpace(30, max_length=42))
     draws = [policy.sample_program(rng).expand(30) for _ in range(9)]
     draws.append(draws[0])
     examples = category.pools["train"][:24]

@@ -13,7 +13,7 @@ from macro_routing.search import Failure, MacroSearch, MacroSettings, MarkovPoli
 from macro_routing.search.macro import select_elite
 from macro_routing.search.searcher import Draw, Proposal, rank_draws
 
-POLICY = MarkovPolicy.prior(RouteSpace(8, max_length=14), 0.4, 0.2)
+POLICY = MarkovPolicy.make_prior(RouteSpace(8, max_length=14), 0.4, 0.2)
 
 
 def _draws(count, seed):

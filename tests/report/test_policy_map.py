@@ -23,7 +23,7 @@ SPACES = [
 
 @pytest.mark.parametrize("space", SPACES)
 def test_expected_actions_are_those_of_many_draws(space):
-    policy = MarkovPolicy.prior(space, 0.6, 0.2)
+    policy = MarkovPolicy.make_prior(space, 0.6, 0.2)
     expected = expected_actions(policy)
     assert expected[:, space.rejoin_action].sum() == pytest.approx(1)
     rng = np.random.default_rng(3)
@@ -40,7 +40,7 @@ def test_expected_actions_are_those_of_many_draws(space):
 
 def test_moves_are_summed_by_where_they_lead():
     space = SPACES[0]
-    actions = expected_actions(MarkovPolicy.prior(space))
+    actions = expected_actions(MarkovPolicy.make_prior(space))
     moves = moves_by_displacement(space, actions)
     assert moves.shape == (5, 5)
     assert moves.sum() + actions[:, space.rejoin_action].sum() == pytest.approx(actions.sum())
@@ -49,7 +49,7 @@ def test_moves_are_summed_by_where_they_lead():
 def test_the_map_shows_a_policy_that_knows_one_program():
     space = SPACES[0]
     program = parse_program("L0 L1 L3(+h-1) L2-L4 RJ")
-    policy = MarkovPolicy.prior(space).updated([program], [1.0], alpha=0.0)
+    policy = MarkovPolicy.make_prior(space).update_from_programs([program], [1.0], alpha=0.0)
     figure = policy_figure(PolicyFrame(3, policy), program.expand(5))
     assert figure.title == "The policy after round 3"
     for told in ("L1, +2: 1.00", "L3, −1: 1.00", "L1, with an add: 1.00", "L4, RJ: 1.00"):
@@ -59,7 +59,7 @@ def test_the_map_shows_a_policy_that_knows_one_program():
 
 
 def test_there_is_a_button_per_round_and_the_last_is_shown():
-    policy = MarkovPolicy.prior(SPACES[0])
+    policy = MarkovPolicy.make_prior(SPACES[0])
     maps = render_policy_maps([PolicyFrame(rounds, policy) for rounds in (0, 1, 2)], None)
     assert re.findall(r'<label for="policy-\d">(\w+)</label>', maps) == ["before", "1", "2"]
     assert re.findall(r'id="(policy-\d)" checked', maps) == ["policy-2"]
@@ -70,7 +70,7 @@ def test_there_is_a_button_per_round_and_the_last_is_shown():
 def test_large_models_and_far_moves_stay_readable_and_small():
     space = RouteSpace(layers=80, radius=20)
     route = Route.standard(80)
-    figure = policy_figure(PolicyFrame(1, MarkovPolicy.prior(space)), route)
+    figure = policy_figure(PolicyFrame(1, MarkovPolicy.make_prior(space)), route)
     assert "farther than 12 layers are not drawn" in figure.caption
     assert len(figure.to_html()) < 60_000
     assert all(step.layer - before.layer == 1 for before, step in pairwise(route.steps))

@@ -3,7 +3,7 @@ import pytest
 
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import Failure, Score
-from macro_routing.search.candidate_pool import list_single_moves
+from macro_routing.search.edits import list_single_moves, program_from_edits
 from macro_routing.search.empirical_scores import EmpiricalScores
 from macro_routing.search.searcher import Draw, Proposal
 
@@ -40,7 +40,8 @@ def test_what_was_seen_often_counts_more():
 
 def test_a_lonely_peak_comes_first_under_real_noise():
     """One route is better by ten points and was seen in every round, the others once each, all by coin flips."""
-    routes = list({program.expand(8) for program in list_single_moves(RouteSpace(8, max_length=12))})
+    space = RouteSpace(8, max_length=12)
+    routes = list({program_from_edits(space, [move]).expand(8) for move in list_single_moves(space)})
     found = 0
     for seed in range(20):
         rng = np.random.default_rng(seed)

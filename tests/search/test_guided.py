@@ -9,8 +9,8 @@ from macro_routing.errors import SettingsError, SpaceError
 from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import Failure, GuidedSearch, GuidedSettings, Score
-from macro_routing.search.candidate_pool import list_single_moves
-from macro_routing.search.gp_fit import MAX_ROWS, subsample_draws
+from macro_routing.search.edits import list_single_moves, program_from_edits
+from macro_routing.search.empirical_scores import MAX_ROWS, subsample_draws
 from macro_routing.search.searcher import Draw, ExpectedGain, Proposal
 
 SMALL = RouteSpace(8, max_length=12)
@@ -139,7 +139,7 @@ def test_a_lonely_peak_is_a_finalist_though_the_model_expects_none():
 def test_earlier_knowledge_is_tried_first():
     search = GuidedSearch(SPACE, 400, 8000, GuidedSettings(draws=24), 0)
     route = parse_route("L0-L20 L17 L19 L22 RJ", 28)
-    prior = search.policy(search.start()).updated([route.shortest_program()], [1.0], alpha=1.0)
+    prior = search.policy(search.start()).update_from_programs([route.shortest_program()], [1.0], alpha=1.0)
     assert route not in [one.route for one in search.ask(search.start()).proposals]
     assert route in [one.route for one in search.ask(search.start_from_prior(prior)).proposals]
 
@@ -203,17 +203,17 @@ def test_routes_outside_the_space_cannot_be_among_the_allowed():
 
 
 def test_too_many_scores_are_thinned_by_route():
-    routes = [Route.standard(8), *{program.expand(8) for program in list_single_moves(SMALL)}]
+    routes = [Route.standard(8), *{program_from_edits(SMALL, [move]).expand(8) for move in list_single_moves(SMALL)}]
     draws = [
         Draw(number, Proposal(route), Score(min(40, place), 40))
         for number in range(60)
         for place, route in enumerate(routes)
     ]
-    kept = subsample_draws(draws, routes[0])
+    kept = subsample_draws(draws)
     assert len(draws) > MAX_ROWS >= len(kept) > MAX_ROWS / 2
     found = Counter(draw.proposal.route for draw in kept)
     assert set(found.values()) == {60}
     assert routes[0] in found
     assert routes[-1] in found  # the best
     assert any(route in found for route in routes[1 : len(routes) // 2])  # and some of the worst
-    assert subsample_draws(draws[:100], routes[0]) == draws[:100]
+    assert subsample_draws(draws[:100]) == draws[:100]

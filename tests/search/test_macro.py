@@ -6,8 +6,8 @@ import pytest
 from macro_routing.errors import SearchError, SettingsError
 from macro_routing.routes import RouteSpace, parse_route
 from macro_routing.search import Candidate, Failure, MacroSearch, MacroSettings, Score, select_candidate
-from macro_routing.search.example_schedule import assign_examples
 from macro_routing.search.macro import compute_elite_weights, select_elite
+from macro_routing.search.random_streams import assign_examples
 from macro_routing.search.searcher import Proposal
 
 SPACE = RouteSpace(8, max_length=12)

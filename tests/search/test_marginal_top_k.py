@@ -36,7 +36,7 @@ def test_it_equals_enumeration(policy, k):
 
 
 def test_the_prior_of_a_real_size():
-    policy = MarkovPolicy.prior(RouteSpace(28, max_length=40))
+    policy = MarkovPolicy.make_prior(RouteSpace(28, max_length=40))
     summed = decode_marginal_routes(policy, 20)
     assert summed[0].route.is_standard
     # Fifteen programs of the standard pass come before any other route; together they weigh more than each.

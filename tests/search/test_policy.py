@@ -15,19 +15,19 @@ PAPER = RouteSpace(28, max_length=40)
 
 
 def test_prior_is_the_papers():
-    row = MarkovPolicy.prior(PAPER).table[5, 0, 0, 0]
+    row = MarkovPolicy.make_prior(PAPER).table[5, 0, 0, 0]
     assert row[PAPER.forward_action] == pytest.approx(1 - 0.2 - 0.0867 + 0.2 / 12)
     assert row[PAPER.rejoin_action] == pytest.approx(0.2 / 12)
     assert row[0] == pytest.approx(0.2 / 12)
     assert row[-1] == pytest.approx(0.0867 / 66)
-    last = MarkovPolicy.prior(PAPER).table[27]
+    last = MarkovPolicy.make_prior(PAPER).table[27]
     assert (last[..., PAPER.rejoin_action] == 1).all()
     assert last.sum() == last[..., PAPER.rejoin_action].sum()
 
 
 def test_without_adds_their_mass_goes_forward():
     space = RouteSpace(28, max_length=40, window=0)
-    row = MarkovPolicy.prior(space).table[5, 0, 0, 0]
+    row = MarkovPolicy.make_prior(space).table[5, 0, 0, 0]
     assert row[space.forward_action] == pytest.approx(1 - 0.2 + 0.2 / 12)
     assert len(row) == 12
 
@@ -56,7 +56,7 @@ def test_one_row_and_all_rows_are_the_same_numbers(policy):
 @pytest.mark.parametrize("temperature", [1.0, 2.0, 0.5])
 def test_draws_come_as_often_as_their_probability_says(temperature):
     space = RouteSpace(3, max_length=4, radius=1, window=1)
-    policy = MarkovPolicy.prior(space, 0.5, 0.3)
+    policy = MarkovPolicy.make_prior(space, 0.5, 0.3)
     rng = np.random.default_rng(7)
     draws = 40_000
     counts = Counter(policy.sample_program(rng, temperature) for _ in range(draws))
@@ -86,9 +86,9 @@ def _tempered(policy, temperature):
 
 
 def test_only_visited_states_change_and_as_the_paper_says():
-    policy = MarkovPolicy.prior(PAPER)
+    policy = MarkovPolicy.make_prior(PAPER)
     program = parse_program("L0 L2 RJ")
-    updated = policy.updated([program], [1.0], alpha=0.0397)
+    updated = policy.update_from_programs([program], [1.0], alpha=0.0397)
     first = PAPER.state_index(PAPER.start_position)
     second = PAPER.state_index(PAPER.next_position(PAPER.start_position, PAPER.forward_action + 1))
     for state, action in ((first, PAPER.forward_action + 1), (second, PAPER.rejoin_action)):
@@ -102,9 +102,11 @@ def test_only_visited_states_change_and_as_the_paper_says():
 
 
 def test_weights_and_repeated_draws_count():
-    policy = MarkovPolicy.prior(PAPER)
+    policy = MarkovPolicy.make_prior(PAPER)
     programs = [parse_program("L0 RJ"), parse_program("L0 RJ"), parse_program("L0 L1 RJ")]
-    row = policy.updated(programs, [0.25, 0.25, 0.5], alpha=0.0).table[PAPER.state_index(PAPER.start_position)]
+    row = policy.update_from_programs(programs, [0.25, 0.25, 0.5], alpha=0.0).table[
+        PAPER.state_index(PAPER.start_position)
+    ]
     assert row[PAPER.rejoin_action] == pytest.approx(0.5)
     assert row[PAPER.forward_action] == pytest.approx(0.5)
 
@@ -112,16 +114,20 @@ def test_weights_and_repeated_draws_count():
 def test_a_program_may_visit_a_state_twice():
     space = RouteSpace(4, max_length=10, phase=False, displacement=False)
     state = space.state_index(space.start_position)
-    row = MarkovPolicy.prior(space).updated([parse_program("L0 L0 L0 RJ")], [1.0], alpha=0.0).table[state]
+    row = (
+        MarkovPolicy.make_prior(space)
+        .update_from_programs([parse_program("L0 L0 L0 RJ")], [1.0], alpha=0.0)
+        .table[state]
+    )
     assert row[space.radius] == pytest.approx(2 / 3)
     assert row[space.rejoin_action] == pytest.approx(1 / 3)
 
 
 def test_smoothing_moves_part_of_the_way():
-    policy = MarkovPolicy.prior(PAPER)
+    policy = MarkovPolicy.make_prior(PAPER)
     program, state = parse_program("L0 RJ"), PAPER.state_index(PAPER.start_position)
-    full = policy.updated([program], [1.0], alpha=0.1)
-    half = policy.updated([program], [1.0], alpha=0.1, smoothing=0.5)
+    full = policy.update_from_programs([program], [1.0], alpha=0.1)
+    half = policy.update_from_programs([program], [1.0], alpha=0.1, smoothing=0.5)
     assert half.table[state] == pytest.approx((full.table[state] + policy.table[state]) / 2)
 
 
@@ -130,7 +136,7 @@ def test_smoothing_moves_part_of_the_way():
 def test_updates_of_any_policy_stay_policies(policy):
     rng = np.random.default_rng(0)
     programs = [policy.sample_program(rng) for _ in range(3)]
-    updated = policy.updated(programs, [0.5, 0.3, 0.2], alpha=0.05, smoothing=0.7)
+    updated = policy.update_from_programs(programs, [0.5, 0.3, 0.2], alpha=0.05, smoothing=0.7)
     assert updated.table.sum(axis=-1) == pytest.approx(np.ones(policy.space.table_shape[:-1]))
 
 
@@ -144,7 +150,7 @@ def test_where_masking_leaves_nothing_the_route_rejoins():
 
 
 def test_tables_are_read_only_and_checked():
-    policy = MarkovPolicy.prior(PAPER)
+    policy = MarkovPolicy.make_prior(PAPER)
     with pytest.raises(ValueError, match="read-only"):
         policy.table[0] = 1
     with pytest.raises(SearchError, match="shape"):
@@ -155,4 +161,4 @@ def test_tables_are_read_only_and_checked():
 
 def test_epsilons_above_one_are_refused_by_name():
     with pytest.raises(SettingsError, match=r"epsilon_local \+ epsilon_operator = 1.2"):
-        MarkovPolicy.prior(PAPER, 0.7, 0.5)
+        MarkovPolicy.make_prior(PAPER, 0.7, 0.5)

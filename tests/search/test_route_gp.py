@@ -24,7 +24,7 @@ STANDARD = Route.standard(8)
 
 
 def some_routes(count, seed=0):
-    policy, rng = MarkovPolicy.prior(SPACE), np.random.default_rng(seed)
+    policy, rng = MarkovPolicy.make_prior(SPACE), np.random.default_rng(seed)
     found = {}
     while len(found) < count:
         route = policy.sample_program(rng).expand(8)

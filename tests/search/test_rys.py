@@ -10,16 +10,26 @@ from macro_routing.errors import RouteError, SearchError, SettingsError
 from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
 from macro_routing.routes import Route
 from macro_routing.search import Failure, Score, load_state, save_state
-from macro_routing.search.rys_beam import BlockBeamSearch, BlockBeamSettings, blocks_from_route, route_from_blocks
-from macro_routing.search.rys_counts import RepeatCountSettings, RepeatCountSweep, counts_from_route, route_from_counts
-from macro_routing.search.rys_surrogate import SurrogateSearch, SurrogateSettings, sample_counts
-from macro_routing.search.rys_sweep import (
+from macro_routing.search.rys_blocks import (
+    BlockBeamSearch,
+    BlockBeamSettings,
     BlockSweep,
     BlockSweepSettings,
     block_from_route,
+    blocks_from_route,
     count_blocks,
     list_blocks,
     route_from_block,
+    route_from_blocks,
+)
+from macro_routing.search.rys_counts import (
+    RepeatCountSettings,
+    RepeatCountSweep,
+    SurrogateSearch,
+    SurrogateSettings,
+    counts_from_route,
+    route_from_counts,
+    sample_counts,
 )
 from tests.strategies import programs
 

@@ -61,7 +61,7 @@ def test_a_limit_on_the_length_keeps_all_that_fit_in_the_same_order(policy, k, l
 
 
 def test_one_policy_gives_the_best_routes_of_every_depth():
-    policy = MarkovPolicy.prior(PAPER)
+    policy = MarkovPolicy.make_prior(PAPER)
     assert [decode_top_routes(policy, 3, longest)[0].route.length for longest in (25, 28, 30, 35)] == [25, 28, 28, 28]
     assert all(one.route.length <= 25 for one in decode_top_routes(policy, 50, 25))
     with pytest.raises(SettingsError, match="max_length"):
@@ -80,20 +80,22 @@ def test_decoding_equals_the_memoised_recursion_where_enumeration_is_hopeless(se
 
 
 def test_the_prior_begins_with_the_standard_pass_fifteen_times():
-    routes = [program.expand(28) for program in itertools.islice(iterate_programs(MarkovPolicy.prior(PAPER)), 16)]
+    routes = [program.expand(28) for program in itertools.islice(iterate_programs(MarkovPolicy.make_prior(PAPER)), 16)]
     assert all(route.is_standard for route in routes[:15])
     assert not routes[15].is_standard
 
 
 def test_raw_drops_duplicates_after_k():
-    assert [candidate.route for candidate in decode_top_programs(MarkovPolicy.prior(PAPER), 5)] == [Route.standard(28)]
-    different = decode_top_routes(MarkovPolicy.prior(PAPER), 5)
+    assert [candidate.route for candidate in decode_top_programs(MarkovPolicy.make_prior(PAPER), 5)] == [
+        Route.standard(28)
+    ]
+    different = decode_top_routes(MarkovPolicy.make_prior(PAPER), 5)
     assert len({candidate.route for candidate in different}) == 5
     assert different[1].raw_rank == 16
 
 
 def test_anchored_is_standard_and_the_best_others():
-    policy = MarkovPolicy.prior(PAPER)
+    policy = MarkovPolicy.make_prior(PAPER)
     anchored = decode_anchored_routes(policy, 5)
     assert anchored[0].route.is_standard
     assert [candidate.route for candidate in anchored] == [
@@ -116,7 +118,7 @@ def test_anchored_has_the_standard_pass_even_when_the_policy_cannot_write_it():
 @pytest.mark.parametrize("decode", [decode_top_programs, decode_top_routes, decode_anchored_routes])
 def test_k_below_one_is_refused(decode):
     with pytest.raises(SettingsError, match="k = 0"):
-        decode(MarkovPolicy.prior(PAPER), 0)
+        decode(MarkovPolicy.make_prior(PAPER), 0)
 
 
 def test_ties_by_the_million_cost_nothing():

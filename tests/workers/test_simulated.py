@@ -40,7 +40,7 @@ def _draws(count):
     import numpy as np
 
     rng = np.random.default_rng(4)
-    policy = MarkovPolicy.prior(RouteSpace(6, max_length=10), 0.4, 0.2)
+    policy = MarkovPolicy.make_prior(RouteSpace(6, max_length=10), 0.4, 0.2)
     return [policy.sample_program(rng).expand(6) for _ in range(count)]
 
 

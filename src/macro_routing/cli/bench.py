@@ -82,7 +82,7 @@ def bench(
     training = make_splits(chosen, seed=seed).train
     frozen = load_model(model, make_load_options(flags), options.report_progress)
     decoding = DecodingSettings(mode.value, reasoning_budget, answer_budget)
-    policy = MarkovPolicy.prior(RouteSpace(frozen.layers))
+    policy = MarkovPolicy.make_prior(RouteSpace(frozen.layers))
     rng = np.random.default_rng(seed)
     drawn = [policy.sample_program(rng).expand(frozen.layers) for _ in range(draws)]
     if fused:

@@ -16,8 +16,7 @@ from macro_routing.evaluation.racing import EXACT
 from macro_routing.routes.notation import parse_route
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.guided import GuidedSearch
-from macro_routing.search.guided_settings import GuidedSettings
+from macro_routing.search.guided import GuidedSearch, GuidedSettings
 from macro_routing.search.macro import MacroSearch, MacroSettings
 from macro_routing.search.random_search import RandomSearch, RandomSettings
 from macro_routing.search.searcher import Draw, Score, Stopped

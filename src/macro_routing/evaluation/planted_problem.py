@@ -18,7 +18,8 @@ from macro_routing.evaluation.confirmation import rank_candidates, select_confir
 from macro_routing.evaluation.racing import NEVER, race_routes
 from macro_routing.evaluation.work_units import UnitSizes, plan_race_indices
 from macro_routing.routes.route import Route
-from macro_routing.search.searcher import Candidate, HoldoutSearcher, Outcome, Round, Score, Searcher, SearchState
+from macro_routing.search.guided import GuidedSearch
+from macro_routing.search.searcher import Candidate, Outcome, Round, Score, Searcher, SearchState
 from macro_routing.search.selection import select_candidate
 from macro_routing.settings import check_integer, check_number
 
@@ -119,14 +120,14 @@ def solve_planted(
     while (asked := searcher.ask(state)) is not None:
         state = searcher.tell(state, asked, _score_round(problem, asked, racing))
     candidates = searcher.candidates(state)
-    if isinstance(searcher, HoldoutSearcher):
+    if isinstance(searcher, GuidedSearch):
         held = searcher.holdout
 
         def get_correct(route: Route) -> NDArray[np.bool_]:
             holdout = [problem.sample_correct(route, TRAIN, held)] if held else []
             return np.concatenate([*holdout, problem.sample_correct(route, VALIDATION, range(validation))])
 
-        selected = select_confirmed(candidates, get_correct, searcher.max_error_probability)
+        selected = select_confirmed(candidates, get_correct, searcher.settings.max_error_probability)
         finalists = tuple(rank_candidates(candidates, get_correct))
         return PlantedResult(selected, candidates, state, selected.route == problem.target, finalists)
     selected = select_candidate(

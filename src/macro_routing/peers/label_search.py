@@ -9,18 +9,17 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from macro_routing.errors import SettingsError
 from macro_routing.peers.router_settings import RouterSettings
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.example_schedule import sample_examples
-from macro_routing.search.random_streams import check_seed
+from macro_routing.search.random_streams import check_seed, sample_examples
 from macro_routing.search.searcher import MAX_EXAMPLES
 from macro_routing.search.tree_actions import LayerEdits, ProgramEdits
 from macro_routing.search.tree_search import TreeSearch, TreeSettings, run_in_lockstep
-from macro_routing.settings import check_integer
+from macro_routing.settings import Range, check_integer
 
 PUBLISHED_EXAMPLES = 100
 _Settings = TypeVar("_Settings", bound=TreeSettings | RouterSettings)
@@ -30,7 +29,7 @@ _Settings = TypeVar("_Settings", bound=TreeSettings | RouterSettings)
 class ColaSettings(TreeSettings):
     """Settings of CoLA: a search per test example, with its answer known."""
 
-    min_layers_saved: int = 1
+    min_layers_saved: Annotated[int, Range(1)] = 1
     """CoLA accepts any shorter path with a correct answer."""
 
 

@@ -6,7 +6,8 @@ only routes are compared, hashed, scored, stored and exported.
 """
 
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -97,6 +98,17 @@ class Route:
     def from_layers(cls, order: Iterable[int], layers: int) -> "Route":
         """The route that applies the layers of ``order`` without adds."""
         return cls(tuple(Step(layer) for layer in order), layers)
+
+    @classmethod
+    def from_layer_counts(cls, counts: Sequence[int]) -> "Route":
+        """The route that applies every layer in order, each as often in a row as its count says; 0 skips it."""
+        return cls.from_layers((layer for layer, count in enumerate(counts) for _ in range(count)), len(counts))
+
+    @property
+    def layer_counts(self) -> tuple[int, ...]:
+        """How often each layer of the model is applied."""
+        counts = Counter(step.layer for step in self.steps)
+        return tuple(counts[layer] for layer in range(self.layers))
 
     @property
     def length(self) -> int:

@@ -8,14 +8,14 @@ moves from ``-r`` to ``r``, rejoin, then adds by (back, coefficient, displacemen
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from macro_routing.errors import SettingsError, SpaceError, shorten
 from macro_routing.routes.route import Add, Program, Route, Step
-from macro_routing.settings import Range, check_fields, check_number
+from macro_routing.settings import CheckedSettings, Range, check_number
 
 PHASES = ("early", "mid", "late")
 MAX_SEARCH_LAYERS = 1_000
@@ -37,16 +37,16 @@ class Position(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RouteSpace:
+class RouteSpace(CheckedSettings):
     """Which programs MACRO may write for a model with ``layers`` layers."""
 
-    layers: int
+    layers: Annotated[int, Range(1, MAX_SEARCH_LAYERS, symbol="L")]
     """Layers of the model (``L``)."""
-    max_length: int = 0
+    max_length: Annotated[int, Range(0, 10 * MAX_SEARCH_LAYERS, symbol="T_max")] = 0
     """Longest executed route allowed (``T_max``); 0 means layers + 12."""
-    radius: int = 5
+    radius: Annotated[int, Range(1, MAX_SEARCH_LAYERS, symbol="r")] = 5
     """Largest displacement of one move (``r``)."""
-    window: int = 6
+    window: Annotated[int, Range(0, MAX_SEARCH_LAYERS, symbol="W")] = 6
     """How many states back an add may look (``W``); 0 switches adds off."""
     coefficients: tuple[float, ...] = (1.0,)
     """What an added state may be multiplied with (``Γ``); a negative one is a subtraction."""
@@ -62,13 +62,7 @@ class RouteSpace:
 
     def __post_init__(self) -> None:
         """Fill in defaults and reject impossible settings."""
-        check_fields(
-            self,
-            layers=Range(1, MAX_SEARCH_LAYERS, symbol="L"),
-            max_length=Range(0, 10 * MAX_SEARCH_LAYERS, symbol="T_max"),
-            radius=Range(1, MAX_SEARCH_LAYERS, symbol="r"),
-            window=Range(0, MAX_SEARCH_LAYERS, symbol="W"),
-        )
+        super().__post_init__()
         if self.max_length == 0:
             object.__setattr__(self, "max_length", self.layers + EXTRA_LENGTH)
         if self.max_length < self.layers:
@@ -206,19 +200,26 @@ class RouteSpace:
         delta, displacement, operator = self._arrival_table[action]
         return Position(position.layer + delta, displacement, operator, position.applied + 1)
 
-    def program_to_actions(self, program: Program) -> list[int]:
-        """The actions that write ``program``, rejoin last; rejects programs outside the space."""
+    def trace_program(self, program: Program) -> list[tuple[Position, int]]:
+        """The actions that write ``program``, rejoin last, each with the position in which it is taken.
+
+        Programs outside the space are rejected.
+        """
         if not program.rejoin:
             raise SpaceError("a program of MACRO's route space ends with RJ")
         if program.steps[0] != Step(0):
             raise SpaceError(f"step 1 ({program.steps[0]}): programs of MACRO's route space begin with a plain L0")
         position = self.start_position
-        actions = []
+        trace = []
         for number, step in enumerate(program.steps[1:], 2):
             action = self._step_to_action(position, step, number)
-            actions.append(action)
+            trace.append((position, action))
             position = self.next_position(position, action)
-        return [*actions, self.rejoin_action]
+        return [*trace, (position, self.rejoin_action)]
+
+    def program_to_actions(self, program: Program) -> list[int]:
+        """The actions that write ``program``, rejoin last; rejects programs outside the space."""
+        return [action for _, action in self.trace_program(program)]
 
     def _step_to_action(self, position: Position, step: Step, number: int) -> int:
         delta = step.layer - position.layer
@@ -243,7 +244,7 @@ class RouteSpace:
 
     def check_route(self, route: Route | Program) -> None:
         """Reject a route or program outside the space; the error names the step and the rule."""
-        self.program_to_actions(self.route_to_program(route) if isinstance(route, Route) else route)
+        self.trace_program(self.route_to_program(route) if isinstance(route, Route) else route)
 
     def route_to_program(self, route: Route) -> Program:
         """The shortest program that executes ``route``."""

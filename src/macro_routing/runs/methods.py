@@ -13,24 +13,22 @@ from macro_routing.errors import SettingsError, suggestion
 from macro_routing.peers.label_search import ColaSettings, DrLLMSettings, LabelSearch
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.budgeted_search import BudgetedSearch, FinalSetSettings
-from macro_routing.search.example_schedule import assign_examples
-from macro_routing.search.guided import GuidedSearch
-from macro_routing.search.guided_settings import GuidedSettings
+from macro_routing.search.budgeted_search import (
+    BudgetedSearch,
+    FinalSetSettings,
+    RouteListSearch,
+    StandardPassOnly,
+    list_early_exits,
+    list_layer_drops,
+)
+from macro_routing.search.guided import GuidedSearch, GuidedSettings
 from macro_routing.search.macro import MacroSearch, MacroSettings
 from macro_routing.search.method_names import METHOD_NAMES
 from macro_routing.search.random_search import RandomSearch, RandomSettings
+from macro_routing.search.random_streams import assign_examples
 from macro_routing.search.restarts import RestartedSearch
-from macro_routing.search.route_list_sweep import (
-    RouteListSweep,
-    StandardOnly,
-    drop_least_influential,
-    list_early_exits,
-)
-from macro_routing.search.rys_beam import BlockBeamSearch, BlockBeamSettings
-from macro_routing.search.rys_counts import RepeatCountSettings, RepeatCountSweep
-from macro_routing.search.rys_surrogate import SurrogateSearch, SurrogateSettings
-from macro_routing.search.rys_sweep import BlockSweep, BlockSweepSettings
+from macro_routing.search.rys_blocks import BlockBeamSearch, BlockBeamSettings, BlockSweep, BlockSweepSettings
+from macro_routing.search.rys_counts import RepeatCountSettings, RepeatCountSweep, SurrogateSearch, SurrogateSettings
 from macro_routing.search.searcher import SearchPlan
 from macro_routing.settings import build_settings, check_integer
 
@@ -161,18 +159,20 @@ def _make_builder(kind: type[BudgetedSearch]) -> Callable[[MethodInputs], Budget
     return build
 
 
-def _build_early_exit(inputs: MethodInputs) -> RouteListSweep:
+def _build_early_exit(inputs: MethodInputs) -> RouteListSearch:
     return _build_fixed_sweep("early-exit", inputs, list_early_exits(inputs.space.layers))
 
 
-def _build_shortgpt(inputs: MethodInputs) -> RouteListSweep:
+def _build_shortgpt(inputs: MethodInputs) -> RouteListSearch:
     most = inputs.settings.max_dropped or max(1, inputs.space.layers // 2)
-    return _build_fixed_sweep("shortgpt", inputs, drop_least_influential(inputs.influence(), most))
+    return _build_fixed_sweep("shortgpt", inputs, list_layer_drops(inputs.influence(), most))
 
 
-def _build_fixed_sweep(name: str, inputs: MethodInputs, routes: tuple[Route, ...]) -> RouteListSweep:
+def _build_fixed_sweep(name: str, inputs: MethodInputs, routes: tuple[Route, ...]) -> RouteListSearch:
     kept = FinalSetSettings(k=inputs.settings.k, anchored=inputs.settings.anchored)
-    return RouteListSweep(inputs.space.layers, inputs.examples, inputs.resolved_budget, kept, inputs.seed, routes, name)
+    return RouteListSearch(
+        inputs.space.layers, inputs.examples, inputs.resolved_budget, kept, inputs.seed, routes, name
+    )
 
 
 def _build_label_search(inputs: MethodInputs) -> LabelSearch:
@@ -201,7 +201,7 @@ METHODS: dict[str, Method] = {
     "drllm": Method("Dr.LLM", DrLLMSettings, _build_label_search, "router"),
     "drllm-ext": Method("Dr.LLM+Ext.", DrLLMSettings, _build_extended_label_search, "router"),
     "cola": Method("CoLA (oracle)", ColaSettings, _build_oracle, "oracle"),
-    STANDARD: Method("standard pass", FinalSetSettings, _make_builder(StandardOnly)),
+    STANDARD: Method("standard pass", FinalSetSettings, _make_builder(StandardPassOnly)),
 }
 assert tuple(METHODS) == METHOD_NAMES
 

@@ -28,8 +28,9 @@ from macro_routing.runs.result import (
     make_route_result,
 )
 from macro_routing.runs.round_report import make_round_report
+from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.macro import MacroSearch
-from macro_routing.search.searcher import Candidate, HoldoutSearcher, Round, Searcher, SearchState
+from macro_routing.search.searcher import Candidate, Round, Searcher, SearchState
 from macro_routing.tasks.splits import make_splits
 from macro_routing.tasks.task import Example
 from macro_routing.workers.worker_settings import WorkerError
@@ -63,7 +64,7 @@ class SearchRun(PreparedRun):
         plan = self.plan
         self.listener.on_stage("search", self.searcher.max_evaluations(state.rounds))
         left_over = plan.max_evaluations - self.searcher.max_evaluations()
-        if isinstance(self.searcher, HoldoutSearcher):  # its finalists meet what was held back even when time is up
+        if isinstance(self.searcher, GuidedSearch):  # its finalists meet what was held back even when time is up
             left_over += self.searcher.max_candidates * len(self.searcher.holdout)
         deadline = Deadline(self.config.max_minutes, left_over)
         while not folder.has_file(files.ENDED) and (asked := self.searcher.ask(state)) is not None:
@@ -107,14 +108,14 @@ class SearchRun(PreparedRun):
         candidates = self.searcher.candidates(state) or (Candidate(self.standard_route),)
         self.listener.on_stage("validation", len(candidates) * len(self.splits.validation))
         routes = [candidate.route for candidate in candidates]
-        if isinstance(self.searcher, HoldoutSearcher):
+        if isinstance(self.searcher, GuidedSearch):
             routes = list(dict.fromkeys([self.standard_route, *routes]))
             holdout = [self.splits.train[number] for number in self.searcher.holdout]
             choice = select_confirmed_route(
                 candidates,
                 self._evaluate(routes, self.splits.validation),
                 self._evaluate(routes, holdout),
-                self.searcher.max_error_probability,
+                self.searcher.settings.max_error_probability,
                 self._find_guard_objection,
             )
         else:

@@ -42,7 +42,7 @@ def make_initial_state(
     searcher.space.check_route(route)
     prior = searcher.policy(state)
     # A pseudo-count of one for the prior and one for the route: half of each row it visits.
-    taught = prior.updated([route.shortest_program()], [1.0], alpha=(1 - _TRUST) / _TRUST)
+    taught = prior.update_from_programs([route.shortest_program()], [1.0], alpha=(1 - _TRUST) / _TRUST)
     return searcher.start_from_prior(taught)
 
 

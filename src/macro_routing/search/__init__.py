@@ -1,7 +1,6 @@
 """How routes are proposed: the ask/tell interface, MACRO's policy and search, exact decoding, the peers' searches."""
 
-from macro_routing.search.guided import GuidedSearch
-from macro_routing.search.guided_settings import GuidedSettings
+from macro_routing.search.guided import GuidedSearch, GuidedSettings
 from macro_routing.search.macro import MacroSearch, MacroSettings
 from macro_routing.search.marginal_top_k import decode_marginal_routes
 from macro_routing.search.policy import MarkovPolicy

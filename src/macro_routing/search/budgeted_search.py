@@ -1,49 +1,47 @@
-"""Searches with a number of routes known beforehand, each scored on as many examples as the budget allows."""
+"""Searches with a number of routes known beforehand, each scored on as many examples as the budget allows.
+
+Here are also those that score a list of routes: early exits, dropped layers, or the standard pass alone.
+"""
 
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from macro_routing.errors import SettingsError
 from macro_routing.routes.route import Route, check_layer_count
-from macro_routing.search.example_schedule import sample_examples
+from macro_routing.search.random_streams import sample_examples
 from macro_routing.search.searcher import (
     Candidate,
+    Draw,
     PlannedRound,
     Proposal,
     Round,
     Searcher,
     SearchState,
-    rank_candidates,
+    rank_draws,
 )
-from macro_routing.settings import Range, check_fields, check_integer
+from macro_routing.settings import CheckedSettings, Range, check_integer
 
 
 @dataclass(frozen=True)
-class FinalSetSettings:
+class FinalSetSettings(CheckedSettings):
     """The settings of every search whose candidates are its best routes by their own scores."""
 
-    k: int = field(default=5, kw_only=True)
+    k: Annotated[int, Range(1)] = field(default=5, kw_only=True)
     """Size of the final set: the k best different routes by their own scores."""
     anchored: bool = field(default=False, kw_only=True)
     """Whether the standard pass takes the first place of the final set."""
 
-    def __post_init__(self) -> None:
-        """Reject impossible settings."""
-        check_fields(self, k=Range(1))
-
-
-def examples_per_route(budget: int, routes: int, available: int, *, name: str, remedy: str) -> int:
-    """How many examples each of ``routes`` routes may be scored on; reject a budget that leaves none."""
-    check_integer("budget", budget, minimum=1)
-    if budget < routes:
-        raise SettingsError(
-            f"budget = {budget} is not allowed: {name} scores up to {routes} routes, so it must be at least"
-            f" {routes}; give a larger budget or {remedy}"
-        )
-    return min(budget // routes, available)
+    def select_final_set(self, draws: Sequence[Draw], layers: int) -> tuple[Candidate, ...]:
+        """The ``k`` best different routes by their own scores."""
+        proposals = [draw.proposal for draw in rank_draws(draws)]
+        if self.anchored:
+            standard = Proposal(Route.standard(layers))
+            proposals = [standard, *(proposal for proposal in proposals if not proposal.route.is_standard)]
+        ranked = enumerate(proposals[: self.k], 1)
+        return tuple(Candidate(proposal.route, proposal.program, rank=rank) for rank, proposal in ranked)
 
 
 @dataclass(frozen=True)
@@ -79,15 +77,81 @@ class BudgetedSearch(Searcher):
     def round_plan(self) -> tuple[PlannedRound, ...]:
         """All rounds have the same examples, so that all scores are comparable."""
         routes = sum(self.round_sizes)
-        wanted = examples_per_route(self.budget, routes, self.examples, name=self.name, remedy=self.remedy)
-        examples = sample_examples(self.examples, wanted, self.seed)
+        check_integer("budget", self.budget, minimum=1)
+        if self.budget < routes:
+            raise SettingsError(
+                f"budget = {self.budget} is not allowed: {self.name} scores up to {routes} routes, so it must be at"
+                f" least {routes}; give a larger budget or {self.remedy}"
+            )
+        examples = sample_examples(self.examples, min(self.budget // routes, self.examples), self.seed)
         return tuple(PlannedRound(size, examples) for size in self.round_sizes)
 
     def _ask(self, state: SearchState) -> Round | None:
         return self._make_round(state, [Proposal(route) for route in self._propose_routes(state)])
 
-    def candidates(self, state: SearchState) -> tuple[Candidate, ...]:
-        """The best different routes by their own scores."""
-        self.check_state(state)
-        first = Route.standard(self.layers) if self.settings.anchored else None
-        return rank_candidates(state.draws, self.settings.k, first)
+    def _candidates(self, state: SearchState) -> tuple[Candidate, ...]:
+        final_set: tuple[Candidate, ...] = self.settings.select_final_set(state.draws, self.layers)
+        return final_set
+
+
+@dataclass(frozen=True)
+class RouteListSearch(BudgetedSearch):
+    """One round over the routes of a list, all on the same examples."""
+
+    settings: FinalSetSettings = field(default_factory=FinalSetSettings)
+    routes: tuple[Route, ...] = ()
+    method: str = "a sweep of given routes"
+
+    remedy = "use another method"
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """The method that listed the routes."""
+        return self.method
+
+    def __post_init__(self) -> None:
+        """Reject an empty list: a model of one layer has nothing to leave out."""
+        if not self.routes:
+            raise SettingsError(f"{self.method} has no route to try on {self.layers} layers; use another method")
+        super().__post_init__()
+
+    @property
+    def round_sizes(self) -> tuple[int, ...]:
+        """All routes in one round."""
+        return (len(self.routes),)
+
+    def _identity_fields(self) -> dict[str, Any]:
+        return {**super()._identity_fields(), "routes": [str(route) for route in self.routes]}
+
+    def _propose_routes(self, state: SearchState) -> Sequence[Route]:  # noqa: ARG002 the list is fixed
+        return self.routes
+
+
+@dataclass(frozen=True)
+class StandardPassOnly(BudgetedSearch):
+    """No search at all: the standard pass, so that it can be compared like any other method."""
+
+    settings: FinalSetSettings = field(default_factory=FinalSetSettings)
+
+    name = "standard"
+    round_sizes = ()
+    round_plan = ()
+
+    def _propose_routes(self, state: SearchState) -> Sequence[Route]:  # noqa: ARG002 nothing is searched
+        return ()
+
+    def _candidates(self, state: SearchState) -> tuple[Candidate, ...]:  # noqa: ARG002 nothing was scored
+        return (Candidate(Route.standard(self.layers), rank=1),)
+
+
+def list_early_exits(layers: int) -> tuple[Route, ...]:
+    """The first layers alone, for every layer after which the model could stop; its head reads the state there."""
+    return tuple(Route.from_layers(range(end), layers) for end in range(1, layers))
+
+
+def list_layer_drops(influence: Sequence[float], max_dropped: int) -> tuple[Route, ...]:
+    """The standard pass without the 1, 2, … ``max_dropped`` layers of least influence, ties to the earlier layer."""
+    layers = len(influence)
+    order = sorted(range(layers), key=lambda layer: (influence[layer], layer))
+    kept = [sorted(order[count:]) for count in range(1, min(max_dropped, layers - 1) + 1)]
+    return tuple(Route.from_layers(rest, layers) for rest in kept)

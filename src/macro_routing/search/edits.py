@@ -1,10 +1,10 @@
-"""Edits of the standard pass: programs that deviate from it once or a few times.
+"""Edits of the standard pass: programs that deviate from it once or a few times, and variants of good routes.
 
 An edit is an action other than moving forward, taken after a layer. Written into the standard pass it is one deviation:
-a repeat, a jump back (a repeated block), a skip, or an add.
+a repeat, a jump back (a repeated block), a skip, or an add. The guided search chooses its routes from edited ones.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -30,14 +30,9 @@ def list_single_edits(space: RouteSpace) -> list[Edit]:
     ]
 
 
-def filter_moves(space: RouteSpace, edits: Sequence[Edit]) -> list[Edit]:
-    """Those of some edits that only move."""
-    return [edit for edit in edits if edit.action < space.move_count]
-
-
-def filter_plain_adds(space: RouteSpace, edits: Sequence[Edit]) -> list[Edit]:
-    """Those of some edits that add an earlier state and move on as the standard pass does."""
-    return [edit for edit in edits if space.action_backs[edit.action] and space.action_deltas[edit.action] == 1]
+def list_single_moves(space: RouteSpace) -> list[Edit]:
+    """Those of the single edits that only move: a repeat, a jump back or a skip."""
+    return [edit for edit in list_single_edits(space) if edit.action < space.move_count]
 
 
 def program_from_edits(space: RouteSpace, edits: Sequence[Edit]) -> Program | None:
@@ -60,19 +55,40 @@ def program_from_edits(space: RouteSpace, edits: Sequence[Edit]) -> Program | No
     return space.program_from_actions(actions)
 
 
-def count_edits(space: RouteSpace, program: Program) -> int:
-    """Number of actions of a program that neither move forward nor rejoin."""
-    return sum(
-        action not in (space.forward_action, space.rejoin_action) for action in space.program_to_actions(program)
-    )
+def programs_from_edits(space: RouteSpace, edit_lists: Iterable[Sequence[Edit]]) -> list[Program]:
+    """The programs of those of some edit lists that can be taken."""
+    programs = (program_from_edits(space, edits) for edits in edit_lists)
+    return [program for program in programs if program is not None]
 
 
-def extract_edits(space: RouteSpace, route: Route) -> list[Edit]:
-    """The edits in the order in which a route of the space takes them."""
-    edits = []
-    position = space.start_position
-    for action in space.program_to_actions(space.route_to_program(route))[:-1]:
-        if action != space.forward_action:
-            edits.append(Edit(position.layer, action))
-        position = space.next_position(position, action)
-    return edits
+def extract_edits(space: RouteSpace, program: Program) -> list[Edit]:
+    """The edits in the order in which a program takes them: its actions other than moving forward and rejoining."""
+    before_rejoin = space.trace_program(program)[:-1]
+    return [Edit(position.layer, action) for position, action in before_rejoin if action != space.forward_action]
+
+
+def mutate_routes(space: RouteSpace, incumbents: Sequence[Route], promising: Sequence[Route]) -> list[Program]:
+    """Every incumbent with one edit removed, one changed a little, or one added that a promising route has."""
+    edits_by_route = {route: extract_edits(space, space.route_to_program(route)) for route in (*incumbents, *promising)}
+    known = dict.fromkeys(edit for route in promising for edit in edits_by_route[route])
+    allowed = set(list_single_edits(space))
+    variants: list[list[Edit]] = []
+    for route in incumbents:
+        edits = edits_by_route[route]
+        for index, edit in enumerate(edits):
+            rest = edits[:index] + edits[index + 1 :]
+            similar = [other for other in _list_similar_edits(space, edit) if other in allowed]
+            variants += [rest, *(sorted([*rest, other]) for other in similar)]
+        variants += [sorted([*edits, edit]) for edit in known]
+    return programs_from_edits(space, variants)
+
+
+def _list_similar_edits(space: RouteSpace, edit: Edit) -> list[Edit]:
+    """The edit one layer earlier or later, or with a displacement or look-back that differs by one."""
+    deltas, backs = space.action_deltas.tolist(), space.action_backs.tolist()
+    similar_actions = [
+        Edit(edit.layer, action)
+        for action in range(len(deltas))
+        if abs(deltas[action] - deltas[edit.action]) + abs(backs[action] - backs[edit.action]) == 1
+    ]
+    return [Edit(edit.layer - 1, edit.action), Edit(edit.layer + 1, edit.action), *similar_actions]

@@ -11,22 +11,20 @@ search.
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from macro_routing.errors import SettingsError
 from macro_routing.routes.route import Program, Route
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.candidate_pool import list_single_moves, mutate_routes, sample_programs
+from macro_routing.search.edits import extract_edits, list_single_moves, mutate_routes, programs_from_edits
 from macro_routing.search.empirical_scores import EmpiricalScores
-from macro_routing.search.gp_fit import GPFit
-from macro_routing.search.guided_settings import GuidedSettings
-from macro_routing.search.policy import MarkovPolicy, Table
+from macro_routing.search.policy import MarkovPolicy, Table, check_epsilons
 from macro_routing.search.policy_search import PolicySearcher, PolicyState
 from macro_routing.search.random_streams import RandomStream, make_generator
 from macro_routing.search.route_features import RouteFeatures
-from macro_routing.search.route_gp import KERNELS, KernelParameters, thompson_sample
+from macro_routing.search.route_gp import KERNELS, KernelParameters, RouteGP, ScoreTable, thompson_sample
 from macro_routing.search.searcher import (
     Candidate,
     Draw,
@@ -35,11 +33,14 @@ from macro_routing.search.searcher import (
     PlannedRound,
     Proposal,
     Round,
-    SearchState,
 )
 from macro_routing.search.top_k import decode_top_routes
-from macro_routing.settings import check_integer
+from macro_routing.settings import CheckedSettings, Range, check_choice, check_integer, option
 
+_N_DECODED = 20
+"""Number of most probable routes of the policy in every round's pool."""
+_MAX_EDITS = 6
+"""Sampled programs with more edits are left out: they score near zero."""
 _MIN_CHUNK = 8
 """Minimum number of examples of a round, unless there are hardly any."""
 _N_CONSIDERED = 350
@@ -56,6 +57,58 @@ _FIT_SWEEPS = 1
 """Sweeps over the kernel parameters after every round."""
 _N_PROMISING = 40
 """Number of best routes from which edits are taken, and to which the policy moves."""
+
+
+@dataclass(frozen=True)
+class GuidedSettings(CheckedSettings):
+    """The settings of the guided search."""
+
+    rounds: Annotated[int, Range(1)] = 10
+    """Rounds, each with its own share of the training examples."""
+    draws: Annotated[int, Range(3)] = 70
+    """Different routes per round, the standard pass among them; more if the budget pays for it."""
+    holdout: Annotated[float, Range(0, 0.9)] = 0.5
+    """Share of the training examples kept for the confirmation."""
+    finalists: Annotated[int, Range(1, 100)] = 4
+    """Number of routes with the highest expected gain that are compared with the standard pass on the holdout."""
+    n_empirical_best: Annotated[int, Range(0, 100)] = 3
+    """Number of routes that are scored again in every round because of their own scores, whatever the Gaussian process
+    predicts; the best of these is a finalist, too. The process misses good routes whose neighbours are bad."""
+    max_error_probability: Annotated[float, Range(0, 1, exclusive=True)] = option(
+        0.1, "Maximum probability that the chosen route is no better; in the guided search.", "Search"
+    )
+    """A finalist is chosen if the probability that it is no better than the standard pass is at most this."""
+    epsilon_local: Annotated[float, Range(0, 1, symbol="ε_loc")] = 0.06
+    """Prior mass spread over all moves and rejoin (``ε_loc``)."""
+    epsilon_operator: Annotated[float, Range(0, 1, symbol="ε_op")] = 0.02
+    """Prior mass spread over all adds (``ε_op``)."""
+    policy_samples: Annotated[int, Range(0, 100_000)] = 150
+    """Number of programs sampled from the policy for every round's pool; with 0 it is not decoded either."""
+    incumbents: Annotated[int, Range(0, 1000)] = 8
+    """Number of best routes whose variants are in every round's pool."""
+    kernel: str = "combined"
+    """Covariance between routes: ``additive`` (effects of single layers add up), ``similarity`` (similar routes score
+    alike), ``combined`` (both), or ``independent`` (no covariance)."""
+    policy_temperature: Annotated[float, Range(0, exclusive=True)] = 0.02
+    """A route whose expected gain is lower than the best by this much has 1/e of its weight in the policy."""
+    policy_weight: Annotated[float, Range(0)] = 3.0
+    """Weight of all promising routes together in the policy; the prior has weight 1."""
+
+    def __post_init__(self) -> None:
+        """Reject impossible settings."""
+        super().__post_init__()
+        check_choice("kernel", self.kernel, tuple(KERNELS))
+        check_epsilons(self.epsilon_local, self.epsilon_operator)
+
+    @property
+    def k(self) -> int:
+        """Size of the final set: the standard pass and the finalists."""
+        return 1 + self.finalists + bool(self.n_empirical_best)
+
+    def min_evaluations(self, examples: int) -> int:
+        """Minimum number of evaluations (route × example) of a search over ``examples`` examples."""
+        held = int(self.holdout * examples)
+        return self.draws * (examples - held) + self.k * held
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -121,11 +174,6 @@ class GuidedSearch(PolicySearcher):
         """Training examples that only the confirmation uses."""
         return tuple(self._example_order[: int(self.settings.holdout * self._used_examples)])
 
-    @property
-    def max_error_probability(self) -> float:
-        """Maximum probability that the chosen route is no better than the standard pass."""
-        return self.settings.max_error_probability
-
     @cached_property
     def chunks(self) -> list[tuple[int, ...]]:
         """Training examples of every round but the confirmation."""
@@ -176,15 +224,15 @@ class GuidedSearch(PolicySearcher):
     def _candidate_pool(self, state: GuidedState, rng: np.random.Generator) -> dict[Route, Program | None]:
         """Different routes to choose from, without the standard pass, each with a program."""
         policy = self.policy(state)
-        programs = [draw.proposal.program for draw in state.draws] + self._single_moves
+        programs = [draw.proposal.program for draw in state.draws] + self._single_move_programs
         if best := self._rank_scored_routes(state):
             programs += mutate_routes(self.space, best[: self.settings.incumbents], best[:_N_PROMISING])
             samples = self.settings.policy_samples
-            programs += sample_programs(policy, samples, rng) if samples else []
+            programs += self._sample_programs(policy, samples, rng) if samples else []
         else:
-            few_moves = len(self._single_moves) < self.draws_per_round
+            few_moves = len(self._single_move_programs) < self.draws_per_round
             samples = min(20 * self.draws_per_round, _MAX_FIRST_SAMPLES) if few_moves else 0
-            programs += sample_programs(policy, samples, rng)
+            programs += self._sample_programs(policy, samples, rng)
         expanded = ((program.expand(self.space.layers), program) for program in programs if program is not None)
         pool: dict[Route, Program | None] = {route: program for route, program in expanded if not route.is_standard}
         if self.allowed_routes is None:
@@ -194,8 +242,16 @@ class GuidedSearch(PolicySearcher):
         return known | {route: route.shortest_program() for route in allowed}
 
     @cached_property
-    def _single_moves(self) -> list[Program | None]:
-        return list(list_single_moves(self.space))
+    def _single_move_programs(self) -> list[Program | None]:
+        """Every program with one move other than forward; single adds are too many."""
+        return [*programs_from_edits(self.space, ([move] for move in list_single_moves(self.space)))]
+
+    def _sample_programs(self, policy: MarkovPolicy, count: int, rng: np.random.Generator) -> list[Program]:
+        """The policy's most probable different routes and ``count`` samples, those with few edits."""
+        decoded = [candidate.program for candidate in decode_top_routes(policy, _N_DECODED)]
+        sampled = (policy.sample_program(rng) for _ in range(count))
+        programs = [program for program in (*decoded, *sampled) if program is not None]
+        return [program for program in programs if len(extract_edits(self.space, program)) <= _MAX_EDITS]
 
     def _choose_first_round(
         self, state: GuidedState, pool: dict[Route, Program | None], rng: np.random.Generator
@@ -215,14 +271,14 @@ class GuidedSearch(PolicySearcher):
         self, state: GuidedState, pool: dict[Route, Program | None], rng: np.random.Generator
     ) -> list[Route]:
         """The best routes by their empirical scores, then Thompson samples of the Gaussian process."""
-        fit, wanted = self._fitted_gp(state), self.draws_per_round - 1
-        assert fit is not None
+        gp, wanted = self._fitted_gp(state), self.draws_per_round - 1
+        assert gp is not None
         ranked = EmpiricalScores.from_draws(state.draws).rank_routes(_RETRY_PSEUDO_EXAMPLES)
         empirical_best = [route for route in ranked if route in pool][: self.settings.n_empirical_best]
         routes = list(pool)
         features = RouteFeatures.from_routes(routes)
-        considered = np.argsort(-fit.gp.predict_mean(features), kind="stable")[: max(_N_CONSIDERED, wanted)]
-        mean, covariance = fit.gp.predict_joint(features[considered])
+        considered = np.argsort(-gp.predict_mean(features), kind="stable")[: max(_N_CONSIDERED, wanted)]
+        mean, covariance = gp.predict_joint(features[considered])
         sampled = thompson_sample(mean, covariance, 3 * wanted, wanted, rng)
         return list(dict.fromkeys([*empirical_best, *(routes[considered[index]] for index in sampled)]))
 
@@ -230,38 +286,40 @@ class GuidedSearch(PolicySearcher):
         """Fit the kernel parameters, and move the policy to the routes that are probably good."""
         if asked.number == len(self.chunks):
             return state
-        fit = self._fit_draws(state, sweeps=_FIT_SWEEPS)
-        if fit is None:
+        gp = self._fit_gp(state, sweeps=_FIT_SWEEPS)
+        if gp is None:
             return state
-        policy = self._updated_policy(state, fit)
-        told = replace(state, kernel_parameters=fit.gp.parameters, policy_table=policy.table)
-        told.cached("fit", lambda: fit)
-        return told
+        policy = self._compute_policy(state, gp)
+        learned = replace(state, kernel_parameters=gp.parameters, policy_table=policy.table)
+        learned.cached("gp", lambda: gp)
+        return learned
 
-    def _updated_policy(self, state: GuidedState, fit: GPFit) -> MarkovPolicy:
+    def _compute_policy(self, state: GuidedState, gp: RouteGP) -> MarkovPolicy:
         """The prior moved to the promising routes, weighted by their expected gains."""
         programs = {draw.proposal.route: draw.proposal.program for draw in state.draws}
-        ranked = np.argsort(-fit.mean, kind="stable")[:_N_PROMISING]
-        best = [(index, program) for index in ranked if (program := programs[fit.routes[index]])]
-        weights = np.exp((fit.mean[[index for index, _ in best]] - fit.mean.max()) / self.settings.policy_temperature)
-        return MarkovPolicy(self.space, state.prior_table).updated(
-            [program for _, program in best],
+        promising = list(gp.scored_gains.items())[:_N_PROMISING]
+        best = [(program, gain) for route, gain in promising if (program := programs[route])]
+        gaps = np.array([gain for _, gain in best]) - max(gp.scored_gains.values())
+        weights = np.exp(gaps / self.settings.policy_temperature)
+        return MarkovPolicy(self.space, state.prior_table).update_from_programs(
+            [program for program, _ in best],
             (self.settings.policy_weight * weights / weights.sum()).tolist(),
             alpha=1.0,
         )
 
-    def _fitted_gp(self, state: GuidedState) -> GPFit | None:
+    def _fitted_gp(self, state: GuidedState) -> RouteGP | None:
         """The Gaussian process given all scores; None as long as only the standard pass was scored."""
-        return state.cached("fit", lambda: self._fit_draws(state, sweeps=0))
+        return state.cached("gp", lambda: self._fit_gp(state, sweeps=0))
 
-    def _fit_draws(self, state: GuidedState, *, sweeps: int) -> GPFit | None:
-        draws = self._search_draws(state)
-        return GPFit.from_draws(draws, self._standard_proposal.route, state.kernel_parameters, sweeps=sweeps)
+    def _fit_gp(self, state: GuidedState, *, sweeps: int) -> RouteGP | None:
+        scores = ScoreTable.from_draws(self._search_draws(state), self._standard_proposal.route)
+        is_known = len(scores.routes) > 1
+        return RouteGP.fit(scores, start=state.kernel_parameters, sweeps=sweeps) if is_known else None
 
     def _rank_scored_routes(self, state: GuidedState) -> list[Route]:
         """Scored routes, highest expected gain first."""
-        fit = self._fitted_gp(state)
-        return [] if fit is None else fit.rank_routes()
+        gp = self._fitted_gp(state)
+        return [] if gp is None else list(gp.scored_gains)
 
     def _search_draws(self, state: GuidedState) -> list[Draw]:
         """All draws but those of the confirmation, which judges what was learned from the others."""
@@ -272,26 +330,23 @@ class GuidedSearch(PolicySearcher):
         empirical_best = ranked[: bool(self.settings.n_empirical_best)]
         return list(dict.fromkeys([*self._rank_scored_routes(state)[: self.settings.finalists], *empirical_best]))
 
-    def candidates(self, state: SearchState) -> tuple[Candidate, ...]:
+    def _candidates(self, state: GuidedState) -> tuple[Candidate, ...]:
         """The standard pass and the finalists."""
-        policy = self.policy(state)
-        assert isinstance(state, GuidedState)
         confirmed = [draw.proposal.route for draw in state.draws if draw.round == len(self.chunks)]
-        candidates = []
-        for rank, route in enumerate(
-            [self._standard_proposal.route, *(confirmed[1:] or self._select_finalists(state))], 1
-        ):
-            program = route.shortest_program()
-            expected = self._expected_gain(state, route)
-            candidates.append(Candidate(route, program, policy.log_probability(program), rank=rank, expected=expected))
-        return tuple(candidates)
+        routes = [self._standard_proposal.route, *(confirmed[1:] or self._select_finalists(state))]
+        return tuple(self._make_candidate(state, route, rank) for rank, route in enumerate(routes, 1))
+
+    def _make_candidate(self, state: GuidedState, route: Route, rank: int) -> Candidate:
+        program = route.shortest_program()
+        log_probability = self.policy(state).log_probability(program)
+        return Candidate(route, program, log_probability, rank=rank, expected=self._expected_gain(state, route))
 
     def _expected_gain(self, state: GuidedState, route: Route) -> ExpectedGain | None:
-        fit = self._fitted_gp(state)
-        if fit is None:
+        gp = self._fitted_gp(state)
+        if gp is None:
             return None
         if not route.is_standard and route not in self._rank_scored_routes(state)[: self.settings.finalists]:
             # A finalist by its empirical scores: the process does not expect such routes and would underrate it.
             return EmpiricalScores.from_draws(self._search_draws(state)).expected_gain(route)
-        mean, covariance = fit.gp.predict_joint(RouteFeatures.from_routes([route]))
+        mean, covariance = gp.predict_joint(RouteFeatures.from_routes([route]))
         return ExpectedGain(float(mean[0]), max(float(covariance[0, 0]), 0.0))

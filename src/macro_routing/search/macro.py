@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from typing import Annotated
 
 import numpy as np
 
@@ -12,12 +12,11 @@ from macro_routing.routes.route import Program
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.marginal_top_k import decode_marginal_routes
 from macro_routing.search.policy import check_epsilons
-from macro_routing.search.policy_search import PolicySearcher, PolicyState, plan_chunked_rounds, sample_proposals
+from macro_routing.search.policy_search import PolicySearcher, PolicyState, SamplingSearcher, SamplingSettings
 from macro_routing.search.searcher import (
     Candidate,
     Draw,
     Outcome,
-    PlannedRound,
     Proposal,
     Round,
     Score,
@@ -25,7 +24,7 @@ from macro_routing.search.searcher import (
     rank_draws,
 )
 from macro_routing.search.top_k import decode_anchored_routes, decode_top_programs, decode_top_routes
-from macro_routing.settings import Range, check_choice, check_fields, option
+from macro_routing.settings import Range, check_choice, option
 
 MAX_CANDIDATES = 10_000
 FINAL_SETS = {
@@ -37,32 +36,28 @@ FINAL_SETS = {
 
 
 @dataclass(frozen=True)
-class MacroSettings:
+class MacroSettings(SamplingSettings):
     """The settings of MACRO's search; the defaults are the paper's, but for the final set."""
 
-    iterations: int = option(10, "Rounds (I); the guided search has its own.", "Search", shown_default="the preset's")
-    """Rounds of drawing and updating (``I``)."""
-    draws: int = option(30, "Routes drawn per round (K).", "Search", shown_default="the preset's")
-    """Programs drawn per round (``K``)."""
-    elite: int = option(
+    elite: Annotated[int, Range(1, symbol="m")] = option(
         5, "Best draws that update the policy (m); not in the guided search.", "Search", shown_default="the preset's"
     )
     """How many of the best draws move the policy (``m``); equal to ``draws`` means all."""
-    beta: float = 1.8262
+    beta: Annotated[float, Range(0, symbol="β")] = 1.8262
     """How sharply better draws outweigh worse ones within the elite (``β``)."""
-    alpha: float = 0.0397
+    alpha: Annotated[float, Range(0, symbol="α")] = 0.0397
     """Weight of the current policy in the new one, as a pseudo-count (``α``)."""
-    temperature: float = 1.0
+    temperature: Annotated[float, Range(0.001, symbol="τ")] = 1.0
     """Sampling temperature (``τ``); decoding always uses 1."""
-    epsilon_local: float = 0.2
+    epsilon_local: Annotated[float, Range(0, 1, symbol="ε_loc")] = 0.2
     """Prior mass spread over all moves and rejoin (``ε_loc``)."""
-    epsilon_operator: float = 0.0867
+    epsilon_operator: Annotated[float, Range(0, 1, symbol="ε_op")] = 0.0867
     """Prior mass spread over all adds (``ε_op``)."""
-    replay: float = 0.1
+    replay: Annotated[float, Range(0, 1, symbol="λ")] = 0.1
     """Share of every round's fresh examples that later rounds see again (``λ``)."""
-    smoothing: float = 1.0
+    smoothing: Annotated[float, Range(0, 1, exclusive=True, symbol="η")] = 1.0
     """How far the policy moves to its update (``η``); 1 is all the way."""
-    k: int = option(
+    k: Annotated[int, Range(1, MAX_CANDIDATES)] = option(
         5,
         "Candidates that are validated at the end; not in the guided search.",
         "Search",
@@ -76,20 +71,7 @@ class MacroSettings:
 
     def __post_init__(self) -> None:
         """Reject impossible settings."""
-        check_fields(
-            self,
-            iterations=Range(1, symbol="I"),
-            draws=Range(1, symbol="K"),
-            elite=Range(1, symbol="m"),
-            beta=Range(0, symbol="β"),
-            alpha=Range(0, symbol="α"),
-            temperature=Range(0.001, symbol="τ"),
-            epsilon_local=Range(0, 1, symbol="ε_loc"),
-            epsilon_operator=Range(0, 1, symbol="ε_op"),
-            replay=Range(0, 1, symbol="λ"),
-            smoothing=Range(0, 1, exclusive=True, symbol="η"),
-            k=Range(1, MAX_CANDIDATES),
-        )
+        super().__post_init__()
         if self.elite > self.draws:
             raise SettingsError(
                 f"elite (m) = {self.elite} is not allowed: it must be at most draws (K) = {self.draws},"
@@ -100,7 +82,7 @@ class MacroSettings:
 
 
 @dataclass(frozen=True)
-class MacroSearch(PolicySearcher):
+class MacroSearch(SamplingSearcher, PolicySearcher):
     """MACRO over one route space and ``examples`` training examples."""
 
     space: RouteSpace
@@ -110,30 +92,21 @@ class MacroSearch(PolicySearcher):
 
     name = "macro"
 
-    @cached_property
-    def round_plan(self) -> tuple[PlannedRound, ...]:
-        """Chunks of examples with a replay buffer."""
-        return plan_chunked_rounds(self.examples, self.settings, self.seed)
-
     def _ask(self, state: PolicyState) -> Round | None:
-        proposals = sample_proposals(
-            self.policy(state),
-            self.settings.draws,
-            seed=self.seed,
-            round_number=state.rounds,
-            temperature=self.settings.temperature,
-        )
-        return self._make_round(state, proposals, keep=self.settings.elite)
+        temperature, keep = self.settings.temperature, self.settings.elite
+        return self._sample_round(state, self.policy(state), temperature=temperature, keep=keep)
 
     def _tell(self, state: PolicyState, asked: Round, outcomes: Sequence[Outcome]) -> PolicyState:
         """Move the policy to the elite; failed draws never belong to it."""
         programs, weights = compute_elite_weights(asked.proposals, outcomes, self.settings.elite, self.settings.beta)
-        policy = self.policy(state).updated(programs, weights, self.settings.alpha, self.settings.smoothing)
+        policy = self.policy(state).update_from_programs(
+            programs, weights, self.settings.alpha, self.settings.smoothing
+        )
         # A policy that samples only one route would sample it in every later round, too.
         converged = len(asked.proposals) > 1 and len({proposal.route for proposal in asked.proposals}) == 1
         return replace(state, policy_table=policy.table, stopped=converged)
 
-    def candidates(self, state: SearchState) -> tuple[Candidate, ...]:
+    def _candidates(self, state: PolicyState) -> tuple[Candidate, ...]:
         """The final set, decoded exactly."""
         return FINAL_SETS[self.settings.final_set](self.policy(state), self.settings.k)
 

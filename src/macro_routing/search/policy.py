@@ -1,8 +1,9 @@
 """The Markov policy over programs: prior, masked rows, sampling, log-probability, update (specification §3)."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,9 @@ class MarkovPolicy:
         object.__setattr__(self, "table", table)
 
     @classmethod
-    def prior(cls, space: RouteSpace, epsilon_local: float = 0.2, epsilon_operator: float = 0.0867) -> "MarkovPolicy":
+    def make_prior(
+        cls, space: RouteSpace, epsilon_local: float = 0.2, epsilon_operator: float = 0.0867
+    ) -> "MarkovPolicy":
         """The forward-biased prior: mostly the next layer, a little of every other move, rejoin and add."""
         check_epsilons(epsilon_local, epsilon_operator)
         row = np.zeros(space.action_count)
@@ -76,28 +79,23 @@ class MarkovPolicy:
         Axes ``[layer, displacement, operator, action]``, factors that are off with size one.
         """
         mask = self.space.feasibility_mask[applied][:, None, None, :]
-        totals = self._log_totals[applied][..., None]
-        rows = np.where(
-            mask, self._phase_slice(self._log_table, applied) - np.where(np.isneginf(totals), 0, totals), -np.inf
-        )
-        return self._with_rejoin_where_empty(rows, totals)
+        return self._mask_log_rows(self._phase_slice(self._log_table, applied), mask, self._log_totals[applied])
 
     def masked_log_row(self, position: Position) -> Table:
         """The masked, renormalised log row at one position; the same numbers as in ``masked_log_rows``."""
         layer, phase, displacement, operator = self.space.state_index(position)
-        total = self._log_totals[position.applied, layer, displacement, operator]
-        row = np.where(
+        return self._mask_log_rows(
+            self._log_table[layer, phase, displacement, operator],
             self.space.feasibility_mask[position.applied, layer],
-            self._log_table[layer, phase, displacement, operator] - (0 if np.isneginf(total) else total),
-            -np.inf,
+            self._log_totals[position.applied, layer, displacement, operator],
         )
-        return self._with_rejoin_where_empty(row, np.atleast_1d(total))
 
-    def _with_rejoin_where_empty(self, rows: Table, totals: Table) -> Table:
-        """Rejoin is always feasible: where masking left a row no mass at all, it takes all of it."""
-        empty = np.isneginf(totals[..., 0])
-        rows[..., self.space.rejoin_action] = np.where(empty, 0.0, rows[..., self.space.rejoin_action])
-        return rows
+    def _mask_log_rows(self, rows: Table, mask: NDArray[np.bool_], log_totals: Table) -> Table:
+        """Rejoin is always feasible: where masking leaves a row no mass at all, it takes all of it."""
+        empty = np.isneginf(log_totals)
+        masked = np.where(mask, rows - np.where(empty, 0, log_totals)[..., None], -np.inf)
+        masked[..., self.space.rejoin_action] = np.where(empty, 0.0, masked[..., self.space.rejoin_action])
+        return masked
 
     # --- programs -----------------------------------------------------------------------------------------------
 
@@ -127,17 +125,14 @@ class MarkovPolicy:
 
     def log_probability(self, program: Program) -> float:
         """Log-probability of writing exactly this program; -inf where a row has no mass for it."""
-        position = self.space.start_position
         total = 0.0
-        for action in self.space.program_to_actions(program):
+        for position, action in self.space.trace_program(program):
             total += float(self.masked_log_row(position)[action])
-            if action != self.space.rejoin_action:
-                position = self.space.next_position(position, action)
         return total
 
     # --- update -------------------------------------------------------------------------------------------------
 
-    def updated(
+    def update_from_programs(
         self, programs: Sequence[Program], weights: Sequence[float], alpha: float, smoothing: float = 1.0
     ) -> "MarkovPolicy":
         """The policy after weighted counting; states that no weighted program visits keep their row exactly.
@@ -145,24 +140,16 @@ class MarkovPolicy:
         ``alpha`` times the current row is added to the counts; ``smoothing`` (η) moves that part of the way
         from the current row to the new one.
         """
-        counts: dict[tuple[int, int, int, int], Table] = {}
+        counts: dict[tuple[int, int, int, int], Table] = defaultdict(partial(np.zeros, self.space.action_count))
         for program, weight in zip(programs, weights, strict=True):
-            if weight > 0:
-                self._add_counts(program, weight, counts)
+            for position, action in self.space.trace_program(program) if weight > 0 else ():
+                counts[self.space.state_index(position)][action] += weight
         table = self.table.copy()
         for state, count in counts.items():
             fresh = alpha * self.table[state] + count
             mixed = (1 - smoothing) * self.table[state] + smoothing * fresh / fresh.sum()
             table[state] = mixed / mixed.sum()
         return MarkovPolicy(self.space, table)
-
-    def _add_counts(self, program: Program, weight: float, counts: dict[tuple[int, int, int, int], Table]) -> None:
-        position = self.space.start_position
-        for action in self.space.program_to_actions(program):
-            row = counts.setdefault(self.space.state_index(position), np.zeros(self.space.action_count))
-            row[action] += weight
-            if action != self.space.rejoin_action:
-                position = self.space.next_position(position, action)
 
 
 def check_epsilons(epsilon_local: float, epsilon_operator: float) -> None:

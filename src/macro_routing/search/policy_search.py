@@ -1,14 +1,49 @@
 """Searches that sample programs from a Markov policy: what MACRO, the guided search and random search share."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Annotated, ClassVar
 
-from macro_routing.errors import SearchError
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.example_schedule import assign_examples
 from macro_routing.search.policy import MarkovPolicy, Table
-from macro_routing.search.random_streams import RandomStream, make_generator
-from macro_routing.search.searcher import PlannedRound, Proposal, Searcher, SearchState
+from macro_routing.search.random_streams import RandomStream, assign_examples, make_generator
+from macro_routing.search.searcher import PlannedRound, Proposal, Round, Searcher, SearchState
+from macro_routing.settings import CheckedSettings, Range, option
+
+
+@dataclass(frozen=True)
+class SamplingSettings(CheckedSettings):
+    """The settings of every search whose rounds are samples of a policy on chunks of the training examples."""
+
+    iterations: Annotated[int, Range(1, symbol="I")] = option(
+        10, "Rounds (I); the guided search has its own.", "Search", shown_default="the preset's"
+    )
+    """Rounds of drawing and updating (``I``)."""
+    draws: Annotated[int, Range(1, symbol="K")] = option(
+        30, "Routes drawn per round (K).", "Search", shown_default="the preset's"
+    )
+    """Programs drawn per round (``K``)."""
+
+
+class SamplingSearcher(Searcher):
+    """A search whose rounds are samples of a policy, on chunks of examples with a replay buffer."""
+
+    space: RouteSpace
+
+    @cached_property
+    def round_plan(self) -> tuple[PlannedRound, ...]:
+        """Chunks of examples with a replay buffer."""
+        chunks = assign_examples(self.examples, self.settings.iterations, self.settings.replay, self.seed)
+        return tuple(PlannedRound(self.settings.draws, chunk) for chunk in chunks)
+
+    def _sample_round(
+        self, state: SearchState, policy: MarkovPolicy, *, temperature: float = 1.0, keep: int | None = None
+    ) -> Round | None:
+        """The next round, with the same programs whenever it is asked for."""
+        rng = make_generator(self.seed, RandomStream.SAMPLE_PROGRAMS, state.rounds)
+        programs = [policy.sample_program(rng, temperature) for _ in range(self.settings.draws)]
+        proposals = [Proposal(program.expand(self.space.layers), program) for program in programs]
+        return self._make_round(state, proposals, keep)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -27,7 +62,8 @@ class PolicySearcher(Searcher):
 
     def start(self) -> SearchState:
         """The state before the first round, with the prior as policy."""
-        return self.start_from_prior(make_prior(self.space, self.settings))
+        prior = MarkovPolicy.make_prior(self.space, self.settings.epsilon_local, self.settings.epsilon_operator)
+        return self.start_from_prior(prior)
 
     def start_from_prior(self, prior: MarkovPolicy) -> SearchState:
         """The state before the first round with another prior, such as the policy of an earlier run."""
@@ -36,26 +72,5 @@ class PolicySearcher(Searcher):
     def policy(self, state: SearchState) -> MarkovPolicy:
         """The policy of a state."""
         self.check_state(state)
-        if not isinstance(state, PolicyState):
-            raise SearchError("the state holds no policy table")
+        assert isinstance(state, PolicyState)
         return state.cached("policy", lambda: MarkovPolicy(self.space, state.policy_table))
-
-
-def make_prior(space: RouteSpace, settings: Any) -> MarkovPolicy:
-    """The prior with the exploration masses of ``settings``."""
-    return MarkovPolicy.prior(space, settings.epsilon_local, settings.epsilon_operator)
-
-
-def plan_chunked_rounds(examples: int, settings: Any, seed: int) -> tuple[PlannedRound, ...]:
-    """``settings.iterations`` rounds of ``settings.draws`` draws, on chunks of examples with a replay buffer."""
-    chunks = assign_examples(examples, settings.iterations, settings.replay, seed)
-    return tuple(PlannedRound(settings.draws, chunk) for chunk in chunks)
-
-
-def sample_proposals(
-    policy: MarkovPolicy, draws: int, *, seed: int, round_number: int, temperature: float = 1.0
-) -> tuple[Proposal, ...]:
-    """The programs of one round, the same ones whenever the round is asked for."""
-    rng = make_generator(seed, RandomStream.SAMPLE_PROGRAMS, round_number)
-    programs = (policy.sample_program(rng, temperature) for _ in range(draws))
-    return tuple(Proposal(program.expand(policy.space.layers), program) for program in programs)

@@ -1,12 +1,14 @@
 """Random streams: every random choice of a search comes from a generator named by (seed, purpose, number).
 
-Streams are named instead of being carried along, so no random state has to be saved to continue a search.
+Streams are named instead of being carried along, so no random state has to be saved to continue a search. The training
+examples of every round are assigned here, too (specification §3, "Data").
 """
 
 from enum import IntEnum
 
 import numpy as np
 
+from macro_routing.errors import SettingsError
 from macro_routing.settings import check_integer
 
 
@@ -32,3 +34,26 @@ def make_generator(seed: int, stream: RandomStream, *numbers: int) -> np.random.
 def check_seed(seed: int) -> None:
     """Reject seeds that do not fit one word of a stream's name, where two streams could become one."""
     check_integer("seed", seed, minimum=0, maximum=2**32 - 1)
+
+
+def assign_examples(size: int, iterations: int, replay: float, seed: int) -> list[tuple[int, ...]]:
+    """The examples of every round: a chunk of its own and the replay buffer filled by earlier rounds (``S_i``)."""
+    if size < iterations:
+        raise SettingsError(
+            f"iterations (I) = {iterations} is not allowed with {size} training examples:"
+            " every round needs at least one example of its own"
+        )
+    rng = make_generator(seed, RandomStream.ASSIGN_EXAMPLES)
+    buffer: list[int] = []
+    rounds = []
+    for chunk in np.array_split(rng.permutation(size), iterations):
+        rounds.append((*chunk.tolist(), *buffer))
+        if replay > 0:
+            buffer += rng.choice(chunk, size=max(1, round(replay * len(chunk))), replace=False).tolist()
+    return rounds
+
+
+def sample_examples(available: int, wanted: int, seed: int) -> tuple[int, ...]:
+    """The first ``wanted`` examples of the seed's order, so a larger budget sees the same ones and more."""
+    order = make_generator(seed, RandomStream.SAMPLE_EXAMPLES).permutation(available)
+    return tuple(order[:wanted].tolist())

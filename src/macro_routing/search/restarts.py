@@ -77,10 +77,8 @@ class RestartedSearch(Searcher):
         assert isinstance(told, PolicyState)
         return replace(state, restarts=(*state.restarts[:index], replace(told, draws=())))
 
-    def candidates(self, state: SearchState) -> tuple[Candidate, ...]:
+    def _candidates(self, state: RestartState) -> tuple[Candidate, ...]:
         """The final sets of all restarts, each different route once, ranked by restart."""
-        self.check_state(state)
-        assert isinstance(state, RestartState)
         candidates: dict[Route, Candidate] = {}
         for index, inner in enumerate(state.restarts or (self._current_restart(state)[1],)):
             for candidate in self.restarted_search(index).candidates(inner):

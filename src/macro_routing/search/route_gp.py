@@ -6,13 +6,17 @@ part is a kernel parameter, fitted by the marginal likelihood. The standard pass
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from macro_routing.routes.route import Route
+from macro_routing.search.empirical_scores import subsample_draws
 from macro_routing.search.route_features import Floats, RouteFeatures
+from macro_routing.search.searcher import Draw, Score
 
 _LOG_PRIOR_SCALE = 1.2
 """Standard deviation of the logarithm of a parameter under its prior, which is centred on the default."""
@@ -96,6 +100,20 @@ class ScoreTable:
     examples: Floats
     """Number of examples of each row."""
 
+    @classmethod
+    def from_draws(cls, draws: Sequence[Draw], standard: Route) -> "ScoreTable":
+        """The scores of draws, or of a part of them if there are too many; the standard pass is route 0."""
+        scored = [(draw, draw.outcome) for draw in subsample_draws(draws) if isinstance(draw.outcome, Score)]
+        routes = list(dict.fromkeys([standard, *(draw.proposal.route for draw, _ in scored)]))
+        index = {route: number for number, route in enumerate(routes)}
+        return cls(
+            RouteFeatures.from_routes(routes),
+            np.array([index[draw.proposal.route] for draw, _ in scored]),
+            np.array([draw.round for draw, _ in scored]),
+            np.array([outcome.accuracy for _, outcome in scored]),
+            np.array([outcome.total for _, outcome in scored], dtype=np.float64),
+        )
+
     @cached_property
     def binomial_variance(self) -> Floats:
         """Variance of each row if its examples were independent, with the route's smoothed accuracy."""
@@ -169,6 +187,13 @@ class RouteGP:
         known = scores.routes[scores.route_index[order][first]]
         precision = np.add.reduceat(np.add.reduceat(inverse[order[:, None], order], first, axis=0), first, axis=1)
         return cls(known, parameters, precision, np.add.reduceat((inverse @ scores.centred_accuracy)[order], first))
+
+    @cached_property
+    def scored_gains(self) -> dict[Route, float]:
+        """Expected gains of the scored routes other than the standard pass, highest first."""
+        gains = self.predict_mean(self.known)
+        ranked = [(self.known.routes[index], float(gains[index])) for index in np.argsort(-gains, kind="stable")]
+        return {route: gain for route, gain in ranked if not route.is_standard}
 
     def predict_mean(self, routes: RouteFeatures) -> Floats:
         """Expected gains."""

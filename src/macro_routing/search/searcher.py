@@ -3,7 +3,7 @@
 A search is a value: its state goes in, its next state comes out, nothing is changed in place. ``ask`` of the same state
 always gives the same round, so an interrupted run asks again and continues as if nothing had happened. The base class
 counts rounds, checks states and outcomes, and records draws; an algorithm implements ``round_plan``, ``_ask``,
-``candidates`` and, if it learns, ``_tell``.
+``_candidates`` and, if it learns, ``_tell``.
 """
 
 import dataclasses
@@ -12,7 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
+from operator import itemgetter
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from macro_routing.errors import SearchError
 from macro_routing.routes.route import Program, Route
@@ -233,7 +234,7 @@ class Searcher(ABC):
         return state
 
     @abstractmethod
-    def candidates(self, state: SearchState) -> tuple[Candidate, ...]:
+    def _candidates(self, state: Any) -> tuple[Candidate, ...]:
         """The routes to be validated, most promising first."""
 
     # --- what the base class does ---------------------------------------------------------------------------------
@@ -281,8 +282,13 @@ class Searcher(ABC):
         answered = zip(asked.proposals, outcomes, strict=True)
         draws = tuple(Draw(asked.number, proposal, outcome) for proposal, outcome in answered)
         recorded = replace(state, rounds=state.rounds + 1, draws=state.draws + draws)
-        told: SearchState = self._tell(recorded, asked, outcomes)
-        return told
+        learned: SearchState = self._tell(recorded, asked, outcomes)
+        return learned
+
+    def candidates(self, state: SearchState) -> tuple[Candidate, ...]:
+        """The routes to be validated, most promising first."""
+        self.check_state(state)
+        return self._candidates(state)
 
     def _pending_round(self, state: SearchState) -> Round | None:
         return None if self.is_over(state) else state.cached("pending_round", lambda: self._ask(state))
@@ -307,19 +313,6 @@ class Searcher(ABC):
         return Round(state.rounds, tuple(proposals), examples, len(proposals) if keep is None else keep)
 
 
-@runtime_checkable
-class HoldoutSearcher(Protocol):
-    """A search that keeps training examples for a last round with its finalists and the standard pass."""
-
-    @property
-    def holdout(self) -> tuple[int, ...]:
-        """Those examples, indices into the training set."""
-
-    @property
-    def max_error_probability(self) -> float:
-        """A finalist is chosen if the probability that it is no better than the standard pass is at most this."""
-
-
 def check_outcomes(expected: Round | None, asked: Round, outcomes: Sequence[Outcome]) -> None:
     """Reject outcomes of a round that was not asked, incomplete outcomes and scores over other examples."""
     if asked != expected:
@@ -342,22 +335,12 @@ def rank_draws(draws: Sequence[Draw]) -> list[Draw]:
 
     The first is the paper's variant without decoding ("no Vit."): the best sampled route on its own examples.
     """
-    scored = [draw for draw in draws if isinstance(draw.outcome, Score)]
+    scored = [
+        ((-draw.outcome.accuracy, -draw.outcome.total, draw.proposal.route.length), draw)
+        for draw in draws
+        if isinstance(draw.outcome, Score)
+    ]
     first: dict[Route, Draw] = {}
-    for draw in sorted(scored, key=_draw_sort_key):  # a stable sort keeps the earlier draw first
+    for _, draw in sorted(scored, key=itemgetter(0)):  # a stable sort keeps the earlier draw first
         first.setdefault(draw.proposal.route, draw)
     return list(first.values())
-
-
-def _draw_sort_key(draw: Draw) -> tuple[float, int, int]:
-    assert isinstance(draw.outcome, Score)
-    return -draw.outcome.accuracy, -draw.outcome.total, draw.proposal.route.length
-
-
-def rank_candidates(draws: Sequence[Draw], k: int, first: Route | None = None) -> tuple[Candidate, ...]:
-    """The ``k`` best different routes by their own scores; ``first`` takes the first rank, scored or not."""
-    proposals = [draw.proposal for draw in rank_draws(draws)]
-    if first is not None:
-        proposals = [Proposal(first), *(proposal for proposal in proposals if proposal.route != first)]
-    ranked = enumerate(proposals[:k], 1)
-    return tuple(Candidate(proposal.route, proposal.program, rank=rank) for rank, proposal in ranked)

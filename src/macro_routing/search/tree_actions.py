@@ -125,8 +125,7 @@ class ProgramEdits(TreeActions[Program]):
 
 def label_from_route(route: Route) -> tuple[int, ...]:
     """How often each layer of the model is visited, 0, 1 or 2; rejects routes that such counts cannot express."""
-    visits = Counter(step.layer for step in route.steps)
-    counts = tuple(visits[layer] for layer in range(route.layers))
+    counts = route.layer_counts
     if max(counts) > MAX_VISITS or route_from_label(counts) != route:
         raise RouteError(
             f"{route} cannot be written as counts: they say only how often each layer comes (at most {MAX_VISITS}"
@@ -144,4 +143,4 @@ def route_from_label(counts: Sequence[int]) -> Route:
             )
     if not any(counts):
         raise RouteError("a route cannot skip every layer; at least one layer must be applied")
-    return Route.from_layers((layer for layer, count in enumerate(counts) for _ in range(count)), len(counts))
+    return Route.from_layer_counts(counts)

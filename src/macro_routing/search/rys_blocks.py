@@ -1,16 +1,45 @@
-"""RYS's beam search over sets of blocks that do not overlap, each block executed twice in place."""
+"""RYS's searches for repeated blocks of layers: the exhaustive sweep, and the beam search over sets of blocks."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Annotated
 
-from macro_routing.errors import RouteError
+from macro_routing.errors import RouteError, SettingsError
 from macro_routing.routes.route import Route
 from macro_routing.search.budgeted_search import BudgetedSearch, FinalSetSettings
-from macro_routing.search.rys_sweep import Block, count_blocks, find_back_jumps, list_blocks
 from macro_routing.search.searcher import SearchState, rank_draws
-from macro_routing.settings import Range, check_fields
+from macro_routing.settings import Range, option
+
+Block = tuple[int, int]
+"""``(i, j)``: the layers from i to j - 1."""
+
+
+def route_from_block(layers: int, i: int, j: int) -> Route:
+    """RYS's configuration ``(i, j)``: layers 0 to j - 1, then i to the last."""
+    if not 0 <= i < j <= layers:
+        raise RouteError(f"({i}, {j}) is not a block of {layers} layers: it must be 0 ≤ i < j ≤ {layers}")
+    return Route.from_layers((*range(j), *range(i, layers)), layers)
+
+
+def block_from_route(route: Route) -> Block | None:
+    """The block that ``route`` executes twice; None for a route that does anything else."""
+    blocks = blocks_from_route(route)
+    return blocks[0] if blocks and len(blocks) == 1 else None
+
+
+def list_blocks(layers: int, min_span: int = 1, max_span: int = 0) -> list[Block]:
+    """All blocks whose span is within the limits, by start and then by end; ``max_span`` 0 is no limit."""
+    longest = max_span or layers
+    return [(i, j) for i in range(layers) for j in range(i + min_span, min(i + longest, layers) + 1)]
+
+
+def count_blocks(layers: int, min_span: int = 1, max_span: int = 0) -> int:
+    """How many blocks there are, without making them: a mistyped size must not fill the memory."""
+    longest = min(max_span or layers, layers)
+    spans = max(0, longest - min_span + 1)
+    return spans * (2 * (layers + 1) - min_span - longest) // 2
 
 
 def route_from_blocks(layers: int, repeated: Iterable[Block]) -> Route:
@@ -28,7 +57,9 @@ def route_from_blocks(layers: int, repeated: Iterable[Block]) -> Route:
 
 def blocks_from_route(route: Route) -> tuple[Block, ...] | None:
     """The blocks that ``route`` executes twice, none for the standard pass; None for a route of another kind."""
-    blocks = find_back_jumps(route)
+    # Every step from layer j - 1 to a layer i < j ends a repeated block (i, j).
+    steps = pairwise(route.steps)
+    blocks = [(step.layer, before.layer + 1) for before, step in steps if step.layer <= before.layer]
     return tuple(blocks) if _are_disjoint(blocks) and route_from_blocks(route.layers, blocks) == route else None
 
 
@@ -37,20 +68,60 @@ def _are_disjoint(ordered: Sequence[Block]) -> bool:
 
 
 @dataclass(frozen=True)
-class BlockBeamSettings(FinalSetSettings):
-    """The settings of the beam search."""
+class BlockSweepSettings(FinalSetSettings):
+    """The settings of the sweep."""
 
-    beam_width: int = 8
-    """How many of a round's best sets the next round extends."""
-    beam_depth: int = 3
-    """Rounds, which is also the maximum number of blocks of a set."""
-    max_span: int = 8
+    min_span: Annotated[int, Range(1)] = 1
+    """Minimum number of layers of a repeated block."""
+    max_span: Annotated[int, Range(0)] = option(
+        0, "Longest repeated block of RYS, in layers.", "Search", shown_default="no limit; 8 for its beam"
+    )
     """Maximum number of layers of a repeated block; 0 is no limit."""
 
     def __post_init__(self) -> None:
         """Reject impossible settings."""
         super().__post_init__()
-        check_fields(self, beam_width=Range(1), beam_depth=Range(1), max_span=Range(0))
+        if 0 < self.max_span < self.min_span:
+            raise SettingsError(
+                f"max_span = {self.max_span} is not allowed: it must be at least min_span = {self.min_span},"
+                " or 0 for no limit"
+            )
+
+
+@dataclass(frozen=True)
+class BlockSweep(BudgetedSearch):
+    """All blocks and the standard pass in one round, on the same examples."""
+
+    settings: BlockSweepSettings = BlockSweepSettings()
+
+    name = "rys-sweep"
+    remedy = "a smaller max_span"
+
+    @cached_property
+    def round_sizes(self) -> tuple[int, ...]:
+        """All of it in one round."""
+        if self.settings.min_span > self.layers:
+            raise SettingsError(
+                f"min_span = {self.settings.min_span} is not allowed: the model has only {self.layers} layers"
+            )
+        return (1 + count_blocks(self.layers, self.settings.min_span, self.settings.max_span),)
+
+    def _propose_routes(self, state: SearchState) -> list[Route]:  # noqa: ARG002 nothing is learnt on the way
+        """The standard pass, then every block."""
+        blocks = list_blocks(self.layers, self.settings.min_span, self.settings.max_span)
+        return [Route.standard(self.layers), *(route_from_block(self.layers, i, j) for i, j in blocks)]
+
+
+@dataclass(frozen=True)
+class BlockBeamSettings(FinalSetSettings):
+    """The settings of the beam search."""
+
+    beam_width: Annotated[int, Range(1)] = 8
+    """How many of a round's best sets the next round extends."""
+    beam_depth: Annotated[int, Range(1)] = 3
+    """Rounds, which is also the maximum number of blocks of a set."""
+    max_span: Annotated[int, Range(0)] = 8
+    """Maximum number of layers of a repeated block; 0 is no limit."""
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,9 @@ from macro_routing.errors import SettingsError
 from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MacroSearch, MacroSettings, Score
-from macro_routing.search.budgeted_search import FinalSetSettings
+from macro_routing.search.budgeted_search import FinalSetSettings, RouteListSearch, StandardPassOnly, list_early_exits
+from macro_routing.search.budgeted_search import list_layer_drops as dropped
 from macro_routing.search.restarts import RestartedSearch
-from macro_routing.search.route_list_sweep import RouteListSweep, StandardOnly, list_early_exits
-from macro_routing.search.route_list_sweep import drop_least_influential as dropped
 from macro_routing.search.state_file import load_state, save_state
 
 
@@ -25,7 +24,7 @@ def test_layers_are_dropped_by_influence():
 
 
 def test_a_sweep_asks_for_all_routes_on_as_many_examples_as_it_can_pay():
-    sweep = RouteListSweep(4, 50, 20, routes=list_early_exits(4))
+    sweep = RouteListSearch(4, 50, 20, routes=list_early_exits(4))
     asked = sweep.ask(sweep.start())
     assert len(asked.proposals) == 3
     assert len(asked.examples) == 6
@@ -37,16 +36,16 @@ def test_a_sweep_asks_for_all_routes_on_as_many_examples_as_it_can_pay():
     state = anchored.tell(anchored.start(), asked, [Score(1, 6), Score(5, 6), Score(2, 6)])
     assert [str(one.route) for one in anchored.candidates(state)] == ["L0 RJ", "L0 L1"]
     with pytest.raises(SettingsError, match="at least 3"):
-        RouteListSweep(4, 50, 2, routes=list_early_exits(4))
+        RouteListSearch(4, 50, 2, routes=list_early_exits(4))
 
 
 def test_a_model_of_one_layer_has_nothing_to_leave_out():
     with pytest.raises(SettingsError, match="no route to try on 1 layers"):
-        RouteListSweep(1, 50, 20, routes=list_early_exits(1))
+        RouteListSearch(1, 50, 20, routes=list_early_exits(1))
 
 
 def test_the_standard_pass_needs_no_search():
-    search = StandardOnly(5, 10, 1)
+    search = StandardPassOnly(5, 10, 1)
     assert search.ask(search.start()) is None
     assert (search.max_rounds, search.max_draws, search.max_evaluations()) == (0, 0, 0)
     assert [one.route for one in search.candidates(search.start())] == [Route.standard(5)]
