@@ -21,7 +21,7 @@ from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.planted_problem import TRAIN, PlantedProblem, race_planted_routes
 from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.evaluation.work_units import UnitSizes, plan_race_indices, plan_race_units
+from macro_routing.evaluation.work_items import UnitSizes, plan_race_indices, plan_race_units
 from macro_routing.models import FrozenModel, load_model
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MarkovPolicy, Proposal, Round, Score

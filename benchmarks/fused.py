@@ -77,7 +77,7 @@ def make_random_prompts(count: int) -> list[Tokens]:
 def load_real_prompts(frozen: Any, data_dir: Path | None) -> tuple[list[Tokens], tuple[DecodingStage, ...]]:
     """Prompts of GSM8K with reasoning, and their stages."""
     from macro_routing.evaluation.decoding_settings import DecodingSettings
-    from macro_routing.evaluation.graded_answers import encode_prompts_and_stages
+    from macro_routing.evaluation.model_answers import encode_prompts_and_stages
     from macro_routing.tasks import load_task, make_splits
 
     task = load_task("gsm8k", data_dir=data_dir, seed=SEED)

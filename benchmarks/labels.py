@@ -30,7 +30,7 @@ def measure_labelling(frozen: Any, data_dir: Path | None) -> dict[str, Any]:
     """Seconds per simulation on both sides."""
     from macro_routing.evaluation.decoding_settings import DecodingSettings
     from macro_routing.evaluation.evaluator import Evaluator
-    from macro_routing.evaluation.graded_answers import encode_prompts_and_stages
+    from macro_routing.evaluation.model_answers import encode_prompts_and_stages
     from macro_routing.peers.label_search import DrLLMSettings, LabelSearch
     from macro_routing.routes import Route, RouteSpace
     from macro_routing.search import Failure

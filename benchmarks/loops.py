@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.record import write_record
 from macro_routing.evaluation.decoding_settings import DecodingSettings
-from macro_routing.evaluation.graded_answers import answer_with_routes
+from macro_routing.evaluation.model_answers import answer_with_routes
 from macro_routing.models import load_model
 from macro_routing.routes import Route, RouteSpace
 from macro_routing.search import MarkovPolicy

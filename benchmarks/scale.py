@@ -23,8 +23,7 @@ from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.racing import EXACT, NEVER
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.evaluation.work_items import WorkItem
-from macro_routing.evaluation.work_units import UnitSizes
+from macro_routing.evaluation.work_items import UnitSizes, WorkItem
 from macro_routing.models import load_model
 from macro_routing.models.frozen import FrozenModel, LoadOptions
 from macro_routing.routes import Route, RouteSpace

@@ -21,7 +21,7 @@ from macro_routing.engine import likelihood, shared_forward
 from macro_routing.engine.shared_forward import select_cache_rows
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.outcome import ExampleOutcome
+from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.models import load_model
 from macro_routing.models.decoder import get_decoder

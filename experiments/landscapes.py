@@ -54,7 +54,7 @@ def score_chunk(
     """Which examples each route answers correctly, and its choices' log-likelihoods where these are compared."""
     from macro_routing.engine.likelihood import score_choices_for_routes
     from macro_routing.evaluation.decoding_settings import DecodingSettings
-    from macro_routing.evaluation.graded_answers import answer_with_routes, build_choice_items, grade_choices
+    from macro_routing.evaluation.model_answers import answer_with_routes, build_choice_items, grade_choices
 
     decoding = DecodingSettings(mode)
     if mode != "likelihood":

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from macro_routing.errors import SettingsError
-from macro_routing.evaluation.clustered_statistics import bootstrap_means, estimate_paired_difference
+from macro_routing.evaluation.statistics import bootstrap_means, estimate_paired_difference
 
 
 def test_the_mean_weighs_tasks_alike():

@@ -6,13 +6,13 @@ import torch
 
 from macro_routing.engine.likelihood import score_choices, score_choices_for_routes
 from macro_routing.errors import MacroError, TaskError
-from macro_routing.evaluation import graded_answers
+from macro_routing.evaluation import model_answers
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.graded_answers import answer_examples
+from macro_routing.evaluation.model_answers import answer_examples
 from macro_routing.evaluation.racing import NEVER
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.evaluation.work_units import UnitSizes, plan_race_units, split_into_units
+from macro_routing.evaluation.work_items import UnitSizes, plan_race_units, split_into_units
 from macro_routing.models import load_model
 from macro_routing.models.routing import apply_route
 from macro_routing.routes import Route, RouteSpace, parse_route
@@ -122,7 +122,7 @@ def test_a_think_block_is_opened_by_the_template_and_closed_for_the_model(smollm
         seen.update(reasoning=stages[0], prompt=tokenizer.decode(prompts[0]))
         return []
 
-    monkeypatch.setattr(graded_answers, "generate_stages", spy)
+    monkeypatch.setattr(model_answers, "generate_stages", spy)
     task = load_task("counting")
     with pytest.raises(ValueError, match="zip"):
         answer_examples(thinker, None, task, task.pools["test"][:1], DecodingSettings("reasoning"))
@@ -164,14 +164,14 @@ ROUTES = [parse_route(text, 30) for text in ("L0 RJ", "L0-L17 L17 RJ", "L0-L17 L
 def test_routes_together_answer_as_each_alone(smollm2, name, decoding):
     task = load_task(name, seed=11)
     examples = task.pools["test"][:6]
-    together = graded_answers.answer_with_routes(smollm2, ROUTES, task, examples, decoding)
+    together = model_answers.answer_with_routes(smollm2, ROUTES, task, examples, decoding)
     for route in ROUTES:
         assert together[route] == answer_examples(smollm2, apply_route(smollm2, route), task, examples, decoding)
 
 
 @pytest.mark.parametrize("most_tokens", [1, 10**6])
 def test_batches_of_one_and_of_many_score_alike_on_a_real_model(smollm2, category, most_tokens):
-    items = graded_answers.build_choice_items(smollm2, category, category.pools["test"][:5], by_letter=False)
+    items = model_answers.build_choice_items(smollm2, category, category.pools["test"][:5], by_letter=False)
     found = score_choices_for_routes(smollm2.model, ROUTES[:3], items, max_tokens=most_tokens)
     for route in ROUTES[:3]:
         plain = score_choices(apply_route(smollm2, route), items)
@@ -213,7 +213,7 @@ def test_a_unit_is_stored_whole_or_redone_whole(smollm2, category, tmp_path, mon
         if len(asked) == 2:
             raise KeyboardInterrupt
         asked.append([example.id for example in wanted])
-        return graded_answers.answer_with_routes(frozen, routes, task, wanted, decoding, **more)
+        return model_answers.answer_with_routes(frozen, routes, task, wanted, decoding, **more)
 
     monkeypatch.setattr("macro_routing.evaluation.evaluator.answer_with_routes", answered)
     with pytest.raises(KeyboardInterrupt):
@@ -229,7 +229,7 @@ def test_memory_that_runs_out_halves_the_batch_and_is_reported_once(smollm2, cat
     def small(frozen, routes, task, wanted, decoding, **more):
         if len(wanted) > 3:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return graded_answers.answer_with_routes(frozen, routes, task, wanted, decoding, **more)
+        return model_answers.answer_with_routes(frozen, routes, task, wanted, decoding, **more)
 
     examples = category.pools["test"][:12]
     expected = Evaluator(smollm2, category, LIKELIHOOD).evaluate([STANDARD, ROUTE], examples)
@@ -247,7 +247,7 @@ def test_pairs_that_were_too_many_once_are_not_tried_again(smollm2, category, mo
         tried.append(len(pairs))
         if len(pairs) > 3:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return graded_answers.answer_pairs(frozen, pairs, *given, **more)
+        return model_answers.answer_pairs(frozen, pairs, *given, **more)
 
     examples = category.pools["test"][:12]
     pairs = [(route, example) for example in examples for route in (STANDARD, ROUTE)]
@@ -278,6 +278,6 @@ def test_units_do_not_depend_on_anything_but_the_list():
 
 def test_a_route_whose_numbers_overflow_is_wrong_not_broken(category):
     example = category.pools["test"][0]
-    (outcome,) = graded_answers.grade_choices([example], [[float("nan")] * len(example.choices)], LIKELIHOOD)
+    (outcome,) = model_answers.grade_choices([example], [[float("nan")] * len(example.choices)], LIKELIHOOD)
     assert not outcome.correct
     assert outcome.prediction == ""

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from macro_routing.evaluation.outcome import ExampleOutcome
+from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.evaluation.score_store import ScoreStore, StoreError
 from macro_routing.routes import Route, parse_route
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from macro_routing.evaluation.executor import Assignment
-from macro_routing.evaluation.work_items import Results, WorkItem
+from macro_routing.evaluation.work_items import EvaluatorSpec, Results, WorkItem
 from macro_routing.routes import Route
 from macro_routing.runs import RunConfig, RunFolder, run_search
 from macro_routing.runs import folder as files
@@ -48,13 +47,11 @@ class AuditedPool(WorkerPool):
         self._before = {key[2:] for key in before}
         self._seen: set[tuple[Any, ...]] = set()
 
-    def run_items(
-        self, assignment: Assignment, items: Sequence[WorkItem]
-    ) -> Iterator[tuple[WorkItem, Results | Failure]]:
+    def run_items(self, spec: EvaluatorSpec, items: Sequence[WorkItem]) -> Iterator[tuple[WorkItem, Results | Failure]]:
         """Results as they come."""
-        for ask, answers in super().run_items(assignment, items):
+        for ask, answers in super().run_items(spec, items):
             if not isinstance(answers, Failure):
-                self.twice += sum(self._is_known(assignment.task, route, ask) for route in ask.routes)
+                self.twice += sum(self._is_known(spec.task, route, ask) for route in ask.routes)
             yield ask, answers
 
     def _is_known(self, task: str, route: Route, ask: WorkItem) -> bool:

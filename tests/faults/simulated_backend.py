@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 
-from macro_routing.evaluation.outcome import ExampleOutcome
+from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.evaluation.work_items import WorkItem
 from macro_routing.routes import Route
 from macro_routing.tasks import Example

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from macro_routing.cli.console import read_text_argument, read_toml
 from macro_routing.errors import MacroError
-from macro_routing.evaluation.outcome import ExampleOutcome
+from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.models.catalog import locate_model
 from macro_routing.routes import Route, parse_route

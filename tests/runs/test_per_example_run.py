@@ -83,7 +83,7 @@ def test_what_writes_answers_gives_its_memory_back_before_routers_are_trained(tm
 
 def test_routers_are_kept_and_decide_the_same_again(frozen, tmp_path):
     from macro_routing.evaluation.decoding_settings import DecodingSettings
-    from macro_routing.evaluation.graded_answers import encode_prompts
+    from macro_routing.evaluation.model_answers import encode_prompts
 
     _run(frozen, tmp_path / "run", "drllm")
     routers = LayerRouters.load(tmp_path / "run" / "routers", frozen)

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from macro_routing.errors import MacroError, ModelError, RunError, SettingsError
-from macro_routing.evaluation.evaluation_results import RouteEvaluation
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.outcome import ExampleOutcome
+from macro_routing.evaluation.outcomes import ExampleOutcome, RouteEvaluation
 from macro_routing.models import freeze_model
 from macro_routing.routes import Route, parse_route
 from macro_routing.runs import Listener, RunConfig, RunFolder, RunResult, make_config, resume_run, run_search

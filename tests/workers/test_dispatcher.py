@@ -8,10 +8,8 @@ import pytest
 
 from macro_routing.errors import MacroError, TaskError
 from macro_routing.evaluation.decoding_settings import DecodingSettings
-from macro_routing.evaluation.executor import Assignment
-from macro_routing.evaluation.outcome import ExampleOutcome
-from macro_routing.evaluation.work_items import WorkItem, group_by_shared_prefix, split_work
-from macro_routing.evaluation.work_units import UnitSizes
+from macro_routing.evaluation.outcomes import ExampleOutcome
+from macro_routing.evaluation.work_items import EvaluatorSpec, UnitSizes, WorkItem, group_by_shared_prefix, split_work
 from macro_routing.routes import parse_route
 from macro_routing.runs import make_config, run_search
 from macro_routing.search import Failure
@@ -27,7 +25,7 @@ from tests.runs.small import small_frozen, small_task
 
 ROUTES = [parse_route(text, 6) for text in ("L0 RJ", "L0 L2 RJ", "L0-L3 L3 RJ")]
 UNIT = tuple(Example(f"e{number}", f"what is {number}?", "A", ("x", "y")) for number in range(3))
-ASSIGNMENT = Assignment("t", DecodingSettings("likelihood"), "auto", UnitSizes(full=3), "scope")
+SPEC = EvaluatorSpec("t", DecodingSettings("likelihood"), "auto", UnitSizes(full=3), "scope")
 DIE, HANG = "die", "hang"
 
 
@@ -89,7 +87,7 @@ def make_items(count=4):
 
 def run_dispatcher(backend, workers=2, items=None, limits=None, said=None):
     dispatcher = Dispatcher(backend, workers, limits or DispatchLimits(), (said if said is not None else []).append)
-    found = list(dispatcher.run_items(ASSIGNMENT, items or make_items()))
+    found = list(dispatcher.run_items(SPEC, items or make_items()))
     return dispatcher, found
 
 
@@ -106,7 +104,7 @@ def complete(found, items):
 
 def test_items_survive_the_wire():
     item = WorkItem((ROUTES[1], ROUTES[0]), UNIT)
-    assert work_item_from_json(work_item_to_json(ASSIGNMENT, item)) == (ASSIGNMENT, item)
+    assert work_item_from_json(work_item_to_json(SPEC, item)) == (SPEC, item)
 
 
 @pytest.mark.parametrize("workers", [1, 3, 50])
@@ -201,7 +199,7 @@ def test_an_answer_that_came_while_the_driver_was_busy_is_taken():
     backend = SlowBackend(lambda slot: 0.1 * slot)
     dispatcher = Dispatcher(backend, 2, DispatchLimits(item_seconds=0.2))
     found = []
-    for answer in dispatcher.run_items(ASSIGNMENT, make_items(2)):
+    for answer in dispatcher.run_items(SPEC, make_items(2)):
         found.append(answer)
         time.sleep(0.3)  # as a store on a slow disk: the other's answer comes, and its time goes by
     assert complete(found, make_items(2))
@@ -211,7 +209,7 @@ def test_an_answer_that_came_while_the_driver_was_busy_is_taken():
 def test_a_worker_that_got_ready_while_the_driver_was_busy_is_kept():
     backend = ScriptedBackend(starts={1: [HANG]})
     dispatcher = Dispatcher(backend, 2, DispatchLimits(start_seconds=0.1))
-    run = dispatcher.run_items(ASSIGNMENT, make_items())
+    run = dispatcher.run_items(SPEC, make_items())
     next(run)
     time.sleep(0.15)
     backend.events.append(Message(1, json.dumps({"ready": 1})))
@@ -227,7 +225,7 @@ def test_all_workers_can_be_waited_for():
     dispatcher = Dispatcher(backend, 3, DispatchLimits())
     dispatcher.wait_until_ready()
     assert [slot.is_ready for slot in dispatcher._slots] == [True, True, False]
-    assert complete(list(dispatcher.run_items(ASSIGNMENT, make_items(2))), make_items(2))
+    assert complete(list(dispatcher.run_items(SPEC, make_items(2))), make_items(2))
     assert dispatcher.counts.finished_by_slot == {0: 1, 1: 1}
 
 
@@ -241,10 +239,10 @@ def test_what_is_worked_ahead_is_tried_once_and_blamed_on_nobody():
     assert dispatcher.counts.crashes == 1
     assert not dispatcher.counts.quarantined
     # In earnest it is tried as often as anything, and what is known of a route holds for what is ahead, too.
-    again = list(dispatcher.run_items(ASSIGNMENT, [WorkItem(tuple(ROUTES), UNIT)]))
+    again = list(dispatcher.run_items(SPEC, [WorkItem(tuple(ROUTES), UNIT)]))
     assert [item.routes for item, answers in again if isinstance(answers, Failure)] == [(cursed,)]
     deaths = dispatcher.counts.crashes
-    last = list(dispatcher.run_items(ASSIGNMENT, [ahead]))
+    last = list(dispatcher.run_items(SPEC, [ahead]))
     assert complete(last, [ahead])
     assert dispatcher.counts.crashes == deaths
 
@@ -262,7 +260,7 @@ def test_a_route_that_kills_every_time_is_given_up_and_the_others_are_not():
     assert [line for line in said if "is given up" in line]
     # Known now: nobody is sent to die of it again.
     deaths = dispatcher.counts.crashes
-    again = list(dispatcher.run_items(ASSIGNMENT, [WorkItem(tuple(ROUTES[:3]), UNIT)]))
+    again = list(dispatcher.run_items(SPEC, [WorkItem(tuple(ROUTES[:3]), UNIT)]))
     assert complete(again, [WorkItem(tuple(ROUTES[:3]), UNIT)])
     assert dispatcher.counts.crashes == deaths
 
@@ -297,7 +295,7 @@ def test_pairs_are_split_as_pairs():
 
     backend = Pairs()
     dispatcher = Dispatcher(backend, 2, DispatchLimits())
-    found = list(dispatcher.run_items(ASSIGNMENT, items))
+    found = list(dispatcher.run_items(SPEC, items))
     assert sorted((item.routes[0].length, item.unit[0].id) for item, _ in found) == sorted(
         (route.length, one.id) for route, one in zip(ROUTES[:3], UNIT, strict=True)
     )
@@ -333,35 +331,35 @@ def test_a_worker_that_never_gets_ready_is_replaced():
 def test_whoever_stops_listening_gets_nothing_old_later():
     backend = ScriptedBackend()
     dispatcher = Dispatcher(backend, 2, DispatchLimits())
-    first = dispatcher.run_items(ASSIGNMENT, make_items())
+    first = dispatcher.run_items(SPEC, make_items())
     next(first)
     first.close()
     other = [WorkItem((ROUTES[2],), UNIT)]
-    assert complete(list(dispatcher.run_items(ASSIGNMENT, other)), other)
+    assert complete(list(dispatcher.run_items(SPEC, other)), other)
 
 
 def test_what_is_not_listened_to_any_more_is_dealt_with_by_the_next_run():
     backend = ScriptedBackend()
     dispatcher = Dispatcher(backend, 2, DispatchLimits())
-    first = dispatcher.run_items(ASSIGNMENT, make_items(2))
+    first = dispatcher.run_items(SPEC, make_items(2))
     next(first)  # both have answered
     first.close()
     other = [WorkItem((ROUTES[2],), one.unit) for one in make_items(2)]
-    again = dispatcher.run_items(ASSIGNMENT, other)
+    again = dispatcher.run_items(SPEC, other)
     next(again)
     assert [slot.is_busy for slot in dispatcher._slots] == [False, True]  # both have work
     again.close()
-    assert complete(list(dispatcher.run_items(ASSIGNMENT, other)), other)
+    assert complete(list(dispatcher.run_items(SPEC, other)), other)
     assert sorted(dispatcher._idle) == [0, 1]
     # The same where what was not heard is that a worker is lost, or lost since.
     lives = iter([None, DIE])
     backend = ScriptedBackend(lambda *_: next(lives, None))
     dispatcher = Dispatcher(backend, 2, DispatchLimits())
-    first = dispatcher.run_items(ASSIGNMENT, make_items(2))
+    first = dispatcher.run_items(SPEC, make_items(2))
     next(first)
     first.close()
     backend.events.append(Exited(0, "killed by SIGKILL"))
-    assert complete(list(dispatcher.run_items(ASSIGNMENT, other)), other)
+    assert complete(list(dispatcher.run_items(SPEC, other)), other)
     assert dispatcher.counts.crashes == 2
     assert len(backend.given) == 2 + 2  # no exited worker got an item
 
@@ -370,9 +368,9 @@ def test_a_worker_that_told_of_an_error_is_asked_again():
     backend = ScriptedBackend(lambda *_: {"error": "the grader g failed", "class": "TaskError"})
     dispatcher = Dispatcher(backend, 2, DispatchLimits())
     with pytest.raises(TaskError):
-        list(dispatcher.run_items(ASSIGNMENT, make_items()))
+        list(dispatcher.run_items(SPEC, make_items()))
     backend.fate = lambda *_: None
-    assert complete(list(dispatcher.run_items(ASSIGNMENT, make_items())), make_items())
+    assert complete(list(dispatcher.run_items(SPEC, make_items())), make_items())
     assert sorted(dispatcher._idle) == [0, 1]
     assert dispatcher.counts.crashes == 0
 
@@ -381,13 +379,13 @@ def test_a_worker_that_could_not_set_up_is_replaced_in_the_next_run():
     backend = ScriptedBackend(starts={0: [Message(0, json.dumps({"error": "no such model", "class": "ModelError"}))]})
     dispatcher = Dispatcher(backend, 1, DispatchLimits())
     with pytest.raises(MacroError, match="no such model"):
-        list(dispatcher.run_items(ASSIGNMENT, make_items()))
-    assert complete(list(dispatcher.run_items(ASSIGNMENT, make_items())), make_items())
+        list(dispatcher.run_items(SPEC, make_items()))
+    assert complete(list(dispatcher.run_items(SPEC, make_items())), make_items())
 
 
 def test_without_any_worker_left_a_later_run_says_so_at_once():
     dispatcher = Dispatcher(ScriptedBackend(starts={0: ["no room"] * 3}), 1, DispatchLimits())
-    for call in (lambda: list(dispatcher.run_items(ASSIGNMENT, make_items())), dispatcher.wait_for_model_facts):
+    for call in (lambda: list(dispatcher.run_items(SPEC, make_items())), dispatcher.wait_for_model_facts):
         with pytest.raises(WorkerError, match="no worker can be started: no room"):
             call()
 

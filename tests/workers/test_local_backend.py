@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 
 from macro_routing.evaluation.decoding_settings import DecodingSettings
-from macro_routing.evaluation.executor import Assignment
-from macro_routing.evaluation.work_items import WorkItem
-from macro_routing.evaluation.work_units import UnitSizes
+from macro_routing.evaluation.work_items import EvaluatorSpec, UnitSizes, WorkItem
 from macro_routing.routes import Route
 from macro_routing.workers.dispatch_state import DispatchLimits
 from macro_routing.workers.dispatcher import Dispatcher
@@ -134,7 +132,7 @@ def open_files():
 )
 def test_a_system_that_refuses_a_worker_is_asked_three_times(monkeypatch, module, name, error):
     items = [WorkItem((Route.standard(6),), ())]
-    assignment = Assignment("t", DecodingSettings(), "auto", UnitSizes(), "scope")
+    spec = EvaluatorSpec("t", DecodingSettings(), "auto", UnitSizes(), "scope")
     gc.collect()  # what earlier tests left open is not closed in between
     before = open_files()
 
@@ -143,7 +141,7 @@ def test_a_system_that_refuses_a_worker_is_asked_three_times(monkeypatch, module
         backend = make_backend(ANSWERS)
         dispatcher = Dispatcher(backend, 1, DispatchLimits())
         try:
-            return list(dispatcher.run_items(assignment, items))
+            return list(dispatcher.run_items(spec, items))
         finally:
             backend.close()
             monkeypatch.undo()
@@ -173,9 +171,9 @@ def test_a_worker_in_the_middle_of_its_answer_is_not_taken_to_hang():
     dispatcher = Dispatcher(backend, 1, DispatchLimits(item_seconds=3))
     items = [WorkItem((Route.standard(6),), ())]
     try:
-        assert list(dispatcher.run_items(Assignment("t", DecodingSettings(), "auto", UnitSizes(), "scope"), items)) == [
-            (items[0], ())
-        ]
+        assert list(
+            dispatcher.run_items(EvaluatorSpec("t", DecodingSettings(), "auto", UnitSizes(), "scope"), items)
+        ) == [(items[0], ())]
     finally:
         backend.close()
     assert dispatcher.counts.hangs == 0

@@ -10,7 +10,7 @@ from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.evaluation.work_units import UnitSizes, plan_race_units
+from macro_routing.evaluation.work_items import UnitSizes, plan_race_units
 from macro_routing.routes import RouteSpace
 from macro_routing.search import MarkovPolicy, Stopped
 from macro_routing.workers.backend import Exited
@@ -31,7 +31,7 @@ class Table:
 
     workers = 1
 
-    def run_items(self, _assignment, asks):
+    def run_items(self, _spec, asks):
         for item in asks:
             yield item, tuple(tuple(outcome_from_table(route, one) for one in item.unit) for route in item.routes)
 

@@ -133,7 +133,7 @@ def _bench_fused(
     """The same routes and prompts by fused decoding and by ``model.generate``, every row to its budgets."""
     from macro_routing.engine.decoders import FUSED, get_fused_decoder
     from macro_routing.evaluation.bench import time_fused_decoding
-    from macro_routing.evaluation.graded_answers import encode_prompts_and_stages
+    from macro_routing.evaluation.model_answers import encode_prompts_and_stages
     from macro_routing.tasks.prompts import LIKELIHOOD
 
     if decoding.mode == LIKELIHOOD:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from macro_routing.evaluation.decoding_settings import DecodingSettings
-    from macro_routing.evaluation.evaluation_results import RouteEvaluation
+    from macro_routing.evaluation.outcomes import RouteEvaluation
     from macro_routing.evaluation.statistics import PairedComparison
     from macro_routing.routes.route_file import RouteFile
     from macro_routing.tasks.task import Example, Task

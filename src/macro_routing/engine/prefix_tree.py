@@ -97,7 +97,7 @@ def plan_prefix_trees(routes: Sequence[Route], max_states: int) -> list[PrefixTr
 
     Routes are grouped in the order of their steps, so that those which share most stay together.
     """
-    ordered = sorted(dict.fromkeys(routes), key=lambda route: [_step_sort_key(step) for step in route.steps])
+    ordered = sorted(dict.fromkeys(routes), key=route_sort_key)
     plan = _plan_prefix_tree_cached(tuple(ordered))
     if plan.max_live_states <= max_states or len(ordered) == 1:
         return [plan]
@@ -109,8 +109,12 @@ _plan_prefix_tree_cached = lru_cache(maxsize=16)(plan_prefix_tree)
 """The same routes run on batch after batch."""
 
 
-def _step_sort_key(step: Step) -> tuple[int, int, float]:
-    return (step.layer, 0, 0.0) if step.add is None else (step.layer, step.add.back, step.add.coefficient)
+def route_sort_key(route: Route) -> list[tuple[int, int, float]]:
+    """Orders routes by their steps, so that routes with a common prefix are neighbours."""
+    return [
+        (step.layer, step.add.back if step.add else 0, step.add.coefficient if step.add else 0.0)
+        for step in route.steps
+    ]
 
 
 def _build_tree(routes: Sequence[Route]) -> dict[int, _TreeNode]:

@@ -6,16 +6,18 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from macro_routing.engine.batching import Tokens, pad_left
 from macro_routing.engine.generation import DecodingStage, GenerationRequest, max_new_tokens
-from macro_routing.engine.memory import is_out_of_memory
+from macro_routing.engine.memory import BatchLimit, run_halving_on_oom
 from macro_routing.engine.prefix_tree import plan_prefix_tree
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.graded_answers import answer_examples, answer_with_routes
+from macro_routing.evaluation.model_answers import answer_examples, answer_with_routes
+from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.evaluation.racing import NEVER
 from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.models.frozen import FrozenModel
@@ -39,17 +41,14 @@ def single_repeats_and_skips(layers: int) -> list[Route]:
     return list(dict.fromkeys(Route(tuple(map(Step, order)), layers) for order in orders))
 
 
-def measure_seconds(run: Callable[[], Any]) -> tuple[float, Any]:
+def measure_seconds(run: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
     """Seconds until the device has finished, and the result."""
     import torch
 
-    def synchronize() -> None:
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-
+    synchronize: Callable[[], None] = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
     synchronize()
     start = time.perf_counter()
-    result = run()
+    result = run(*arguments)
     synchronize()
     return time.perf_counter() - start, result
 
@@ -91,23 +90,23 @@ def time_shared_engine(
     plain_chunks, shared_chunks, changed = [], [], 0
     for start in range(0, len(examples), size):
         chunk = examples[start : start + size]
-        plain_seconds, expected = measure_seconds(
-            lambda chunk=chunk: {  # type: ignore[misc]
-                route: answer_examples(frozen, apply_route(frozen, route), task, chunk, decoding) for route in routes
-            }
-        )
-        shared_seconds, outcomes = measure_seconds(
-            lambda chunk=chunk: answer_with_routes(frozen, routes, task, chunk, decoding)  # type: ignore[misc]
-        )
+        plain_seconds, expected = measure_seconds(_answer_one_by_one, frozen, routes, task, chunk, decoding)
+        shared_seconds, outcomes = measure_seconds(answer_with_routes, frozen, routes, task, chunk, decoding)
         plain_chunks.append(plain_seconds)
         shared_chunks.append(shared_seconds)
         changed += sum(
-            one.correct != other.correct
+            plain.correct != shared.correct
             for route in routes
-            for one, other in zip(expected[route], outcomes[route], strict=True)
+            for plain, shared in zip(expected[route], outcomes[route], strict=True)
         )
     limit = plan_prefix_tree(routes).sharing_factor
     return EngineTiming(len(routes), len(examples), limit, tuple(plain_chunks), tuple(shared_chunks), changed)
+
+
+def _answer_one_by_one(
+    frozen: FrozenModel, routes: Sequence[Route], task: Task, examples: Sequence[Example], decoding: DecodingSettings
+) -> dict[Route, list[ExampleOutcome]]:
+    return {route: answer_examples(frozen, apply_route(frozen, route), task, examples, decoding) for route in routes}
 
 
 # --- racing -----------------------------------------------------------------------------------------------------------
@@ -144,8 +143,8 @@ def time_race(  # noqa: PLR0913
     with tempfile.TemporaryDirectory() as folder:
         store = ScoreStore(Path(folder) / "scores.sqlite")
         evaluator = Evaluator(frozen, task, decoding, store)
-        race_seconds, raced = measure_seconds(lambda: evaluator.race_draws(draws, examples, elite))
-        rest_seconds, full = measure_seconds(lambda: evaluator.race_draws(draws, examples, elite, NEVER))
+        race_seconds, raced = measure_seconds(evaluator.race_draws, draws, examples, elite)
+        rest_seconds, full = measure_seconds(evaluator.race_draws, draws, examples, elite, NEVER)
         store.close()
     return RaceTiming(
         len(draws),
@@ -216,15 +215,12 @@ def time_fused_decoding(  # noqa: PLR0913
     short = tuple(dataclasses.replace(stage, max_tokens=4) for stage in stages)
     decoder.generate_for_routes(compared, prompts, GenerationRequest(short))  # compiles the kernels
     _generate_text(model, prompts[:4], short)
-    by_route = []
-    for route in compared:
-        routed = apply_route(model, route, allow_untested=True)
-        by_route.append(measure_seconds(lambda routed=routed: _generate_text(routed, prompts, stages)))  # type: ignore[misc]
-    fused_seconds, _ = measure_seconds(
-        lambda: decoder.generate_for_routes(compared, prompts, GenerationRequest(stages))
-    )
+    routed_models = [apply_route(model, route, allow_untested=True) for route in compared]
+    by_route = [measure_seconds(_generate_text, routed, prompts, stages) for routed in routed_models]
+    request = GenerationRequest(stages)
+    fused_seconds, _ = measure_seconds(decoder.generate_for_routes, compared, prompts, request)
     torch.cuda.reset_peak_memory_stats()
-    all_seconds, _ = measure_seconds(lambda: decoder.generate_for_routes(routes, prompts, GenerationRequest(stages)))
+    all_seconds, _ = measure_seconds(decoder.generate_for_routes, routes, prompts, request)
     return DecodingTiming(
         prompts=len(prompts),
         tokens_per_row=max_new_tokens(stages),
@@ -242,23 +238,12 @@ def time_fused_decoding(  # noqa: PLR0913
 
 def _generate_text(model: Any, prompts: Sequence[Tokens], stages: Sequence[DecodingStage]) -> int:
     """Run ``model.generate`` stage after stage in the largest batch that fits; returns its number of rows."""
-    import torch
-
-    rows = len(prompts)
-    while True:
-        try:
-            for start in range(0, len(prompts), rows):
-                _generate_batch(model, prompts[start : start + rows], stages)
-        except RuntimeError as error:
-            if rows == 1 or not is_out_of_memory(error):
-                raise
-        else:
-            return rows
-        torch.cuda.empty_cache()
-        rows = -(-rows // 2)
+    limit = BatchLimit(len(prompts))
+    run_halving_on_oom(partial(_generate_batch, model, stages), prompts, lambda _message: None, limit)
+    return int(limit.max_items)
 
 
-def _generate_batch(model: Any, prompts: Sequence[Tokens], stages: Sequence[DecodingStage]) -> None:
+def _generate_batch(model: Any, stages: Sequence[DecodingStage], prompts: Sequence[Tokens]) -> list[Tokens]:
     from transformers import GenerationConfig
 
     for stage in stages:
@@ -272,3 +257,4 @@ def _generate_batch(model: Any, prompts: Sequence[Tokens], stages: Sequence[Deco
         ids, mask = pad_left(prompts, model.device)
         texts = model.generate(ids, attention_mask=mask, generation_config=settings)[:, ids.shape[1] :].tolist()
         prompts = [(*prompt, *text, *stage.forced_tokens) for prompt, text in zip(prompts, texts, strict=True)]
+    return list(prompts)

@@ -49,8 +49,8 @@ def rank_candidates(candidates: Sequence[Candidate], get_correct: GetCorrect) ->
         for candidate in candidates
         if not candidate.route.is_standard
     }
-    rank_candidates = sorted(gains, key=lambda candidate: -_gain_lower_bound(gains[candidate]))
-    return [(candidate, probability_of_gain(gains[candidate])) for candidate in rank_candidates]
+    ranked = sorted(gains, key=lambda candidate: -_gain_lower_bound(gains[candidate]))
+    return [(candidate, probability_of_gain(gains[candidate])) for candidate in ranked]
 
 
 def select_confirmed(

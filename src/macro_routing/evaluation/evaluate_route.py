@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from macro_routing.errors import RouteError
 from macro_routing.evaluation.decoding_settings import DecodingSettings, default_answer_mode
-from macro_routing.evaluation.evaluation_results import RouteEvaluation
 from macro_routing.evaluation.evaluator import Evaluator
+from macro_routing.evaluation.outcomes import RouteEvaluation
 from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.evaluation.statistics import compare_paired, wilson_interval
 from macro_routing.models.frozen import FrozenModel

@@ -1,23 +1,32 @@
 """Routes × examples → graded outcomes: read from the score store, computed and stored when missing."""
 
 import dataclasses
+import hashlib
+import json
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import Any
 
 from macro_routing.engine.decoders import AUTO, FUSED_VERSION, fused_unsupported_reason
 from macro_routing.engine.memory import BatchLimit, run_halving_on_oom
 from macro_routing.evaluation.decoding_settings import DecodingSettings
-from macro_routing.evaluation.evaluation_results import RaceResult, RouteEvaluation
-from macro_routing.evaluation.executor import Assignment, Executor, digest_scope
-from macro_routing.evaluation.graded_answers import answer_pairs, answer_with_routes
-from macro_routing.evaluation.outcome import ExampleOutcome
+from macro_routing.evaluation.model_answers import answer_pairs, answer_with_routes
 from macro_routing.evaluation.outcome_cache import OutcomeCache
+from macro_routing.evaluation.outcomes import ExampleOutcome, RaceResult, RouteEvaluation
 from macro_routing.evaluation.racing import EXACT, NEVER, UnitRoute, race_routes
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.evaluation.work_items import Results, WorkItem
-from macro_routing.evaluation.work_units import UnitSizes, WorkUnit, plan_race_units, split_into_units
+from macro_routing.evaluation.work_items import (
+    EvaluatorSpec,
+    Executor,
+    Results,
+    UnitSizes,
+    WorkItem,
+    WorkUnit,
+    plan_race_units,
+    split_into_units,
+)
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Failure
@@ -75,10 +84,10 @@ class Evaluator:
         return self.sizes or UnitSizes.for_device(self.frozen.model.device.type)
 
     @property
-    def assignment(self) -> Assignment:
+    def spec(self) -> EvaluatorSpec:
         """How workers have to run this evaluator's work items."""
-        scope = digest_scope(self.scope)
-        return Assignment(self.task.name, self.decoding, self.decoder, self.unit_sizes, scope)
+        scope = hashlib.sha256(json.dumps(self.scope, sort_keys=True).encode()).hexdigest()[:32]
+        return EvaluatorSpec(self.task.name, self.decoding, self.decoder, self.unit_sizes, scope)
 
     def evaluate(self, routes: Iterable[Route], examples: Sequence[Example]) -> dict[Route, RouteEvaluation]:
         """Score every distinct route on every example."""
@@ -135,7 +144,7 @@ class Evaluator:
     def _run_items(self, items: Sequence[WorkItem]) -> Generator[tuple[WorkItem, Results | Failure]]:
         """Each item with its results: in this process and in order, or by workers and as they finish."""
         if self.executor is not None:
-            yield from self.executor.run_items(self.assignment, items)
+            yield from self.executor.run_items(self.spec, items)
             return
         for item in items:
             yield item, self.run_work_item(item)
@@ -150,10 +159,7 @@ class Evaluator:
 
     def run_pairs(self, pairs: Sequence[tuple[Route, Example]]) -> list[ExampleOutcome]:
         """Run pairs without the store; in smaller batches if memory runs out."""
-
-        def run_batch(batch: Sequence[tuple[Route, Example]]) -> list[ExampleOutcome]:
-            return answer_pairs(self.frozen, batch, self.task, self.decoding, decoder=self.decoder)
-
+        run_batch = partial(answer_pairs, self.frozen, task=self.task, decoding=self.decoding, decoder=self.decoder)
         return run_halving_on_oom(run_batch, pairs, self._report_once, self._pairs_at_once)
 
     def run_unit(self, routes: Sequence[Route], unit: WorkUnit) -> dict[Route, list[ExampleOutcome]]:

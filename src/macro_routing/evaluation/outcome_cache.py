@@ -5,12 +5,10 @@ from contextlib import closing
 from itertools import islice
 from typing import Any
 
-from macro_routing.evaluation.evaluation_results import RaceResult, RouteEvaluation
-from macro_routing.evaluation.outcome import ExampleOutcome
+from macro_routing.evaluation.outcomes import ExampleOutcome, RaceResult, RouteEvaluation
 from macro_routing.evaluation.racing import RaceStanding
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.evaluation.work_items import Results, WorkItem, split_work
-from macro_routing.evaluation.work_units import WorkUnit
+from macro_routing.evaluation.work_items import Results, WorkItem, WorkUnit, split_work
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Failure
 from macro_routing.tasks.task import Example, fingerprint_examples
@@ -50,15 +48,14 @@ class OutcomeCache:
         self._failures: dict[Route, str] = {}
         self._no_prefetch: set[Route] = set()
         """Routes of a failed prefetch: the next prefetch may fail, too, and costs a worker."""
+        wanted = dict.fromkeys(self.routes, examples) if examples_by_route is None else examples_by_route
         self._stored = {
-            route: self._look_up_stored(route, examples if examples_by_route is None else examples_by_route[route])
+            route: store.find_outcomes(self._scope, route, [self._keys[example] for example in wanted[route]])
+            if store
+            else {}
             for route in self.routes
         }
         self._outcomes = {route: dict(stored) for route, stored in self._stored.items()}
-
-    def _look_up_stored(self, route: Route, examples: Sequence[Example]) -> dict[str, ExampleOutcome]:
-        keys = list(dict.fromkeys(self._keys[example] for example in examples))
-        return self._store.find_outcomes(self._scope, route, keys) if self._store else {}
 
     def compute_missing(self, wanted: RoutesByUnit) -> None:
         """Compute the missing outcomes of these routes on these units; a unit is always run as a whole."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from macro_routing.errors import SettingsError
 from macro_routing.evaluation.confirmation import rank_candidates, select_confirmed
 from macro_routing.evaluation.racing import NEVER, race_routes
-from macro_routing.evaluation.work_units import UnitSizes, plan_race_indices
+from macro_routing.evaluation.work_items import UnitSizes, plan_race_indices
 from macro_routing.routes.route import Route
 from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.searcher import Candidate, Outcome, Round, Score, Searcher, SearchState

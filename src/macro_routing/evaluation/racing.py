@@ -155,17 +155,13 @@ def select_next_wave(standings: Sequence[RaceStanding], keep: int, mode: str = E
     if mode == NEVER or keep >= len(standings):
         return racing
     order = sorted((draw.losses, index) for index, draw in enumerate(standings))
-    limit = max(order[keep - 1], (_SURE_SHARE * _expected_last_losses(standings, keep), -1))
+    expected_losses = sorted(
+        draw.losses + (draw.total - draw.scored) * (1 - _expected_credit(draw)) for draw in standings
+    )
+    limit = max(order[keep - 1], (_SURE_SHARE * expected_losses[keep - 1], -1))
     # Losses of the first `keep` draws only grow, so every draw at or before them has to be scored in any case.
     wave = [index for index in racing if (standings[index].losses, index) <= limit]
     return wave or racing[:1]
-
-
-def _expected_last_losses(standings: Sequence[RaceStanding], keep: int) -> float:
-    """Losses that the elite's last draw is expected to have in the end."""
-    return sorted(draw.losses + (draw.total - draw.scored) * (1 - _expected_credit(draw)) for draw in standings)[
-        keep - 1
-    ]
 
 
 def _expected_credit(draw: RaceStanding) -> float:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import MacroError
-from macro_routing.evaluation.outcome import ExampleOutcome
+from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.models.catalog import cache_folder
 from macro_routing.routes.route import Route
 
@@ -81,7 +81,7 @@ class ScoreStore:
             self._check_version()
             self._connection.executescript(_TABLES)
         except (sqlite3.Error, OSError, ValueError) as error:  # damaged texts cannot even be decoded
-            raise _as_store_error(path, error) from None
+            raise _make_store_error(path, error) from None
 
     def _check_version(self) -> None:
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
@@ -102,30 +102,22 @@ class ScoreStore:
     ) -> dict[str, ExampleOutcome]:
         """Stored outcomes of these examples (by key) under a scope and route."""
         with self._wrap_errors():
-            outcomes, damaged = self._read_outcomes(scope, route, examples)
-        if damaged:
-            self._delete_damaged(scope, route, damaged)
+            ids = self._find_row_ids(scope, route)
+            outcomes, damaged = self._read_outcomes(ids, _Checksum(scope, route), examples) if ids else ({}, [])
+        if damaged:  # they are computed and stored again
+            with self._transaction() as cursor:
+                cursor.executemany(
+                    "DELETE FROM outcomes WHERE scope = ? AND route = ? AND example = ?",
+                    ((*ids, example) for example in damaged),  # type: ignore[misc]
+                )
         return outcomes
 
-    def _delete_damaged(self, scope: Mapping[str, Any], route: Route, damaged: Sequence[bytes]) -> None:
-        """Delete outcomes with a wrong checksum, so that they are computed and stored again."""
-        with self._transaction() as cursor:
-            ids = self._find_ids(scope, route)
-            cursor.executemany(
-                "DELETE FROM outcomes WHERE scope = ? AND route = ? AND example = ?",
-                ((*(ids or (0, 0)), example) for example in damaged),
-            )
-
     def _read_outcomes(
-        self, scope: Mapping[str, Any], route: Route, examples: Sequence[str]
+        self, ids: tuple[int, int], checksum: "_Checksum", examples: Sequence[str]
     ) -> tuple[dict[str, ExampleOutcome], list[bytes]]:
         """Sound outcomes by example key, and digests of the examples whose outcome is damaged."""
-        ids = self._find_ids(scope, route)
-        if ids is None:
-            return {}, []
         outcomes: dict[str, ExampleOutcome] = {}
         damaged: list[bytes] = []
-        checksum = _Checksum(scope, route)
         keys = {_digest_key(example): example for example in examples}
         digests = list(keys)
         for start in range(0, len(digests), _MAX_PARAMETERS):
@@ -143,22 +135,22 @@ class ScoreStore:
         """Store outcomes by route and example key, all or none; outcomes that are stored already stay unchanged."""
         with self._transaction() as cursor:
             for route, by_example in outcomes.items():
-                ids, checksum = self._create_ids(cursor, scope, route), _Checksum(scope, route)
+                ids, checksum = self._insert_row_ids(cursor, scope, route), _Checksum(scope, route)
                 cursor.executemany(
                     "INSERT OR IGNORE INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (_outcome_to_row(ids, checksum, example, outcome) for example, outcome in by_example.items()),
                 )
 
-    def _find_ids(self, scope: Mapping[str, Any], route: Route) -> tuple[int, int] | None:
+    def _find_row_ids(self, scope: Mapping[str, Any], route: Route) -> tuple[int, int] | None:
         """Row ids of the scope and the route."""
         query = "SELECT scopes.id, routes.id FROM scopes, routes WHERE description = ? AND layers = ? AND text = ?"
         row = self._connection.execute(query, (_scope_to_json(scope), route.layers, str(route))).fetchone()
         return None if row is None else (row[0], row[1])
 
-    def _create_ids(self, cursor: sqlite3.Cursor, scope: Mapping[str, Any], route: Route) -> tuple[int, int]:
+    def _insert_row_ids(self, cursor: sqlite3.Cursor, scope: Mapping[str, Any], route: Route) -> tuple[int, int]:
         cursor.execute("INSERT OR IGNORE INTO scopes (description) VALUES (?)", (_scope_to_json(scope),))
         cursor.execute("INSERT OR IGNORE INTO routes (layers, text) VALUES (?, ?)", (route.layers, str(route)))
-        ids = self._find_ids(scope, route)
+        ids = self._find_row_ids(scope, route)
         assert ids is not None
         return ids
 
@@ -189,7 +181,7 @@ class ScoreStore:
         try:
             yield
         except (sqlite3.Error, ValueError, TypeError) as error:  # a description that is not JSON is damage, too
-            raise _as_store_error(self.path, error) from None
+            raise _make_store_error(self.path, error) from None
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Cursor]:
@@ -205,13 +197,14 @@ class ScoreStore:
                 raise
 
 
-def _as_store_error(path: Path, error: Exception) -> StoreError:
+def _make_store_error(path: Path, error: Exception) -> StoreError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the higher bytes only add detail
-    if code == sqlite3.SQLITE_FULL:
-        return StoreError(f"the score store {path} cannot be used: the disk is full; make room and resume")
-    if code == sqlite3.SQLITE_BUSY:
-        return StoreError(f"the score store {path} cannot be used: another process is writing to it; wait and resume")
-    return StoreError(f"the score store {path} cannot be used: {error}; name another with --store")
+    reasons = {
+        sqlite3.SQLITE_FULL: "the disk is full; make room and resume",
+        sqlite3.SQLITE_BUSY: "another process is writing to it; wait and resume",
+    }
+    reason = reasons.get(code, f"{error}; name another with --store")
+    return StoreError(f"the score store {path} cannot be used: {reason}")
 
 
 def _scope_to_json(scope: Mapping[str, Any]) -> str:
@@ -237,10 +230,8 @@ class _Checksum:
 
 
 def _outcome_from_row(values: Sequence[Any]) -> ExampleOutcome:
-    fields = dict(zip(_OUTCOME_FIELDS, values, strict=True))
-    for name in ("correct", "reasoning_truncated", "answer_truncated"):
-        fields[name] = bool(fields[name])
-    return ExampleOutcome(**fields)
+    fields: Any = zip(dataclasses.fields(ExampleOutcome), values, strict=True)
+    return ExampleOutcome(*(field.type(value) for field, value in fields))  # booleans are stored as integers
 
 
 def _outcome_to_row(

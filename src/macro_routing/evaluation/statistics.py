@@ -5,16 +5,18 @@ Everything is exact or resampled with a named generator. The procedure over benc
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from macro_routing.errors import SettingsError
 
 Floats = NDArray[np.float64]
 _LEVEL = 0.95
+"""Confidence level of all intervals."""
 
 
 @dataclass(frozen=True)
@@ -56,30 +58,24 @@ def compare_paired(
 
 
 def paired_bootstrap_interval(
-    baseline: ArrayLike, routed: ArrayLike, *, seed: int = 0, resamples: int = 10_000, level: float = _LEVEL
+    baseline: ArrayLike, routed: ArrayLike, *, seed: int = 0, resamples: int = 10_000
 ) -> tuple[float, float]:
     """Percentile interval of the mean paired difference, examples resampled with replacement."""
     first, second = _check_paired(baseline, routed)
-    differences = second - first
     # Only counts of the distinct differences matter, so resampling is multinomial: fast for any number of examples.
-    values, counts = np.unique(differences, return_counts=True)
+    values, counts = np.unique(second - first, return_counts=True)
     rng = np.random.default_rng(seed)
-    draws = rng.multinomial(len(differences), counts / counts.sum(), size=resamples) @ values / len(differences)
-    return percentile_interval(draws, level)
+    return percentile_interval(rng.multinomial(len(first), counts / counts.sum(), size=resamples) @ values / len(first))
 
 
 def mcnemar_p_value(fixed: int, broken: int) -> float:
     """Two-sided exact McNemar p-value: are the discordant examples split like coin flips?"""
-    from scipy.stats import binom
-
-    return float(min(1.0, 2 * binom.cdf(min(fixed, broken), fixed + broken, 0.5)))
+    return float(min(1.0, 2 * scipy.stats.binom.cdf(min(fixed, broken), fixed + broken, 0.5)))
 
 
-def wilson_interval(accuracy: float, n: int, level: float = _LEVEL) -> tuple[float, float]:
+def wilson_interval(accuracy: float, n: int) -> tuple[float, float]:
     """Wilson's score interval of an accuracy on ``n`` examples; also valid at 0 and 1."""
-    from scipy.stats import binomtest
-
-    interval = binomtest(round(accuracy * n), n).proportion_ci(level, method="wilson")
+    interval = scipy.stats.binomtest(round(accuracy * n), n).proportion_ci(_LEVEL, method="wilson")
     return float(interval.low), float(interval.high)
 
 
@@ -117,13 +113,13 @@ def wilcoxon_p_value(differences: ArrayLike) -> float:
 
     scipy's exact null distribution holds without ties only.
     """
-    from scipy.stats import rankdata
-
     values = np.asarray(differences, dtype=np.float64)
     values = values[values != 0]
     if len(values) == 0:
         return 1.0
-    doubled = np.rint(2 * rankdata(np.abs(values))).astype(int)  # twice the mid-ranks, so that they are integers
+    doubled = np.rint(2 * scipy.stats.rankdata(np.abs(values))).astype(
+        int
+    )  # twice the mid-ranks, so that they are integers
     observed = int(doubled[values > 0].sum())
     # Share of the sign patterns that give each possible sum of positive ranks.
     shares = np.zeros(int(doubled.sum()) + 1)
@@ -137,13 +133,11 @@ def wilcoxon_p_value(differences: ArrayLike) -> float:
 
 def holm_correction(p_values: Sequence[float]) -> list[float]:
     """P-values after Holm's step-down correction, in the given order; scipy does not have it."""
-    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
-    corrected = [0.0] * len(p_values)
-    largest = 0.0
-    for rank, index in enumerate(order):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
-        corrected[index] = largest
-    return corrected
+    values = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(values, kind="stable")
+    corrected = np.empty_like(values)
+    corrected[order] = np.maximum.accumulate(np.minimum(1.0, np.arange(len(values), 0, -1) * values[order]))
+    return [float(p_value) for p_value in corrected]
 
 
 # --- the best of many ---------------------------------------------------------------------------------------------
@@ -175,6 +169,60 @@ def best_of_many_p_value(
     return float((1 + (flipped >= observed - 1e-12).sum()) / (1 + resamples))
 
 
+# --- several tasks and seeds ---------------------------------------------------------------------------------------
+
+Differences = Mapping[str, Sequence[float]]
+"""By example: its differences, one for each seed that used it."""
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """The mean over tasks of the mean difference, with its uncertainty."""
+
+    n: int
+    """Number of distinct examples."""
+    mean: float
+    low: float
+    """Lower end of the 95 % interval, examples resampled within their tasks."""
+    high: float
+    p_value: float
+    """Two-sided sign-flip test: how often random signs of the examples' differences give a mean as far from zero."""
+
+
+def estimate_paired_difference(
+    tasks: Sequence[Differences], *, seed: int = 0, resamples: int = 4000
+) -> PairedDifference:
+    """Estimate the mean difference over tasks, with every example as one cluster."""
+    if not tasks or not all(tasks):
+        raise SettingsError("a paired difference needs examples of every task")
+    rng = np.random.default_rng(seed)
+    observed, draws, flipped = 0.0, np.zeros(resamples), np.zeros(resamples)
+    for differences in tasks:
+        sums = np.array([sum(values) for values in differences.values()], float)
+        counts = np.array([len(values) for values in differences.values()], float)
+        observed += float(sums.sum() / counts.sum())
+        draws += bootstrap_means(sums, counts, rng, resamples)
+        nonzero = sums[sums != 0]  # only examples with a difference need a sign
+        flipped += rng.choice([-1.0, 1.0], size=(resamples, len(nonzero))) @ nonzero / counts.sum()
+    as_far = (np.abs(flipped) >= abs(observed) - 1e-12).sum()
+    return PairedDifference(
+        sum(map(len, tasks)),
+        observed / len(tasks),
+        *percentile_interval(draws / len(tasks)),
+        float((1 + as_far) / (1 + resamples)),
+    )
+
+
+def bootstrap_means(sums: Floats, counts: Floats, rng: np.random.Generator, resamples: int) -> Floats:
+    """Mean differences of resampled examples, from each example's sum and number of differences.
+
+    Examples that are equal in both are grouped, so thousands of them take no longer than a few.
+    """
+    distinct, frequencies = np.unique(np.stack([sums, counts]), axis=1, return_counts=True)
+    drawn = rng.multinomial(len(sums), frequencies / len(sums), size=resamples)
+    return np.asarray((drawn @ distinct[0]) / (drawn @ distinct[1]))
+
+
 # --- before a search ----------------------------------------------------------------------------------------------
 
 
@@ -197,20 +245,18 @@ def smallest_detectable_gain(n: int, discordance: float = 0.2, power: float = 0.
 
 def mcnemar_power(n: int, discordance: float, gain: float, level: float = 0.05) -> float:
     """How often the exact test finds a true ``gain`` significant; the discordant count itself is random."""
-    from scipy.stats import binom
-
-    weights = binom.pmf(np.arange(n + 1), n, discordance)
+    weights = scipy.stats.binom.pmf(np.arange(n + 1), n, discordance)
     discordant = np.flatnonzero(weights > 1e-9)
     # The most losses that are still significant; -1 when even none are not.
-    losses = binom.ppf(level / 2, discordant, 0.5)
-    losses = np.where(2 * binom.cdf(losses, discordant, 0.5) <= level, losses, losses - 1)
+    losses = scipy.stats.binom.ppf(level / 2, discordant, 0.5)
+    losses = np.where(2 * scipy.stats.binom.cdf(losses, discordant, 0.5) <= level, losses, losses - 1)
     loss_share = (discordance - gain) / (2 * discordance)
-    return float(weights[discordant] @ binom.cdf(losses, discordant, max(0.0, loss_share)))
+    return float(weights[discordant] @ scipy.stats.binom.cdf(losses, discordant, max(0.0, loss_share)))
 
 
-def percentile_interval(draws: Floats, level: float = _LEVEL) -> tuple[float, float]:
-    """The central interval that holds a share ``level`` of resampled values."""
-    low, high = np.percentile(draws, [50 * (1 - level), 50 * (1 + level)])
+def percentile_interval(draws: Floats) -> tuple[float, float]:
+    """The central interval that holds 95 % of resampled values."""
+    low, high = np.percentile(draws, [50 * (1 - _LEVEL), 50 * (1 + _LEVEL)])
     return float(low), float(high)
 
 

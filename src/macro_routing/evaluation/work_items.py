@@ -1,16 +1,85 @@
-"""Work items: routes to run on one work unit, and how they are divided among workers.
+"""Work units, work items and executors: how routes × examples are divided and handed to other processes.
 
-A work item is idempotent. Who runs it, how often it was tried before and which other routes it holds changes no
-outcome, since the examples of a unit are run together by every worker. In a paired item each route has an example of
-its own and the pairs form the batch, so there outcomes agree up to rounding.
+A work unit is a fixed group of examples that are run together, and stored or run again as a whole. Which examples share
+a batch can change a score in its last digits. So units are planned from the list of examples and a size alone, never
+from the contents of a store or the free memory.
+
+A work item is routes to run on one unit. It is idempotent: who runs it, how often it was tried before and which other
+routes it holds changes no outcome. In a paired item each route has an example of its own and the pairs form the batch,
+so there outcomes agree up to rounding.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Protocol
 
-from macro_routing.evaluation.outcome import ExampleOutcome
-from macro_routing.evaluation.work_units import WorkUnit
+import numpy as np
+
+from macro_routing.engine.prefix_tree import route_sort_key
+from macro_routing.evaluation.decoding_settings import DecodingSettings
+from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.routes.route import Route
+from macro_routing.search.searcher import Failure
+from macro_routing.settings import Range, check_fields
+from macro_routing.tasks.task import Example
+
+WorkUnit = tuple[Example, ...]
+_EARLY_SHARE = 0.3
+"""Share of a race's examples on which hardly any route can be stopped, unless the elite is very good."""
+_ORDER_SEED = 20_240_501
+"""Seed of the order in which a race visits its units; any fixed number works."""
+
+
+@dataclass(frozen=True)
+class UnitSizes:
+    """Examples per unit, and the memory that a unit may use for shared states."""
+
+    race: int = 8
+    """In a race, on the first examples: hardly any route can be stopped there."""
+    race_late: int = 2
+    """In a race, on the later examples: small units stop a losing route early, large ones use a GPU better."""
+    full: int = 64
+    """Where every route is scored on every example."""
+    state_megabytes: int = 2048
+    """Maximum memory for hidden states that are kept for other branches of the prefix tree."""
+
+    def __post_init__(self) -> None:
+        """Reject empty units."""
+        size = Range(1, symbol="examples per unit")
+        check_fields(self, race=size, race_late=size, full=size, state_megabytes=Range(1))
+
+    @classmethod
+    def for_device(cls, device: str) -> "UnitSizes":
+        """Sizes that suit a device type.
+
+        A GPU takes hardly longer for eighty examples than for eight, since it waits for the longest answer in any case;
+        with units of 32 a round took longer raced than fully scored.
+        """
+        return cls() if device == "cpu" else cls(race=80, race_late=80, full=1024)
+
+
+def split_into_units(examples: Sequence[Example], size: int) -> list[WorkUnit]:
+    """Units in the order of the examples, so that a longer list starts with the units of a shorter one."""
+    return [tuple(examples[start : start + size]) for start in range(0, len(examples), size)]
+
+
+def plan_race_units(examples: Sequence[Example], sizes: UnitSizes) -> list[WorkUnit]:
+    """Units of examples of similar length (little padding), in shuffled order (the first are not easier)."""
+    by_length = sorted(examples, key=lambda example: len(example.question) + sum(map(len, example.choices)))
+    return [tuple(by_length[rank] for rank in unit) for unit in plan_race_indices(len(examples), sizes)]
+
+
+def plan_race_indices(count: int, sizes: UnitSizes) -> list[list[int]]:
+    """Indices 0 … count - 1 as units: neighbours together, units shuffled, all but the first ones split finely."""
+    units = np.array_split(np.arange(count), -(-count // sizes.race))
+    shuffled = [units[number] for number in np.random.default_rng(_ORDER_SEED).permutation(len(units))]
+    early = int(_EARLY_SHARE * len(shuffled))
+    late = [part for unit in shuffled[early:] for part in np.array_split(unit, -(-len(unit) // sizes.race_late))]
+    return [unit.tolist() for unit in (*shuffled[:early], *late)]
+
+
+# --- items ----------------------------------------------------------------------------------------------------------
 
 Results = tuple[tuple[ExampleOutcome, ...], ...]
 """Outcomes by route, in the order of the work item; in a paired item each route has one."""
@@ -27,6 +96,12 @@ class WorkItem:
     prefetch: bool = False
     """Whether the result is not needed yet; only idle workers take such items."""
 
+    def split(self, parts: int) -> "list[WorkItem]":
+        """The same work in about ``parts`` items; pairs have nothing to share, so each becomes an item."""
+        if self.paired:
+            return self.split_by_route()
+        return [replace(self, routes=tuple(group)) for group in group_by_shared_prefix(self.routes, parts)]
+
     def split_by_route(self) -> "list[WorkItem]":
         """The same work, one route per item."""
         if self.paired:
@@ -40,17 +115,7 @@ def split_work(parts: int, items: Sequence[WorkItem]) -> list[WorkItem]:
     if not items or len(items) >= parts:
         return list(items)
     per_item = -(-parts // len(items))
-    return [part for item in items for part in _split_item(item, per_item)]
-
-
-def _split_item(item: WorkItem, parts: int) -> list[WorkItem]:
-    if item.paired:
-        size = -(-len(item.routes) // parts)
-        return [
-            WorkItem(item.routes[start : start + size], item.unit[start : start + size], paired=True)
-            for start in range(0, len(item.routes), size)
-        ]
-    return [WorkItem(tuple(group), item.unit) for group in group_by_shared_prefix(item.routes, parts)]
+    return [part for item in items for part in item.split(per_item)]
 
 
 def group_by_shared_prefix(routes: Sequence[Route], groups: int) -> list[list[Route]]:
@@ -59,7 +124,7 @@ def group_by_shared_prefix(routes: Sequence[Route], groups: int) -> list[list[Ro
     Routes are sorted by their steps, so the work that a route adds to the prefix tree is its length less the prefix
     that it shares with the route before it.
     """
-    ordered = sorted(routes, key=_sort_key)
+    ordered = sorted(routes, key=route_sort_key)
     added = [
         route.length - (_shared_prefix_length(ordered[index - 1], route) if index else 0)
         for index, route in enumerate(ordered)
@@ -75,15 +140,38 @@ def group_by_shared_prefix(routes: Sequence[Route], groups: int) -> list[list[Ro
     return grouped
 
 
-def _sort_key(route: Route) -> list[tuple[int, int, float]]:
-    return [
-        (step.layer, step.add.back if step.add else 0, step.add.coefficient if step.add else 0.0)
-        for step in route.steps
-    ]
-
-
 def _shared_prefix_length(first: Route, second: Route) -> int:
-    for index, (step, other) in enumerate(zip(first.steps, second.steps, strict=False)):
-        if step != other:
-            return index
-    return min(first.length, second.length)
+    steps = zip(first.steps, second.steps, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], steps))
+
+
+# --- executors ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EvaluatorSpec:
+    """What a worker builds its evaluator from; a worker whose own scope differs rejects the item."""
+
+    task: str
+    decoding: DecodingSettings
+    decoder: str
+    sizes: UnitSizes
+    scope: str
+    """Digest of the evaluator's scope."""
+
+
+class Executor(Protocol):
+    """Workers that run work items."""
+
+    @property
+    def workers(self) -> int:
+        """Number of items that are run at the same time."""
+        ...
+
+    def run_items(self, spec: EvaluatorSpec, items: Sequence[WorkItem]) -> Iterator[tuple[WorkItem, Results | Failure]]:
+        """Results in the order in which they arrive; together they cover every item once.
+
+        An item may come back in parts. A part that no worker survives has one route and comes back as a failure.
+        A prefetch item that failed once comes back as a failure, which says nothing about its routes.
+        """
+        ...

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from macro_routing.errors import RunError
-from macro_routing.evaluation.clustered_statistics import bootstrap_means
-from macro_routing.evaluation.statistics import Floats
+from macro_routing.evaluation.statistics import Floats, bootstrap_means
 from macro_routing.files import write_atomically
 from macro_routing.runs import folder as files
 from macro_routing.runs import methods

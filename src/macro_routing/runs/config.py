@@ -15,7 +15,7 @@ from macro_routing.engine.decoders import AUTO, DECODERS
 from macro_routing.errors import SettingsError
 from macro_routing.evaluation.decoding_settings import DecodingSettings, default_answer_mode
 from macro_routing.evaluation.racing import EXACT, RACING_MODES
-from macro_routing.evaluation.work_units import UnitSizes
+from macro_routing.evaluation.work_items import UnitSizes
 from macro_routing.models.catalog import BUILT_IN_MODELS, DEFAULT_MODEL
 from macro_routing.models.frozen import FrozenModel, LoadOptions
 from macro_routing.models.support import get_text_config

@@ -14,7 +14,7 @@ from macro_routing.engine.batching import Tokens
 from macro_routing.engine.generation import generate_greedy
 from macro_routing.engine.memory import cache_bytes_per_token, is_out_of_memory
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.graded_answers import build_choice_items
+from macro_routing.evaluation.model_answers import build_choice_items
 from macro_routing.models.chat import encode_messages
 from macro_routing.models.routing import apply_route
 from macro_routing.routes.route import Route

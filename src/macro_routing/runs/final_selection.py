@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macro_routing.evaluation.confirmation import probability_of_gain, select_confirmed, update_expected_gain
-from macro_routing.evaluation.evaluation_results import RouteEvaluation
+from macro_routing.evaluation.outcomes import RouteEvaluation
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Candidate, Outcome

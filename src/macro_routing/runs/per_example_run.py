@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from macro_routing.engine.decoders import release_fused_decoder
-from macro_routing.evaluation.graded_answers import encode_prompts
-from macro_routing.evaluation.outcome import ExampleOutcome
+from macro_routing.evaluation.model_answers import encode_prompts
+from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.evaluation.statistics import wilson_interval
 from macro_routing.peers.label_search import LabelSearch
 from macro_routing.peers.layer_router import LayerRouters

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.graded_answers import mean_input_tokens
+from macro_routing.evaluation.model_answers import mean_input_tokens
 from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.models.environment import describe_environment
 from macro_routing.routes.route import Route

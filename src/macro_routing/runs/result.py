@@ -16,8 +16,7 @@ from macro_routing.runs.folder import RESULT, RunFolder
 from macro_routing.runs.methods import METHODS
 
 if TYPE_CHECKING:
-    from macro_routing.evaluation.evaluation_results import RouteEvaluation
-    from macro_routing.evaluation.outcome import ExampleOutcome
+    from macro_routing.evaluation.outcomes import ExampleOutcome, RouteEvaluation
 
 SELECTED = {name: method.title for name, method in METHODS.items()}
 """How the chosen route is called, by method."""

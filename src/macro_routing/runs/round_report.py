@@ -2,7 +2,7 @@
 
 import statistics
 
-from macro_routing.evaluation.evaluation_results import RaceResult
+from macro_routing.evaluation.outcomes import RaceResult
 from macro_routing.evaluation.statistics import wilson_interval
 from macro_routing.runs.progress import RoundReport
 from macro_routing.search.searcher import Round, Score, Stopped

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from macro_routing.evaluation.evaluation_results import RaceResult, RouteEvaluation
+from macro_routing.evaluation.outcomes import RaceResult, RouteEvaluation
 from macro_routing.evaluation.racing import NEVER
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as files

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import PAUSED, ModelError, RunError, SettingsError
-from macro_routing.evaluation.evaluation_results import RouteEvaluation
 from macro_routing.evaluation.evaluator import Evaluator
+from macro_routing.evaluation.outcomes import RouteEvaluation
 from macro_routing.models.frozen import FrozenModel, load_model
 from macro_routing.models.metadata import read_model_metadata
 from macro_routing.report.formatting import shorten_model_name

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.work_units import split_into_units
+from macro_routing.evaluation.work_items import split_into_units
 from macro_routing.report.formatting import format_points, shorten_model_name, use_minus_sign
 from macro_routing.report.interval_chart import OPEN, IntervalRow, intervals_figure
 from macro_routing.routes.route import Route

@@ -17,7 +17,7 @@ import torch
 
 from macro_routing.engine.batching import Tokens, compute_position_ids, pad_left
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.graded_answers import build_choice_items, encode_prompts_and_stages
+from macro_routing.evaluation.model_answers import build_choice_items, encode_prompts_and_stages
 from macro_routing.evaluation.statistics import paired_bootstrap_interval
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.models.lens import apply_lm_head, collect_hidden_states

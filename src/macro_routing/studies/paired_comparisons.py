@@ -3,8 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from macro_routing.evaluation.clustered_statistics import PairedDifference, estimate_paired_difference
-from macro_routing.evaluation.statistics import compare_paired, holm_correction
+from macro_routing.evaluation.statistics import (
+    PairedDifference,
+    compare_paired,
+    estimate_paired_difference,
+    holm_correction,
+)
 from macro_routing.report.figure import Figure
 from macro_routing.report.interval_chart import GAIN, LOSS, OPEN, PLAIN, IntervalRow, intervals_figure
 from macro_routing.runs.result import LEVEL

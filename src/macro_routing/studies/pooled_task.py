@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.outcome import ExampleOutcome
-from macro_routing.evaluation.work_units import WorkUnit
+from macro_routing.evaluation.outcomes import ExampleOutcome
+from macro_routing.evaluation.work_items import WorkUnit
 from macro_routing.routes.route import Route
 from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.tasks.grading import GRADERS

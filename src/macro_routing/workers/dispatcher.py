@@ -15,8 +15,7 @@ from dataclasses import replace
 
 from macro_routing import errors
 from macro_routing.errors import MacroError, without_secrets
-from macro_routing.evaluation.executor import Assignment
-from macro_routing.evaluation.work_items import Results, WorkItem
+from macro_routing.evaluation.work_items import EvaluatorSpec, Results, WorkItem
 from macro_routing.models.remote import RemoteModelInfo
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Failure
@@ -53,7 +52,7 @@ class Dispatcher:
         self._events: deque[Event] = deque()
         """Events that are not handled yet: a run that is closed early leaves them to the next run."""
         self._quarantined: dict[tuple[str, Route], str] = {}
-        self._assignment: Assignment | None = None
+        self._spec: EvaluatorSpec | None = None
         self._has_started = False
         self._fatal_reason = ""
         """Why no worker can be started any more."""
@@ -65,9 +64,9 @@ class Dispatcher:
         """Process ids of the workers that are ready."""
         return [slot.process_id for slot in self._slots if slot.is_ready]
 
-    def run_items(self, assignment: Assignment, items: Sequence[WorkItem]) -> Iterator[ItemResult]:
+    def run_items(self, spec: EvaluatorSpec, items: Sequence[WorkItem]) -> Iterator[ItemResult]:
         """Results in the order in which they arrive; see ``Executor.run_items``."""
-        self._assignment = assignment
+        self._spec = spec
         self._queue = deque(map(QueuedItem, items))
         self._start_all()
         try:
@@ -120,7 +119,7 @@ class Dispatcher:
 
     def _send_items(self) -> Iterator[ItemResult]:
         """Send queued items to idle workers."""
-        assert self._assignment is not None
+        assert self._spec is not None
         while self._idle and self._queue:
             yield from self._drop_quarantined()
             if not self._queue:
@@ -129,9 +128,9 @@ class Dispatcher:
             slot = self._slots[number]
             slot.queued, slot.is_busy = queued, True
             slot.sent_at = slot.heard_at = time.monotonic()
-            slot.scope = self._assignment.scope
-            slot.size = estimate_work(queued.item, self._assignment.decoding.max_new_tokens)
-            self._backend.send_message(number, work_item_to_json(self._assignment, queued.item))
+            slot.scope = self._spec.scope
+            slot.size = estimate_work(queued.item, self._spec.decoding.max_new_tokens)
+            self._backend.send_message(number, work_item_to_json(self._spec, queued.item))
 
     def _drop_quarantined(self) -> Iterator[ItemResult]:
         """Fail the quarantined routes of the next items without running them."""
@@ -146,8 +145,8 @@ class Dispatcher:
 
     def _quarantine_reason(self, route: Route) -> str:
         """Why a route is quarantined; empty if it is not."""
-        assert self._assignment is not None
-        return self._quarantined.get((self._assignment.scope, route), "")
+        assert self._spec is not None
+        return self._quarantined.get((self._spec.scope, route), "")
 
     # --- events ---------------------------------------------------------------------------------------------------
 
@@ -278,10 +277,10 @@ class Dispatcher:
 
     def _quarantine_route(self, queued: QueuedItem) -> tuple[WorkItem, Failure]:
         """Give up a route that crashes its workers while the standard pass does not."""
-        assert self._assignment is not None
+        assert self._spec is not None
         (route,) = queued.item.routes
         reason = f"crashed its worker {queued.crashes} times: {queued.reason}"
-        self._quarantined[self._assignment.scope, route] = self.counts.quarantined[route] = reason
+        self._quarantined[self._spec.scope, route] = self.counts.quarantined[route] = reason
         self._report(f"the route {route} is given up: it {reason}")
         return queued.item, Failure(reason)
 

@@ -19,7 +19,7 @@ from typing import Any
 from macro_routing.engine.decoders import fused_unsupported_reason
 from macro_routing.errors import MacroError
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.executor import Assignment
+from macro_routing.evaluation.work_items import EvaluatorSpec
 from macro_routing.models.frozen import FrozenModel, load_model
 from macro_routing.models.remote import RemoteModelInfo
 from macro_routing.tasks.task import Task
@@ -50,26 +50,26 @@ class Worker:
 
     def handle_item(self, text: str) -> str:
         """Run a work item and return its results as JSON; errors of a user are returned, others are raised."""
-        assignment, item = work_item_from_json(text)
+        spec, item = work_item_from_json(text)
         try:
-            results = results_to_json(self._get_evaluator(assignment).run_work_item(item))
+            results = results_to_json(self._get_evaluator(spec).run_work_item(item))
         except MacroError as error:
             return _error_to_json(error)
         reply = json.dumps({"results": results, "notes": self._notes})
         self._notes.clear()
         return reply
 
-    def _get_evaluator(self, assignment: Assignment) -> Evaluator:
-        if assignment.scope not in self._evaluators:
-            evaluator = build_evaluator(assignment, self._frozen, self._find_task(assignment.task), self._notes.append)
-            if evaluator.assignment.scope != assignment.scope:
+    def _get_evaluator(self, spec: EvaluatorSpec) -> Evaluator:
+        if spec.scope not in self._evaluators:
+            evaluator = build_evaluator(spec, self._frozen, self._find_task(spec.task), self._notes.append)
+            if evaluator.spec.scope != spec.scope:
                 raise MacroError(
                     "a worker has other numerics, prompts or grading than the search that it works for;"
                     " workers need the same model, data files, device and versions of torch and transformers:"
                     f" {json.dumps(evaluator.scope, sort_keys=True)}"
                 )
-            self._evaluators[assignment.scope] = evaluator
-        return self._evaluators[assignment.scope]
+            self._evaluators[spec.scope] = evaluator
+        return self._evaluators[spec.scope]
 
     def _find_task(self, name: str) -> Task:
         while name not in self._tasks and self._sources:
@@ -80,11 +80,9 @@ class Worker:
         return self._tasks[name]
 
 
-def build_evaluator(
-    assignment: Assignment, frozen: FrozenModel, task: Task, report: Callable[[str], None]
-) -> Evaluator:
-    """The evaluator that runs an assignment's items; it stores nothing."""
-    return Evaluator(frozen, task, assignment.decoding, None, assignment.sizes, assignment.decoder, report)
+def build_evaluator(spec: EvaluatorSpec, frozen: FrozenModel, task: Task, report: Callable[[str], None]) -> Evaluator:
+    """The evaluator that runs a spec's items; it stores nothing."""
+    return Evaluator(frozen, task, spec.decoding, None, spec.sizes, spec.decoder, report)
 
 
 def start_worker(setup: str, make: Callable[[WorkerSetup], Worker] = Worker) -> tuple[Worker | None, str]:

@@ -11,10 +11,8 @@ from typing import Any
 
 from macro_routing.errors import MacroError
 from macro_routing.evaluation.decoding_settings import DecodingSettings
-from macro_routing.evaluation.executor import Assignment
-from macro_routing.evaluation.outcome import ExampleOutcome
-from macro_routing.evaluation.work_items import Results, WorkItem
-from macro_routing.evaluation.work_units import UnitSizes
+from macro_routing.evaluation.outcomes import ExampleOutcome
+from macro_routing.evaluation.work_items import EvaluatorSpec, Results, UnitSizes, WorkItem
 from macro_routing.models.frozen import LoadOptions
 from macro_routing.routes.notation import parse_route
 from macro_routing.tasks.catalog import load_task
@@ -73,11 +71,11 @@ _EXAMPLE_FIELDS = ("id", "question", "answer", "choices", "group")
 _OUTCOME_FIELDS = tuple(field.name for field in dataclasses.fields(ExampleOutcome))
 
 
-def work_item_to_json(assignment: Assignment, item: WorkItem) -> str:
+def work_item_to_json(spec: EvaluatorSpec, item: WorkItem) -> str:
     """The message that sends a work item to a worker."""
     return json.dumps(
         {
-            "assignment": dataclasses.asdict(assignment),
+            "assignment": dataclasses.asdict(spec),
             "layers": item.routes[0].layers,
             "routes": [str(route) for route in item.routes],
             "examples": [[getattr(example, name) for name in _EXAMPLE_FIELDS] for example in item.unit],
@@ -86,15 +84,15 @@ def work_item_to_json(assignment: Assignment, item: WorkItem) -> str:
     )
 
 
-def work_item_from_json(text: str) -> tuple[Assignment, WorkItem]:
-    """The assignment and the item that ``work_item_to_json`` wrote."""
+def work_item_from_json(text: str) -> tuple[EvaluatorSpec, WorkItem]:
+    """The spec and the item that ``work_item_to_json`` wrote."""
     values = json.loads(text)
     routes = tuple(parse_route(route, values["layers"]) for route in values["routes"])
     rows = (dict(zip(_EXAMPLE_FIELDS, row, strict=True)) for row in values["examples"])
     unit = tuple(Example(**{**row, "choices": tuple(row["choices"])}) for row in rows)
     fields = values["assignment"]
     settings = {"decoding": DecodingSettings(**fields["decoding"]), "sizes": UnitSizes(**fields["sizes"])}
-    return Assignment(**{**fields, **settings}), WorkItem(routes, unit, values["paired"])
+    return EvaluatorSpec(**{**fields, **settings}), WorkItem(routes, unit, values["paired"])
 
 
 def results_to_json(results: Results) -> list[list[list[Any]]]:

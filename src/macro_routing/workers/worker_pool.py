@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
-from macro_routing.evaluation.executor import Assignment
-from macro_routing.evaluation.work_items import Results, WorkItem
+from macro_routing.evaluation.work_items import EvaluatorSpec, Results, WorkItem
 from macro_routing.models.frozen import FrozenModel, LoadOptions, load_model
 from macro_routing.models.remote import make_remote_model
 from macro_routing.search.searcher import Failure
@@ -55,12 +54,10 @@ class WorkerPool:
             return make_remote_model(name, options, facts, report)
         return load_model(name, options, report)
 
-    def run_items(
-        self, assignment: Assignment, items: Sequence[WorkItem]
-    ) -> Iterator[tuple[WorkItem, Results | Failure]]:
+    def run_items(self, spec: EvaluatorSpec, items: Sequence[WorkItem]) -> Iterator[tuple[WorkItem, Results | Failure]]:
         """Results in the order in which they arrive."""
         if items:
-            yield from self._dispatcher.run_items(assignment, items)
+            yield from self._dispatcher.run_items(spec, items)
 
     @contextmanager
     def reporting_to(self, report: Report) -> Iterator[None]:

@@ -1,10 +1,36 @@
-"""Results of an evaluation: one route on a list of examples, or a round of draws."""
+"""Outcomes: one route on one example, one route on a list of examples, a round of draws."""
 
 from dataclasses import dataclass
 
-from macro_routing.evaluation.outcome import ExampleOutcome
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Outcome, Score
+
+
+@dataclass(frozen=True)
+class ExampleOutcome:
+    """A graded answer, with its length and whether a token budget truncated it."""
+
+    correct: bool
+    prediction: str
+    reasoning_tokens: int = 0
+    answer_tokens: int = 0
+    reasoning_truncated: bool = False
+    """Whether the reasoning ended because its budget ran out."""
+    answer_truncated: bool = False
+    reasoning: str = ""
+    """Text that the model generated before its answer, if it reasons first."""
+    text: str = ""
+    """The answer as generated; empty when choices are compared by likelihood."""
+
+    @property
+    def truncated(self) -> bool:
+        """Whether a budget truncated the reasoning or the answer."""
+        return self.reasoning_truncated or self.answer_truncated
+
+    @property
+    def tokens(self) -> int:
+        """Number of generated tokens."""
+        return self.reasoning_tokens + self.answer_tokens
 
 
 @dataclass(frozen=True)

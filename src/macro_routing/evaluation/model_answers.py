@@ -22,7 +22,7 @@ from macro_routing.engine.memory import max_cached_tokens
 from macro_routing.engine.route_generation import generate_for_pairs, generate_for_routes
 from macro_routing.errors import TaskError
 from macro_routing.evaluation.decoding_settings import DecodingSettings
-from macro_routing.evaluation.outcome import ExampleOutcome
+from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.models.chat import encode_messages
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.routes.route import Route
