@@ -17,7 +17,7 @@ import torch
 
 import macro_routing
 from benchmarks.record import write_record
-from macro_routing.deploy.base_model import open_base_model
+from macro_routing.deploy.export_common import open_base_model
 from macro_routing.deploy.gguf_export import write_gguf
 from macro_routing.deploy.hf_export import write_hf_checkpoint
 from macro_routing.deploy.routed_checkpoint import write_routed_checkpoint

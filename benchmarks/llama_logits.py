@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from benchmarks.record import ROOT, write_record
-from macro_routing.deploy.base_model import open_base_model
+from macro_routing.deploy.export_common import open_base_model
 from macro_routing.deploy.gguf_export import write_gguf
 from macro_routing.models import FrozenModel, apply_route, load_model
 from macro_routing.models.metadata import ModelMetadata

@@ -9,8 +9,8 @@ import pytest
 
 from macro_routing.cli import console
 from macro_routing.cli.serve import serve
-from macro_routing.deploy.base_model import open_base_model
-from macro_routing.deploy.server_address import check_address
+from macro_routing.deploy.export_common import open_base_model
+from macro_routing.deploy.serving import check_server_address
 from macro_routing.errors import MacroError
 from macro_routing.models import load_model
 from macro_routing.routes import parse_route
@@ -78,7 +78,7 @@ def test_an_address_that_cannot_be_had_is_refused_before_a_model_is_loaded():
     for host in ("not a host", "192.0.2.1", "x" * 300):
         with pytest.raises(MacroError, match="is not an address of this machine"):
             serve(route="L0 RJ", model="no model is looked for", host=host, port=port)
-    check_address("127.0.0.1", port)
+    check_server_address("127.0.0.1", port)
 
 
 def test_a_route_file_can_come_through_a_pipe(folders, monkeypatch, capsys):

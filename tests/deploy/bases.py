@@ -3,7 +3,7 @@
 import json
 import shutil
 
-from macro_routing.deploy.base_model import open_base_model
+from macro_routing.deploy.export_common import open_base_model
 from macro_routing.models.catalog import locate_model
 from macro_routing.routes import parse_route
 from macro_routing.routes.route_file import RouteFile

@@ -10,8 +10,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 import macro_routing
-from macro_routing.deploy.base_model import copy_companion_files, open_base_model
 from macro_routing.deploy.checkpoint_tensors import list_copyable_tensors
+from macro_routing.deploy.export_common import copy_companion_files, open_base_model
 from macro_routing.deploy.hf_export import write_hf_checkpoint
 from macro_routing.deploy.routed_checkpoint import write_routed_checkpoint
 from macro_routing.errors import ExportError, ModelError

@@ -6,7 +6,7 @@ import gguf
 import pytest
 import torch
 
-from macro_routing.deploy.base_model import open_base_model
+from macro_routing.deploy.export_common import open_base_model
 from macro_routing.deploy.gguf_export import write_gguf
 from macro_routing.deploy.gguf_tokenizer import require_known_pretokenizer
 from macro_routing.errors import ExportError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from macro_routing.deploy.base_model import open_base_model
+from macro_routing.deploy.export_common import open_base_model
 from macro_routing.deploy.vllm.hf_overrides import ARCHITECTURES, make_route_overrides
 from macro_routing.models import apply_route, load_model
 from macro_routing.models.chat import encode_messages

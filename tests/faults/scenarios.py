@@ -23,7 +23,7 @@ from typing import Any
 from macro_routing.errors import MacroError, without_secrets
 from macro_routing.runs import RunFolder, resume_run, run_search
 from macro_routing.search import Failure, Score
-from macro_routing.workers.dispatch_state import DispatchCounts
+from macro_routing.workers.dispatcher import DispatchCounts
 from macro_routing.workers.worker_pool import WorkerPool
 from macro_routing.workers.worker_settings import LOCAL, RAY, WorkerSettings
 from tests.faults.fault_injection import FaultInjector, FaultResult, WorkerKiller

@@ -124,12 +124,12 @@ class CursedCrew:
         self.events.append(Message(slot, json.dumps({"ready": 1})))
 
     def send_message(self, slot, text):
-        assignment, ask = work_item_from_json(text)
+        spec, ask = work_item_from_json(text)
         pairs = zip(ask.routes, ask.unit, strict=True) if ask.paired else product(ask.routes, ask.unit)
         if any(self.is_deadly(*pair) for pair in pairs):
             self.events.append(Exited(slot, "killed by SIGSEGV"))
             return
-        answers = build_evaluator(assignment, self.frozen, small_task(), print).run_work_item(ask)
+        answers = build_evaluator(spec, self.frozen, small_task(), print).run_work_item(ask)
         self.events.append(Message(slot, json.dumps({"results": results_to_json(answers)})))
 
     def wait_for_events(self, _seconds):

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macro_routing.tasks.grading import GRADERS
-from macro_routing.tasks.number_words import _ONES, _TENS, words_to_digits
-from macro_routing.tasks.numbers import find_numbers
+from macro_routing.tasks.numbers import _ONES, _TENS, find_numbers, words_to_digits
 
 NUMBERS = [
     # text, right answer, right or wrong

@@ -2,7 +2,7 @@
 
 import pytest
 
-from macro_routing.tasks.question_identity import normalize_question
+from macro_routing.tasks.task import normalize_question
 
 
 @pytest.mark.parametrize(

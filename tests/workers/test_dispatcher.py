@@ -16,8 +16,7 @@ from macro_routing.search import Failure
 from macro_routing.tasks import Example
 from macro_routing.workers.adaptive_timeout import AdaptiveTimeout, estimate_work
 from macro_routing.workers.backend import Exited, Message
-from macro_routing.workers.dispatch_state import DispatchLimits
-from macro_routing.workers.dispatcher import Dispatcher
+from macro_routing.workers.dispatcher import Dispatcher, DispatchLimits
 from macro_routing.workers.worker_messages import results_to_json, work_item_from_json, work_item_to_json
 from macro_routing.workers.worker_pool import WorkerPool
 from macro_routing.workers.worker_settings import WorkerError, WorkerSettings

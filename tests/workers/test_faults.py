@@ -22,7 +22,7 @@ from macro_routing.routes import Route, parse_route
 from macro_routing.runs import run_search
 from macro_routing.workers.ray_backend import RayBackend
 from macro_routing.workers.worker_messages import WorkerSetup
-from macro_routing.workers.worker_pool import create_worker_pool, worker_environments
+from macro_routing.workers.worker_pool import create_worker_pool, make_worker_environments
 from macro_routing.workers.worker_settings import WorkerError, WorkerSettings
 from tests.faults.fault_injection import FaultInjector, FaultResult, WorkerKiller
 from tests.faults.reference_search import (
@@ -138,10 +138,10 @@ def test_addresses_that_ray_knows_are_taken(address):
 
 def test_what_this_machine_does_not_have_is_refused_with_a_way_out():
     with pytest.raises(WorkerError, match=r"no GPU here .* leave it out to work on CPU"):
-        worker_environments(WorkerSettings(workers=2, gpus_per_worker=0.5), [], 8)
+        make_worker_environments(WorkerSettings(workers=2, gpus_per_worker=0.5), [], 8)
     with pytest.raises(WorkerError, match=r"1000 workers on 8 cores .*; use about 8"):
-        worker_environments(WorkerSettings(workers=1000), [], 8)
-    assert len(worker_environments(WorkerSettings(workers=64), [], 8)) == 64
+        make_worker_environments(WorkerSettings(workers=1000), [], 8)
+    assert len(make_worker_environments(WorkerSettings(workers=64), [], 8)) == 64
 
 
 def test_without_ray_it_is_said_what_to_install(monkeypatch):
@@ -158,11 +158,11 @@ def test_nobody_at_the_address_is_said_with_a_way_out():
 
 def test_gpus_and_cores_are_dealt(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert worker_environments(WorkerSettings(workers=2), [], 8) == [{"OMP_NUM_THREADS": "4"}] * 2
+    assert make_worker_environments(WorkerSettings(workers=2), [], 8) == [{"OMP_NUM_THREADS": "4"}] * 2
     gpus = ["0", "1", "2", "3"]
 
     def seen(workers, each):
-        found = worker_environments(WorkerSettings(workers=workers, gpus_per_worker=each), gpus, 8)
+        found = make_worker_environments(WorkerSettings(workers=workers, gpus_per_worker=each), gpus, 8)
         return [one["CUDA_VISIBLE_DEVICES"] for one in found]
 
     assert seen(4, None) == gpus
@@ -171,7 +171,10 @@ def test_gpus_and_cores_are_dealt(monkeypatch):
     with pytest.raises(WorkerError, match="4 are visible"):
         seen(5, None)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert worker_environments(WorkerSettings(workers=3, gpus_per_worker=0), gpus, 8) == [{"OMP_NUM_THREADS": "1"}] * 3
+    assert (
+        make_worker_environments(WorkerSettings(workers=3, gpus_per_worker=0), gpus, 8)
+        == [{"OMP_NUM_THREADS": "1"}] * 3
+    )
 
 
 def test_a_fault_that_did_not_happen_shows_nothing():

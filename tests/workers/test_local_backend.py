@@ -14,10 +14,9 @@ import pytest
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.work_items import EvaluatorSpec, UnitSizes, WorkItem
 from macro_routing.routes import Route
-from macro_routing.workers.dispatch_state import DispatchLimits
-from macro_routing.workers.dispatcher import Dispatcher
+from macro_routing.workers.dispatcher import Dispatcher, DispatchLimits
 from macro_routing.workers.local_backend import LocalBackend
-from macro_routing.workers.ray_backend import _exit_reason
+from macro_routing.workers.ray_backend import _describe_exit
 from macro_routing.workers.worker_settings import WorkerError
 
 WAITS = "import time; time.sleep(600)"
@@ -88,7 +87,7 @@ def test_a_secret_in_a_workers_last_words_is_struck_out_before_they_are_cut(monk
 
 def test_a_secret_in_rays_words_is_struck_out_before_they_are_cut(monkeypatch):
     monkeypatch.setenv("STORAGE_KEY", "s3cr3t" * 5)
-    assert _exit_reason(ValueError("x" * 285 + " " + "s3cr3t" * 5)) == f"{'x' * 285} [STORAGE_KEY]"
+    assert _describe_exit(ValueError("x" * 285 + " " + "s3cr3t" * 5)) == f"{'x' * 285} [STORAGE_KEY]"
 
 
 ANSWERS = """

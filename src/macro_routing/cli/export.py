@@ -67,7 +67,7 @@ def export(
     """
     options.require_models_extra()
     options.quiet_libraries()
-    from macro_routing.deploy.base_model import open_base_model
+    from macro_routing.deploy.export_common import open_base_model
 
     if copy_weights and to is not Target.routed:
         raise ExportError(f"--copy-weights belongs to --to routed; --to {to} copies what it needs anyway, leave it out")

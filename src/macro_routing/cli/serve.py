@@ -62,8 +62,7 @@ def serve(
     """
     options.require_models_extra()
     options.quiet_libraries()
-    from macro_routing.deploy.server_address import check_address
-    from macro_routing.deploy.vllm.server_command import is_vllm_installed
+    from macro_routing.deploy.serving import check_server_address, is_vllm_installed
 
     if engine is Engine.vllm and not (is_vllm_installed() or only_print):
         raise ModelError(
@@ -72,7 +71,7 @@ def serve(
         )
     _reject_own_options(engine_arguments or [])
     if not only_print:
-        check_address(host, port)
+        check_server_address(host, port)
     model = model or options.find_model_of_route(route)
     wish = _ServeRequest(route, model, name or model, host, port, make_load_options(flags))
     if only_print or (engine is not Engine.transformers and is_vllm_installed()):
@@ -106,19 +105,18 @@ class _ServeRequest:
 
 
 def _serve_with_vllm(wish: _ServeRequest, further: list[str], only_print: bool) -> None:
-    from macro_routing.deploy.vllm.server_command import make_override_argument, make_server_command
+    from macro_routing.deploy.serving import make_vllm_command
     from macro_routing.models.frozen import resolve_dtype_name
     from macro_routing.models.metadata import read_model_metadata
 
     found = read_model_metadata(wish.model, wish.loading, options.report_progress)
     route = options.read_route(wish.route, found)
     further = [
-        *make_override_argument(route, found.config),
         *("--served-model-name", wish.name, "--dtype", resolve_dtype_name(wish.loading)),
         *("--host", wish.host, "--port", str(wish.port)),  # vLLM's own default is every network the machine is in
         *further,
     ]
-    command = make_server_command(found.folder, further)
+    command = make_vllm_command(found.folder, route, found.config, further)
     print(shlex.join(command), flush=True)
     if not only_print:
         # The server takes this process's place, so that signals and the exit status are its own.
@@ -127,12 +125,12 @@ def _serve_with_vllm(wish: _ServeRequest, further: list[str], only_print: bool) 
 
 
 def _serve_with_transformers(wish: _ServeRequest) -> None:
-    from macro_routing.deploy import transformers_server
+    from macro_routing.deploy.serving import check_transformers_server, serve_with_transformers
     from macro_routing.models import apply_route, load_model
 
-    transformers_server.check_server_installed()
+    check_transformers_server()
     frozen = load_model(wish.model, wish.loading, options.report_progress)
     route = options.read_route(wish.route, frozen)
     routed = frozen.model if route.is_standard else apply_route(frozen, route)
     options.report_progress(f"{wish.name} on {route}, served by transformers on http://{wish.host}:{wish.port}/v1")
-    transformers_server.serve_model(routed, frozen.tokenizer, wish.name, wish.host, wish.port)
+    serve_with_transformers(routed, frozen.tokenizer, wish.name, wish.host, wish.port)

@@ -3,6 +3,7 @@
 Reading files instead of a loaded model keeps every stored value and needs no memory for the model.
 """
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -29,10 +30,7 @@ class StoredTensor:
     @property
     def size(self) -> int:
         """Size in bytes."""
-        count = _BYTES_PER_VALUE[self.dtype]
-        for length in self.shape:
-            count *= length
-        return count
+        return math.prod(self.shape, start=_BYTES_PER_VALUE[self.dtype])
 
     def load(self) -> Any:
         """Load a copy as a torch tensor: a view would keep the file mapped."""

@@ -4,14 +4,14 @@ GGUF cannot share weights between blocks, so the file grows with the length of t
 """
 
 import importlib.util
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from macro_routing.deploy.base_model import reject_adds, reject_quantized
 from macro_routing.deploy.checkpoint_tensors import StoredTensor, list_copyable_tensors, unroll_tensors
-from macro_routing.deploy.export_output import export_output
+from macro_routing.deploy.export_common import export_output, reject_unsupported
 from macro_routing.deploy.gguf_tokenizer import write_tokenizer
 from macro_routing.errors import ExportError
 from macro_routing.models.frozen import LoadOptions, load_tokenizer
@@ -25,8 +25,7 @@ _ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3
 
 def write_gguf(base: ModelMetadata, route: Route, evidence: RouteFile | None, out: Path) -> None:
     """Write the model with its blocks in the route's order, in the precision its weights are stored in."""
-    reject_adds(route, "gguf")
-    reject_quantized(base, "gguf")
+    reject_unsupported(base, route, "gguf")
     _reject_unsupported_models(base)
     if importlib.util.find_spec("gguf") is None:
         raise ExportError("gguf is not installed; --to gguf needs it: pip install 'macro-routing[models]'")
@@ -40,7 +39,7 @@ def write_gguf(base: ModelMetadata, route: Route, evidence: RouteFile | None, ou
 
 def _reject_unsupported_models(base: ModelMetadata) -> None:
     config = base.config
-    rope = _rope_parameters(config)["rope_type"]
+    rope = _get_rope_parameters(config)["rope_type"]
     reasons = {
         f"{config.model_type} is not among {', '.join(_ARCHITECTURES)}": config.model_type not in _ARCHITECTURES,
         "some of its layers use sliding-window attention": "sliding_attention"
@@ -73,11 +72,11 @@ def _write_metadata(base: ModelMetadata, route: Route, evidence: RouteFile | Non
         "feed_forward_length": config.intermediate_size,
         "head_count": config.num_attention_heads,
         "head_count_kv": config.num_key_value_heads,
-        "key_length": _head_size(config),
-        "value_length": _head_size(config),
+        "key_length": _get_head_size(config),
+        "value_length": _get_head_size(config),
         "layer_norm_rms_eps": config.rms_norm_eps,
-        "rope_freq_base": _rope_parameters(config)["rope_theta"],
-        "rope_dimension_count": _head_size(config),
+        "rope_freq_base": _get_rope_parameters(config)["rope_theta"],
+        "rope_dimension_count": _get_head_size(config),
         "vocab_size": config.vocab_size,
     }
     for field, value in fields.items():
@@ -89,11 +88,11 @@ def _write_metadata(base: ModelMetadata, route: Route, evidence: RouteFile | Non
     return writer
 
 
-def _head_size(config: Any) -> int:
+def _get_head_size(config: Any) -> int:
     return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
 
 
-def _rope_parameters(config: Any) -> dict[str, Any]:
+def _get_rope_parameters(config: Any) -> dict[str, Any]:
     return {"rope_type": "default", **(getattr(config, "rope_parameters", None) or {})}
 
 
@@ -114,10 +113,7 @@ class _GgufTensor:
 
     @property
     def size(self) -> int:
-        count = 4 if self.precision == "F32" else 2
-        for length in self.tensor.shape:
-            count *= length
-        return count
+        return math.prod(self.tensor.shape, start=4 if self.precision == "F32" else 2)
 
 
 def _list_gguf_tensors(base: ModelMetadata, route: Route) -> Iterator[_GgufTensor]:
@@ -145,20 +141,16 @@ def _write_tensors(writer: Any, blocks: list[_GgufTensor], config: Any) -> None:
     file_types = {"F32": "ALL_F32", "F16": "MOSTLY_F16", "BF16": "MOSTLY_BF16"}
     largest = max(blocks, key=lambda block: block.size)
     writer.add_file_type(int(gguf.LlamaFileType[file_types[largest.precision]]))
-    rope_factors = _llama3_rope_factors(config)
-    if rope_factors is not None:
-        writer.add_tensor_info(
-            "rope_freqs.weight", rope_factors.shape, rope_factors.dtype, rope_factors.nbytes, kinds.F32
-        )
+    rope_factors = _compute_llama3_rope_factors(config)
+    for factors in rope_factors:
+        writer.add_tensor_info("rope_freqs.weight", factors.shape, factors.dtype, factors.nbytes, kinds.F32)
     for block in blocks:
         writer.add_tensor_info(block.name, block.tensor.shape, np.dtype(np.float32), block.size, kinds[block.precision])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
-    if rope_factors is not None:
-        writer.write_tensor_data(rope_factors)
-    for block in blocks:
-        writer.write_tensor_data(_load_tensor_data(block, config))
+    for data in (*rope_factors, *(_load_tensor_data(block, config) for block in blocks)):
+        writer.write_tensor_data(data)
     writer.close()
 
 
@@ -169,29 +161,24 @@ def _load_tensor_data(block: _GgufTensor, config: Any) -> Any:
     heads = {".attn_q.": config.num_attention_heads, ".attn_k.": config.num_key_value_heads}
     for part, count in heads.items():
         if part in block.name and _ARCHITECTURES[config.model_type] == "llama":
-            values = _permute_to_llama_cpp(values, count)
+            # llama.cpp rotates neighbours, transformers rotates the two halves of a head.
+            halves = values.reshape(count, 2, values.shape[0] // count // 2, *values.shape[1:])
+            values = halves.transpose(1, 2).reshape(values.shape)
     if block.precision == "F32":
         return values.float().contiguous().numpy()
     # numpy has no bfloat16; the raw bits are written.
     return values.contiguous().view(torch.int16).numpy()
 
 
-def _permute_to_llama_cpp(values: Any, heads: int) -> Any:
-    """Reorder the rows of each head: llama.cpp rotates neighbours, transformers rotates the two halves."""
-    return (
-        values.reshape(heads, 2, values.shape[0] // heads // 2, *values.shape[1:]).transpose(1, 2).reshape(values.shape)
-    )
-
-
-def _llama3_rope_factors(config: Any) -> Any:
-    """The factors by which Llama 3 scales each rotary frequency; None for unscaled positions."""
+def _compute_llama3_rope_factors(config: Any) -> list[Any]:
+    """The factors by which Llama 3 scales each rotary frequency; none for unscaled positions."""
     import numpy as np
 
-    if _rope_parameters(config)["rope_type"] != "llama3":
-        return None
+    if _get_rope_parameters(config)["rope_type"] != "llama3":
+        return []
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
     scaled, _ = ROPE_INIT_FUNCTIONS["llama3"](config, "cpu")
-    size = _head_size(config)
-    unscaled = _rope_parameters(config)["rope_theta"] ** -(np.arange(0, size, 2, dtype=np.float64) / size)
-    return (unscaled / scaled.double().numpy()).astype(np.float32)
+    size = _get_head_size(config)
+    unscaled = _get_rope_parameters(config)["rope_theta"] ** -(np.arange(0, size, 2, dtype=np.float64) / size)
+    return [(unscaled / scaled.double().numpy()).astype(np.float32)]

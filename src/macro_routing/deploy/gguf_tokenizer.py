@@ -17,15 +17,10 @@ def write_tokenizer(writer: Any, tokenizer: Any, size: int) -> None:
     writer.add_token_types(kinds)
     merges = stored["model"]["merges"]
     writer.add_token_merges([merge if isinstance(merge, str) else " ".join(merge) for merge in merges])
-    for name, number in (
-        ("bos", tokenizer.bos_token_id),
-        ("eos", tokenizer.eos_token_id),
-        ("pad", tokenizer.pad_token_id),
-    ):
-        if number is not None:
-            getattr(writer, f"add_{name}_token_id")(number)
-    beginning = tokenizer("a").input_ids[0]
-    writer.add_add_bos_token(beginning == tokenizer.bos_token_id)
+    for name in ("bos", "eos", "pad"):
+        if (token_id := getattr(tokenizer, f"{name}_token_id")) is not None:
+            getattr(writer, f"add_{name}_token_id")(token_id)
+    writer.add_add_bos_token(tokenizer("a").input_ids[0] == tokenizer.bos_token_id)
     if tokenizer.chat_template:
         writer.add_chat_template(tokenizer.chat_template)
 
@@ -48,13 +43,8 @@ def _list_tokens(tokenizer: Any, size: int) -> tuple[list[str], list[int]]:
     by_number = {number: token for token, number in tokenizer.get_vocab().items()}
     if max(by_number) >= size:
         raise ExportError(f"the tokenizer has token {max(by_number)}, but the model's vocabulary only {size} rows")
-    added = tokenizer.added_tokens_decoder
-    tokens: list[str] = []
-    kinds: list[int] = []
-    for number in range(size):
-        tokens.append(by_number.get(number, f"[PAD{number}]"))
-        kind = TokenType.NORMAL if number in by_number else TokenType.UNUSED
-        if number in added:
-            kind = TokenType.CONTROL if added[number].special else TokenType.USER_DEFINED
-        kinds.append(int(kind))
-    return tokens, kinds
+    tokens = [by_number.get(number, f"[PAD{number}]") for number in range(size)]
+    kinds = [TokenType.NORMAL if number in by_number else TokenType.UNUSED for number in range(size)]
+    for number, token in tokenizer.added_tokens_decoder.items():
+        kinds[number] = TokenType.CONTROL if token.special else TokenType.USER_DEFINED
+    return tokens, [int(kind) for kind in kinds]

@@ -4,9 +4,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from macro_routing.deploy.base_model import copy_companion_files, reject_adds, reject_quantized
 from macro_routing.deploy.checkpoint_tensors import StoredTensor, list_copyable_tensors, unroll_tensors
-from macro_routing.deploy.export_output import export_output
+from macro_routing.deploy.export_common import copy_companion_files, export_output, reject_unsupported
 from macro_routing.deploy.model_card import write_model_card
 from macro_routing.errors import ExportError
 from macro_routing.models.metadata import ModelMetadata
@@ -23,8 +22,7 @@ def write_hf_checkpoint(
     base: ModelMetadata, route: Route, evidence: RouteFile | None, out: Path, *, shard_bytes: int = MAX_SHARD_BYTES
 ) -> None:
     """Write the model with its layers in the route's order; layers applied twice are stored twice."""
-    reject_adds(route, "hf")
-    reject_quantized(base, "hf")
+    reject_unsupported(base, route, "hf")
     if get_text_config(base.config) is not base.config:
         raise ExportError(f"{base.name} is not a pure text model, which --to hf requires; use --to routed")
     tensors = list(unroll_tensors(list_copyable_tensors(base.folder), route))

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from macro_routing.deploy.base_model import get_hub_commit, reject_adds, reject_quantized
-from macro_routing.deploy.export_output import export_output
+from macro_routing.deploy.export_common import export_output, get_hub_commit, reject_unsupported
 from macro_routing.errors import ExportError
 from macro_routing.models.metadata import ModelMetadata
 from macro_routing.models.support import get_text_config
@@ -13,8 +12,7 @@ from macro_routing.routes.route import Route
 
 def write_mergekit_config(base: ModelMetadata, route: Route, out: Path) -> None:
     """Write the YAML; a hub model is named by its id, any other by its local folder."""
-    reject_adds(route, "mergekit")
-    reject_quantized(base, "mergekit")
+    reject_unsupported(base, route, "mergekit")
     _reject_mixed_layer_types(base, route)
     name = base.name if get_hub_commit(base) else str(base.folder.resolve())
     dtype = str(getattr(base.config, "dtype", None) or "bfloat16").removeprefix("torch.")

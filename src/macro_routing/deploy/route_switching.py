@@ -54,11 +54,9 @@ class RoutedModel:
     def __getitem__(self, name: str) -> Any:
         """The model on the route ``name``."""
         if name not in self._models:
-            raise RouteError(f"unknown route {name!r}; known routes: {', '.join(self.names)}{self._suggest_name(name)}")
+            hint = suggestion(str(name), self.names)
+            raise RouteError(f"unknown route {name!r}; known routes: {', '.join(self.names)}{hint}")
         return self._models[name]
-
-    def _suggest_name(self, name: str) -> str:
-        return suggestion(str(name), self.names)
 
     @contextmanager
     def use_route(self, name: str) -> Iterator[Any]:

@@ -12,8 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from macro_routing.deploy.base_model import copy_companion_files, get_hub_commit
-from macro_routing.deploy.export_output import export_output
+from macro_routing.deploy.export_common import copy_companion_files, export_output, get_hub_commit
 from macro_routing.deploy.model_card import write_model_card
 from macro_routing.errors import ModelError, shorten
 from macro_routing.models.frozen import LoadOptions
@@ -42,20 +41,17 @@ def write_routed_checkpoint(
             for path in files:
                 shutil.copyfile(path, folder / _BASE_FOLDER / path.name)
         source = {"folder": _BASE_FOLDER} if commit is None else {"hub": base.name, "revision": commit}
-        (folder / "config.json").write_text(_make_config_json(base, route, source), encoding="utf-8")
+        config = {
+            "model_type": MODEL_TYPE,
+            "architectures": ["RoutedForCausalLM"],
+            "macro_route": str(route),
+            "macro_layers": route.layers,
+            "macro_base": source,
+            "macro_weights_id": base.weights_id,
+        }
+        text = json.dumps(config, indent=1, ensure_ascii=False)
+        (folder / "config.json").write_text(text + "\n", encoding="utf-8")
         write_model_card(folder, base, route, evidence, needs_macro=True)
-
-
-def _make_config_json(base: ModelMetadata, route: Route, source: dict[str, str]) -> str:
-    values = {
-        "model_type": MODEL_TYPE,
-        "architectures": ["RoutedForCausalLM"],
-        "macro_route": str(route),
-        "macro_layers": route.layers,
-        "macro_base": source,
-        "macro_weights_id": base.weights_id,
-    }
-    return json.dumps(values, indent=1, ensure_ascii=False) + "\n"
 
 
 # --- loading ------------------------------------------------------------------------------------------------------
@@ -112,7 +108,8 @@ def _load_routed_model(name: str, config: Any, arguments: dict[str, Any]) -> Any
 
     route = _read_config_route(config)
     base = _find_base_folder(name, arguments.get("revision"), config)
-    _check_base_identity(base, config)
+    if read_model_metadata(str(base), LoadOptions()).weights_id != getattr(config, "macro_weights_id", None):
+        raise ModelError(f"the base model in {base} is not the one this route was found on; export the route again")
     base_arguments = {key: value for key, value in arguments.items() if key not in _CHECKPOINT_ONLY_ARGUMENTS}
     if (attention := getattr(config, "_attn_implementation", None)) is not None:
         base_arguments.setdefault("attn_implementation", attention)
@@ -150,8 +147,3 @@ def _find_base_folder(name: str, revision: str | None, config: Any) -> Path:
     if not (base_folder / "config.json").is_file():
         raise ModelError(f"{name} is incomplete: there is no base model in {base_folder}")
     return base_folder
-
-
-def _check_base_identity(base: Path, config: Any) -> None:
-    if read_model_metadata(str(base), LoadOptions()).weights_id != getattr(config, "macro_weights_id", None):
-        raise ModelError(f"the base model in {base} is not the one this route was found on; export the route again")

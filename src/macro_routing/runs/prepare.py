@@ -91,7 +91,7 @@ def _log_workers(workers: WorkerPool | None, run_folder: RunFolder) -> AbstractC
         return nullcontext()
     log = RunLog(run_folder)
     log.on_message(f"with {workers.workers} worker(s)")
-    return workers.reporting_to(log.on_message)
+    return workers.copy_messages_to(log.on_message)
 
 
 def resume_run(  # noqa: PLR0913

@@ -22,6 +22,7 @@ _CONCLUDING_WORD = re.compile(
 )
 _ENDS_IN_RESULT = re.compile(r"=\s*[-−$]*[\d.,/]*\d(?:\\text\{[^{}]*|[^\w=])*$")
 _ENDS_IN_STATEMENT = re.compile(r"(?:\b(?:is|are|was|were|has|have)|[=:])\s*[-−$]*[\d.,/]*\d(?:\s+[a-z]+){0,2}\W*$")
+_FINAL_STOP = re.compile(r"(?:[.!?][\"'”’)\]*$`\\]*|\\\]|\\\)|\$|```)\s*$")
 _MIN_TRUNCATED_LENGTH = 150
 """From this length on a text without a final stop counts as truncated, not as a short answer."""
 
@@ -86,7 +87,7 @@ def list_concluding_sentences(response: str) -> list[str]:
     A finished calculation at the end counts as an end, also if a truncated "So, the total" follows it.
     """
     sentences = split_sentences(response)
-    if not sentences or len(response) < _MIN_TRUNCATED_LENGTH or not _is_truncated(response):
+    if not sentences or len(response) < _MIN_TRUNCATED_LENGTH or _FINAL_STOP.search(response[-40:]):
         return sentences[::-1]
     if response.count("```") % 2 == 1:  # within code
         return []
@@ -99,10 +100,6 @@ def list_concluding_sentences(response: str) -> list[str]:
     if _ENDS_IN_STATEMENT.search(last):
         return sentences[::-1]
     return sentences[-2::-1] if _ENDS_IN_RESULT.search(before) else []
-
-
-def _is_truncated(response: str) -> bool:
-    return re.search(r"(?:[.!?][\"'”’)\]*$`\\]*|\\\]|\\\)|\$|```)\s*$", response[-40:]) is None
 
 
 def _remove_bullets(text: str) -> str:

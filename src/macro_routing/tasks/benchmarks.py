@@ -32,61 +32,40 @@ class Benchmark:
     licence: str
 
 
-def _text_cell(row: RowColumns, column: str) -> str:
-    value = row.get(column)
-    if not isinstance(value, str) or not value.strip():
-        raise TaskError(f"the column {column!r} is missing or empty")
-    return value.strip()
-
-
-def _number_cell(row: RowColumns, column: str) -> str:
+def _read_cell(row: RowColumns, column: str) -> str:
     value = row.get(column)
     if isinstance(value, bool) or not isinstance(value, int | float | str) or not str(value).strip():
         raise TaskError(f"the column {column!r} is missing or empty")
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value).strip()
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
 
 
-def _make_reader(question: str, answer: str) -> RowReader:
-    """Make a reader of rows with a column for the question and one for the answer."""
-    return lambda row, key: Example(key, _text_cell(row, question), _number_cell(row, answer))
+def _make_reader(*questions: str, answer: str, group: str = "") -> RowReader:
+    """Make a reader of rows with columns for the parts of the question, the answer and, if named, the group."""
+
+    def read_row(row: RowColumns, key: str) -> Example:
+        question = " ".join(_read_cell(row, column) for column in questions)
+        return Example(key, question, _read_cell(row, answer), group=_read_cell(row, group) if group else "")
+
+    return read_row
 
 
 def _read_gsm8k(row: RowColumns, key: str) -> Example:
-    _, separator, answer = _text_cell(row, "answer").rpartition("####")
+    _, separator, answer = _read_cell(row, "answer").rpartition("####")
     if not separator:
         raise TaskError("the answer has no '####' before its number")
-    return Example(key, _text_cell(row, "question"), answer.strip())
-
-
-def _read_gsm_plus(row: RowColumns, key: str) -> Example:
-    return Example(
-        key, _text_cell(row, "question"), _number_cell(row, "answer"), group=_text_cell(row, "seed_question")
-    )
-
-
-def _read_math500(row: RowColumns, key: str) -> Example:
-    return Example(key, _text_cell(row, "problem"), _text_cell(row, "answer"))
+    return Example(key, _read_cell(row, "question"), answer.strip())
 
 
 def _read_svamp(row: RowColumns, key: str) -> Example:
     return Example(
-        key, f"{_text_cell(row, 'Body').rstrip('.')}. {_text_cell(row, 'Question')}", _number_cell(row, "Answer")
+        key, f"{_read_cell(row, 'Body').rstrip('.')}. {_read_cell(row, 'Question')}", _read_cell(row, "Answer")
     )
 
 
-def _read_asdiv(row: RowColumns, key: str) -> Example:
-    return Example(key, f"{_text_cell(row, 'body')} {_text_cell(row, 'question')}", _text_cell(row, "answer"))
-
-
 def _read_mawps(row: RowColumns, key: str) -> Example:
-    return Example(key, _remove_space_before_punctuation(_text_cell(row, "question")), _number_cell(row, "result"))
-
-
-def _remove_space_before_punctuation(text: str) -> str:
-    """Remove the spaces before punctuation that the release has."""
-    return re.sub(r"\s+([.,?!;:%])", r"\1", text)
+    # The release has spaces before punctuation.
+    question = re.sub(r"\s+([.,?!;:%])", r"\1", _read_cell(row, "question"))
+    return Example(key, question, _read_cell(row, "result"))
 
 
 def _read_labelled_choices(row: RowColumns, key: str, question: str) -> Example:
@@ -102,13 +81,13 @@ def _read_labelled_choices(row: RowColumns, key: str, question: str) -> Example:
     if row.get("answerKey") not in labels:
         raise TaskError(f"answerKey {row.get('answerKey')!r} is not among the labels {labels}")
     correct = LETTERS[labels.index(str(row["answerKey"]))]
-    return Example(key, _text_cell(row, question), correct, tuple(str(choice) for choice in choices["text"]))
+    return Example(key, _read_cell(row, question), correct, tuple(str(choice) for choice in choices["text"]))
 
 
 def _read_sciq(row: RowColumns, key: str) -> Example:
     """Read the correct answer and distractors; a digest orders the choices, so that position gives no hint."""
-    question, correct = _text_cell(row, "question"), _text_cell(row, "correct_answer")
-    choices = [correct, *(_text_cell(row, f"distractor{number}") for number in (1, 2, 3))]
+    question, correct = _read_cell(row, "question"), _read_cell(row, "correct_answer")
+    choices = [correct, *(_read_cell(row, f"distractor{number}") for number in (1, 2, 3))]
     order = sorted(choices, key=lambda choice: hashlib.sha256(f"{question}\n{choice}".encode()).digest())
     return Example(key, question, LETTERS[order.index(correct)], tuple(order))
 
@@ -119,7 +98,7 @@ def _read_medqa(row: RowColumns, key: str) -> Example:
         raise TaskError(f"answer_idx {correct!r} is not among the options")
     labels = sorted(options)
     return Example(
-        key, _text_cell(row, "question"), LETTERS[labels.index(correct)], tuple(str(options[name]) for name in labels)
+        key, _read_cell(row, "question"), LETTERS[labels.index(correct)], tuple(str(options[name]) for name in labels)
     )
 
 
@@ -127,11 +106,14 @@ def _read_mmlu_pro(row: RowColumns, key: str) -> Example:
     options, correct = row.get("options"), row.get("answer")
     if not isinstance(options, list) or not isinstance(correct, str) or correct not in LETTERS[: len(options)]:
         raise TaskError(f"answer {correct!r} is not the letter of an option")
-    return Example(key, _text_cell(row, "question"), correct, tuple(str(option) for option in options))
+    return Example(key, _read_cell(row, "question"), correct, tuple(str(option) for option in options))
 
 
-_read_gsm_hard = _read_bbh = _make_reader("input", "target")
-_read_multiarith = _make_reader("question", "final_ans")
+_read_gsm_hard = _read_bbh = _make_reader("input", answer="target")
+_read_gsm_plus = _make_reader("question", answer="answer", group="seed_question")
+_read_math500 = _make_reader("problem", answer="answer")
+_read_asdiv = _make_reader("body", "question", answer="answer")
+_read_multiarith = _make_reader("question", answer="final_ans")
 _read_openbookqa = partial(_read_labelled_choices, question="question_stem")
 _read_arc = partial(_read_labelled_choices, question="question")
 _ROWS: tuple[tuple[str, str, str, str, str, str | None, RowReader, int | None, str], ...] = (

@@ -8,11 +8,11 @@ from pathlib import Path
 from macro_routing.errors import TaskError, suggestion
 from macro_routing.tasks.benchmarks import BENCHMARKS, Benchmark
 from macro_routing.tasks.custom import DEFAULT_GRADER, TaskFile, build_task, read_task_file
-from macro_routing.tasks.data_files import DATA_FILE_SUFFIXES, Row, read_rows
+from macro_routing.tasks.data_files import DATA_FILE_SUFFIXES, Row, read_rows, rows_to_examples
 from macro_routing.tasks.grading import GRADERS
 from macro_routing.tasks.prompts import DEFAULT_TEXTS, PromptTexts
-from macro_routing.tasks.synthetic import SYNTHETIC_TASKS, SyntheticTask, generate_pools
-from macro_routing.tasks.task import CHOICE, NUMBER, Example, Task
+from macro_routing.tasks.synthetic import SYNTHETIC_TASKS, generate_pools
+from macro_routing.tasks.task import CHOICE, NUMBER, Task
 
 
 def list_task_names() -> list[str]:
@@ -36,7 +36,9 @@ def load_task(  # noqa: PLR0913
     columns of a data file; several columns of ``choices`` are separated by commas.
     """
     if name in SYNTHETIC_TASKS:
-        return _make_synthetic_task(SYNTHETIC_TASKS[name], seed)
+        task = SYNTHETIC_TASKS[name]
+        texts = PromptTexts(**{**DEFAULT_TEXTS[task.kind], **task.prompts})
+        return Task(name, task.kind, GRADERS[DEFAULT_GRADER[task.kind]], texts, pools=generate_pools(task, seed))
     if name in BENCHMARKS:
         return _load_benchmark(BENCHMARKS[name], data_dir)
     if name.endswith(".toml"):
@@ -52,8 +54,8 @@ def load_task(  # noqa: PLR0913
 
 def _load_data_file(name: str, question: str, answer: str, choices: str, kind: str | None) -> Task:
     columns = tuple(column.strip() for column in choices.split(",") if column.strip())
-    if not columns and kind in {None, CHOICE} and _has_choices_column(Path(name)):
-        columns = ("choices",)
+    if not columns and kind in {None, CHOICE}:
+        columns = ("choices",) if any("choices" in row for _, row in itertools.islice(read_rows(Path(name)), 1)) else ()
     task_file = TaskFile(
         file=name,
         kind=kind or (CHOICE if columns else NUMBER),
@@ -64,27 +66,15 @@ def _load_data_file(name: str, question: str, answer: str, choices: str, kind: s
     return build_task(task_file, Path(), Path(name).name.split(".")[0])
 
 
-def _make_synthetic_task(task: SyntheticTask, seed: int) -> Task:
-    texts = PromptTexts(**{**DEFAULT_TEXTS[task.kind], **task.prompts})
-    return Task(task.name, task.kind, GRADERS[DEFAULT_GRADER[task.kind]], texts, pools=generate_pools(task, seed))
-
-
 def _load_benchmark(entry: Benchmark, data_dir: Path | None) -> Task:
     folder = data_dir or (Path(os.environ["MACRO_DATA_DIR"]) if os.environ.get("MACRO_DATA_DIR") else None)
     rows = _load_hub_rows(entry) if folder is None else _read_folder_rows(entry, folder)
-    pools = {split: _make_examples(entry, split, split_rows) for split, split_rows in rows.items()}
+    pools = {
+        split: rows_to_examples(split_rows, entry.read, f"{entry.name}/{split}", 0)
+        for split, split_rows in rows.items()
+    }
     grader = GRADERS[DEFAULT_GRADER[entry.kind]]
     return Task(entry.name, entry.kind, grader, PromptTexts(**DEFAULT_TEXTS[entry.kind]), entry.test_size, pools)
-
-
-def _make_examples(entry: Benchmark, split: str, rows: Iterable[Row]) -> tuple[Example, ...]:
-    examples = []
-    for number, (where, row) in enumerate(rows):
-        try:
-            examples.append(entry.read(row, f"{entry.name}/{split}/{number}"))
-        except TaskError as error:
-            raise TaskError(f"{where}: {error}") from None
-    return tuple(examples)
 
 
 def _read_folder_rows(entry: Benchmark, folder: Path) -> dict[str, Iterable[Row]]:
@@ -118,8 +108,3 @@ def _load_hub_rows(entry: Benchmark) -> dict[str, Iterable[Row]]:
         split: ((f"{entry.hub_id} {split} row {n}", dict(row)) for n, row in enumerate(rows))
         for split, rows in dataset.items()
     }
-
-
-def _has_choices_column(path: Path) -> bool:
-    """Whether a data file has a column named choices."""
-    return any("choices" in row for _, row in itertools.islice(read_rows(path), 1))

@@ -87,15 +87,15 @@ def _extract_letter_from_context(response: str, letters: str, choices: tuple[str
     ):  # it was truncated while comparing choices; only its beginning can be an answer
         sentences = sentences[:2]
     for named in (
-        _letters_called_correct(sentences, letters),
-        _letters_with_choice_text(sentences, letters, choices),
-        _letters_in_parentheses(sentences, letters),
+        _find_letters_called_correct(sentences, letters),
+        _find_letters_with_choice_text(sentences, letters, choices),
+        set(re.findall(rf"\(([{letters}])\)", "\n".join(sentences))),
     ):
         if named:
             return named.pop() if len(named) == 1 else None
-    stated = [one for sentence in sentences[:1] + sentences[-1:] for one in extract_complements(sentence)]
+    complements = [text for sentence in sentences[:1] + sentences[-1:] for text in extract_complements(sentence)]
     named = {
-        _extract_bare_letter(one, letters) or _match_choice_text(one, letters, choices) or "" for one in stated
+        _extract_bare_letter(text, letters) or _match_choice_text(text, letters, choices) or "" for text in complements
     } - {""}
     return named.pop() if len(named) == 1 else None
 
@@ -105,7 +105,7 @@ def _extract_bare_letter(text: str, letters: str) -> str | None:
     return bare if len(bare) == 1 and bare in letters else None
 
 
-def _letters_called_correct(sentences: list[str], letters: str) -> set[str]:
+def _find_letters_called_correct(sentences: list[str], letters: str) -> set[str]:
     """Find letters called correct: "so C is the correct one"."""
     pattern = rf"(?<![\w'’])\(?([{letters}])\)?,?\s+is\s+(?:clearly |therefore |the |most |likely ){{0,4}}"
     return {
@@ -115,7 +115,7 @@ def _letters_called_correct(sentences: list[str], letters: str) -> set[str]:
     }
 
 
-def _letters_with_choice_text(sentences: list[str], letters: str, choices: tuple[str, ...]) -> set[str]:
+def _find_letters_with_choice_text(sentences: list[str], letters: str, choices: tuple[str, ...]) -> set[str]:
     """Find letters followed by their choice, "it is B. blue", in sentences without a negation."""
     labels = (
         (sentence, match)
@@ -128,10 +128,6 @@ def _letters_with_choice_text(sentences: list[str], letters: str, choices: tuple
         for sentence, match in labels
         if _begins_with_choice(sentence[match.end() :], choices[letters.index(match[1])])
     }
-
-
-def _letters_in_parentheses(sentences: list[str], letters: str) -> set[str]:
-    return {letter for sentence in sentences for letter in re.findall(rf"\(([{letters}])\)", sentence)}
 
 
 def _begins_with_choice(text: str, choice: str) -> bool:

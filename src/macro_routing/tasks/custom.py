@@ -8,12 +8,13 @@ import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import TaskError, shorten
 from macro_routing.settings import build_settings, check_choice, check_integer
-from macro_routing.tasks.data_files import read_rows
+from macro_routing.tasks.data_files import read_rows, rows_to_examples
 from macro_routing.tasks.grading import GRADERS, Grader, Verdict
 from macro_routing.tasks.prompts import DEFAULT_TEXTS, PromptTexts
 from macro_routing.tasks.task import CHOICE, LETTERS, MATH, NUMBER, TEXT, Example, Task
@@ -100,12 +101,7 @@ def build_task(task_file: TaskFile, folder: Path, default_name: str) -> Task:
 
 
 def _read_examples(path: Path, task_file: TaskFile) -> tuple[Example, ...]:
-    examples = []
-    for number, (where, row) in enumerate(read_rows(path), 1):
-        try:
-            examples.append(_make_example(row, f"{path.name}/{number}", task_file))
-        except TaskError as error:
-            raise TaskError(f"{where}: {error}") from None
+    examples = rows_to_examples(read_rows(path), partial(_make_example, task_file), path.name, 1)
     if not examples:
         raise TaskError(f"{path} holds no rows")
     if (
@@ -113,8 +109,8 @@ def _read_examples(path: Path, task_file: TaskFile) -> tuple[Example, ...]:
         and task_file.kind == CHOICE
         and len({example.answer for example in examples}) == 1
     ):
-        examples = [_shuffle_choices(example) for example in examples]
-    return tuple(examples)
+        examples = tuple(map(_shuffle_choices, examples))
+    return examples
 
 
 def _shuffle_choices(example: Example) -> Example:
@@ -128,7 +124,7 @@ def _shuffle_choices(example: Example) -> Example:
     return dataclasses.replace(example, choices=choices, answer=answer)
 
 
-def _make_example(row: Mapping[str, Any], key: str, task_file: TaskFile) -> Example:
+def _make_example(task_file: TaskFile, row: Mapping[str, Any], key: str) -> Example:
     question, answer = (_read_cell(row, column) for column in (task_file.question, task_file.answer))
     group = _read_cell(row, task_file.group) if task_file.group else ""
     if task_file.kind != CHOICE:
@@ -208,7 +204,7 @@ def _import_file(path: Path) -> Any:
 def _wrap_grader(
     grade: Callable[[str, str, tuple[str, ...]], object], name: str
 ) -> Callable[[str, str, tuple[str, ...]], Verdict]:
-    def checked(text: str, answer: str, choices: tuple[str, ...]) -> Verdict:
+    def grade_checked(text: str, answer: str, choices: tuple[str, ...]) -> Verdict:
         try:
             is_correct = grade(text, answer, choices)
         except Exception as error:  # noqa: BLE001 the user's code may raise anything
@@ -217,4 +213,4 @@ def _wrap_grader(
             raise TaskError(f"the grader {name} returned {shorten(is_correct)}; it must return True or False")
         return Verdict(text.strip(), is_correct)
 
-    return checked
+    return grade_checked

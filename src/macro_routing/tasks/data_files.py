@@ -5,11 +5,12 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import TaskError
+from macro_routing.tasks.task import Example
 
 Row = tuple[str, dict[str, Any]]
 """File and line of a row, for messages; and its columns."""
@@ -56,3 +57,16 @@ def _read_csv_rows(path: Path, text: str) -> Iterator[Row]:
             yield where, dict(row)
     except csv.Error as error:
         raise TaskError(f"{path}, line {reader.line_num}: {error}") from None
+
+
+def rows_to_examples(
+    rows: Iterable[Row], make_example: Callable[[Mapping[str, Any], str], Example], source: str, first_number: int
+) -> tuple[Example, ...]:
+    """Make an example of every row and its id, ``source/number``; errors name the file and the line."""
+    examples = []
+    for number, (where, row) in enumerate(rows, first_number):
+        try:
+            examples.append(make_example(row, f"{source}/{number}"))
+        except TaskError as error:
+            raise TaskError(f"{where}: {error}") from None
+    return tuple(examples)

@@ -27,6 +27,7 @@ _UNANSWERABLE = re.compile(
 )
 _NO_ANSWER_WORDS = re.compile(r"\b(?:none|n/a|unknown|undetermined|indeterminate)\b", re.IGNORECASE)
 _RATIO = re.compile(r"\s*(\d{1,9})\s*:\s*(\d{1,9})\s*")
+_NUMBER_WITH_UNIT = re.compile(r"\s*[$€£]?\s*-?[\d.,/ ]+(?:e[-+]?\d+)?%?\s*(?:\(.*\)|[a-zA-Z ]*)\s*")
 _CONTRACTED_NOT = re.compile(r"n['’]t\b")
 _TIME = re.compile(r"(?<![\d:])(\d{1,2})[:.](\d{2})(?![\d:])\s*(?:([ap])\.?\s?m\b\.?)?", re.IGNORECASE)
 
@@ -61,7 +62,7 @@ def grade_number(text: str, answer: str, choices: tuple[str, ...]) -> Verdict:
     if (ratio := _RATIO.fullmatch(answer)) and int(ratio[2]):
         verdict = grade_text(text, answer, choices)
         return verdict if verdict.correct else _grade_ratio(text, Fraction(int(ratio[1]), int(ratio[2])), verdict)
-    if len(find_numbers(answer)) != 1 or not _is_number_with_unit(answer):
+    if len(find_numbers(answer)) != 1 or not _NUMBER_WITH_UNIT.fullmatch(answer):
         return grade_text(text, answer, choices)
     unit = re.search(r"[a-zA-Z]+", answer)
     number = extract_number(text, unit[0] if unit else "")
@@ -76,10 +77,6 @@ def _grade_ratio(text: str, ratio: Fraction, otherwise: Verdict) -> Verdict:
     if number is None or number.value.denominator == 1 or number.value != ratio:
         return otherwise
     return Verdict(str(number.value), correct=True)
-
-
-def _is_number_with_unit(answer: str) -> bool:
-    return re.fullmatch(r"\s*[$€£]?\s*-?[\d.,/ ]+(?:e[-+]?\d+)?%?\s*(?:\(.*\)|[a-zA-Z ]*)\s*", answer) is not None
 
 
 def _grade_unanswerable(text: str) -> Verdict:

@@ -7,6 +7,7 @@ long (nested powers, deep nesting, long texts) are rejected before.
 import logging
 import math
 import re
+from itertools import accumulate
 from typing import Any
 
 from macro_routing.errors import SettingsError
@@ -83,7 +84,7 @@ def is_same_math(stated: str, answer: str) -> bool:
 
 def is_cheap_to_verify(expression: str) -> bool:
     """Whether math-verify can decide an expression in about a second: short, flat, low powers."""
-    if len(expression) > _MAX_LENGTH or _nesting_depth(expression) > _MAX_DEPTH:
+    if len(expression) > _MAX_LENGTH or _compute_nesting_depth(expression) > _MAX_DEPTH:
         return False
     functions = len(_FUNCTION.findall(expression)) + expression.count("|") // 2
     return functions <= _MAX_FUNCTIONS and _HUGE.search(expression) is None and _has_low_powers(expression)
@@ -104,12 +105,9 @@ def _has_low_powers(expression: str) -> bool:
     return highest <= _MAX_SYMBOL_POWER and (sum_power == 1 or terms <= _MAX_TERMS)
 
 
-def _nesting_depth(expression: str) -> int:
-    depth = deepest = 0
-    for sign in expression:
-        depth += (sign in "({[") - (sign in ")}]")
-        deepest = max(deepest, depth)
-    return deepest
+def _compute_nesting_depth(expression: str) -> int:
+    changes = ((sign in "({[") - (sign in ")}]") for sign in expression)
+    return max(accumulate(changes, initial=0))
 
 
 def _import_math_verify() -> tuple[Any, Any]:

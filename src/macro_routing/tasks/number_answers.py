@@ -10,8 +10,7 @@ from macro_routing.tasks.answer_extraction import (
     list_concluding_sentences,
     strip_reasoning,
 )
-from macro_routing.tasks.number_words import words_to_digits
-from macro_routing.tasks.numbers import Number, locate_numbers, normalize_numbers
+from macro_routing.tasks.numbers import Number, locate_numbers, normalize_numbers, words_to_digits
 
 _LATEX_REWRITES: list[tuple[re.Pattern[str], str]] = [
     (re.compile(r"\\(?:text|textbf|mathrm|mathbf)\{([^{}]*)\}"), r"\1"),
@@ -117,15 +116,15 @@ def _is_calculation(statement: str, numbers: list[Number]) -> bool:
     return re.match(r"[^.,;\d]{0,30}?(?:\s[-+*/x−]\s|[+*/])", between) is not None
 
 
-def _is_joined_to_next(text: str, numbers: list[Number], place: int) -> bool:
+def _is_joined_to_next(text: str, numbers: list[Number], index: int) -> bool:
     """Whether another number follows on the same footing: "10 or 12", "1, 2, 3", "5 apples and 3 pears", "3-5"."""
-    if place + 1 >= len(numbers):
+    if index + 1 >= len(numbers):
         return False
-    one, other = numbers[place], numbers[place + 1]
-    gap = text[one.end : other.start] + (text[other.start] if text[other.start] in "-−–+ " else "")
-    if _JOINED.fullmatch(gap) is None or one.value == other.value:
+    number, other = numbers[index], numbers[index + 1]
+    gap = text[number.end : other.start] + (text[other.start] if text[other.start] in "-−–+ " else "")
+    if _JOINED.fullmatch(gap) is None or number.value == other.value:
         return False
-    return not (gap.strip() in {"-", "−"} and one.value >= other.value)  # a range ascends; "10-5" is a difference
+    return not (gap.strip() in {"-", "−"} and number.value >= other.value)  # a range ascends; "10-5" is a difference
 
 
 def _is_a_bound(text: str, number: Number) -> bool:

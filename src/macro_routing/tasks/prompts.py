@@ -51,7 +51,11 @@ class PromptTexts:
                 raise SettingsError(
                     f"the prompt {name!r} must contain {{question}}, may contain {{choices}}, and no other field"
                 )
-        shots = tuple((str(question), str(answer)) for question, answer in _check_few_shot(self.few_shot))
+        if not isinstance(self.few_shot, list | tuple) or any(
+            not isinstance(pair, list | tuple) or len(pair) != 2 for pair in self.few_shot
+        ):
+            raise SettingsError("few_shot must be a list of [question, answer] pairs")
+        shots = tuple((str(question), str(answer)) for question, answer in self.few_shot)
         object.__setattr__(self, "few_shot", shots)
 
     @property
@@ -79,14 +83,6 @@ DEFAULT_TEXTS: dict[str, dict[str, Any]] = {
     "text": {},
 }
 """Templates by kind of task; the others are the defaults above."""
-
-
-def _check_few_shot(few_shot: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
-    if not isinstance(few_shot, list | tuple) or any(
-        not isinstance(pair, list | tuple) or len(pair) != 2 for pair in few_shot
-    ):
-        raise SettingsError("few_shot must be a list of [question, answer] pairs")
-    return few_shot
 
 
 def format_choices(choices: Sequence[str]) -> str:

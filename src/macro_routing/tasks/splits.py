@@ -77,9 +77,9 @@ def _split_named_pools(
 def _shuffle_units(pool: Sequence[Example], taken: Sequence[Example], rng: np.random.Generator) -> list[list[Example]]:
     """Shuffle units of distinct questions, without those whose question or group is taken."""
     taken_keys = {example.key for example in taken} | {example.group for example in taken if example.group}
-    units = _group_examples(
-        _drop_repeated_questions([example for example in pool if not {example.key, example.group} & taken_keys])
-    )
+    left = [example for example in pool if not {example.key, example.group} & taken_keys]
+    distinct = {example.key: example for example in reversed(left)}  # of a repeated question the first example stays
+    units = _group_examples(list(distinct.values())[::-1])
     return [units[index] for index in rng.permutation(len(units))]
 
 
@@ -133,10 +133,6 @@ def _take_units(units: list[list[Example]], size: int) -> tuple[list[list[Exampl
         if count >= size:
             return taken, units[index + 1 :]
     return taken, []
-
-
-def _drop_repeated_questions(examples: Sequence[Example]) -> list[Example]:
-    return list({example.key: example for example in reversed(examples)}.values())[::-1]
 
 
 def _flatten_units(units: list[list[Example]]) -> tuple[Example, ...]:

@@ -11,7 +11,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from macro_routing import errors
 from macro_routing.errors import MacroError, without_secrets
@@ -21,7 +21,6 @@ from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Failure
 from macro_routing.workers.adaptive_timeout import AdaptiveTimeout, estimate_work
 from macro_routing.workers.backend import Event, Exited, Heartbeat, Message, WorkerBackend
-from macro_routing.workers.dispatch_state import DispatchCounts, DispatchLimits, QueuedItem, WorkerSlot
 from macro_routing.workers.worker_messages import results_from_json, work_item_to_json
 from macro_routing.workers.worker_settings import WorkerError
 
@@ -29,6 +28,62 @@ _CRASHES_BEFORE_SPLIT = 2
 """Workers that an item of several routes may crash before its routes are run one by one."""
 _MAX_WAIT_SECONDS = 60.0
 ItemResult = tuple[WorkItem, Results | Failure]
+
+
+@dataclass(frozen=True)
+class DispatchLimits:
+    """Timeouts and retries."""
+
+    item_seconds: float = 1800.0
+    """Timeout of an item of usual size; larger ones have longer, see ``adaptive_timeout``."""
+    start_seconds: float = 1800.0
+    attempts: int = 3
+
+
+@dataclass(frozen=True)
+class QueuedItem:
+    """A work item in the queue or at a worker."""
+
+    item: WorkItem
+    crashes: int = 0
+    """Workers that exited or hung while running it."""
+    reason: str = ""
+    suspect: "QueuedItem | None" = None
+    """Set if the item is the standard pass, run to find out whether the suspect's route causes the crashes."""
+
+
+@dataclass
+class WorkerSlot:
+    """A worker as the dispatcher sees it."""
+
+    is_ready: bool = False
+    process_id: int = 0
+    """The worker's process id on its machine."""
+    is_busy: bool = False
+    """Also true if nobody waits for the result any more."""
+    queued: QueuedItem | None = None
+    sent_at: float = 0.0
+    """When it was started or got its item."""
+    heard_at: float = 0.0
+    """When its last message or heartbeat arrived; not before ``sent_at``."""
+    scope: str = ""
+    size: float = 0.0
+    """Scope and size of its item; these stay if nobody waits for the result any more."""
+    failed_starts: int = 0
+    retired: str = ""
+    """Why no worker is started in this slot any more."""
+
+
+@dataclass
+class DispatchCounts:
+    """What happened to the workers so far; for messages and tests."""
+
+    finished: int = 0
+    """Items that were finished."""
+    finished_by_slot: dict[int, int] = field(default_factory=dict)
+    crashes: int = 0
+    hangs: int = 0
+    quarantined: dict[Route, str] = field(default_factory=dict)
 
 
 class Dispatcher:
@@ -66,6 +121,8 @@ class Dispatcher:
 
     def run_items(self, spec: EvaluatorSpec, items: Sequence[WorkItem]) -> Iterator[ItemResult]:
         """Results in the order in which they arrive; see ``Executor.run_items``."""
+        if not items:
+            return
         self._spec = spec
         self._queue = deque(map(QueuedItem, items))
         self._start_all()

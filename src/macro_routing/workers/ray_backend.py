@@ -50,7 +50,7 @@ class RayBackend:
         self._ray = _connect_to_cluster(settings)
         self._setup = setup
         try:
-            resources = self._worker_resources(settings)
+            resources = self._choose_worker_resources(settings)
             self._actor_class = self._ray.remote(actor).options(max_restarts=0, max_task_retries=0, **resources)
         except BaseException:
             self._ray.shutdown()  # nobody gets this backend, so nobody could close it
@@ -59,7 +59,7 @@ class RayBackend:
         self._pending: dict[Any, int] = {}
         """Slots by their pending calls."""
 
-    def _worker_resources(self, settings: WorkerSettings) -> dict[str, float]:
+    def _choose_worker_resources(self, settings: WorkerSettings) -> dict[str, float]:
         """The resources that Ray reserves for each worker; rejected if the cluster has too few for all."""
         available = self._ray.cluster_resources()
         gpus = settings.gpus_per_worker
@@ -99,7 +99,7 @@ class RayBackend:
             return Message(slot, self._ray.get(call))
         except self._ray.exceptions.RayError as error:
             self.kill_worker(slot)  # an actor that failed once gets no more work
-            return Exited(slot, _exit_reason(error))
+            return Exited(slot, _describe_exit(error))
 
     def kill_worker(self, slot: int) -> None:
         """End an actor and drop its pending calls."""
@@ -139,7 +139,7 @@ def _connect_to_cluster(settings: WorkerSettings) -> Any:
     except (ConnectionError, RuntimeError, ValueError) as error:
         if not was_initialized:
             ray.shutdown()
-        raise _as_worker_error(settings.address, error) from None
+        raise _make_worker_error(settings.address, error) from None
     return ray
 
 
@@ -165,17 +165,18 @@ def _check_reachable(address: str | None) -> None:
     try:
         socket.create_connection((parts[1], int(parts[2])), timeout=_CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
-        raise _as_worker_error(address, error) from None
+        raise _make_worker_error(address, error) from None
 
 
-def _as_worker_error(address: str | None, error: Exception) -> WorkerError:
+def _make_worker_error(address: str | None, error: Exception) -> WorkerError:
     if address is None:
         remedy = "--backend local works without Ray"
     else:
         remedy = "start one with `ray start --head` and name its address, or leave --address out to start one here"
+    reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
     # Text before an @ may be a password, and messages end up in logs.
     named = "of this machine" if address is None else re.sub(r"[^/]*@", "[…]@", address)
-    return WorkerError(f"the Ray cluster {named} cannot be used: {_get_first_line(error)}; {remedy}")
+    return WorkerError(f"the Ray cluster {named} cannot be used: {reason.rstrip('.')}; {remedy}")
 
 
 def _check_resources(available: dict[str, float], workers: int, resources: dict[str, float]) -> None:
@@ -190,13 +191,8 @@ def _check_resources(available: dict[str, float], workers: int, resources: dict[
             )
 
 
-def _exit_reason(error: Exception) -> str:
+def _describe_exit(error: Exception) -> str:
     """Why an actor exited, in one line: the last line of the worker's own error."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     deaths = [line for line in lines if line.startswith("The actor died")]
     return without_secrets(deaths[0] if deaths else lines[-1] if lines else type(error).__name__)[:300]
-
-
-def _get_first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__

@@ -2,17 +2,12 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from types import TracebackType
-from typing import Self
+from contextlib import AbstractContextManager, contextmanager
 
-from macro_routing.evaluation.work_items import EvaluatorSpec, Results, WorkItem
 from macro_routing.models.frozen import FrozenModel, LoadOptions, load_model
 from macro_routing.models.remote import make_remote_model
-from macro_routing.search.searcher import Failure
 from macro_routing.workers.backend import WorkerBackend
-from macro_routing.workers.dispatch_state import DispatchCounts, DispatchLimits
-from macro_routing.workers.dispatcher import Dispatcher
+from macro_routing.workers.dispatcher import Dispatcher, DispatchLimits
 from macro_routing.workers.local_backend import LocalBackend
 from macro_routing.workers.worker_messages import WorkerSetup
 from macro_routing.workers.worker_settings import RAY, WorkerError, WorkerSettings, check_worker_count
@@ -20,47 +15,28 @@ from macro_routing.workers.worker_settings import RAY, WorkerError, WorkerSettin
 Report = Callable[[str], None]
 
 
-class WorkerPool:
-    """An executor that runs work items on the workers of a backend."""
+class WorkerPool(Dispatcher, AbstractContextManager["WorkerPool"]):
+    """An executor that runs work items on the workers of a backend, and ends them with its ``with`` block."""
 
     def __init__(
         self, backend: WorkerBackend, settings: WorkerSettings, report: Report = lambda _message: None
     ) -> None:
         """No worker is started yet."""
-        self._backend = backend
-        self._light_driver = settings.light_driver
-        self.workers = settings.workers
         limits = DispatchLimits(60 * settings.worker_timeout, 60 * settings.start_timeout, settings.attempts)
+        super().__init__(backend, settings.workers, limits, self._report_to_all)
+        self._light_driver = settings.light_driver
         self._reports = [report]
-        self._dispatcher = Dispatcher(backend, settings.workers, limits, self._report_to_all)
-        self.counts: DispatchCounts = self._dispatcher.counts
-        """What happened to the workers so far."""
-
-    @property
-    def process_ids(self) -> list[int]:
-        """Process ids of the workers that are ready, each on its machine."""
-        return self._dispatcher.process_ids
-
-    def wait_until_ready(self) -> None:
-        """Start the workers and wait until each has loaded its model; a search need not, a measurement must."""
-        self._dispatcher.wait_until_ready()
+        self.workers = settings.workers
 
     def load_driver_model(self, name: str, options: LoadOptions, report: Report) -> FrozenModel:
         """The model for the driver's process; without weights if the workers are on GPUs."""
-        if self._light_driver is False:
+        facts = None if self._light_driver is False else self.wait_for_model_facts()
+        if facts is None or (facts.device == "cpu" and not self._light_driver):
             return load_model(name, options, report)
-        facts = self._dispatcher.wait_for_model_facts()
-        if self._light_driver or facts.device != "cpu":
-            return make_remote_model(name, options, facts, report)
-        return load_model(name, options, report)
-
-    def run_items(self, spec: EvaluatorSpec, items: Sequence[WorkItem]) -> Iterator[tuple[WorkItem, Results | Failure]]:
-        """Results in the order in which they arrive."""
-        if items:
-            yield from self._dispatcher.run_items(spec, items)
+        return make_remote_model(name, options, facts, report)
 
     @contextmanager
-    def reporting_to(self, report: Report) -> Iterator[None]:
+    def copy_messages_to(self, report: Report) -> Iterator[None]:
         """Also send messages about the workers to ``report``, such as the log of one of several runs."""
         self._reports.append(report)
         try:
@@ -72,19 +48,9 @@ class WorkerPool:
         for report in self._reports:
             report(message)
 
-    def close(self) -> None:
-        """End the workers."""
-        self._backend.close()
-
-    def __enter__(self) -> Self:
-        """No worker is started yet."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         """End the workers in any case."""
-        self.close()
+        self._backend.close()
 
 
 def create_worker_pool(
@@ -102,12 +68,12 @@ def create_worker_pool(
 
         backend = RayBackend(setup.to_json(), settings)
     else:
-        environments = worker_environments(settings, _visible_gpus(setup), os.cpu_count() or 1)
+        environments = make_worker_environments(settings, _list_visible_gpus(setup), os.cpu_count() or 1)
         backend = LocalBackend(setup.to_json(), environments)
     return WorkerPool(backend, settings, report)
 
 
-def _visible_gpus(setup: WorkerSetup) -> list[str]:
+def _list_visible_gpus(setup: WorkerSetup) -> list[str]:
     """The GPUs that may be used, by the names that CUDA_VISIBLE_DEVICES takes."""
     if setup.loading.device == "cpu":
         return []
@@ -119,7 +85,7 @@ def _visible_gpus(setup: WorkerSetup) -> list[str]:
     return visible.split(",") if visible else [str(number) for number in range(torch.cuda.device_count())]
 
 
-def worker_environments(settings: WorkerSettings, gpus: Sequence[str], cores: int) -> list[dict[str, str]]:
+def make_worker_environments(settings: WorkerSettings, gpus: Sequence[str], cores: int) -> list[dict[str, str]]:
     """Environment variables of each local worker: its GPUs, or its share of the cores."""
     workers = settings.workers
     if not gpus and settings.gpus_per_worker:

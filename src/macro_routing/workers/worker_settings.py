@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from macro_routing.errors import MacroError, SettingsError, shorten
-from macro_routing.settings import check_choice, check_integer, check_number, option
+from macro_routing.settings import Range, check_choice, check_fields, check_number, option
 
 LOCAL, RAY = "local", "ray"
 BACKENDS = (LOCAL, RAY)
@@ -57,12 +57,10 @@ class WorkerSettings:
     def __post_init__(self) -> None:
         """Reject impossible settings by name."""
         check_choice("backend", self.backend, BACKENDS)
-        check_integer("workers", self.workers, minimum=0, maximum=10_000)
         self._check_address()
         self._check_gpus()
-        check_number("worker_timeout", self.worker_timeout, minimum=0, exclusive=True)
-        check_number("start_timeout", self.start_timeout, minimum=0, exclusive=True)
-        check_integer("attempts", self.attempts, minimum=1)
+        minutes = Range(0, exclusive=True)
+        check_fields(self, workers=Range(0, 10_000), worker_timeout=minutes, start_timeout=minutes, attempts=Range(1))
         if self.backend == RAY and self.workers == 0:
             object.__setattr__(self, "workers", 1)
 

@@ -15,7 +15,6 @@ from vllm.sequence import IntermediateTensors
 
 from macro_routing.deploy.vllm.hf_overrides import read_route_overrides
 from macro_routing.deploy.vllm.steps import build_steps, check_engine_config
-from macro_routing.routes.route import Route
 
 _BATCH_DIMENSIONS = {"input_ids": 0, "positions": -1, "intermediate_tensors": 0, "inputs_embeds": 0}
 """The batch dimension of each argument."""
@@ -34,7 +33,11 @@ def _make_routed_decoder(stock: Any) -> Any:
             steps, self.macro_attentions = build_steps(self, route, vllm_config.compilation_config, prefix)
             # In a module list the repeats would be registered as weights again, under names that no checkpoint has.
             object.__setattr__(self, "macro_steps", steps)
-            self.macro_adds = _list_adds(route)
+            self.macro_adds = {  # by step: the step whose input is added, and the coefficient
+                index: (index - step.add.back, step.add.coefficient)
+                for index, step in enumerate(route.steps)
+                if step.add
+            }
 
         def forward(
             self,
@@ -47,11 +50,6 @@ def _make_routed_decoder(stock: Any) -> Any:
             return _run_steps(self, positions, hidden)
 
     return support_torch_compile(dynamic_arg_dims=_BATCH_DIMENSIONS)(Routed)
-
-
-def _list_adds(route: Route) -> dict[int, tuple[int, float]]:
-    """By step: the step whose input is added, and the coefficient."""
-    return {index: (index - step.add.back, step.add.coefficient) for index, step in enumerate(route.steps) if step.add}
 
 
 def _run_steps(decoder: Any, positions: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:

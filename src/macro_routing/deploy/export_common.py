@@ -1,0 +1,101 @@
+"""What all exports share: the base model on disk, the files to copy with it, an output that is complete or absent."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from macro_routing.deploy.checkpoint_tensors import list_tensors
+from macro_routing.errors import ExportError
+from macro_routing.files import atomic_output, describe_os_error
+from macro_routing.models.catalog import BUILT_IN_MODELS, MessageCallback, ignore_message
+from macro_routing.models.frozen import LoadOptions
+from macro_routing.models.metadata import ModelMetadata, read_model_metadata
+from macro_routing.models.support import check_supported
+from macro_routing.routes.route import Route
+
+_COMPANION_FILES = (
+    *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "*.model", "*.jinja"),
+    *("generation_config.json", "LICENSE*", "NOTICE*"),
+)
+"""Files that do not depend on the order of layers."""
+_SPARE_BYTES = 16 << 20
+"""Space for tokenizer, model card and the file system's own needs."""
+
+
+def open_base_model(
+    name: str, *, revision: str | None = None, report: MessageCallback = ignore_message
+) -> ModelMetadata:
+    """Open a model that can be routed and whose weights can be read."""
+    base = read_model_metadata(name, LoadOptions(revision=revision), report)
+    check_supported(base.config)
+    list_tensors(base.folder)
+    return base
+
+
+def get_hub_commit(base: ModelMetadata) -> str | None:
+    """The commit of a model in the hub's cache; None for a local model."""
+    if base.name in BUILT_IN_MODELS or Path(base.name).exists() or base.folder.parent.name != "snapshots":
+        return None
+    return base.folder.name
+
+
+def copy_companion_files(base: ModelMetadata, target: Path) -> None:
+    """Copy tokenizer, generation settings and licence unchanged."""
+    for path in sorted({path for pattern in _COMPANION_FILES for path in base.folder.glob(pattern)}):
+        if path.is_file():
+            shutil.copyfile(path, target / path.name)
+
+
+def reject_unsupported(base: ModelMetadata, route: Route, target: str) -> None:
+    """Reject a route with adds, and quantized weights, whose settings only their library can write."""
+    adds = [f"step {number} ({step})" for number, step in enumerate(route.steps, 1) if step.add is not None]
+    if adds:
+        shown = ", ".join(adds[:4]) + (f" and {len(adds) - 4} more" if len(adds) > 4 else "")
+        raise ExportError(
+            f"--to {target} cannot express adds, and this route has them at {shown};"
+            " use --to routed, which runs them in transformers, or `macro serve`;"
+            " `macro search --no-adds` finds routes without any"
+        )
+    if getattr(base.config, "quantization_config", None) is not None:
+        raise ExportError(
+            f"{base.name} has quantized weights, which --to {target} does not write;"
+            " export the unquantized model, or use --to routed"
+        )
+
+
+# --- output -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def export_output(out: Path, n_bytes: int) -> Iterator[Path]:
+    """Yield a temporary path for a file or folder of about ``n_bytes``, which is moved to ``out`` at the end."""
+    try:
+        _check_not_existing(out)
+        _check_free_space(out, n_bytes + _SPARE_BYTES)
+        with atomic_output(out) as temporary:
+            yield temporary
+            _check_not_existing(out)
+    except OSError as error:
+        raise ExportError(
+            f"{str(out)[:200]} cannot be written: {describe_os_error(error)}; choose another path with --out"
+        ) from None
+
+
+def _check_not_existing(out: Path) -> None:
+    if out.exists() or out.is_symlink():
+        raise ExportError(f"{out} exists already; remove it or choose another path with --out")
+
+
+def _check_free_space(out: Path, n_bytes: int) -> None:
+    folder = next(folder for folder in out.absolute().parents if folder.exists())
+    free = shutil.disk_usage(folder).free
+    if free < n_bytes:
+        raise ExportError(
+            f"{out} needs {_format_size(n_bytes)}, but only {_format_size(free)} are free there; nothing was written:"
+            " free some space, or choose another disk with --out"
+        )
+
+
+def _format_size(n_bytes: int) -> str:
+    return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.0f} MB"
