@@ -6,6 +6,7 @@ Exits with 1 when a target is missed. Takes about twenty minutes on two cores.
 """
 
 import argparse
+import dataclasses
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -63,7 +64,7 @@ def measure_sharing(data_dir: Path | None, model: str) -> list[dict[str, Any]]:
                 "limit": timing.limit,
                 "detail": f"{timing.routes} routes × {count} prompts of SciQ;"
                 f" {timing.changed_verdicts} verdicts changed",
-                "measured": timing.to_record(),
+                "measured": dataclasses.asdict(timing),
             }
         )
     return [*figures, measure_race(frozen, task, draws, training[:100], decoding)]

@@ -31,7 +31,7 @@ def measure_labelling(frozen: Any, data_dir: Path | None) -> dict[str, Any]:
     from macro_routing.evaluation.decoding_settings import DecodingSettings
     from macro_routing.evaluation.evaluator import Evaluator
     from macro_routing.evaluation.model_answers import encode_prompts_and_stages
-    from macro_routing.peers.label_search import DrLLMSettings, LabelSearch
+    from macro_routing.peers.per_example_search import DrLLMSettings, PerExampleSearch
     from macro_routing.routes import Route, RouteSpace
     from macro_routing.search import Failure
     from macro_routing.tasks import load_task, make_splits
@@ -40,7 +40,7 @@ def measure_labelling(frozen: Any, data_dir: Path | None) -> dict[str, Any]:
     decoding = DecodingSettings("direct", answer_budget=128)
     examples = make_splits(task, seed=SEED).train[:EXAMPLES]
     evaluator = Evaluator(frozen, task, decoding)
-    labels = LabelSearch(RouteSpace(frozen.layers), len(examples), DrLLMSettings(), seed=SEED)
+    labels = PerExampleSearch(RouteSpace(frozen.layers), len(examples), DrLLMSettings(), seed=SEED)
     asked: list[tuple[int, Route]] = []
 
     def score(pairs: list[tuple[int, Route]]) -> list[float]:

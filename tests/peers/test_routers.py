@@ -11,9 +11,9 @@ from torch import nn
 from macro_routing.errors import ModelError, RouteError, SettingsError, SpaceError
 from macro_routing.models import apply_lm_head, apply_route, collect_hidden_states, freeze_model
 from macro_routing.models.decoder import get_decoder
-from macro_routing.peers.layer_router import LayerRouters, run_layer_decisions
+from macro_routing.peers.layer_router import LayerRouters, decide_layer_counts, train_layer_routers
 from macro_routing.peers.padded_prompts import PaddedPrompts
-from macro_routing.peers.program_router import ProgramRouters, run_program_decisions, train_program_routers
+from macro_routing.peers.program_router import ProgramRouters, decide_program_actions, train_program_routers
 from macro_routing.peers.router_network import StackedRouters, pool_windows
 from macro_routing.peers.router_settings import RouterSettings
 from macro_routing.peers.router_training import (
@@ -21,7 +21,6 @@ from macro_routing.peers.router_training import (
     compute_class_weights,
     fit_routers,
     focal_loss,
-    train_layer_routers,
 )
 from macro_routing.routes import Route, parse_route
 from macro_routing.routes.paper_notation import parse_program
@@ -182,7 +181,7 @@ def test_a_router_sees_the_state_of_the_route_decided_so_far(name):
         seen.update({(place, layer): state for place, state in zip(places, states, strict=True)})
         return routers.compute_logits(layer, states).argmax(dim=-1).tolist()
 
-    counts = run_layer_decisions(frozen, prompts, choose, max_batch_tokens=64)
+    counts = decide_layer_counts(frozen, prompts, choose, max_batch_tokens=64)
     assert [route_from_label(each) for each in counts] == routers.decide_routes(frozen, prompts, max_batch_tokens=64)
     assert len(set(counts)) > 1  # or the rows of a batch were never apart
     for place, prompt in enumerate(prompts):
@@ -211,7 +210,7 @@ def test_neighbours_change_nothing(name):
             found.update({(place, layer): row for place, row in zip(places, logits, strict=True)})
             return logits.argmax(dim=-1).tolist()
 
-        run_layer_decisions(frozen, prompts, choose, max_batch_tokens=max_batch_tokens)
+        decide_layer_counts(frozen, prompts, choose, max_batch_tokens=max_batch_tokens)
         return found
 
     together = logits_of(prompts, 10_000)
@@ -493,7 +492,7 @@ def test_a_program_router_sees_the_state_of_its_own_program(name):
         seen.update({(place, applied): state for place, state in zip(places, states, strict=True)})
         return [labels[place][applied - 1] for place in places]
 
-    assert run_program_decisions(frozen, space, prompts, follow) == labels
+    assert decide_program_actions(frozen, space, prompts, follow) == labels
     for place, (prompt, program) in enumerate(zip(prompts, programs, strict=True)):
         states = collect_hidden_states(apply_route(frozen.model, program.expand(LAYERS)), torch.tensor([prompt]))
         for applied in range(1, len(program.steps) + 1):

@@ -8,8 +8,8 @@ import pytest
 from macro_routing.cli.console import read_text_argument
 from macro_routing.engine import decoders
 from macro_routing.errors import NotationError, RunError, SettingsError
-from macro_routing.peers.label_search import ColaSettings, DrLLMSettings, LabelSearch
 from macro_routing.peers.layer_router import LayerRouters
+from macro_routing.peers.per_example_search import ColaSettings, DrLLMSettings, PerExampleSearch
 from macro_routing.report import write_report
 from macro_routing.routes import Route, RouteSpace
 from macro_routing.runs import Listener, RunFolder, per_example_run, resume_run, run_search
@@ -200,13 +200,13 @@ def test_the_oracle_is_a_bound_and_stands_apart(frozen, tmp_path):
 
 def test_budgets_buy_examples_first_then_simulations():
     space = RouteSpace(6)
-    published = LabelSearch(space, 500, DrLLMSettings())
+    published = PerExampleSearch(space, 500, DrLLMSettings())
     assert (len(published.searched_examples), published.simulations) == (100, 10)
-    few = LabelSearch(space, 500, DrLLMSettings(), budget=330)
+    few = PerExampleSearch(space, 500, DrLLMSettings(), budget=330)
     assert (len(few.searched_examples), few.simulations) == (30, 10)
-    many = LabelSearch(space, 50, DrLLMSettings(), budget=5000)
+    many = PerExampleSearch(space, 50, DrLLMSettings(), budget=5000)
     assert (len(many.searched_examples), many.simulations) == (50, 99)
-    oracle = LabelSearch(space, 40, ColaSettings(), budget=400, every_example=True)
+    oracle = PerExampleSearch(space, 40, ColaSettings(), budget=400, every_example=True)
     assert (len(oracle.searched_examples), oracle.simulations) == (40, 9)
     for labels in (published, few, many, oracle):
         assert labels.budget is None or labels.max_evaluations() <= labels.budget
@@ -220,7 +220,7 @@ def test_every_reward_is_asked_of_its_own_example():
         asked.extend(pairs)
         return [0.0] * len(pairs)
 
-    labels = LabelSearch(space, 30, ColaSettings(simulations=3), budget=120, every_example=True)
+    labels = PerExampleSearch(space, 30, ColaSettings(simulations=3), budget=120, every_example=True)
     labels.run_searches(score)
     standard = Route.standard(6)
     assert [place for place, route in asked if route == standard] == list(range(30))

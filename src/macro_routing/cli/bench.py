@@ -103,8 +103,8 @@ def bench(
         "decoding": mode.value,
         "seed": seed,
         "environment": {fact.topic: fact.finding for fact in describe_environment()},
-        "draws": drawn_timing.to_record(),
-        "sweep": swept_timing.to_record(),
+        "draws": dataclasses.asdict(drawn_timing),
+        "sweep": dataclasses.asdict(swept_timing),
         "race": dataclasses.asdict(race),
     }
     _write_record(record, output, as_json=as_json, show=lambda: _print_timings(drawn_timing, swept_timing, race))
@@ -146,7 +146,7 @@ def _bench_fused(
     )
     prompts, stages = encode_prompts_and_stages(frozen, task, examples, decoding)
     timing = time_fused_decoding(decoder, frozen.model, routes, routes[:compared], prompts, stages)
-    record = {"model": frozen.name, "task": task.name, "decoding": timing.to_record()}
+    record = {"model": frozen.name, "task": task.name, "decoding": dataclasses.asdict(timing)}
 
     def show() -> None:
         print(

@@ -69,15 +69,8 @@ class EngineTiming:
     shared_chunks: tuple[float, ...]
     """Seconds by chunk, all routes together."""
     changed_verdicts: int
-
-    @property
-    def speedup(self) -> float:
-        """Median over chunks."""
-        return statistics.median(a / b for a, b in zip(self.plain_chunks, self.shared_chunks, strict=True))
-
-    def to_record(self) -> dict[str, Any]:
-        """Plain values for a JSON file, the speed-up included."""
-        return {**dataclasses.asdict(self), "speedup": self.speedup}
+    speedup: float
+    """Median over chunks."""
 
 
 def time_shared_engine(
@@ -99,8 +92,15 @@ def time_shared_engine(
             for route in routes
             for plain, shared in zip(expected[route], outcomes[route], strict=True)
         )
-    limit = plan_prefix_tree(routes).sharing_factor
-    return EngineTiming(len(routes), len(examples), limit, tuple(plain_chunks), tuple(shared_chunks), changed)
+    return EngineTiming(
+        len(routes),
+        len(examples),
+        plan_prefix_tree(routes).sharing_factor,
+        tuple(plain_chunks),
+        tuple(shared_chunks),
+        changed,
+        statistics.median(plain / shared for plain, shared in zip(plain_chunks, shared_chunks, strict=True)),
+    )
 
 
 def _answer_one_by_one(
@@ -184,20 +184,10 @@ class DecodingTiming:
     all_seconds: float
     """Fused decoding of all routes together."""
     peak_bytes: int
-
-    @property
-    def speedup(self) -> float:
-        """On the routes that both sides ran."""
-        return sum(self.generate_seconds) / self.fused_seconds
-
-    @property
-    def speedup_per_step(self) -> float:
-        """All routes by fused decoding against ``generate``, per layer application, since routes differ in length."""
-        return (sum(self.generate_seconds) / self.compared_steps) / (self.all_seconds / self.all_steps)
-
-    def to_record(self) -> dict[str, Any]:
-        """Plain values for a JSON file, the speed-ups included."""
-        return {**dataclasses.asdict(self), "speedup": self.speedup, "speedup_per_step": self.speedup_per_step}
+    speedup: float
+    """On the routes that both sides ran."""
+    speedup_per_step: float
+    """All routes by fused decoding against ``generate``, per layer application, since routes differ in length."""
 
 
 def time_fused_decoding(  # noqa: PLR0913
@@ -221,18 +211,22 @@ def time_fused_decoding(  # noqa: PLR0913
     fused_seconds, _ = measure_seconds(decoder.generate_for_routes, compared, prompts, request)
     torch.cuda.reset_peak_memory_stats()
     all_seconds, _ = measure_seconds(decoder.generate_for_routes, routes, prompts, request)
+    compared_steps, all_steps = (sum(route.length for route in group) for group in (compared, routes))
+    generate_seconds = tuple(seconds for seconds, _ in by_route)
     return DecodingTiming(
         prompts=len(prompts),
         tokens_per_row=max_new_tokens(stages),
         compared_routes=tuple(map(str, compared)),
-        compared_steps=sum(route.length for route in compared),
-        generate_seconds=tuple(seconds for seconds, _ in by_route),
+        compared_steps=compared_steps,
+        generate_seconds=generate_seconds,
         generate_rows=min(rows for _, rows in by_route),
         fused_seconds=fused_seconds,
         all_routes=len(routes),
-        all_steps=sum(route.length for route in routes),
+        all_steps=all_steps,
         all_seconds=all_seconds,
         peak_bytes=int(torch.cuda.max_memory_allocated()),
+        speedup=sum(generate_seconds) / fused_seconds,
+        speedup_per_step=(sum(generate_seconds) / compared_steps) / (all_seconds / all_steps),
     )
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from macro_routing.settings import check_boolean, check_choice, check_integer
+from macro_routing.settings import Range, check_choice, check_fields
 from macro_routing.tasks.prompts import DIRECT, LIKELIHOOD, MODES, REASONING
 from macro_routing.tasks.task import CHOICE, Task
 
@@ -25,10 +25,7 @@ class DecodingSettings:
     def __post_init__(self) -> None:
         """Reject impossible settings by name."""
         check_choice("mode", self.mode, MODES)
-        check_integer("reasoning_budget", self.reasoning_budget, minimum=1)
-        check_integer("answer_budget", self.answer_budget, minimum=1)
-        check_boolean("by_letter", self.by_letter)
-        check_boolean("stop_loops", self.stop_loops)
+        check_fields(self, reasoning_budget=Range(1), answer_budget=Range(1))
 
     @property
     def max_new_tokens(self) -> int:

@@ -21,7 +21,7 @@ from macro_routing.routes.route import Route
 from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.searcher import Candidate, Outcome, Round, Score, Searcher, SearchState
 from macro_routing.search.selection import select_candidate
-from macro_routing.settings import check_integer, check_number
+from macro_routing.settings import Range, check_fields, check_integer
 
 TRAIN, VALIDATION = "train", "validation"
 
@@ -42,12 +42,15 @@ class PlantedProblem:
 
     def __post_init__(self) -> None:
         """Reject impossible settings by name."""
-        check_number("base (p0)", self.base, minimum=0, maximum=1)
-        check_number("peak (p1)", self.peak, minimum=0, maximum=1)
+        check_fields(
+            self,
+            base=Range(0, 1, symbol="p0"),
+            peak=Range(0, 1, symbol="p1"),
+            reach=Range(0, exclusive=True, symbol="D"),
+            seed=Range(0),
+        )
         if self.peak <= self.base:
             raise SettingsError(f"peak (p1) = {self.peak:g} is not allowed: it must be above base (p0) = {self.base:g}")
-        check_number("reach (D)", self.reach, minimum=0, exclusive=True)
-        check_integer("seed", self.seed, minimum=0)
 
     def true_score(self, route: Route) -> float:
         """The probability that ``route`` answers an example correctly."""
@@ -93,15 +96,11 @@ class PlantedResult:
     """For a search that confirms: candidates in the order of choice, with their probability of a gain."""
 
 
-def _score_round(problem: PlantedProblem, asked: Round, racing: str) -> list[Outcome]:
-    if racing != NEVER:
-        return race_planted_routes(problem, asked, racing)
-    return [problem.score_route(proposal.route, TRAIN, asked.examples) for proposal in asked.proposals]
-
-
 def race_planted_routes(problem: PlantedProblem, asked: Round, mode: str) -> list[Outcome]:
     """Score a round's draws in small units of coin flips, as far as the elite needs."""
     draws = [proposal.route for proposal in asked.proposals]
+    if mode == NEVER:
+        return [problem.score_route(route, TRAIN, asked.examples) for route in draws]
     units = [[asked.examples[index] for index in unit] for unit in plan_race_indices(len(asked.examples), UnitSizes())]
 
     def score_unit(number: int, routes: Sequence[Route]) -> dict[Route, float]:
@@ -118,7 +117,7 @@ def solve_planted(
     check_integer("validation", validation, minimum=1, maximum=10_000_000)
     state = searcher.start()
     while (asked := searcher.ask(state)) is not None:
-        state = searcher.tell(state, asked, _score_round(problem, asked, racing))
+        state = searcher.tell(state, asked, race_planted_routes(problem, asked, racing))
     candidates = searcher.candidates(state)
     if isinstance(searcher, GuidedSearch):
         held = searcher.holdout

@@ -76,8 +76,7 @@ class ScoreStore:
             self._connection = sqlite3.connect(path, timeout=60, isolation_level=None)
             # Damaged text must not raise here: the checksum reveals it.
             self._connection.text_factory = lambda text: text.decode(errors="replace")
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = NORMAL")
+            self._connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;")
             self._check_version()
             self._connection.executescript(_TABLES)
         except (sqlite3.Error, OSError, ValueError) as error:  # damaged texts cannot even be decoded
@@ -103,7 +102,7 @@ class ScoreStore:
         """Stored outcomes of these examples (by key) under a scope and route."""
         with self._wrap_errors():
             ids = self._find_row_ids(scope, route)
-            outcomes, damaged = self._read_outcomes(ids, _Checksum(scope, route), examples) if ids else ({}, [])
+            outcomes, damaged = self._read_outcomes(ids, _hash_prefix(scope, route), examples) if ids else ({}, [])
         if damaged:  # they are computed and stored again
             with self._transaction() as cursor:
                 cursor.executemany(
@@ -113,7 +112,7 @@ class ScoreStore:
         return outcomes
 
     def _read_outcomes(
-        self, ids: tuple[int, int], checksum: "_Checksum", examples: Sequence[str]
+        self, ids: tuple[int, int], prefix: "hashlib._Hash", examples: Sequence[str]
     ) -> tuple[dict[str, ExampleOutcome], list[bytes]]:
         """Sound outcomes by example key, and digests of the examples whose outcome is damaged."""
         outcomes: dict[str, ExampleOutcome] = {}
@@ -125,7 +124,7 @@ class ScoreStore:
             marks = ",".join("?" * len(part))
             query = f"SELECT example, {_COLUMNS} FROM outcomes WHERE scope = ? AND route = ? AND example IN ({marks})"  # noqa: S608
             for example, *values, stored in self._connection.execute(query, (*ids, *part)):
-                if stored == checksum.compute(example, values):
+                if stored == _compute_checksum(prefix, example, values):
                     outcomes[keys[example]] = _outcome_from_row(values)
                 else:
                     damaged.append(example)
@@ -135,10 +134,10 @@ class ScoreStore:
         """Store outcomes by route and example key, all or none; outcomes that are stored already stay unchanged."""
         with self._transaction() as cursor:
             for route, by_example in outcomes.items():
-                ids, checksum = self._insert_row_ids(cursor, scope, route), _Checksum(scope, route)
+                ids, prefix = self._insert_row_ids(cursor, scope, route), _hash_prefix(scope, route)
                 cursor.executemany(
                     "INSERT OR IGNORE INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (_outcome_to_row(ids, checksum, example, outcome) for example, outcome in by_example.items()),
+                    (_outcome_to_row(ids, prefix, example, outcome) for example, outcome in by_example.items()),
                 )
 
     def _find_row_ids(self, scope: Mapping[str, Any], route: Route) -> tuple[int, int] | None:
@@ -215,18 +214,16 @@ def _digest_key(example: str) -> bytes:
     return hashlib.sha256(example.encode()).digest()[:16]
 
 
-class _Checksum:
-    """A digest of an outcome together with its scope, route and example."""
+def _hash_prefix(scope: Mapping[str, Any], route: Route) -> "hashlib._Hash":
+    """The beginning of all checksums of a scope and route."""
+    return hashlib.sha256(f"{_scope_to_json(scope)}\0{route.layers}\0{route}\0".encode())
 
-    def __init__(self, scope: Mapping[str, Any], route: Route) -> None:
-        self._prefix = hashlib.sha256(f"{_scope_to_json(scope)}\0{route.layers}\0{route}\0".encode())
 
-    def compute(self, example: bytes, values: Sequence[Any]) -> bytes:
-        """The checksum of values as they are stored: strings, and integers for booleans."""
-        digest = self._prefix.copy()
-        digest.update(example)
-        digest.update(repr([int(value) if isinstance(value, bool) else value for value in values]).encode())
-        return digest.digest()[:8]
+def _compute_checksum(prefix: "hashlib._Hash", example: bytes, values: Sequence[Any]) -> bytes:
+    """The checksum of values as they are stored: strings, and integers for booleans."""
+    digest = prefix.copy()
+    digest.update(example + repr([int(value) if isinstance(value, bool) else value for value in values]).encode())
+    return digest.digest()[:8]
 
 
 def _outcome_from_row(values: Sequence[Any]) -> ExampleOutcome:
@@ -235,8 +232,8 @@ def _outcome_from_row(values: Sequence[Any]) -> ExampleOutcome:
 
 
 def _outcome_to_row(
-    ids: tuple[int, int], checksum: _Checksum, example: str, outcome: ExampleOutcome
+    ids: tuple[int, int], prefix: "hashlib._Hash", example: str, outcome: ExampleOutcome
 ) -> tuple[Any, ...]:
     values = [getattr(outcome, name) for name in _OUTCOME_FIELDS]
     digest = _digest_key(example)
-    return (*ids, digest, *values, checksum.compute(digest, values))
+    return (*ids, digest, *values, _compute_checksum(prefix, digest, values))

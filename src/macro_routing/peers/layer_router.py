@@ -10,12 +10,25 @@ from dataclasses import dataclass
 
 import torch
 
-from macro_routing.engine.batching import Tokens, batch_by_length
+from macro_routing.engine.batching import Tokens
+from macro_routing.errors import RouteError
 from macro_routing.models.frozen import FrozenModel
-from macro_routing.peers.padded_prompts import PaddedPrompts, check_prompts, default_batch_tokens
-from macro_routing.peers.router_files import check_router_model, load_saved_routers, save_routers
-from macro_routing.peers.router_network import StackedRouters, compute_router_logits
+from macro_routing.peers.padded_prompts import batch_prompts
+from macro_routing.peers.router_network import (
+    StackedRouters,
+    check_router_model,
+    compute_router_logits,
+    get_hidden_size,
+    load_saved_routers,
+    save_routers,
+)
 from macro_routing.peers.router_settings import RouterSettings
+from macro_routing.peers.router_training import (
+    TrainingExamples,
+    TrainingReport,
+    check_training_labels,
+    train_new_routers,
+)
 from macro_routing.routes.route import Route
 from macro_routing.search.tree_actions import route_from_label
 
@@ -25,7 +38,7 @@ ChooseCounts = Callable[[list[int], int, list[torch.Tensor]], list[int]]
 """Indices of prompts, a layer and the states entering it → how often each prompt's pass applies the layer."""
 
 
-def run_layer_decisions(
+def decide_layer_counts(
     frozen: FrozenModel, prompts: Sequence[Tokens], choose: ChooseCounts, *, max_batch_tokens: int | None = None
 ) -> list[tuple[int, ...]]:
     """Run prompts through the model while ``choose`` decides each layer; returns each prompt's counts by layer.
@@ -33,11 +46,8 @@ def run_layer_decisions(
     The states that ``choose`` gets at a layer follow from its earlier choices. A pass that has applied no layer at all
     applies the last one.
     """
-    check_prompts(prompts)
     counts: list[list[int]] = [[] for _ in prompts]
-    limit = max_batch_tokens or default_batch_tokens(frozen.model)
-    for indices in batch_by_length([len(prompt) for prompt in prompts], limit):
-        batch = PaddedPrompts(frozen.model, [prompts[index] for index in indices])
+    for indices, batch in batch_prompts(frozen.model, prompts, max_batch_tokens):
         state = batch.embedded
         for layer in range(frozen.layers):
             chosen = choose(indices, layer, batch.remove_padding(state, range(len(indices))))
@@ -49,7 +59,7 @@ def run_layer_decisions(
             for times in range(1, MAX_APPLICATIONS + 1):
                 rows = [row for row, index in enumerate(indices) if counts[index][layer] >= times]
                 state = batch.apply_layer(layer, rows, state)
-    return [tuple(each) for each in counts]
+    return [tuple(prompt_counts) for prompt_counts in counts]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +80,8 @@ class LayerRouters:
         def choose(_indices: list[int], layer: int, states: list[torch.Tensor]) -> list[int]:
             return [int(count) for count in self.compute_logits(layer, states).argmax(dim=-1).tolist()]
 
-        counts = run_layer_decisions(frozen, prompts, choose, max_batch_tokens=max_batch_tokens)
-        return [route_from_label(each) for each in counts]
+        counts = decide_layer_counts(frozen, prompts, choose, max_batch_tokens=max_batch_tokens)
+        return [route_from_label(prompt_counts) for prompt_counts in counts]
 
     @torch.no_grad()
     def compute_logits(self, layer: int, states: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -87,3 +97,34 @@ class LayerRouters:
         """Read the routers of ``frozen``; routers of another model are rejected."""
         saved = load_saved_routers(path, "layers", frozen)
         return cls(saved.build_routers(frozen.layers, MAX_APPLICATIONS + 1), saved.settings, frozen.weights_id)
+
+
+def train_layer_routers(
+    frozen: FrozenModel,
+    prompts: Sequence[Tokens],
+    labels: Sequence[Sequence[int]],
+    settings: RouterSettings,
+    seed: int,
+) -> tuple[LayerRouters, TrainingReport]:
+    """Train routers on how often each prompt's label applies each layer (0, 1 or 2 times)."""
+    check_training_labels(prompts, labels, seed)
+    for number, label in enumerate(labels, 1):
+        if len(label) != frozen.layers:
+            raise RouteError(f"label {number} is for {len(label)} layers, but the model has {frozen.layers}")
+        route_from_label(label)  # rejects counts that cannot be executed
+    examples = TrainingExamples.create_empty(
+        prompts=len(prompts),
+        routers=frozen.layers,
+        classes=MAX_APPLICATIONS + 1,
+        windows=settings.windows,
+        width=get_hidden_size(frozen),
+    )
+
+    def follow_label(indices: list[int], layer: int, states: list[torch.Tensor]) -> list[int]:
+        counts = [labels[index][layer] for index in indices]
+        examples.record_decisions(indices, layer, states, counts)
+        return counts
+
+    decide_layer_counts(frozen, prompts, follow_label)
+    routers, report = train_new_routers(frozen, examples, settings, seed)
+    return LayerRouters(routers, settings, frozen.weights_id), report

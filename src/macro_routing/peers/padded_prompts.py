@@ -1,23 +1,19 @@
 """A batch of prompts on its way through the model: single layers can be applied to any of its rows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
-from macro_routing.engine.batching import Tokens, compute_position_ids, pad_left
+from macro_routing.engine.batching import Tokens, batch_by_length, compute_position_ids, pad_left
 from macro_routing.errors import ModelError
 from macro_routing.models.decoder import get_decoder
 from macro_routing.models.layer_inputs import compute_layer_inputs
 
 _BATCH_TOKENS = {"cpu": 8_192, "cuda": 16_384}
+"""Tokens, padding included, that run through the model together by default."""
 _MAX_CACHED_ROW_SETS = 4
 """Sets of rows whose masks are kept: at one layer some rows are executed and fewer repeated, and the next is alike."""
-
-
-def default_batch_tokens(model: Any) -> int:
-    """Tokens, padding included, that run through the model together by default."""
-    return _BATCH_TOKENS.get(model.device.type, _BATCH_TOKENS["cpu"])
 
 
 def check_prompts(prompts: Sequence[Tokens]) -> None:
@@ -71,3 +67,13 @@ def replace_rows(state: torch.Tensor, rows: Sequence[int], values: torch.Tensor)
     changed = state.clone()
     changed[list(rows)] = values.to(state.device)
     return changed
+
+
+def batch_prompts(
+    model: Any, prompts: Sequence[Tokens], max_batch_tokens: int | None
+) -> Iterator[tuple[list[int], PaddedPrompts]]:
+    """Batches of prompts of similar lengths, with the prompts' indices; None: tokens that suit the device."""
+    check_prompts(prompts)
+    limit = max_batch_tokens or _BATCH_TOKENS.get(model.device.type, _BATCH_TOKENS["cpu"])
+    for indices in batch_by_length([len(prompt) for prompt in prompts], limit):
+        yield indices, PaddedPrompts(model, [prompts[index] for index in indices])

@@ -12,13 +12,19 @@ from dataclasses import dataclass
 
 import torch
 
-from macro_routing.engine.batching import Tokens, batch_by_length
+from macro_routing.engine.batching import Tokens
 from macro_routing.errors import MacroError, ModelError, SettingsError
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.models.routing import add_hidden_state
-from macro_routing.peers.padded_prompts import PaddedPrompts, check_prompts, default_batch_tokens, replace_rows
-from macro_routing.peers.router_files import check_router_model, get_hidden_size, load_saved_routers, save_routers
-from macro_routing.peers.router_network import StackedRouters, compute_router_logits
+from macro_routing.peers.padded_prompts import PaddedPrompts, batch_prompts, replace_rows
+from macro_routing.peers.router_network import (
+    StackedRouters,
+    check_router_model,
+    compute_router_logits,
+    get_hidden_size,
+    load_saved_routers,
+    save_routers,
+)
 from macro_routing.peers.router_settings import RouterSettings
 from macro_routing.peers.router_training import (
     TrainingExamples,
@@ -28,14 +34,13 @@ from macro_routing.peers.router_training import (
 )
 from macro_routing.routes.route import Add, Program, Route
 from macro_routing.routes.space import Position, RouteSpace
-from macro_routing.search.random_streams import check_seed
 from macro_routing.settings import build_settings
 
 ChooseActions = Callable[[list[int], list[Position], list[torch.Tensor]], list[int]]
 """Indices of prompts, the positions of their programs and their current states → the action of each."""
 
 
-def run_program_decisions(
+def decide_program_actions(
     frozen: FrozenModel,
     space: RouteSpace,
     prompts: Sequence[Tokens],
@@ -44,18 +49,13 @@ def run_program_decisions(
     max_batch_tokens: int | None = None,
 ) -> list[list[int]]:
     """Run prompts through the model while ``choose`` decides each step; returns each prompt's actions, rejoin last."""
-    check_space_depth(frozen, space)
-    check_prompts(prompts)
+    check_space_layers(frozen, space)
     actions: list[list[int]] = [[] for _ in prompts]
-    for indices in batch_by_length(
-        [len(prompt) for prompt in prompts], max_batch_tokens or default_batch_tokens(frozen.model)
-    ):
-        batch = PaddedPrompts(frozen.model, [prompts[index] for index in indices])
+    for indices, batch in batch_prompts(frozen.model, prompts, max_batch_tokens):
         running = list(range(len(indices)))
         positions = dict.fromkeys(running, space.start_position)
-        history = [
-            batch.apply_layer(0, running, batch.embedded)
-        ]  # after each application; the embeddings are not in it
+        # After each application; the embeddings are not in it.
+        history = [batch.apply_layer(0, running, batch.embedded)]
         while running:
             chosen = choose(
                 [indices[row] for row in running],
@@ -91,7 +91,7 @@ def _compute_next_state(
     return state
 
 
-def check_space_depth(frozen: FrozenModel, space: RouteSpace) -> None:
+def check_space_layers(frozen: FrozenModel, space: RouteSpace) -> None:
     """Reject a space that was made for a model of another depth."""
     if space.layers != frozen.layers:
         raise SettingsError(f"the route space is for {space.layers} layers, but the model has {frozen.layers}")
@@ -125,7 +125,7 @@ class ProgramRouters:
                 return [self.space.rejoin_action] * len(positions)
             return [int(action) for action in self.compute_logits(positions, states).argmax(dim=-1).tolist()]
 
-        actions_by_prompt = run_program_decisions(
+        actions_by_prompt = decide_program_actions(
             frozen, self.space, prompts, choose, max_batch_tokens=max_batch_tokens
         )
         return [self.space.program_from_actions(actions) for actions in actions_by_prompt]
@@ -150,7 +150,7 @@ class ProgramRouters:
         values, count = saved.record.get("space"), saved.record.get("routers")
         try:
             space = build_settings(RouteSpace, values if isinstance(values, dict) else {"space": values}, "space")
-            check_space_depth(frozen, space)
+            check_space_layers(frozen, space)
         except MacroError as error:
             raise ModelError(f"{saved.folder} holds invalid routers: {error}") from None
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count < space.max_length:
@@ -173,9 +173,8 @@ def train_program_routers(  # noqa: PLR0913
     seed: int,
 ) -> tuple[ProgramRouters, TrainingReport]:
     """Train routers on the actions of each prompt's label program."""
-    check_seed(seed)
-    check_training_labels(prompts, programs)
-    check_space_depth(frozen, space)
+    check_training_labels(prompts, programs, seed)
+    check_space_layers(frozen, space)
     labels = [space.program_to_actions(program) for program in programs]
     # At the maximum length only rejoin is feasible, so there is nothing to decide.
     count = min(max(map(len, labels)), space.max_length - 1)
@@ -197,6 +196,6 @@ def train_program_routers(  # noqa: PLR0913
             examples.allowed[indices, router] = get_feasible_actions(space, positions)
         return actions
 
-    run_program_decisions(frozen, space, prompts, follow_label)
+    decide_program_actions(frozen, space, prompts, follow_label)
     routers, report = train_new_routers(frozen, examples, settings, seed)
     return ProgramRouters(routers, space, settings, frozen.weights_id), report

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from macro_routing.settings import check_integer, check_number
+from macro_routing.settings import Range, check_fields
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,14 @@ class RouterSettings:
 
     def __post_init__(self) -> None:
         """Reject impossible settings by name."""
-        check_integer("hidden", self.hidden, minimum=1, maximum=65_536)
-        check_integer("windows", self.windows, minimum=1, maximum=65_536)
-        check_integer("epochs", self.epochs, minimum=1)
-        check_number("learning_rate", self.learning_rate, minimum=0, exclusive=True)
-        check_number("weight_decay", self.weight_decay, minimum=0)
-        check_integer("accumulation", self.accumulation, minimum=1)
-        check_number("focal_gamma", self.focal_gamma, minimum=0)
-        check_number("effective_beta", self.effective_beta, minimum=0, maximum=1)
-        for name in ("learning_rate", "weight_decay", "focal_gamma", "effective_beta"):
-            object.__setattr__(self, name, float(getattr(self, name)))  # 1 and 1.0 are one setting
+        check_fields(
+            self,
+            hidden=Range(1, 65_536),
+            windows=Range(1, 65_536),
+            epochs=Range(1),
+            learning_rate=Range(0, exclusive=True),
+            weight_decay=Range(0),
+            accumulation=Range(1),
+            focal_gamma=Range(0),
+            effective_beta=Range(0, 1),
+        )

@@ -11,15 +11,12 @@ from dataclasses import dataclass
 import torch
 
 from macro_routing.engine.batching import Tokens
-from macro_routing.errors import RouteError, SettingsError
+from macro_routing.errors import SettingsError
 from macro_routing.models.frozen import FrozenModel
-from macro_routing.peers.layer_router import MAX_APPLICATIONS, LayerRouters, run_layer_decisions
 from macro_routing.peers.padded_prompts import check_prompts
-from macro_routing.peers.router_files import get_hidden_size
-from macro_routing.peers.router_network import StackedRouters, pool_windows
+from macro_routing.peers.router_network import StackedRouters, get_hidden_size, pool_windows
 from macro_routing.peers.router_settings import RouterSettings
 from macro_routing.search.random_streams import check_seed
-from macro_routing.search.tree_actions import route_from_label
 
 NO_DECISION = -1
 """The target after the end of a prompt's label."""
@@ -115,7 +112,7 @@ def fit_routers(
     for _ in range(settings.epochs):
         total = 0.0
         order = torch.randperm(prompts, generator=generator)
-        for batch in _split_batches(order, settings.accumulation):
+        for batch in order.split(settings.accumulation):
             optimizer.zero_grad()
             loss = _compute_losses(routers, examples, batch, weights, settings.focal_gamma)
             loss.mean().backward()  # type: ignore[no-untyped-call]
@@ -127,10 +124,6 @@ def fit_routers(
     routers.zero_grad()
     accuracy = _compute_accuracy(routers, examples, settings.accumulation)
     return TrainingReport(prompts, tuple(counts), tuple(weights.tolist()), tuple(losses), accuracy)
-
-
-def _split_batches(order: torch.Tensor, size: int) -> list[torch.Tensor]:
-    return [order[start : start + size] for start in range(0, len(order), size)]
 
 
 def _compute_logits(routers: StackedRouters, examples: TrainingExamples, batch: torch.Tensor) -> torch.Tensor:
@@ -147,64 +140,18 @@ def _compute_losses(
     decided = examples.decided[batch].to(logits.device)
     targets = examples.targets[batch].to(logits.device)
     # Without a decision the loss is not computed: a masked class would make it infinite, and 0 · ∞ is not 0.
-    each = torch.zeros(decided.shape, device=logits.device)
-    each[decided] = focal_loss(logits[decided], targets[decided], weights, gamma)
-    return each.sum(dim=1) / decided.sum(dim=1)
+    losses = torch.zeros(decided.shape, device=logits.device)
+    losses[decided] = focal_loss(logits[decided], targets[decided], weights, gamma)
+    return losses.sum(dim=1) / decided.sum(dim=1)
 
 
 @torch.no_grad()
 def _compute_accuracy(routers: StackedRouters, examples: TrainingExamples, batch_size: int) -> float:
-    correct = 0
-    for batch in _split_batches(torch.arange(len(examples.targets)), batch_size):
-        correct += int(
-            (_compute_logits(routers, examples, batch).argmax(dim=-1).cpu() == examples.targets[batch]).sum()
-        )
-    return correct / int(examples.decided.sum())
-
-
-# --- one router per layer -----------------------------------------------------------------------------------------
-
-
-def train_layer_routers(
-    frozen: FrozenModel,
-    prompts: Sequence[Tokens],
-    labels: Sequence[Sequence[int]],
-    settings: RouterSettings,
-    seed: int,
-) -> tuple[LayerRouters, TrainingReport]:
-    """Train routers on how often each prompt's label applies each layer (0, 1 or 2 times)."""
-    check_seed(seed)
-    check_training_labels(prompts, labels)
-    for number, label in enumerate(labels, 1):
-        if len(label) != frozen.layers:
-            raise RouteError(f"label {number} is for {len(label)} layers, but the model has {frozen.layers}")
-        route_from_label(label)  # rejects counts that cannot be executed
-    examples = _collect_layer_examples(frozen, prompts, labels, settings)
-    routers, report = train_new_routers(frozen, examples, settings, seed)
-    return LayerRouters(routers, settings, frozen.weights_id), report
-
-
-def _collect_layer_examples(
-    frozen: FrozenModel,
-    prompts: Sequence[Tokens],
-    labels: Sequence[Sequence[int]],
-    settings: RouterSettings,
-) -> TrainingExamples:
-    examples = TrainingExamples.create_empty(
-        prompts=len(prompts),
-        routers=frozen.layers,
-        classes=MAX_APPLICATIONS + 1,
-        windows=settings.windows,
-        width=get_hidden_size(frozen),
+    correct = sum(
+        int((_compute_logits(routers, examples, batch).argmax(dim=-1).cpu() == examples.targets[batch]).sum())
+        for batch in torch.arange(len(examples.targets)).split(batch_size)
     )
-
-    def follow_label(indices: list[int], layer: int, states: list[torch.Tensor]) -> list[int]:
-        counts = [labels[index][layer] for index in indices]
-        examples.record_decisions(indices, layer, states, counts)
-        return counts
-
-    run_layer_decisions(frozen, prompts, follow_label)
-    return examples
+    return correct / int(examples.decided.sum())
 
 
 def train_new_routers(
@@ -218,8 +165,9 @@ def train_new_routers(
     return routers, fit_routers(routers, examples, settings, generator)
 
 
-def check_training_labels(prompts: Sequence[Tokens], labels: Sequence[object]) -> None:
-    """Reject a training set without prompts, or with another number of labels."""
+def check_training_labels(prompts: Sequence[Tokens], labels: Sequence[object], seed: int) -> None:
+    """Reject a training set without prompts, or with another number of labels, and bad seeds."""
+    check_seed(seed)
     if not prompts or len(prompts) != len(labels):
         raise SettingsError(
             f"routers need at least one prompt and a label for each,"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from macro_routing.errors import SettingsError, suggestion
-from macro_routing.peers.label_search import ColaSettings, DrLLMSettings, LabelSearch
+from macro_routing.peers.per_example_search import ColaSettings, DrLLMSettings, PerExampleSearch
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.budgeted_search import (
@@ -175,16 +175,16 @@ def _build_fixed_sweep(name: str, inputs: MethodInputs, routes: tuple[Route, ...
     )
 
 
-def _build_label_search(inputs: MethodInputs) -> LabelSearch:
-    return LabelSearch(inputs.space, inputs.examples, inputs.settings, inputs.budget, inputs.seed)
+def _build_label_search(inputs: MethodInputs) -> PerExampleSearch:
+    return PerExampleSearch(inputs.space, inputs.examples, inputs.settings, inputs.budget, inputs.seed)
 
 
-def _build_extended_label_search(inputs: MethodInputs) -> LabelSearch:
+def _build_extended_label_search(inputs: MethodInputs) -> PerExampleSearch:
     return dataclasses.replace(_build_label_search(inputs), extended=True)
 
 
-def _build_oracle(inputs: MethodInputs) -> LabelSearch:
-    return LabelSearch(inputs.space, inputs.test, inputs.settings, inputs.budget, inputs.seed, every_example=True)
+def _build_oracle(inputs: MethodInputs) -> PerExampleSearch:
+    return PerExampleSearch(inputs.space, inputs.test, inputs.settings, inputs.budget, inputs.seed, every_example=True)
 
 
 METHODS: dict[str, Method] = {

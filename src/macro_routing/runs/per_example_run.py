@@ -15,10 +15,9 @@ from macro_routing.engine.decoders import release_fused_decoder
 from macro_routing.evaluation.model_answers import encode_prompts
 from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.evaluation.statistics import wilson_interval
-from macro_routing.peers.label_search import LabelSearch
-from macro_routing.peers.layer_router import LayerRouters
+from macro_routing.peers.layer_router import LayerRouters, train_layer_routers
+from macro_routing.peers.per_example_search import PerExampleSearch
 from macro_routing.peers.program_router import ProgramRouters, train_program_routers
-from macro_routing.peers.router_training import train_layer_routers
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as files
 from macro_routing.runs.folder import RunFolder
@@ -43,7 +42,7 @@ ORACLE_PATHS = "the best found for each example, its answer known"
 class PerExampleRun(PreparedRun):
     """What both kinds share: tree searches over examples, and answers with a route for each example."""
 
-    searcher: LabelSearch
+    searcher: PerExampleSearch
 
     def _run_tree_searches(self, folder: RunFolder, examples: Sequence[Example]) -> list[TreeSearch[Any]]:
         """Every example's search at its end, and what that took as the run's only round."""

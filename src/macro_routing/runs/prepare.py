@@ -14,7 +14,7 @@ from macro_routing.evaluation.model_answers import encode_prompts
 from macro_routing.evaluation.score_store import ScoreStore, default_store_path
 from macro_routing.models.block_influence import block_influence
 from macro_routing.models.frozen import FrozenModel, load_model
-from macro_routing.peers.label_search import LabelSearch
+from macro_routing.peers.per_example_search import PerExampleSearch
 from macro_routing.runs import folder as files
 from macro_routing.runs.config import DataSettings, RunConfig
 from macro_routing.runs.folder import RunFolder
@@ -156,7 +156,7 @@ def prepare_run(  # noqa: PLR0913
     )
     for guard in guards.values():
         config.resolve_decoding(guard)
-    if isinstance(searcher, LabelSearch):
+    if isinstance(searcher, PerExampleSearch):
         return _make_per_example_run(config, evaluator, splits, searcher, listener)
     assert isinstance(searcher, Searcher)
     first_state = make_initial_state(searcher, config.init_from, frozen, listener.on_message)
@@ -201,7 +201,7 @@ def load_configured_model(config: RunConfig, workers: WorkerPool | None, listene
 
 
 def _make_per_example_run(
-    config: RunConfig, evaluator: Evaluator, splits: Splits, searcher: LabelSearch, listener: Listener
+    config: RunConfig, evaluator: Evaluator, splits: Splits, searcher: PerExampleSearch, listener: Listener
 ) -> PreparedRun:
     """A run whose result is not a route."""
     for name, given in (

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from macro_routing.errors import SettingsError
 from macro_routing.peers.router_settings import RouterSettings
@@ -58,7 +58,7 @@ def _select_fields(kind: type[_Settings], settings: TreeSettings) -> _Settings:
 
 
 @dataclass(frozen=True)
-class LabelSearch:
+class PerExampleSearch:
     """Tree searches over some examples, all in lockstep, and their cost, known beforehand."""
 
     space: RouteSpace
@@ -72,6 +72,11 @@ class LabelSearch:
     """Whether MACRO's actions are searched instead of skips and repeats."""
     every_example: bool = False
     """Whether all examples are searched, as an oracle does; else as many as are published or the budget allows."""
+
+    max_rounds: ClassVar[int] = 1
+    """All searches together are one round."""
+    max_candidates: ClassVar[int] = 0
+    """No route is validated."""
 
     def __post_init__(self) -> None:
         """Reject a budget that is too small for one example."""
@@ -101,19 +106,9 @@ class LabelSearch:
         return affordable if self.every_example else max(self.settings.simulations, affordable)
 
     @property
-    def max_rounds(self) -> int:
-        """All searches together are one round."""
-        return 1
-
-    @property
     def max_draws(self) -> int:
         """Maximum routes per example."""
         return self.simulations + 1
-
-    @property
-    def max_candidates(self) -> int:
-        """No route is validated."""
-        return 0
 
     def max_evaluations(self, done: int = 0) -> int:
         """Maximum evaluations from round ``done`` on."""
