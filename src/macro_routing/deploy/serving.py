@@ -38,7 +38,7 @@ def check_server_address(host: str, port: int) -> None:
             f"{host} is not an address of this machine ({error}); use --host 127.0.0.1, or an address that others can"
             " reach"
         )
-        raise MacroError(reasons.get(getattr(error, "errno", None), unknown_host)) from None
+        raise MacroError(reasons.get(getattr(error, "errno", 0), unknown_host)) from None
 
 
 def is_vllm_installed() -> bool:

@@ -112,7 +112,7 @@ def fit_routers(
     for _ in range(settings.epochs):
         total = 0.0
         order = torch.randperm(prompts, generator=generator)
-        for batch in order.split(settings.accumulation):
+        for batch in torch.split(order, settings.accumulation):
             optimizer.zero_grad()
             loss = _compute_losses(routers, examples, batch, weights, settings.focal_gamma)
             loss.mean().backward()  # type: ignore[no-untyped-call]
@@ -149,7 +149,7 @@ def _compute_losses(
 def _compute_accuracy(routers: StackedRouters, examples: TrainingExamples, batch_size: int) -> float:
     correct = sum(
         int((_compute_logits(routers, examples, batch).argmax(dim=-1).cpu() == examples.targets[batch]).sum())
-        for batch in torch.arange(len(examples.targets)).split(batch_size)
+        for batch in torch.split(torch.arange(len(examples.targets)), batch_size)
     )
     return correct / int(examples.decided.sum())
 
