@@ -1,21 +1,22 @@
 """How answers are obtained: settings that can be read and checked without a model."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from macro_routing.settings import Range, check_choice, check_fields
+from macro_routing.settings import CheckedSettings, Range, check_choice
 from macro_routing.tasks.prompts import DIRECT, LIKELIHOOD, MODES, REASONING
 from macro_routing.tasks.task import CHOICE, Task
 
 
 @dataclass(frozen=True)
-class DecodingSettings:
+class DecodingSettings(CheckedSettings):
     """How answers are obtained; part of a score's key."""
 
     mode: str = DIRECT
     """``reasoning`` (two stages), ``direct`` or ``likelihood``."""
-    reasoning_budget: int = 400
+    reasoning_budget: Annotated[int, Range(1)] = 400
     """Maximum reasoning tokens."""
-    answer_budget: int = 128
+    answer_budget: Annotated[int, Range(1)] = 128
     """Maximum answer tokens."""
     by_letter: bool = False
     """Likelihood: compare the choices' letters instead of their texts."""
@@ -25,7 +26,7 @@ class DecodingSettings:
     def __post_init__(self) -> None:
         """Reject impossible settings by name."""
         check_choice("mode", self.mode, MODES)
-        check_fields(self, reasoning_budget=Range(1), answer_budget=Range(1))
+        super().__post_init__()
 
     @property
     def max_new_tokens(self) -> int:

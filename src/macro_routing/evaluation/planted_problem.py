@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,34 +22,28 @@ from macro_routing.routes.route import Route
 from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.searcher import Candidate, Outcome, Round, Score, Searcher, SearchState
 from macro_routing.search.selection import select_candidate
-from macro_routing.settings import Range, check_fields, check_integer
+from macro_routing.settings import CheckedSettings, Range, check_integer
 
 TRAIN, VALIDATION = "train", "validation"
 
 
 @dataclass(frozen=True)
-class PlantedProblem:
+class PlantedProblem(CheckedSettings):
     """``true score = base + (peak - base) · max(0, 1 - distance / reach)``."""
 
     target: Route
     """The best route; the standard pass plants the case "nothing to find"."""
-    base: float = 0.2
+    base: Annotated[float, Range(0, 1, symbol="p0")] = 0.2
     """Score far away from the target (``p0``)."""
-    peak: float = 0.8
+    peak: Annotated[float, Range(0, 1, symbol="p1")] = 0.8
     """Score of the target (``p1``)."""
-    reach: float = 10
+    reach: Annotated[float, Range(0, exclusive=True, symbol="D")] = 10
     """Edit distance at which the gain is 0 (``D``)."""
-    seed: int = 0
+    seed: Annotated[int, Range(0)] = 0
 
     def __post_init__(self) -> None:
         """Reject impossible settings by name."""
-        check_fields(
-            self,
-            base=Range(0, 1, symbol="p0"),
-            peak=Range(0, 1, symbol="p1"),
-            reach=Range(0, exclusive=True, symbol="D"),
-            seed=Range(0),
-        )
+        super().__post_init__()
         if self.peak <= self.base:
             raise SettingsError(f"peak (p1) = {self.peak:g} is not allowed: it must be above base (p0) = {self.base:g}")
 

@@ -12,7 +12,7 @@ so there outcomes agree up to rounding.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import numpy as np
 
@@ -21,33 +21,29 @@ from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Failure
-from macro_routing.settings import Range, check_fields
+from macro_routing.settings import CheckedSettings, Range
 from macro_routing.tasks.task import Example
 
 WorkUnit = tuple[Example, ...]
 _EARLY_SHARE = 0.3
 """Share of a race's examples on which hardly any route can be stopped, unless the elite is very good."""
+_UNIT_SIZE = Range(1, symbol="examples per unit")
 _ORDER_SEED = 20_240_501
 """Seed of the order in which a race visits its units; any fixed number works."""
 
 
 @dataclass(frozen=True)
-class UnitSizes:
+class UnitSizes(CheckedSettings):
     """Examples per unit, and the memory that a unit may use for shared states."""
 
-    race: int = 8
+    race: Annotated[int, _UNIT_SIZE] = 8
     """In a race, on the first examples: hardly any route can be stopped there."""
-    race_late: int = 2
+    race_late: Annotated[int, _UNIT_SIZE] = 2
     """In a race, on the later examples: small units stop a losing route early, large ones use a GPU better."""
-    full: int = 64
+    full: Annotated[int, _UNIT_SIZE] = 64
     """Where every route is scored on every example."""
-    state_megabytes: int = 2048
+    state_megabytes: Annotated[int, Range(1)] = 2048
     """Maximum memory for hidden states that are kept for other branches of the prefix tree."""
-
-    def __post_init__(self) -> None:
-        """Reject empty units."""
-        size = Range(1, symbol="examples per unit")
-        check_fields(self, race=size, race_late=size, full=size, state_megabytes=Range(1))
 
     @classmethod
     def for_device(cls, device: str) -> "UnitSizes":

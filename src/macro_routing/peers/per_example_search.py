@@ -38,18 +38,9 @@ class DrLLMSettings(RouterSettings, TreeSettings):
     """Settings of Dr.LLM: its search for labels, and its routers."""
 
     @property
-    def tree(self) -> TreeSettings:
-        """Settings of the search."""
-        return _select_fields(TreeSettings, self)
-
-    @property
     def router(self) -> RouterSettings:
         """Settings of the routers."""
         return _select_fields(RouterSettings, self)
-
-    def __post_init__(self) -> None:
-        """Each part checks its own fields."""
-        _ = self.tree, self.router
 
 
 def _select_fields(kind: type[_Settings], settings: TreeSettings) -> _Settings:

@@ -2,9 +2,10 @@
 
 import re
 from dataclasses import dataclass
+from typing import Annotated
 
 from macro_routing.errors import MacroError, SettingsError, shorten
-from macro_routing.settings import Range, check_choice, check_fields, check_number, option
+from macro_routing.settings import CheckedSettings, Range, check_choice, check_number, option
 
 LOCAL, RAY = "local", "ray"
 BACKENDS = (LOCAL, RAY)
@@ -19,13 +20,13 @@ class WorkerError(MacroError):
 
 
 @dataclass(frozen=True)
-class WorkerSettings:
+class WorkerSettings(CheckedSettings):
     """Where evaluations run. Nothing here changes a result, so it is not part of a run's configuration."""
 
     backend: str = option(
         LOCAL, "Where workers run: processes here, or a Ray cluster (extra [ray]).", _PANEL, choices=BACKENDS
     )
-    workers: int = option(
+    workers: Annotated[int, Range(0, 10_000)] = option(
         0,
         "Workers, each with the model loaded; 0 evaluates in this process (on Ray: one worker)."
         " Results are the same, rounding aside.",
@@ -40,16 +41,16 @@ class WorkerSettings:
     gpus_per_worker: float | None = option(
         None, "GPUs, or a share of one, for each worker.", _PANEL, shown_default="1, if any"
     )
-    worker_timeout: float = option(
+    worker_timeout: Annotated[float, Range(0, exclusive=True)] = option(
         30.0,
         "Minutes after which a worker without an answer is replaced; large work items have longer.",
         _PANEL,
         metavar="MINUTES",
     )
     """For large work items see ``adaptive_timeout``."""
-    start_timeout: float = 30.0
+    start_timeout: Annotated[float, Range(0, exclusive=True)] = 30.0
     """Minutes that a worker may take to load the model."""
-    attempts: int = 3
+    attempts: Annotated[int, Range(1)] = 3
     """How often a route may crash its worker before it is given up."""
     light_driver: bool | None = None
     """Whether the search's own process loads no weights; None: if the workers are on GPUs."""
@@ -59,8 +60,7 @@ class WorkerSettings:
         check_choice("backend", self.backend, BACKENDS)
         self._check_address()
         self._check_gpus()
-        minutes = Range(0, exclusive=True)
-        check_fields(self, workers=Range(0, 10_000), worker_timeout=minutes, start_timeout=minutes, attempts=Range(1))
+        super().__post_init__()
         if self.backend == RAY and self.workers == 0:
             object.__setattr__(self, "workers", 1)
 
