@@ -24,11 +24,11 @@ def test_a_loss_on_very_many_examples_is_drawn_as_one():
     (row,) = add_holm_correction([compare_on_examples([1] * 2000, [0] * 2000)])
     assert row["p"] == 0.0  # too small for a number of the machine
     figure = draw_differences("f", "title", [("one", row)])
-    assert [meaning for _, meaning in figure.legend] == ["a loss (p < 0.05, corrected)"]
+    assert [key.meaning for key in figure.legend] == ["a loss (p < 0.05, corrected)"]
 
 
 def test_a_line_that_was_not_compared_is_drawn_as_such():
     row = {"difference": 0.05, "low": 0.01, "high": 0.09}
     rows = [("judged", {**row, "p_holm": 0.01}), ("open", {**row, "p_holm": 0.4}), ("itself", {**row, "p_holm": None})]
-    told = [meaning for _, meaning in draw_differences("any", "title", rows).legend]
+    told = [key.meaning for key in draw_differences("any", "title", rows).legend]
     assert told == ["a gain (p < 0.05, corrected)", "no evidence of a gain or a loss", "not compared"]
