@@ -14,7 +14,7 @@ from macro_routing.report import write_report
 from macro_routing.report.figure import Figure, LegendKey
 from macro_routing.report.rendering import render_template
 from macro_routing.report.rounds_chart import render_rounds_chart
-from macro_routing.report.route_chart import render_route_chart
+from macro_routing.report.route_chart import render_route
 from macro_routing.report.scale import Scale
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
@@ -221,7 +221,7 @@ def route(text, layers=LAYERS):
 
 
 def test_the_track_marks_what_is_not_ordinary():
-    drawn = render_route_chart(route(ROUTE))
+    drawn = render_route(route(ROUTE))
     for kind in ("back", "ahead", "repeat"):
         assert drawn.count(f'<path d="M1 6L27 6" class="{kind}"/>') == 1  # in the legend
         assert len(re.findall(rf'class="{kind}"><title>', drawn)) == 1
@@ -231,7 +231,7 @@ def test_the_track_marks_what_is_not_ordinary():
 
 @pytest.mark.parametrize("layers", [1, 2, 48])
 def test_the_standard_pass_has_a_plain_track(layers):
-    drawn = render_route_chart(Route.standard(layers))
+    drawn = render_route(Route.standard(layers))
     assert "This is the standard pass" in drawn
     assert 'class="standard-pass"' in drawn
     assert "jump" not in drawn
@@ -240,10 +240,10 @@ def test_the_standard_pass_has_a_plain_track(layers):
 
 def test_odd_routes_can_be_drawn():
     for text in ("L0", "L7", "L2 L2 L2", "L3 L0-L2 L1(-0.5h-1)"):
-        assert "<svg" in render_route_chart(route(text))
+        assert "<svg" in render_route(route(text))
     long = route(" ".join(["L0-L7"] * 100))
-    assert "too many to draw" in render_route_chart(long)
-    assert "<svg" not in render_route_chart(long)
+    assert "too many to draw" in render_route(long)
+    assert "<svg" not in render_route(long)
 
 
 def chart(rounds, planned, draws=()):

@@ -41,60 +41,22 @@ def render_changed_answers(answers: dict[str, Any], result: RunResult, *, genera
         for kind, details in shown.items()
         if len(details) < len(changed[kind])
     ]
-    filters = _filter_labels(changed, generates=generates)
-    return render_template("answers.html", filters=filters, shown=[*shown["fixed"], *shown["broken"]], notes=notes)
-
-
-def _filter_labels(changed: dict[str, list[AnswerPair]], *, generates: bool) -> dict[str, str]:
-    labels = {"all": f"All: {sum(map(len, changed.values()))}"}
-    labels |= {kind: f"{kind.capitalize()}: {len(group)}" for kind, group in changed.items()}
+    counts = {"all": sum(map(len, changed.values())), **{kind: len(group) for kind, group in changed.items()}}
     if generates:
-        truncated = sum(any(map(is_truncated, pair[1:])) for group in changed.values() for pair in group)
-        labels["truncated"] = f"Truncated: {truncated}"
-    return labels
+        counts["truncated"] = sum(any(map(is_truncated, pair[1:])) for group in changed.values() for pair in group)
+    return render_template("answers.html", counts=counts, shown=[*shown["fixed"], *shown["broken"]], notes=notes)
 
 
 def _render_within_limits(kind: str, group: Sequence[AnswerPair]) -> list[Markup]:
     rendered: list[Markup] = []
     size = 0
     for pair in group[:_MAX_SHOWN]:
-        details = render_template("answer.html", answer=_answer_view(kind, pair))
+        details = render_template("answer.html", kind=kind, pair=pair, letters=LETTERS, **_TEXT_FUNCTIONS)
         size += len(details.encode())
         if size > _MAX_BYTES:
             break
         rendered.append(details)
     return rendered
-
-
-def _answer_view(kind: str, pair: AnswerPair) -> dict[str, Any]:
-    example, standard, routed = pair
-    choices = example["choices"]
-    truncated = any(map(is_truncated, (standard, routed)))
-    return {
-        "id": example["id"],
-        "kind": kind,
-        "classes": f"answer {kind}" + (" truncated" if truncated else ""),
-        "summary": _shorten_text(" ".join(example["question"].split()), _MAX_SUMMARY),
-        "question": _shorten_text(example["question"]),
-        "choices": [f"{letter}: {_shorten_text(choice)}" for letter, choice in zip(LETTERS, choices, strict=False)],
-        "expected": _name_choice(example["answer"], choices),
-        "standard": _side_view("Standard pass", standard, choices),
-        "routed": _side_view("Route", routed, choices),
-    }
-
-
-def _side_view(name: str, answer: Answer, choices: Sequence[str]) -> dict[str, Any]:
-    return {
-        "name": name,
-        "prediction": _name_choice(answer["prediction"], choices),
-        "correct": answer["correct"],
-        "is_truncated": is_truncated(answer),
-        "texts": [
-            (title, _shorten_text(answer[part]))
-            for title, part in (("Reasoning", "reasoning"), ("Answer", "text"))
-            if answer[part]
-        ],
-    }
 
 
 def _name_choice(prediction: str, choices: Sequence[str]) -> str:
@@ -109,3 +71,15 @@ def _shorten_text(text: str, maximum: int = _MAX_CHARACTERS) -> str:
     if rest <= 0:
         return text
     return f"{text[:maximum]}…" if maximum == _MAX_SUMMARY else f"{text[:maximum]}… ({rest} more characters)"
+
+
+def _summarize_text(text: str) -> str:
+    return _shorten_text(" ".join(text.split()), _MAX_SUMMARY)
+
+
+_TEXT_FUNCTIONS = {
+    "is_truncated": is_truncated,
+    "name_choice": _name_choice,
+    "shorten": _shorten_text,
+    "summarize": _summarize_text,
+}

@@ -31,8 +31,8 @@ def write_figures(folders: Sequence[str | Path], output: Path, report: Callable[
     """Every figure of a run, or what compares several, as SVG and PNG; ``report`` hears why there is no PNG."""
     runs = [open_run(folder) for folder in folders]
     with explain_unreadable(runs[0].path):
-        figures = run_figures(runs[0]) if len(runs) == 1 else comparison_figures(runs)
-    return save_figures(figures, output, report)
+        figures = run_figures(runs[0]) if len(runs) == 1 else [differences_figure(runs)]
+    return save_figures([figure for figure in figures if figure is not None], output, report)
 
 
 def save_figures(figures: Sequence[Figure], output: Path, report: Callable[[str], None]) -> list[Path]:
@@ -41,52 +41,42 @@ def save_figures(figures: Sequence[Figure], output: Path, report: Callable[[str]
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"{output} cannot be made: {error.strerror or error}; name another folder") from None
-    rasterize = _find_rasterizer(report) if figures else None
-    written = []
+    convert_to_png = _find_png_converter(report) if figures else None
+    files: dict[Path, str | bytes] = {}
     for figure in figures:
-        svg = figure.to_svg()
-        files: dict[str, str | bytes] = {f"{figure.name}.svg": svg}
-        if rasterize is not None:
-            files[f"{figure.name}.png"] = rasterize(svg)
-        for name, contents in files.items():
-            write_output(output / name, contents)
-            written.append(output / name)
-    return written
+        files[output / f"{figure.name}.svg"] = figure.to_svg()
+        if convert_to_png is not None:
+            files[output / f"{figure.name}.png"] = convert_to_png(figure.to_svg())
+    for path, contents in files.items():
+        write_output(path, contents)
+    return list(files)
 
 
 def run_figures(run: RunData) -> list[Figure]:
     """What a run has to show, as far as it came."""
-    chosen = run.chosen_route
-    figures: list[Figure | None] = []
-    if run.result is not None:
-        figures.append(variants_figure(run.result))
-    if chosen is not None:
-        figures.append(route_figure(chosen, str(chosen)))
-    figures.append(rounds_figure(run.rounds, run.search_settings["iterations"], run.search_settings, run.draws))
-    figures.append(block_map_figure(run.draws, run.layers) if run.sweeps_blocks else None)
-    if run.policies:
-        figures.append(policy_figure(run.policies[-1], chosen))
-    return [replace(one, title=f"{run.title} · {one.title}") for one in figures if one is not None]
+    chosen, settings = run.chosen_route, run.search_settings
+    figures = [
+        None if run.result is None else variants_figure(run.result),
+        None if chosen is None else route_figure(chosen, str(chosen)),
+        rounds_figure(run.rounds, settings["iterations"], settings, run.draws),
+        block_map_figure(run.draws, run.layers) if run.sweeps_blocks else None,
+        policy_figure(run.policies[-1], chosen) if run.policies else None,
+    ]
+    return [replace(figure, title=f"{run.title} · {figure.title}") for figure in figures if figure is not None]
 
 
-def comparison_figures(runs: Sequence[RunData]) -> list[Figure]:
-    """What several runs show together."""
-    figure = differences_figure(runs)
-    return [] if figure is None else [figure]
-
-
-def _find_rasterizer(report: Callable[[str], None]) -> Callable[[str], bytes] | None:
+def _find_png_converter(report: Callable[[str], None]) -> Callable[[str], bytes] | None:
     try:
         from resvg_py import svg_to_bytes
     except ImportError:
         report(NO_PLOT_EXTRA)
         return None
 
-    def rasterize(svg: str) -> bytes:
+    def convert_to_png(svg: str) -> bytes:
         return bytes(svg_to_bytes(svg_string=svg, zoom=_SCALE))
 
     # Text is dropped without a word where there is no font; a letter that leaves no trace tells.
-    if rasterize(_TEST_SVG.format('<text x="5" y="30">M</text>')) == rasterize(_TEST_SVG.format("")):
+    if convert_to_png(_TEST_SVG.format('<text x="5" y="30">M</text>')) == convert_to_png(_TEST_SVG.format("")):
         report(NO_FONTS)
         return None
-    return rasterize
+    return convert_to_png

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from macro_routing.evaluation.statistics import wilson_interval
 from macro_routing.report.figure import Figure, LegendKey
@@ -27,6 +28,11 @@ class IntervalRow:
     kind: str = OPEN
 
 
+def difference_row(name: str, difference: Any, kind: str) -> IntervalRow:
+    """A difference of two accuracies, with ``low`` and ``high``, in points."""
+    return IntervalRow(name, 100 * difference.low, 100 * difference.difference, 100 * difference.high, kind)
+
+
 def classify_result(result: RunResult) -> str:
     """Whether the test set shows a gain, a loss or neither."""
     paired = result.comparison
@@ -37,11 +43,11 @@ def classify_result(result: RunResult) -> str:
 
 def variants_figure(result: RunResult) -> Figure:
     """Accuracies of all variants on the test set; the chosen route's stands out."""
-    rows = []
-    for index, variant in enumerate(result.variants):
-        low, high = wilson_interval(variant.accuracy, variant.n)
-        kind = OPEN if index else PLAIN
-        rows.append(IntervalRow(variant.name, 100 * low, 100 * variant.accuracy, 100 * high, kind))
+    bounds = [wilson_interval(variant.accuracy, variant.n) for variant in result.variants]
+    rows = [
+        IntervalRow(variant.name, 100 * low, 100 * variant.accuracy, 100 * high, OPEN if index else PLAIN)
+        for index, (variant, (low, high)) in enumerate(zip(result.variants, bounds, strict=True))
+    ]
     title = f"Accuracy on {result.comparison.n} test examples, with 95 % intervals"
     return intervals_figure("variants", title, "%", rows, rows[-1].middle, meanings={})
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from macro_routing.report.budget_chart import budget_figure
 from macro_routing.report.figure import Figure
 from macro_routing.report.formatting import NO_VALUE, format_count, format_duration, format_percent
-from macro_routing.report.interval_chart import GAIN, LOSS, OPEN, IntervalRow, intervals_figure
+from macro_routing.report.interval_chart import GAIN, LOSS, OPEN, difference_row, intervals_figure
 from macro_routing.report.rendering import render_page, render_table, write_output
 from macro_routing.report.result_section import difference_cell
 from macro_routing.report.tables import Cell, DataTable, Row
@@ -46,7 +46,7 @@ def write_method_comparison(runs: Sequence[MethodRun], output: Path, about: str 
 def differences_figure(rows: Sequence[MethodRow]) -> Figure | None:
     """Difference of every line to the standard pass; None where there is no other line."""
     shown = [
-        IntervalRow(row.name, 100 * row.low, 100 * row.difference, 100 * row.high, _classify_row(row))
+        difference_row(row.name, row, GAIN if row.low > 0 else LOSS if row.high < 0 else OPEN)
         for row in rows
         if row.name != STANDARD and row.kind != ORACLE
     ]
@@ -54,10 +54,6 @@ def differences_figure(rows: Sequence[MethodRow]) -> Figure | None:
         return None
     title = "Difference to the standard pass on the test set, with 95 % intervals"
     return intervals_figure("methods", title, "points", shown, 0.0, _MEANINGS)
-
-
-def _classify_row(row: MethodRow) -> str:
-    return GAIN if row.low > 0 else LOSS if row.high < 0 else OPEN
 
 
 def _methods_table(rows: Sequence[MethodRow]) -> DataTable:
@@ -86,10 +82,17 @@ def _accuracy_cell(row: MethodRow, max_seeds: int) -> Cell:
 
 def _runs_table(runs: Sequence[MethodRun]) -> DataTable:
     columns = ("run", "route", "test", "evaluations")
-    rows: list[Row] = []
-    for run in runs:
-        chosen, title = run.result.variants[0], f"{METHODS[run.method].title}, seed {run.seed}"
-        link = Cell(title, kind="link", href=f"{run.method}-{run.seed}/report.html")
-        route = Cell(chosen.route, kind="code")
-        rows.append([link, route, format_percent(chosen.accuracy), format_count(run.asked)])
+    rows: list[Row] = [
+        [
+            Cell(
+                f"{METHODS[run.method].title}, seed {run.seed}",
+                kind="link",
+                href=f"{run.method}-{run.seed}/report.html",
+            ),
+            Cell(run.result.variants[0].route, kind="code"),
+            format_percent(run.result.variants[0].accuracy),
+            format_count(run.asked),
+        ]
+        for run in runs
+    ]
     return DataTable(columns, rows, numbers=columns[2:])

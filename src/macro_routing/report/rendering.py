@@ -13,12 +13,23 @@ from markupsafe import Markup
 
 from macro_routing.errors import RunError
 from macro_routing.files import describe_os_error, write_atomically
-from macro_routing.report.formatting import format_percent, format_points, use_minus_sign
+from macro_routing.report.formatting import (
+    format_count,
+    format_duration,
+    format_percent,
+    format_points,
+    format_points_interval,
+    use_minus_sign,
+)
 from macro_routing.report.style import cell_text_class, page_css, read_asset, shade_class
 from macro_routing.report.tables import DataTable
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 """Characters that are not allowed in HTML, and surrogates that UTF-8 cannot encode."""
+_FILTERS = (
+    *(format_count, format_duration, format_percent, format_points, format_points_interval),
+    *(use_minus_sign, shade_class, cell_text_class),
+)
 
 
 @cache
@@ -31,8 +42,7 @@ def _make_environment() -> Environment:
         lstrip_blocks=True,
         finalize=_clean_value,
     )
-    for function in (use_minus_sign, format_percent, format_points, shade_class, cell_text_class):
-        environment.filters[function.__name__] = function
+    environment.filters |= {function.__name__: function for function in _FILTERS}
     return environment
 
 

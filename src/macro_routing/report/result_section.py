@@ -41,30 +41,12 @@ def render_result(result: RunResult, answers: Mapping[str, Any] | None, *, gener
     differences = {} if answers is None else _compare_with_standard(answers, result, seed)
     return render_template(
         "result.html",
-        tiles=_comparison_tiles(result),
-        comparison_note=(
-            f"Both on the same {format_count(result.comparison.n)} test examples, which were looked at once, after the"
-            " choice. The smallest detectable gain is one that as many examples show in four of five cases."
-        ),
+        paired=result.comparison,
+        detectable=format_detectable_gain(result.detectable),
+        p_value=f"{result.comparison.p_value:.2g}",
         table=_variants_table(result, differences, generates=generates),
         notes=[_VARIANTS_NOTE] if generates else [_VARIANTS_NOTE, _LIKELIHOOD_NOTE],
     )
-
-
-def _comparison_tiles(result: RunResult) -> list[tuple[str, str]]:
-    """The numbers that should be seen first, with their meaning."""
-    paired = result.comparison
-    return [
-        (
-            format_points(paired.difference),
-            f"points: {format_percent(paired.baseline)} → {format_percent(paired.routed)}",
-        ),
-        (format_points_interval(paired.low, paired.high), "95 % interval of the difference"),
-        (f"{paired.p_value:.2g}", "p, exact McNemar test"),
-        (str(paired.fixed), "fixed: only the route is correct"),
-        (str(paired.broken), "broken: only the standard pass is correct"),
-        (format_detectable_gain(result.detectable), "smallest detectable gain"),
-    ]
 
 
 def _compare_with_standard(answers: Mapping[str, Any], result: RunResult, seed: int) -> dict[str, PairedComparison]:

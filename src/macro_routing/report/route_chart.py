@@ -19,10 +19,10 @@ _MAX_STEPS = 600
 _MOVE_NAMES = {"ahead": "jump ahead", "back": "jump back", "repeat": "repeat"}
 
 
-def render_route_chart(route: Route) -> Markup:
-    """The chart with its legend and, in words, what differs from the standard pass."""
+def render_route(route: Route) -> Markup:
+    """The route, its chart with the legend and, in words, what differs from the standard pass."""
     deviations = describe_deviations(route)
-    return render_template("route_chart.html", route=route, figure=route_figure(route), deviations=deviations)
+    return render_template("route.html", route=route, figure=route_figure(route), deviations=deviations)
 
 
 def route_figure(route: Route, title: str = "The route") -> Figure | None:

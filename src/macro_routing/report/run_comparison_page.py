@@ -4,7 +4,6 @@ import json
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
@@ -18,7 +17,7 @@ from macro_routing.report.formatting import (
     format_percent,
     use_minus_sign,
 )
-from macro_routing.report.interval_chart import GAIN, LOSS, IntervalRow, classify_result, intervals_figure
+from macro_routing.report.interval_chart import GAIN, LOSS, classify_result, difference_row, intervals_figure
 from macro_routing.report.rendering import render_page, render_table, render_template, write_output
 from macro_routing.report.result_section import difference_cell
 from macro_routing.report.route_chart import route_figure
@@ -50,12 +49,12 @@ def write_run_comparison(folders: Sequence[str | Path], output: Path) -> Path:
 
 def differences_figure(runs: Sequence[RunData]) -> Figure | None:
     """Gain of every finished run, with its interval; None if none is finished."""
-    rows = []
-    for name, run in zip(name_runs(runs), runs, strict=True):
-        if run.result is not None:
-            paired = run.result.comparison
-            low, middle, high = 100 * paired.low, 100 * paired.difference, 100 * paired.high
-            rows.append(IntervalRow(name, low, middle, high, classify_result(run.result)))
+    named_results = [(name, run.result) for name, run in zip(name_runs(runs), runs, strict=True)]
+    rows = [
+        difference_row(name, result.comparison, classify_result(result))
+        for name, result in named_results
+        if result is not None
+    ]
     title = "Difference to the standard pass on the test set, with 95 % intervals"
     return intervals_figure("differences", title, "points", rows, 0.0) if rows else None
 
@@ -80,25 +79,24 @@ def _render_comparison(runs: NamedRuns) -> str:
     sections["What differs"] = _render_differing_settings(runs)
     configs = [{"name": name, "folder": run.path.name, "config": format_toml(run.given)} for name, run in runs.items()]
     sections["To reproduce them"] = render_template("compared_configs.html", runs=configs)
-    verdict = _summarize_verdicts(list(runs.values()))
-    return render_page("run_comparison.html", f"{len(runs)} runs compared", sections, **verdict)
+    counts = _count_verdicts(list(runs.values()))
+    return render_page("run_comparison.html", f"{len(runs)} runs compared", sections, **counts)
 
 
-def _summarize_verdicts(runs: Sequence[RunData]) -> dict[str, Any]:
+def _count_verdicts(runs: Sequence[RunData]) -> dict[str, int]:
+    """Finished runs by what their test shows; oracles are bounds and not counted among them."""
     tested = [run.result for run in runs if run.result is not None]
     results = [result for result in tested if result.kind != ORACLE]
     kinds = [classify_result(result) for result in results]
-    gains, losses = kinds.count(GAIN), kinds.count(LOSS)
     corrected = holm_correction([result.comparison.p_value for result in results])
-    kept = sum(p < LEVEL and kind == GAIN for p, kind in zip(corrected, kinds, strict=True))
-    verdict = f"{gains} of {len(results)} finished runs show a gain, {losses} a loss, the others no evidence of either."
-    if gains:
-        verdict += f" After Holm's correction for {len(results)} comparisons {kept} of the gains remain."
-    untested, bounds = len(runs) - len(tested), len(tested) - len(results)
-    remarks = [f"Not tested yet: {untested}."] if untested else []
-    remarks += [f"Oracles, which are bounds and not counted: {bounds}."] if bounds else []
-    outcome = "better" if kept else "worse" if losses and not gains else ""
-    return {"verdict": verdict, "remarks": remarks, "outcome": outcome}
+    return {
+        "finished": len(results),
+        "gains": kinds.count(GAIN),
+        "losses": kinds.count(LOSS),
+        "corrected_gains": sum(p < LEVEL and kind == GAIN for p, kind in zip(corrected, kinds, strict=True)),
+        "untested": len(runs) - len(tested),
+        "oracles": len(tested) - len(results),
+    }
 
 
 def _results_table(runs: NamedRuns) -> DataTable:
@@ -192,12 +190,11 @@ def _format_spread(values: Sequence[float], *, signed: bool = False) -> str:
 
 
 def _render_routes(runs: NamedRuns) -> Markup:
-    views = []
-    for name, run in list(runs.items())[:_MAX_ROUTES]:
-        route = run.chosen_route
-        figure = None if route is None or route.is_standard else route_figure(route)
-        views.append({"name": name, "route": route, "figure": figure})
-    return render_template("compared_routes.html", runs=views, hidden_runs=max(0, len(runs) - _MAX_ROUTES))
+    routes = [(name, run.chosen_route) for name, run in runs.items()]
+    hidden = len(routes[_MAX_ROUTES:])
+    return render_template(
+        "compared_routes.html", routes=routes[:_MAX_ROUTES], hidden_runs=hidden, draw_route=route_figure
+    )
 
 
 def _render_differing_settings(runs: NamedRuns) -> Markup:

@@ -24,11 +24,6 @@ _MAX_FRAMES = 16
 _MAX_NAME = 80
 
 
-def _short_path(name: str) -> str:
-    """A hub's name as it is; of a path from the root the last part."""
-    return Path(name).name if Path(name).is_absolute() else name
-
-
 @dataclass(frozen=True)
 class RunData:
     """A run as it lies on disk; what it has not reached yet is None."""
@@ -63,7 +58,8 @@ class RunData:
     @property
     def title(self) -> str:
         """Model and task; a file by its own name, and long names are shortened."""
-        names = (_short_path(str(self.header["model"]["name"])), self.task)
+        model = Path(self.header["model"]["name"])
+        names = (model.name if model.is_absolute() else str(self.header["model"]["name"]), self.task)
         return " on ".join(name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…" for name in names)
 
     @property
@@ -99,13 +95,11 @@ class RunData:
     @property
     def search_settings(self) -> dict[str, Any]:
         """The search's settings; how many rounds and draws there are at most is known of every method."""
-        own = dict(self.resolved_config["searcher"].get("settings", {}))
+        settings = dict(self.resolved_config["searcher"].get("settings", {}))
         if "search" in self.resolved_config:  # runs of earlier versions say it in their settings
-            own |= {
-                "iterations": self.resolved_config["search"]["rounds"],
-                "draws": self.resolved_config["search"]["draws"],
-            }
-        return own
+            search = self.resolved_config["search"]
+            settings |= {"iterations": search["rounds"], "draws": search["draws"]}
+        return settings
 
     @property
     def answer_mode(self) -> str:

@@ -7,18 +7,16 @@ from markupsafe import Markup
 
 from macro_routing.report.answers import render_changed_answers
 from macro_routing.report.block_map import block_map_figure
-from macro_routing.report.cost import render_cost_table, render_search_cost
-from macro_routing.report.formatting import format_count, format_percent
+from macro_routing.report.cost import render_cost
 from macro_routing.report.policy_map import render_policy_maps
-from macro_routing.report.rendering import render_page, render_paragraphs, render_template, write_output
+from macro_routing.report.rendering import render_page, render_template, write_output
 from macro_routing.report.reproduce import render_reproduction
 from macro_routing.report.result_section import render_result
 from macro_routing.report.rounds_chart import render_rounds_chart
-from macro_routing.report.route_chart import render_route_chart
+from macro_routing.report.route_chart import render_route
 from macro_routing.report.run_data import RunData, explain_unreadable, open_run
 from macro_routing.report.search_tables import render_candidates_table, render_rounds_table
 from macro_routing.report.token_stats import render_token_stats
-from macro_routing.routes.route import Route
 from macro_routing.runs.folder import REPORT, RunFolder
 from macro_routing.runs.result import LEVEL
 
@@ -27,35 +25,20 @@ def write_report(folder: str | Path, output: Path | None = None) -> Path:
     """Write a run's page into its folder, or to ``output``; the page of an unfinished run says how far it came."""
     run = open_run(folder)
     with explain_unreadable(run.path):
-        page = _render_run(run)
+        page = render_page(
+            "run.html",
+            run.title,
+            _render_sections(run),
+            run=run,
+            outcome=_outcome_class(run),
+            planned_rounds=run.search_settings["iterations"],
+            resume_command=f"macro resume {shlex.quote(str(run.path))}",
+        )
     if output is None:
         RunFolder(run.path).write_text(REPORT, page)
         return run.path / REPORT
     write_output(output, page)
     return output
-
-
-def _render_run(run: RunData) -> str:
-    given = run.given
-    return render_page(
-        "run.html",
-        run.title,
-        _run_sections(run),
-        facts=[
-            f"method {given['method']}",
-            f"preset {given['preset']}",
-            f"seed {given['seed']}",
-            f"{run.answer_mode} answers",
-            f"{run.layers} layers",
-            f"started {run.header['started']}",
-        ],
-        result=run.result,
-        outcome=_outcome_class(run),
-        stages=() if run.is_finished else _finished_stages(run),
-        resume_command=f"macro resume {shlex.quote(str(run.path))}",
-        ended=run.ended,
-        planned_rounds=run.search_settings["iterations"],
-    )
 
 
 def _outcome_class(run: RunData) -> str:
@@ -67,16 +50,7 @@ def _outcome_class(run: RunData) -> str:
     return "worse" if is_loss else ""
 
 
-def _finished_stages(run: RunData) -> list[str]:
-    """How far a run came."""
-    return [
-        f"{len(run.rounds)} of {run.search_settings['iterations']} rounds are searched",
-        "the candidates are not validated yet" if run.choice is None else "a route is chosen",
-        "the test set has not been looked at" if run.result is None else "it is tested, only its closing is missing",
-    ]
-
-
-def _run_sections(run: RunData) -> dict[str, Markup]:
+def _render_sections(run: RunData) -> dict[str, Markup]:
     """Every section that the run has data for, by title."""
     sections: dict[str, Markup] = {}
     generates = run.generates_text
@@ -84,13 +58,12 @@ def _run_sections(run: RunData) -> dict[str, Markup]:
         seed = int(run.given["seed"])
         sections["Result"] = render_result(run.result, run.answers, generates=generates, seed=seed)
     if run.chosen_route is not None:
-        sections["Route"] = _render_route(run.chosen_route)
-        search_cost = render_search_cost(run.rounds) if run.rounds else ""
-        sections["Cost"] = render_cost_table(run.chosen_route, run.cost) + search_cost
+        sections["Route"] = render_route(run.chosen_route)
+        sections["Cost"] = render_cost(run.chosen_route, run.cost, run.rounds)
     if run.result is not None and run.answers is not None:
         stats = render_token_stats(run.answers, run.result, generates=generates, resolved=run.resolved_config)
         sections["Truncation and tokens"] = stats
-    sections |= _search_sections(run)
+    sections |= _render_search_sections(run)
     if run.choice is not None:
         sections["Candidates"] = render_candidates_table(run.choice)
     if run.result is not None and run.answers is not None:
@@ -98,12 +71,12 @@ def _run_sections(run: RunData) -> dict[str, Markup]:
     return {**sections, "To reproduce it": render_reproduction(run)}
 
 
-def _search_sections(run: RunData) -> dict[str, Markup]:
+def _render_search_sections(run: RunData) -> dict[str, Markup]:
     """The sections about the search itself."""
     sections: dict[str, Markup] = {}
     planned, draws = run.search_settings["iterations"], run.search_settings["draws"]
     if run.is_tree_search:
-        sections["Tree searches"] = render_paragraphs(*_describe_trees(run))
+        sections["Tree searches"] = render_template("tree_searches.html", rounds=run.rounds, oracle=run.oracle)
     elif planned:  # the standard pass alone needs none
         chart = render_rounds_chart(run.rounds, planned, run.search_settings, run.draws)
         sections["Accuracy per round"] = chart + (render_rounds_table(run.rounds, draws) if run.rounds else "")
@@ -113,29 +86,3 @@ def _search_sections(run: RunData) -> dict[str, Markup]:
     if run.policies:
         sections["Policy per round"] = render_policy_maps(run.policies, run.chosen_route)
     return sections
-
-
-def _describe_trees(run: RunData) -> list[str]:
-    """The result of the searches over single examples."""
-    if not run.rounds:
-        return ["The searches are not finished yet."]
-    (report,) = run.rounds
-    summary = (
-        f"{format_count(report.examples)} examples had a search of their own, {format_count(report.asked)} evaluations"
-        f" in all, {format_count(report.different)} different routes. The standard pass has"
-        f" {format_percent(report.standard)} of these examples correct; for {format_percent(report.best)} a route was"
-        " found that does."
-    )
-    if run.oracle is None:
-        return [summary]
-    counts = run.oracle
-    bound = (
-        f"Of {counts['already_right']} examples that the standard pass has correct, {counts['of_these_shorter']} have a"
-        f" shorter path that does, too; of {counts['wrong']} that it has wrong, {counts['of_these_fixed']} have one"
-        " that has them correct. The answer was known to the search, so this is a bound and not a method."
-    )
-    return [summary, bound]
-
-
-def _render_route(route: Route) -> Markup:
-    return render_template("route.html", route=route, chart=render_route_chart(route))
