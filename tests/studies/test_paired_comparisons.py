@@ -2,7 +2,7 @@
 
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
-    compare_on_examples,
+    compare_scores,
     draw_differences,
     select_gains,
     select_losses,
@@ -21,7 +21,9 @@ def test_a_p_of_zero_is_a_loss_and_none_is_not():
 
 
 def test_a_loss_on_very_many_examples_is_drawn_as_one():
-    (row,) = add_holm_correction([compare_on_examples([1] * 2000, [0] * 2000)])
+    (row,) = add_holm_correction(
+        [compare_scores({"route": "L0 RJ", "correct": [1] * 2000}, {"route": "L0-L1 L1 RJ", "correct": [0] * 2000})]
+    )
     assert row["p"] == 0.0  # too small for a number of the machine
     figure = draw_differences("f", "title", [("one", row)])
     assert [key.meaning for key in figure.legend] == ["a loss (p < 0.05, corrected)"]

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from macro_routing.errors import RunError
-from macro_routing.studies.settings import SignificanceSettings
 from macro_routing.studies.significance import differences_by_model, read_results, run_significance
 from tests.evaluation.test_statistics import TABLE
 
@@ -16,7 +15,7 @@ PUBLISHED = Path(__file__).parents[1] / "data" / "published_results.json"
 @pytest.fixture(scope="module")
 def published():
     # Llama is apart in the paper, and not among the models that p-values are corrected over.
-    return run_significance(read_results(PUBLISHED), SignificanceSettings("Baseline", "MACRO", tuple(TABLE)))
+    return run_significance(read_results(PUBLISHED), "Baseline", "MACRO", tuple(TABLE))
 
 
 def test_the_papers_table_is_reproduced(published):
@@ -47,7 +46,7 @@ def test_lines_that_are_none_are_refused(tmp_path):
     with pytest.raises(RunError, match="holds no main table"):
         read_results(file)
     with pytest.raises(RunError, match="did you mean 'Qwen3-1"):
-        run_significance(read_results(PUBLISHED), SignificanceSettings("Baseline", "MACRO", ("Qwen3-1.7",)))
+        run_significance(read_results(PUBLISHED), "Baseline", "MACRO", ("Qwen3-1.7",))
     with pytest.raises(RunError, match="there are Baseline, "):
         differences_by_model(read_results(PUBLISHED), "Baseline", "MACR")
 
@@ -60,7 +59,7 @@ def refusal(tmp_path, text):
     file = tmp_path / "lines.json"
     file.write_text(text if isinstance(text, str) else json.dumps(text))
     with pytest.raises(RunError) as refused:
-        run_significance(read_results(file), SignificanceSettings("Baseline", "MACRO"))
+        run_significance(read_results(file), "Baseline", "MACRO")
     return str(refused.value)
 
 

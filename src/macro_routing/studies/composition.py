@@ -3,7 +3,7 @@
 import hashlib
 import json
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 from macro_routing.errors import RunError
 from macro_routing.report.figure import Figure
-from macro_routing.report.formatting import format_points
+from macro_routing.report.formatting import format_points, shorten_model_name
 from macro_routing.report.heatmap import Heatmap
 from macro_routing.routes.composition import layer_displacements
 from macro_routing.routes.route import Route
@@ -20,9 +20,9 @@ from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.result import ROUTE, read_result
 from macro_routing.studies.folder import make_file_name
-from macro_routing.studies.paired_comparisons import comparisons_note
+from macro_routing.studies.paired_comparisons import comparison_table
 from macro_routing.studies.study_result import StudyResult
-from macro_routing.studies.tables import Table, flatten_row, number_column, percentage_column, text_column
+from macro_routing.studies.tables import flatten_row, number_column, percentage_column, text_column
 from macro_routing.tasks.prompts import LIKELIHOOD
 
 STUDY = "composition"
@@ -63,35 +63,35 @@ class FoundRoute:
 
 def find_finished_runs(folders: Sequence[Path], method: str | None) -> list[FoundRoute]:
     """All finished runs in or under some folders, each search once; those of other methods are left out."""
-    places: list[Path] = []
+    run_paths: dict[Path, None] = {}
     for folder in folders:
-        found = sorted({path.parent for path in folder.rglob(files.RESULT)})
-        if not found:
+        paths = sorted({path.parent for path in folder.rglob(files.RESULT)})
+        if not paths:
             raise RunError(f"{folder} holds no finished run; name runs' folders, or folders that hold some")
-        places += [place for place in found if place not in places]
-    kept = [one for place in places if (one := _read_found_route(place, method)) is not None]
-    if not kept:
-        raise RunError(f"none of the {len(places)} runs was made by the method {method}; name another with --method")
+        run_paths |= dict.fromkeys(paths)
+    routes = [route for path in run_paths if (route := _read_found_route(path, method)) is not None]
+    if not routes:
+        raise RunError(f"none of the {len(run_paths)} runs was made by the method {method}; name another with --method")
     different: dict[str, FoundRoute] = {}
-    for one in kept:
-        different.setdefault(one.search, one)
+    for route in routes:
+        different.setdefault(route.search, route)
     return list(different.values())
 
 
-def _read_found_route(place: Path, method: str | None) -> FoundRoute | None:
-    run = RunFolder.open(place)
+def _read_found_route(path: Path, method: str | None) -> FoundRoute | None:
+    run = RunFolder.open(path)
     result = read_result(run)
     with run.explain_damage(files.RUN):
         header = run.read_json(files.RUN)
         if result.kind != ROUTE or (method is not None and header["config"]["given"]["method"] != method):
             return None
-        model = str(header["model"]["name"]).rstrip("/").rsplit("/", 1)[-1]
+        model = shorten_model_name(str(header["model"]["name"]))
         title = METHODS[header["config"]["given"]["method"]].title
         settings, search = _search_settings(header), _digest_search(header)
     with run.explain_damage(files.CANDIDATES):
         choice = run.read_json(files.CANDIDATES)
-        ranks = [one.get("raw_rank") for one in choice["candidates"] if one["route"] == choice["chosen"]]
-    return FoundRoute(model, title, str(place), result.best_route, ranks[0] if ranks else None, settings, search)
+        ranks = [line.get("raw_rank") for line in choice["candidates"] if line["route"] == choice["chosen"]]
+    return FoundRoute(model, title, str(path), result.best_route, ranks[0] if ranks else None, settings, search)
 
 
 _RUN_FIELDS = ("seed", "examples", "layers")
@@ -103,8 +103,8 @@ def _search_settings(header: Mapping[str, Any]) -> dict[str, Any]:
     resolved = header["config"]["resolved"]
     searcher = resolved["searcher"].get("first", resolved["searcher"])  # of a restarted search its first
     sizes = {name: resolved["data"][name] for name in ("training", "validation")}
-    found = flatten_row({**searcher.get("settings", {}), **searcher.get("space", {}), **sizes})
-    return {name: value for name, value in found.items() if name not in _RUN_FIELDS}
+    settings = flatten_row({**searcher.get("settings", {}), **searcher.get("space", {}), **sizes})
+    return {name: value for name, value in settings.items() if name not in _RUN_FIELDS}
 
 
 def _digest_search(header: Mapping[str, Any]) -> str:
@@ -114,90 +114,86 @@ def _digest_search(header: Mapping[str, Any]) -> str:
     decoding = dict(resolved["decoding"])
     if decoding.get("mode") == LIKELIHOOD:  # nothing is written
         decoding = {name: value for name, value in decoding.items() if not name.endswith("_budget")}
-    what = [header["model"]["weights_id"], splits, resolved["searcher"], decoding, asked]
-    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
+    inputs = [header["model"]["weights_id"], splits, resolved["searcher"], decoding, asked]
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
-def run_composition(found: Sequence[FoundRoute]) -> StudyResult:
+def run_composition(routes: Sequence[FoundRoute]) -> StudyResult:
     """Count what the routes of every model and method are made of."""
-    groups: dict[tuple[str, str, int, str], list[FoundRoute]] = {}
-    for one in found:
-        told = _describe_unusual_settings(one, [other for other in found if _search_kind(other) == _search_kind(one)])
-        groups.setdefault((*_search_kind(one), told), []).append(one)
+    kinds: dict[tuple[str, str, int], list[FoundRoute]] = defaultdict(list)
+    for route in routes:
+        kinds[_search_kind(route)].append(route)
+    groups: dict[tuple[str, str, int, str], list[FoundRoute]] = defaultdict(list)
+    for route in routes:
+        kind = _search_kind(route)
+        groups[*kind, _describe_unusual_settings(route, kinds[kind])].append(route)
     groups = dict(sorted(groups.items(), key=lambda group: -len(group[1])))  # the figure is the largest one's
-    rows = [_summarize_group(model, method, told, ones) for (model, method, _, told), ones in groups.items()]
-    figures = [_draw_applications(*name, [one.route for one in ones]) for name, ones in groups.items()]
-    notes = (
-        (
-            "Adds: routes that add an earlier state at least once (subtractions counted apart); moves: routes with"
-            " at least one step that does not go to the next layer; both: routes with an add and a move. Length"
-            " change is of the mean length. The rank is that of the chosen program in the policy's raw order, over"
-            " runs where it has one. The same search found in several folders counts once; depths and settings that"
-            " differ from run to run are apart."
-            + "".join(
-                _describe_usual_settings([one for one in found if _search_kind(one) == kind])
-                for kind in dict.fromkeys(map(_search_kind, found))
-            )
-        ),
-        comparisons_note(0),
+    rows = [_summarize_group(model, method, text, group) for (model, method, _, text), group in groups.items()]
+    figures = [_draw_applications(*name, [route.route for route in group]) for name, group in groups.items()]
+    note = (
+        "Adds: routes that add an earlier state at least once (subtractions counted apart); moves: routes with"
+        " at least one step that does not go to the next layer; both: routes with an add and a move. Length"
+        " change is of the mean length. The rank is that of the chosen program in the policy's raw order, over"
+        " runs where it has one. The same search found in several folders counts once; depths and settings that"
+        f" differ from run to run are apart.{''.join(map(_describe_usual_settings, kinds.values()))}"
     )
-    shares = {name: sum(row[name] * row["runs"] for row in rows) / len(found) for name in ("moves", "adds", "standard")}
-    whole = (
-        f"{100 * shares['moves']:.0f} % move, {100 * shares['adds']:.0f} % add,"
-        f" {100 * shares['standard']:.0f} % are the standard pass"
+    moves, adds, standard = (
+        100 * sum(row[name] * row["runs"] for row in rows) / len(routes) for name in ("moves", "adds", "standard")
     )
-    details = {"runs": [{"model": one.model, "run": one.run, "route": str(one.route)} for one in found]}
-    table = Table("What found routes are made of", _COLUMNS, rows, notes)
-    headline = f"{len(found)} routes of {len(groups)} kind(s) of search: {whole}."
+    headline = (
+        f"{len(routes)} routes of {len(groups)} kind(s) of search: {moves:.0f} % move, {adds:.0f} % add,"
+        f" {standard:.0f} % are the standard pass."
+    )
+    details = {"runs": [{"model": route.model, "run": route.run, "route": str(route.route)} for route in routes]}
+    table = comparison_table("What found routes are made of", _COLUMNS, rows, note)
     return StudyResult(STUDY, headline, table, figures, details)
 
 
-def _search_kind(one: FoundRoute) -> tuple[str, str, int]:
+def _search_kind(found: FoundRoute) -> tuple[str, str, int]:
     """Model, method and depth: models of one name may come in several."""
-    return one.model, one.method, one.route.layers
+    return found.model, found.method, found.route.layers
 
 
-def _describe_unusual_settings(one: FoundRoute, others: Sequence[FoundRoute]) -> str:
-    """Those of a run's settings that are not what most others of its kind have."""
-    names = dict.fromkeys(name for other in others for name in other.settings)
-    told = {name: str(one.settings.get(name)) for name in names}
-    return ", ".join(f"{name} = {value}" for name, value in told.items() if value != _most_common_value(name, others))
+def _describe_unusual_settings(found: FoundRoute, kind: Sequence[FoundRoute]) -> str:
+    """Those of a run's settings that most others of its kind do not have."""
+    settings = {name: str(found.settings.get(name)) for name in _setting_names(kind)}
+    return ", ".join(f"{name} = {value}" for name, value in settings.items() if value != _most_common_value(name, kind))
 
 
-def _most_common_value(name: str, found: Sequence[FoundRoute]) -> str:
-    """What most runs have for a setting; of equally many the first."""
-    return Counter(str(one.settings.get(name)) for one in found).most_common(1)[0][0]
-
-
-def _describe_usual_settings(found: Sequence[FoundRoute]) -> str:
+def _describe_usual_settings(kind: Sequence[FoundRoute]) -> str:
     """What stands behind settings that a line does not name."""
-    names = dict.fromkeys(name for one in found for name in one.settings)
-    differing = [name for name in names if len({str(one.settings.get(name)) for one in found}) > 1]
-    told = ", ".join(f"{name} = {_most_common_value(name, found)}" for name in differing)
-    return f" Where a line does not say otherwise: {told}." if told else ""
+    differing = [name for name in _setting_names(kind) if len({str(one.settings.get(name)) for one in kind}) > 1]
+    settings = ", ".join(f"{name} = {_most_common_value(name, kind)}" for name in differing)
+    return f" Where a line does not say otherwise: {settings}." if settings else ""
 
 
-def _join_name(model: str, method: str, settings: str) -> str:
-    return ", ".join(part for part in (model, method, settings) if part)
+def _setting_names(kind: Sequence[FoundRoute]) -> list[str]:
+    return list(dict.fromkeys(name for found in kind for name in found.settings))
 
 
-def _summarize_group(model: str, method: str, settings: str, found: Sequence[FoundRoute]) -> dict[str, Any]:
-    adds = [any(step.add and step.add.coefficient > 0 for step in one.route.steps) for one in found]
-    subtractions = [any(step.add and step.add.coefficient < 0 for step in one.route.steps) for one in found]
-    moves = [any(delta != 1 for delta in layer_displacements(one.route)) for one in found]
-    ranks = [one.raw_rank for one in found if one.raw_rank is not None]
-    layers = found[0].route.layers
+def _most_common_value(name: str, kind: Sequence[FoundRoute]) -> str:
+    """What most runs have for a setting; of equally many the first."""
+    return Counter(str(found.settings.get(name)) for found in kind).most_common(1)[0][0]
+
+
+def _summarize_group(model: str, method: str, settings: str, group: Sequence[FoundRoute]) -> dict[str, Any]:
+    routes = [found.route for found in group]
+    adds = [any(step.add and step.add.coefficient > 0 for step in route.steps) for route in routes]
+    subtractions = [any(step.add and step.add.coefficient < 0 for step in route.steps) for route in routes]
+    moves = [any(delta != 1 for delta in layer_displacements(route)) for route in routes]
+    ranks = [found.raw_rank for found in group if found.raw_rank is not None]
+    layers = routes[0].layers
     return {
         "model": model,
         "method": method,
         "settings": settings,
-        "runs": len(found),
-        "standard": statistics.mean(one.route.is_standard for one in found),
+        "runs": len(routes),
+        "standard": statistics.mean(route.is_standard for route in routes),
         "adds": statistics.mean(adds),
         "subtractions": statistics.mean(subtractions),
         "moves": statistics.mean(moves),
         "both": statistics.mean(add and move for add, move in zip(adds, moves, strict=True)),
-        "length_change": statistics.mean(one.route.length for one in found) / layers - 1,
+        "length_change": statistics.mean(route.length for route in routes) / layers - 1,
         "rank": statistics.mean(ranks) if ranks else None,
         "layers": layers,
     }
@@ -208,7 +204,7 @@ def count_layer_applications(routes: Sequence[Route]) -> list[list[float]]:
     counts = [Counter(step.layer for step in route.steps) for route in routes]
     return [
         [
-            sum(min(one[layer], _MAX_APPLICATIONS) == times for one in counts) / len(routes)
+            sum(min(count[layer], _MAX_APPLICATIONS) == times for count in counts) / len(routes)
             for layer in range(routes[0].layers)
         ]
         for times in range(_MAX_APPLICATIONS + 1)
@@ -216,7 +212,7 @@ def count_layer_applications(routes: Sequence[Route]) -> list[list[float]]:
 
 
 def _draw_applications(model: str, method: str, layers: int, settings: str, routes: Sequence[Route]) -> Figure:
-    name = _join_name(model, method, settings)
+    name = ", ".join(part for part in (model, method, settings) if part)
     shares = count_layer_applications(routes)
     last = max(times for times, row in enumerate(shares) if any(row))
     order = list(range(max(last, 2), -1, -1))

@@ -16,7 +16,7 @@ from macro_routing.search.top_k import decode_top_routes
 from macro_routing.studies.context import StudiedRoute, StudyContext
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
-    compare_on_examples,
+    compare_scores,
     comparison_table,
     draw_differences,
 )
@@ -67,10 +67,10 @@ def run_depth_tradeoff(
     tested = context.score_routes(
         "test", task, seed, {names[route]: route for route in chosen.values() if not route.is_standard}
     )
-    standard = tested["routes"]["standard"]["correct"]
+    standard = tested["routes"]["standard"]
     rows: list[dict[str, Any]] = []
     for depth, route in chosen.items():
-        correct = tested["routes"][names[route]]["correct"]
+        scores = tested["routes"][names[route]]
         is_known = any(row["route"] == str(route) for row in rows)  # compared at a smaller depth already
         row = {
             "depth": depth,
@@ -78,22 +78,22 @@ def run_depth_tradeoff(
             "length": route.length,
             "route": str(route),
             "validation": statistics.mean(validation[route]),
-            "accuracy": statistics.mean(correct),
-            **compare_on_examples(standard, correct),
+            "accuracy": statistics.mean(scores["correct"]),
+            **compare_scores(standard, scores),
         }
-        rows.append({**row, "p": None} if is_known or route.is_standard else row)
+        rows.append({**row, "p": None} if is_known else row)
     rows = add_holm_correction(rows)
     labels = [
         (f"at most {row['limit']} layers ({row['depth']:g}×): a route of {row['length']}", row)
         for row in copy_known_p_values(rows)
     ]
-    title = f"Against the standard pass, by depth ({context.describe_tasks([task])}, n = {len(standard)})"
+    title = f"Against the standard pass, by depth ({context.describe_tasks([task])}, n = {rows[0]['n']})"
     note = (
         f"The {settings.k} most probable different routes within each limit, decoded exactly from one policy. Of all of"
         " them, and the standard pass, the best by validation within a limit is compared with the standard pass on the"
-        f" test set (seed {seed}, n = {len(standard)}); a route that several limits choose is compared once. The"
+        f" test set (seed {seed}, n = {rows[0]['n']}); a route that several limits choose is compared once. The"
         f" standard pass has {format_percentage(statistics.mean(validation[context.standard]))} % on the validation set"
-        f" and {format_percentage(statistics.mean(standard))} % on the test set. Nothing was searched again."
+        f" and {format_percentage(statistics.mean(standard['correct']))} % on the test set. Nothing was searched again."
     )
     table = comparison_table(f"The best routes of one policy by depth on {task}", _COLUMNS, rows, note)
     figure = draw_differences(STUDY, title, labels)

@@ -9,7 +9,7 @@ from macro_routing.report.formatting import format_percentage, format_points, fo
 from macro_routing.studies.context import StudiedRoute, StudyContext
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
-    compare_on_examples,
+    compare_scores,
     comparison_table,
     draw_differences,
 )
@@ -144,10 +144,8 @@ def _compare_deviations(deviations: Sequence[Deviation], scores: Scores) -> list
 
 
 def _compare_with_rest(scores: Scores, name: str) -> dict[str, Any]:
-    """The route against what is left of it; the same route is compared with nothing."""
-    row = compare_on_examples(scores[name]["correct"], scores["route"]["correct"])
-    is_same = scores[name]["route"] == scores["route"]["route"]
-    return {**row, "left": scores[name]["route"], **({"p": None} if is_same else {})}
+    """The route against what is left of it."""
+    return {**compare_scores(scores[name], scores["route"]), "left": scores[name]["route"]}
 
 
 def split_by_truncation(standard: Mapping[str, Any], routed: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import RunError, SettingsError
-from macro_routing.models.frozen import FrozenModel
 from macro_routing.report.figure import Figure
 from macro_routing.report.formatting import (
     format_mean_and_deviation,
@@ -24,8 +23,7 @@ from macro_routing.runs.comparison_results import MethodRun, read_method_runs
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.methods import STANDARD as STANDARD_METHOD
-from macro_routing.runs.result import ORACLE, SELECTED, STANDARD
-from macro_routing.studies.best_routes import list_best_routes, make_best_routes_table
+from macro_routing.runs.result import ORACLE, ROUTE, SELECTED, STANDARD
 from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
@@ -37,7 +35,16 @@ from macro_routing.studies.search_time import draw_search_times, make_search_tim
 from macro_routing.studies.settings import MainTableSettings
 from macro_routing.studies.significance import make_significance_table, test_significance_by_model
 from macro_routing.studies.study_result import StudyResult
-from macro_routing.studies.tables import RANKS_NOTE, Column, Row, difference_columns, text_column
+from macro_routing.studies.tables import (
+    RANKS_NOTE,
+    Column,
+    Row,
+    Table,
+    difference_columns,
+    number_column,
+    percentage_column,
+    text_column,
+)
 from macro_routing.studies.task_names import TaskName
 
 STUDY = "main-table"
@@ -52,21 +59,21 @@ def run_main_table(context: StudyContext, settings: MainTableSettings) -> StudyR
     models = list(dict.fromkeys(settings.models))
     check_model_names(models)
     leading = find_leading_method(methods)
-    arms: RunsByTask = {}
+    runs: RunsByTask = {}
     for model in models:
-        mine = dataclasses.replace(context, base=dataclasses.replace(context.base, model=model))
+        model_context = dataclasses.replace(context, base=dataclasses.replace(context.base, model=model))
         for task in tasks:
-            _check_methods(mine, task, seeds[0], methods)
+            _check_methods(model_context, task, seeds[0], methods)
         for task in tasks:
-            arms[shorten_model_name(model), task] = _run_task(mine, task, seeds, methods)
-    return make_main_table(arms, SELECTED[leading])
+            runs[shorten_model_name(model), task] = _run_task(model_context, task, seeds, methods)
+    return make_main_table(runs, SELECTED[leading])
 
 
 def check_model_names(models: Sequence[str]) -> None:
-    """Refuse two models that the table would call the same: one's numbers would stand under the other's name."""
-    known: dict[str, str] = {}
+    """Reject two models with the same name in the table: one's numbers would stand under the other's name."""
     if not models:
         raise SettingsError("--models names none; give one or more, with commas")
+    known: dict[str, str] = {}
     for model in models:
         other = known.setdefault(shorten_model_name(model), model)
         if other != model:
@@ -77,8 +84,8 @@ def check_model_names(models: Sequence[str]) -> None:
 
 
 def find_leading_method(methods: Sequence[str]) -> str:
-    """The method whose significance and routes are shown: the first that is a method and no reference or bound."""
-    judged = [one for one in methods if one != STANDARD_METHOD and METHODS[one].kind != ORACLE]
+    """The method whose significance and routes are shown: the first that is neither a reference nor a bound."""
+    judged = [method for method in methods if method != STANDARD_METHOD and METHODS[method].kind != ORACLE]
     if not judged:
         raise SettingsError(
             f"--methods {','.join(methods)} leaves nothing to compare: the standard pass is always in the table and an"
@@ -88,14 +95,13 @@ def find_leading_method(methods: Sequence[str]) -> str:
 
 
 def _check_methods(context: StudyContext, task: TaskName, seed: int, methods: Sequence[str]) -> None:
-    """Refuse what a method would refuse, before any of them has searched."""
-    place = _task_folder(context, task)
-    missing = [method for method in methods if not (place / f"{method}-{seed}" / run_files.RUN).is_file()]
-    if not missing:
-        return
-    known = {"frozen": context.frozen, "task": context.loaded_tasks.get(task.task), "store": context.store}
-    for _, _, config in make_method_configs(context.make_config(task, seed), missing, [seed], known):
-        context.check_search(config)
+    """Reject what a method would reject, before any of them has searched."""
+    folder = _task_folder(context, task)
+    missing = [method for method in methods if not (folder / f"{method}-{seed}" / run_files.RUN).is_file()]
+    if missing:
+        known = {"frozen": context.frozen, "task": context.loaded_tasks.get(task.task), "store": context.store}
+        for _, _, config in make_method_configs(context.make_config(task, seed), missing, [seed], known):
+            context.check_search(config)
 
 
 def _task_folder(context: StudyContext, task: TaskName) -> Path:
@@ -105,41 +111,40 @@ def _task_folder(context: StudyContext, task: TaskName) -> Path:
 
 def _run_task(context: StudyContext, task: TaskName, seeds: Sequence[int], methods: Sequence[str]) -> list[MethodRun]:
     """A comparison's folder; each method and seed has a score store of its own: none is faster for another's work."""
-    place = _task_folder(context, task)
+    folder = _task_folder(context, task)
     wanted = [(method, seed) for seed in seeds for method in methods]
-    finished = {(arm.method, arm.seed) for arm in read_method_runs(place)}
+    finished = {(run.method, run.seed) for run in read_method_runs(folder)}
     for method, seed in wanted:
         if (method, seed) in finished:
-            _check_cell(context, task, seed, place / f"{method}-{seed}")
+            _check_finished_run(context, task, seed, folder / f"{method}-{seed}")
             continue
         context.check_time_limit()
         context.listener.on_message(f"{context.base.model}, {task}, {method}, seed {seed}")
-        frozen: FrozenModel = context.frozen
         compare_methods(
             context.make_config(task, seed),
             [method],
             [seed],
-            place,
-            frozen=frozen,
+            folder,
+            frozen=context.frozen,
             task=context.loaded_tasks.get(task.task),
             listener=context.listener,
-            store=context.store or place.with_name(f"{place.name}-scores") / f"{method}-{seed}.sqlite",
+            store=context.store or folder.with_name(f"{folder.name}-scores") / f"{method}-{seed}.sqlite",
         )
-    return [arm for arm in read_method_runs(place) if (arm.method, arm.seed) in set(wanted)]
+    return [run for run in read_method_runs(folder) if (run.method, run.seed) in wanted]
 
 
-def _check_cell(context: StudyContext, task: TaskName, seed: int, place: Path) -> None:
-    """Refuse a finished run of another model or task that has come to the same place, or whose data have changed."""
-    config, run = context.make_config(task, seed), RunFolder.open(place)
+def _check_finished_run(context: StudyContext, task: TaskName, seed: int, path: Path) -> None:
+    """Reject a finished run of another model or task in the same folder, or one whose data have changed."""
+    config, run = context.make_config(task, seed), RunFolder.open(path)
     with run.explain_damage(run_files.RUN):
         header = run.read_json(run_files.RUN)
         before = header["config"]["given"]
         if (before["model"], before["task"], before["seed"]) != (config.model, config.task, seed):
             raise RunError(
-                f"{place} is of {before['model']} on {before['task']}, not of {config.model} on {config.task}: their"
+                f"{path} is of {before['model']} on {before['task']}, not of {config.model} on {config.task}: their"
                 " folders would have one name; rename one of the files, or make a study of each"
             )
-        context.check_same_data(header, config, place)
+        context.check_same_data(header, config, path)
 
 
 # --- what is shown ------------------------------------------------------------------------------------------------
@@ -193,97 +198,93 @@ def _draw_gains(rows: Sequence[Row], tasks: Sequence[str]) -> Figure:
     return heatmap.draw_figure(STUDY, f"Points against the standard pass ({where})")
 
 
-def describe_test_sizes(arms: RunsByTask) -> str:
+def describe_test_sizes(runs: RunsByTask) -> str:
     """The seeds, and how many test examples each task has."""
-    seeds = dict.fromkeys(arm.seed for found in arms.values() for arm in found)
+    seeds = dict.fromkeys(run.seed for of_task in runs.values() for run in of_task)
     sizes: dict[str, dict[int, None]] = {}
-    for (_, task), found in arms.items():
-        sizes.setdefault(str(task), {}).update(dict.fromkeys(len(arm.right[STANDARD]) for arm in found))
-    told = "; ".join(f"{task} n = {', '.join(map(str, some))}" for task, some in sizes.items())
-    return f"Seeds {', '.join(map(str, seeds))}; test examples: {told}."
+    for (_, task), of_task in runs.items():
+        sizes.setdefault(str(task), {}).update(dict.fromkeys(len(run.right[STANDARD]) for run in of_task))
+    tasks = "; ".join(f"{task} n = {', '.join(map(str, counts))}" for task, counts in sizes.items())
+    return f"Seeds {', '.join(map(str, seeds))}; test examples: {tasks}."
 
 
-def _summarize_best(shown: Sequence[Row]) -> str:
+def _summarize_best(rows: Sequence[Row]) -> str:
     """The highest average; looked for among the results themselves, so it is likely to be lower the next time."""
-    judged = [row for row in shown if row["kind"] != ORACLE and row["difference"] is not None]
+    judged = [row for row in rows if row["kind"] != ORACLE and row["difference"] is not None]
     best = max(judged, key=lambda row: row["difference"])
     picked = f"The highest of {len(judged)} averages, picked on these results"
-    told = picked if len(judged) > 1 else "The only average"
     return (
-        f"{told}: {best['method']} on {best['model']}, {format_points(best['difference'])} points over the standard"
-        f" pass ({format_points_interval(best['low'], best['high'])}; p {format_p_relation(best['p_holm'])},"
-        " corrected)."
+        f"{picked if len(judged) > 1 else 'The only average'}: {best['method']} on {best['model']},"
+        f" {format_points(best['difference'])} points over the standard pass"
+        f" ({format_points_interval(best['low'], best['high'])}; p {format_p_relation(best['p_holm'])}, corrected)."
     )
 
 
-def summarize_methods_by_model(arms: RunsByTask) -> list[dict[str, Any]]:
+def summarize_methods_by_model(runs: RunsByTask) -> list[dict[str, Any]]:
     """A line per model and way to choose a route, ranked within the model."""
     rows: list[dict[str, Any]] = []
-    for model in dict.fromkeys(model for model, _ in arms):
-        mine = {task: found for (one, task), found in arms.items() if one == model}
-        everything = [arm for found in mine.values() for arm in found]
-        names = list(dict.fromkeys(one.name for arm in everything for one in arm.result.variants))
-        ordered = [STANDARD, *(name for name in names if name not in {STANDARD, SELECTED["standard"]})]
-        rows += rank_rows([_summarize_method(model, name, mine) for name in ordered])
+    for model in dict.fromkeys(model for model, _ in runs):
+        by_task = {str(task): of_task for (name, task), of_task in runs.items() if name == model}
+        variants = [variant for of_task in by_task.values() for run in of_task for variant in run.result.variants]
+        variant_names = dict.fromkeys(variant.name for variant in variants)
+        names = [STANDARD, *(name for name in variant_names if name not in {STANDARD, SELECTED["standard"]})]
+        rows += rank_rows([_summarize_method(model, name, by_task) for name in names])
     return add_holm_correction(rows)
 
 
-def _summarize_method(model: str, name: str, tasks: Mapping[TaskName, Sequence[MethodRun]]) -> dict[str, Any]:
-    accuracy: dict[str, float | None] = {}
-    deviation: dict[str, float | None] = {}
-    gains: dict[str, float | None] = {}
-    pairs, kinds = [], set()
-    for task, arms in tasks.items():
-        mine = list({arm.seed: arm for arm in arms if name in arm.right}.values())
-        if not mine:  # a search that had nothing of this kind to choose
-            accuracy[str(task)] = deviation[str(task)] = gains[str(task)] = None
-            continue
-        values = [statistics.mean(map(float, arm.right[name].values())) for arm in mine]
-        standard = [statistics.mean(map(float, arm.right[STANDARD].values())) for arm in mine]
-        accuracy[str(task)] = statistics.mean(values)
-        deviation[str(task)] = statistics.stdev(values) if len(values) > 1 else None
-        gains[str(task)] = statistics.mean(values) - statistics.mean(standard)
-        pairs.append([(arm.right[STANDARD], arm.right[name]) for arm in mine])
-        kinds |= {arm.result.kind for arm in mine if name != STANDARD}
-    is_complete = len(pairs) == len(tasks)
+def _summarize_method(model: str, name: str, runs_by_task: Mapping[str, Sequence[MethodRun]]) -> dict[str, Any]:
+    # A search may have nothing of this kind to choose.
+    by_task = {
+        task: list({run.seed: run for run in runs if name in run.right}.values()) for task, runs in runs_by_task.items()
+    }
+    accuracies = {task: [_mean_accuracy(run, name) for run in runs] for task, runs in by_task.items()}
+    standard = {task: [_mean_accuracy(run, STANDARD) for run in runs] for task, runs in by_task.items()}
+    accuracy = {task: statistics.mean(values) if values else None for task, values in accuracies.items()}
+    is_complete = all(accuracies.values())
     row = {
         "model": model,
         "method": STANDARD_NAME if name == STANDARD else name,
-        "kind": next(iter(kinds), "route"),
+        "kind": next((run.result.kind for runs in by_task.values() for run in runs if name != STANDARD), "route"),
         "accuracy": accuracy,
-        "deviation": deviation,
-        "gains": gains,
-        # An average over fewer tasks is none to compare with the others'.
+        "deviation": {
+            task: statistics.stdev(values) if len(values) > 1 else None for task, values in accuracies.items()
+        },
+        "gains": {
+            task: statistics.mean(values) - statistics.mean(standard[task]) if values else None
+            for task, values in accuracies.items()
+        },
+        # An average over fewer tasks cannot be compared with the others.
         "average": statistics.mean(value for value in accuracy.values() if value is not None) if is_complete else None,
     }
     if name == STANDARD:
         return row
-    return {
-        **row,
-        **(compare_over_seeds(pairs) if is_complete else dict.fromkeys(("difference", "low", "high", "p", "n"))),
-    }
+    if not is_complete:
+        return {**row, **dict.fromkeys(("difference", "low", "high", "p", "n"))}
+    pairs = [[(run.right[STANDARD], run.right[name]) for run in runs] for runs in by_task.values()]
+    return {**row, **compare_over_seeds(pairs)}
+
+
+def _mean_accuracy(run: MethodRun, name: str) -> float:
+    return statistics.mean(map(float, run.right[name].values()))
 
 
 def rank_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Places 1 to 3 by task and on average; equal values share a place, as they are shown."""
-    judged = [row for row in rows if row["kind"] != ORACLE]
+    """Ranks 1 to 3 by task and on average, 0 for the others; equal values share a rank, as they are shown."""
+    values = [{**row["accuracy"], "average": row["average"]} for row in rows]
+    judged = [line for line, row in zip(values, rows, strict=True) if row["kind"] != ORACLE]
+    best: dict[str, list[str]] = {}
+    for column in values[0]:
+        shown = {format_percentage(line[column]) for line in judged} - {""}
+        best[column] = sorted(shown, key=float, reverse=True)[:3]
 
-    def rank_of(value: float | None, values: Sequence[float | None]) -> int:
-        if value is None:
-            return 0
-        shown = sorted({format_percentage(one) for one in values if one is not None}, key=float, reverse=True)
-        rank = shown.index(format_percentage(value)) + 1
-        return rank if rank <= 3 else 0
+    def rank_value(row: Row, column: str, value: float | None) -> int:
+        text = format_percentage(value)
+        return best[column].index(text) + 1 if row["kind"] != ORACLE and text in best[column] else 0
 
-    ranked = []
-    for row in rows:
-        ranks = dict.fromkeys([*row["accuracy"], "average"], 0)
-        if row["kind"] != ORACLE:
-            for task, value in row["accuracy"].items():
-                ranks[task] = rank_of(value, [one["accuracy"][task] for one in judged])
-            ranks["average"] = rank_of(row["average"], [one["average"] for one in judged])
-        ranked.append({**row, "ranks": ranks})
-    return ranked
+    return [
+        {**row, "ranks": {column: rank_value(row, column, value) for column, value in line.items()}}
+        for row, line in zip(rows, values, strict=True)
+    ]
 
 
 def _make_columns(tasks: Sequence[str]) -> list[Column]:
@@ -294,12 +295,11 @@ def _make_columns(tasks: Sequence[str]) -> list[Column]:
             rank=lambda row: row["ranks"][task],
         )
 
-    average = Column("average", lambda row: format_percentage(row["average"]), rank=lambda row: row["ranks"]["average"])
     return [
         text_column("model", "model"),
         text_column("method", "method"),
         *map(task_column, tasks),
-        average,
+        Column("average", lambda row: format_percentage(row["average"]), rank=lambda row: row["ranks"]["average"]),
         *difference_columns(),
     ]
 
@@ -318,3 +318,55 @@ def _list_results(rows: Sequence[Row]) -> list[dict[str, Any]]:
         }
         for row in rows
     ]
+
+
+# --- best routes --------------------------------------------------------------------------------------------------
+
+
+def list_best_routes(runs: RunsByTask, name: str) -> list[dict[str, Any]]:
+    """A row per model and task: of all seeds the route with the best validation accuracy, not the best test."""
+    rows = []
+    for (model, task), of_task in runs.items():
+        candidates = [run for run in of_task if SELECTED[run.method] == name and run.result.kind == ROUTE]
+        if not candidates:
+            continue
+        best = max(candidates, key=lambda run: (_read_validation_accuracy(run), -run.seed))
+        comparison, route = best.result.comparison, best.result.best_route
+        rows.append(
+            {
+                "model": model,
+                "task": str(task),
+                "seed": best.seed,
+                "standard": comparison.baseline,
+                "accuracy": comparison.routed,
+                "difference": comparison.difference,
+                "base_layers": route.layers,
+                "layers": route.length,
+                "route": "standard pass" if route.is_standard else str(route),
+            }
+        )
+    return rows
+
+
+def _read_validation_accuracy(method_run: MethodRun) -> float:
+    run = RunFolder.open(Path(method_run.result.folder))
+    with run.explain_damage(run_files.CANDIDATES):
+        choice = run.read_json(run_files.CANDIDATES)
+        chosen = [candidate for candidate in choice["candidates"] if candidate["route"] == choice["chosen"]]
+        return float(chosen[0]["correct"] / chosen[0]["n"]) if chosen else 0.0
+
+
+def make_best_routes_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Task, standard pass, route, difference, layers, route."""
+    columns = [
+        text_column("model", "model"),
+        text_column("task", "task"),
+        percentage_column("standard, %", "standard"),
+        percentage_column("route, %", "accuracy"),
+        number_column("difference, points", "difference", format_points),
+        Column("layers", lambda row: f"{row['base_layers']} → {row['layers']}"),
+        text_column("route", "route", is_code=True),
+        number_column("seed", "seed"),
+    ]
+    notes = ("Of all seeds the route with the best validation accuracy; accuracies are of its own test set.",)
+    return Table("Best routes", columns, rows, notes)

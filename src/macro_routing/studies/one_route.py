@@ -15,8 +15,8 @@ from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import (
     SeedPairs,
     add_holm_correction,
-    compare_on_examples,
     compare_over_seeds,
+    compare_scores,
     comparison_table,
     draw_differences,
 )
@@ -51,17 +51,21 @@ def run_one_route(context: StudyContext, settings: OneRouteSettings) -> StudyRes
     for domain, tasks in ((INSIDE, inside), (OUTSIDE, settings.out_of_domain_names)):
         for task in tasks:
             scored = context.score_routes(f"on-{task}", task, seed, {"route": route})
-            standard, routed = (scored["routes"][name]["correct"] for name in ("standard", "route"))
-            by_example = [dict(zip(scored["examples"], values, strict=True)) for values in (standard, routed)]
-            correct[domain, str(task)] = [(by_example[0], by_example[1])]
-            row = {
-                "domain": domain,
-                "task": str(task),
-                "standard": statistics.mean(standard),
-                "accuracy": statistics.mean(routed),
-                contamination.KEY: contamination.find_contaminating_tasks(task, inside),
-            }
-            rows.append({**row, **compare_on_examples(standard, routed)})
+            standard, routed = scored["routes"]["standard"], scored["routes"]["route"]
+            standard_correct = dict(zip(scored["examples"], standard["correct"], strict=True))
+            correct[domain, str(task)] = [
+                (standard_correct, dict(zip(scored["examples"], routed["correct"], strict=True)))
+            ]
+            rows.append(
+                {
+                    "domain": domain,
+                    "task": str(task),
+                    "standard": statistics.mean(standard["correct"]),
+                    "accuracy": statistics.mean(routed["correct"]),
+                    contamination.KEY: contamination.find_contaminating_tasks(task, inside),
+                    **compare_scores(standard, routed),
+                }
+            )
     rows += [row for domain in (INSIDE, OUTSIDE) for row in mean_over_tasks(domain, rows, correct)]
     if route.is_standard:  # it cannot differ from itself: nothing is compared
         rows = [{**row, "p": None} for row in rows]

@@ -14,7 +14,7 @@ from macro_routing.report.interval_chart import GAIN, LOSS, OPEN, PLAIN, Interva
 from macro_routing.runs.result import LEVEL
 from macro_routing.studies.tables import Column, Row, Table
 
-_MEANINGS = {
+CORRECTED_MEANINGS = {
     GAIN: "a gain (p < 0.05, corrected)",
     LOSS: "a loss (p < 0.05, corrected)",
     OPEN: "no evidence of a gain or a loss",
@@ -26,11 +26,14 @@ SeedPairs = Sequence[tuple[CorrectByExample, CorrectByExample]]
 """By seed: baseline and what is compared with it."""
 
 
-def compare_on_examples(baseline: Sequence[float], compared: Sequence[float]) -> dict[str, Any]:
-    """The difference on the same examples, its interval and an exact McNemar test, as part of a table's row."""
-    paired = compare_paired(baseline, compared)
+def compare_scores(baseline: Mapping[str, Any], compared: Mapping[str, Any]) -> dict[str, Any]:
+    """The difference of two routes' scores on the same examples, its interval and an exact McNemar test.
+
+    It is part of a table's row. A route cannot differ from itself: then there is no p-value.
+    """
+    paired = compare_paired(baseline["correct"], compared["correct"])
     values = {name: getattr(paired, name) for name in ("difference", "low", "high", "fixed", "broken", "n")}
-    return {**values, "p": paired.p_value}
+    return {**values, "p": None if baseline["route"] == compared["route"] else paired.p_value}
 
 
 def paired_difference_over_seeds(tasks: Sequence[SeedPairs]) -> PairedDifference:
@@ -92,12 +95,9 @@ def comparisons_note(count: int) -> str:
 def draw_differences(name: str, title: str, rows: Sequence[tuple[str, Row]], route: object = None) -> Figure:
     """Named rows' differences in points with their intervals; colours follow the corrected p-value."""
     unit = "points of accuracy" if route is None else f"points of accuracy: {shorten_route(route, 80)}"
-    return draw_judged_intervals(name, title, unit, [_interval_row(label, row) for label, row in rows])
-
-
-def draw_judged_intervals(name: str, title: str, unit: str, rows: Sequence[IntervalRow]) -> Figure:
-    """Differences with their intervals; the colours are judgements by corrected p-values."""
-    return intervals_figure(name, title, unit, rows, 0.0, _MEANINGS)
+    return intervals_figure(
+        name, title, unit, [_interval_row(label, row) for label, row in rows], 0.0, CORRECTED_MEANINGS
+    )
 
 
 def _interval_row(name: str, row: Row) -> IntervalRow:

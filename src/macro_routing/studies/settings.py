@@ -187,21 +187,3 @@ class DepthTradeoffSettings:
     def to_json(self) -> dict[str, Any]:
         """The settings as study.json keeps them."""
         return {"depths": sorted(set(self.depths)), "k": self.k}
-
-
-@dataclass(frozen=True)
-class SignificanceSettings:
-    """Options of ``macro study significance``."""
-
-    baseline: str = option("standard pass", "The method that is compared with.", PANEL)
-    method: str = option("MACRO", "The method that is judged.", PANEL)
-    models: tuple[str, ...] = option(
-        (), "Only these models, separated by commas: p-values are corrected over them.", PANEL, shown_default="all"
-    )
-
-
-@dataclass(frozen=True)
-class CompositionSettings:
-    """Options of ``macro study composition``."""
-
-    method: str = option("", "Only runs of this method.", PANEL, shown_default="all that find routes")

@@ -14,7 +14,7 @@ from macro_routing.studies import contamination
 from macro_routing.studies.context import StudiedRoute, StudyContext
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
-    compare_on_examples,
+    compare_scores,
     comparison_table,
     draw_differences,
     select_losses,
@@ -87,7 +87,7 @@ def _compare_on_task(context: StudyContext, task: TaskName, subject: StudiedRout
     scored = context.score_routes(f"on-{task}", task, subject.seed, {"route": subject.route})["routes"]
     standard, routed = scored["standard"], scored["route"]
     shared = contamination.find_contaminating_tasks(task, [subject.task]) if subject.has_source else ""
-    row = {
+    return {
         "task": str(task),
         "searched": subject.was_searched_on(task),
         contamination.KEY: shared,
@@ -95,9 +95,8 @@ def _compare_on_task(context: StudyContext, task: TaskName, subject: StudiedRout
         "accuracy": statistics.mean(routed["correct"]),
         "standard_truncated": statistics.mean(standard["truncated"]),
         "route_truncated": statistics.mean(routed["truncated"]),
-        **compare_on_examples(standard["correct"], routed["correct"]),
+        **compare_scores(standard, routed),
     }
-    return {**row, "p": None} if subject.route.is_standard else row
 
 
 def _measure_perplexity(context: StudyContext, route: Route, windows: Sequence[Tokens]) -> dict[str, Any]:

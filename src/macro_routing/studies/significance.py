@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,9 @@ from macro_routing.errors import RunError, shorten, suggestion
 from macro_routing.evaluation.statistics import benchmark_significance, holm_correction
 from macro_routing.report.figure import Figure
 from macro_routing.report.formatting import format_p_value, format_signed
-from macro_routing.report.interval_chart import GAIN, LOSS, OPEN, IntervalRow
+from macro_routing.report.interval_chart import GAIN, LOSS, OPEN, IntervalRow, intervals_figure
 from macro_routing.runs.result import LEVEL
-from macro_routing.studies.paired_comparisons import draw_judged_intervals
-from macro_routing.studies.settings import SignificanceSettings
+from macro_routing.studies.paired_comparisons import CORRECTED_MEANINGS
 from macro_routing.studies.study_result import DATA, StudyResult
 from macro_routing.studies.tables import Column, Table, number_column, text_column
 
@@ -36,9 +36,9 @@ def read_results(path: Path) -> Results:
     """A main table's lines: a study's folder or data.json, or a JSON list of such lines."""
     file = path / DATA if path.is_dir() else path
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        lines = found["details"]["results"] if isinstance(found, dict) else found
-        _check_lines(lines)
+        contents = json.loads(file.read_text(encoding="utf-8"))
+        lines = contents["details"]["results"] if isinstance(contents, dict) else contents
+        _check_result_lines(lines)
     except OSError as error:
         raise RunError(f"{file} cannot be read: {error.strerror}; name a main-table study or a JSON file") from None
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -47,19 +47,22 @@ def read_results(path: Path) -> Results:
         raise RunError(f"{file} holds no main table ({reason}); it takes {_EXPECTED}") from None
     if not lines:
         raise RunError(f"{file} holds no results; it takes {_EXPECTED}")
-    _check_duplicates(file, lines)
-    return list(lines)
+    counts = Counter((line["model"], line["method"]) for line in lines)
+    (model, method), most = counts.most_common(1)[0]
+    if most > 1:  # neither is known to be the right one
+        raise RunError(f"{file} has two lines of {model} with {method}; keep one of them")
+    return lines
 
 
-def _check_lines(lines: object) -> None:
+def _check_result_lines(lines: object) -> None:
     if not isinstance(lines, list):
         raise TypeError("it is not a list of lines")
-    for place, line in enumerate(lines):
-        _check_line(line, place + 1)
+    for number, line in enumerate(lines, 1):
+        _check_result_line(line, number)
 
 
-def _check_line(line: object, number: int) -> None:
-    """Refuse a line that is none, in words; what it holds is a stranger's."""
+def _check_result_line(line: object, number: int) -> None:
+    """Reject a line of another shape; the message says what is wrong."""
     if not isinstance(line, dict):
         raise TypeError(f"line {number} is {shorten(line)}, not an object")
     for name in ("model", "method"):
@@ -76,19 +79,9 @@ def _check_line(line: object, number: int) -> None:
             )
 
 
-def _check_duplicates(file: Path, lines: Results) -> None:
-    """Refuse two lines of one model and method: neither is known to be the right one."""
-    known = set()
-    for line in lines:
-        pair = line["model"], line["method"]
-        if pair in known:
-            raise RunError(f"{file} has two lines of {pair[0]} with {pair[1]}; keep one of them")
-        known.add(pair)
-
-
 def differences_by_model(results: Results, baseline: str, method: str) -> dict[str, list[float]]:
     """By model that has both: one difference in points per benchmark that has both."""
-    found: dict[str, list[float]] = {}
+    differences: dict[str, list[float]] = {}
     for model in dict.fromkeys(line["model"] for line in results):
         arms = {line["method"]: line["accuracy"] for line in results if line["model"] == model}
         if baseline in arms and method in arms:
@@ -98,20 +91,20 @@ def differences_by_model(results: Results, baseline: str, method: str) -> dict[s
                     f"{baseline} and {method} of {model} have no benchmark in common; add one, or name the other"
                     " models with --models"
                 )
-            found[model] = [arms[method][name][0] - arms[baseline][name][0] for name in names]
-    if not found:
+            differences[model] = [arms[method][name][0] - arms[baseline][name][0] for name in names]
+    if not differences:
         methods = ", ".join(dict.fromkeys(line["method"] for line in results))
         raise RunError(f"no model has both {baseline} and {method}; there are {methods}")
-    return found
+    return differences
 
 
 def test_significance_by_model(differences: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:
     """A line per model; p-values are corrected over the models."""
-    found = {model: benchmark_significance(values) for model, values in differences.items()}
-    corrected = holm_correction([one.p_value for one in found.values()])
+    tests = {model: benchmark_significance(values) for model, values in differences.items()}
+    corrected = holm_correction([test.p_value for test in tests.values()])
     return [
-        {"model": model, **dataclasses.asdict(one), "p_holm": p, "benchmarks": len(differences[model])}
-        for (model, one), p in zip(found.items(), corrected, strict=True)
+        {"model": model, **dataclasses.asdict(test), "p_holm": p, "benchmarks": len(differences[model])}
+        for (model, test), p in zip(tests.items(), corrected, strict=True)
     ]
 
 
@@ -146,25 +139,22 @@ def _format_interval(row: Mapping[str, Any]) -> str:
 
 def draw_significance(rows: Sequence[Mapping[str, Any]], method: str, baseline: str) -> Figure:
     """Every model's mean difference with its interval."""
-
-    def classify_row(row: Mapping[str, Any]) -> str:
-        return OPEN if row["p_holm"] >= LEVEL else GAIN if row["mean"] > 0 else LOSS
-
-    shown = [IntervalRow(row["model"], row["low"], row["mean"], row["high"], classify_row(row)) for row in rows]
+    shown = []
+    for row in rows:
+        kind = OPEN if row["p_holm"] >= LEVEL else GAIN if row["mean"] > 0 else LOSS
+        shown.append(IntervalRow(row["model"], row["low"], row["mean"], row["high"], kind))
     counts = sorted({row["benchmarks"] for row in rows})
-    told = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    title = f"{method} minus {baseline}, mean over {told} benchmark(s) with 95 % intervals"
-    return draw_judged_intervals(STUDY, title, "points of accuracy", shown)
+    benchmarks = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    title = f"{method} minus {baseline}, mean over {benchmarks} benchmark(s) with 95 % intervals"
+    return intervals_figure(STUDY, title, "points of accuracy", shown, 0.0, CORRECTED_MEANINGS)
 
 
-def run_significance(results: Results, settings: SignificanceSettings) -> StudyResult:
-    """The whole study from a main table."""
-    baseline, method, models = settings.baseline, settings.method, settings.models
-    known = [line["model"] for line in results]
+def run_significance(results: Results, baseline: str, method: str, models: Sequence[str] = ()) -> StudyResult:
+    """The whole study from a main table; ``models`` are those that p-values are corrected over, all if empty."""
+    known = list(dict.fromkeys(line["model"] for line in results))
     for model in models:
         if model not in known:
-            told = ", ".join(dict.fromkeys(known))
-            raise RunError(f"{model} is not in the table; it has {told}{suggestion(model, known)}")
+            raise RunError(f"{model} is not in the table; it has {', '.join(known)}{suggestion(model, known)}")
     kept = [line for line in results if not models or line["model"] in models]
     rows = test_significance_by_model(differences_by_model(kept, baseline, method))
     better = [row["model"] for row in rows if row["p_holm"] < LEVEL]

@@ -51,7 +51,7 @@ def percentage_column(heading: str, key: str) -> Column:
 
 
 def difference_columns(heading: str = "difference, points") -> list[Column]:
-    """A difference with its interval and p-values: the keys of ``compare_on_examples``."""
+    """A difference with its interval and p-values: the keys of ``compare_scores``."""
 
     def format_difference(row: Row) -> str:
         if row.get("difference") is None:

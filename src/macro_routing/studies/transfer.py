@@ -12,7 +12,7 @@ from macro_routing.studies import contamination
 from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
-    compare_on_examples,
+    compare_scores,
     comparison_table,
     is_significant,
     select_gains,
@@ -64,17 +64,15 @@ def run_transfer(context: StudyContext, settings: TransferSettings) -> StudyResu
 
 def _compare_transfer(source: TaskName, target: TaskName, scored: Mapping[str, Any]) -> dict[str, Any]:
     standard, routed = scored["standard"], scored[str(source)]
-    row = {
+    return {
         "source": str(source),
         "target": str(target),
         "route": routed["route"],
         "standard": statistics.mean(standard["correct"]),
         "accuracy": statistics.mean(routed["correct"]),
         contamination.KEY: contamination.find_contaminating_tasks(target, [source]),
-        **compare_on_examples(standard["correct"], routed["correct"]),
+        **compare_scores(standard, routed),
     }
-    # A route that is the standard pass cannot differ from it: nothing is compared.
-    return {**row, "p": None} if routed["route"] == standard["route"] else row
 
 
 def _make_heatmap(rows: Sequence[Row], routes: Mapping[str, Route]) -> Heatmap:
