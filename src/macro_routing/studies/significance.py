@@ -51,7 +51,7 @@ def read_results(path: Path) -> Results:
     (model, method), most = counts.most_common(1)[0]
     if most > 1:  # neither is known to be the right one
         raise RunError(f"{file} has two lines of {model} with {method}; keep one of them")
-    return lines
+    return list(lines)
 
 
 def _check_result_lines(lines: object) -> None:
