@@ -34,9 +34,8 @@ from macro_routing.evaluation.planted_problem import TRAIN, solve_planted
 from macro_routing.evaluation.planted_problem import VALIDATION as VALIDATION_SPLIT
 from macro_routing.routes.route import Route
 from macro_routing.search.guided import GuidedSearch, GuidedSettings
-from macro_routing.search.macro import MacroSearch, MacroSettings
+from macro_routing.search.macro import MacroSearch, MacroSettings, RestartedSearch
 from macro_routing.search.random_search import RandomSearch, RandomSettings
-from macro_routing.search.restarts import RestartedSearch
 from macro_routing.search.rys_blocks import BlockSweep, BlockSweepSettings
 from macro_routing.search.searcher import Candidate, Searcher
 

@@ -15,8 +15,8 @@ from experiments.landscape import Landscape
 from macro_routing.evaluation.confirmation import rank_candidates, select_confirmed
 from macro_routing.routes.route import Route
 from macro_routing.search.guided import GuidedSearch
+from macro_routing.search.macro import select_candidate
 from macro_routing.search.searcher import Failure, Outcome, Score, Searcher
-from macro_routing.search.selection import select_candidate
 
 _SPLITTING = 9
 _JUDGING, _VALIDATING = 0.4, 0.1

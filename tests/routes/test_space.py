@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from macro_routing.errors import SettingsError, SpaceError
@@ -6,7 +8,7 @@ from macro_routing.routes import RouteSpace, parse_program
 
 def test_size_is_the_papers():
     space = RouteSpace(28, max_length=40)
-    assert space.state_count == 28 * 3 * 12 * 2
+    assert math.prod(space.table_shape[:-1]) == 28 * 3 * 12 * 2
     assert space.action_count == 11 + 66 + 1
 
 
@@ -20,7 +22,7 @@ def test_size_is_the_papers():
     ],
 )
 def test_factors_can_be_switched(off, count):
-    assert RouteSpace(28, max_length=40, **off).state_count == count
+    assert math.prod(RouteSpace(28, max_length=40, **off).table_shape[:-1]) == count
 
 
 def test_actions_come_in_the_order_that_settles_ties():

@@ -10,7 +10,7 @@ from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MacroSearch, MacroSettings, Score
 from macro_routing.search.budgeted_search import FinalSetSettings, RouteListSearch, StandardPassOnly, list_early_exits
 from macro_routing.search.budgeted_search import list_layer_drops as dropped
-from macro_routing.search.restarts import RestartedSearch
+from macro_routing.search.macro import RestartedSearch
 from macro_routing.search.state_file import load_state, save_state
 
 

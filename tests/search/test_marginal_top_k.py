@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from macro_routing.errors import SettingsError
 from macro_routing.routes import RouteSpace
 from macro_routing.search import MarkovPolicy, decode_top_routes
-from macro_routing.search.marginal_top_k import decode_marginal_routes
+from macro_routing.search.top_k import decode_marginal_routes
 from tests.oracles import plain_decoding
 from tests.strategies import policies, small_spaces
 

@@ -52,7 +52,7 @@ def plain_distance(one, other):
 def test_distance_counts_layers_jumps_and_adds():
     routes = [STANDARD, *some_routes(40)]
     features = RouteFeatures.from_routes(routes)
-    found = features.edit_distances(features)
+    found = features.compare(features).edit_distances
     for row, one in enumerate(routes):
         for column, other in enumerate(routes):
             assert found[row, column] == pytest.approx(plain_distance(one, other)), (one, other)
@@ -63,9 +63,9 @@ def test_the_same_layers_in_another_order_are_another_route():
     block, each = (parse_route(text, 8) for text in ("L0-L4 L3 L4 RJ", "L0-L3 L3 L4 L4 RJ"))
     features = RouteFeatures.from_routes([block, each])
     assert (features.applications[0] == features.applications[1]).all()
-    assert features.edit_distances(features)[0, 1] == pytest.approx(1.5)  # one jump against two
-    assert features.shared_jumps(features)[0, 0] == pytest.approx(1, abs=1e-6)
-    assert 0 < features.shared_jumps(features)[0, 1] < 1
+    assert features.compare(features).edit_distances[0, 1] == pytest.approx(1.5)  # one jump against two
+    assert features.compare(features).shared_jumps[0, 0] == pytest.approx(1, abs=1e-6)
+    assert 0 < features.compare(features).shared_jumps[0, 1] < 1
 
 
 def some_scores(routes, seed=1, rows=60):
@@ -79,7 +79,7 @@ def some_scores(routes, seed=1, rows=60):
 def plain_covariance(one, other, parameters):
     """Every part worked out by hand."""
     features = RouteFeatures.from_routes([one, other])
-    like, turning = features.shared_layers(features)[0, 1], features.shared_jumps(features)[0, 1]
+    like, turning = features.compare(features).shared_layers[0, 1], features.compare(features).shared_jumps[0, 1]
     to_one, to_other = plain_distance(STANDARD, one), plain_distance(STANDARD, other)
     between = math.exp(-plain_distance(one, other) / parameters.length_scale)
     whole = between - math.exp(-to_one / parameters.length_scale) - math.exp(-to_other / parameters.length_scale) + 1
@@ -224,8 +224,8 @@ def test_draws_choose_each_route_as_often_as_it_may_be_best():
 def test_a_subtraction_is_the_opposite_of_an_addition():
     plus, minus, none = (parse_route(text, 8) for text in ("L0-L4 L5(+h-2) RJ", "L0-L4 L5(-h-2) RJ", "L0 RJ"))
     features = RouteFeatures.from_routes([plus, minus, none])
-    assert features.shared_layers(features)[0, 1] < 0 < features.shared_layers(features)[0, 0]
-    assert features.edit_distances(features)[0, 1] > features.edit_distances(features)[0, 2] > 0
+    assert features.compare(features).shared_layers[0, 1] < 0 < features.compare(features).shared_layers[0, 0]
+    assert features.compare(features).edit_distances[0, 1] > features.compare(features).edit_distances[0, 2] > 0
 
 
 def test_alone_routes_tell_nothing_about_each_other():

@@ -6,7 +6,7 @@ from macro_routing.deploy.export_common import export_output, get_hub_commit, re
 from macro_routing.errors import ExportError
 from macro_routing.models.metadata import ModelMetadata
 from macro_routing.models.support import get_text_config
-from macro_routing.routes.formats import format_mergekit
+from macro_routing.routes.notation import format_mergekit
 from macro_routing.routes.route import Route
 
 

@@ -20,8 +20,8 @@ from macro_routing.evaluation.racing import NEVER, race_routes
 from macro_routing.evaluation.work_items import UnitSizes, plan_race_indices
 from macro_routing.routes.route import Route
 from macro_routing.search.guided import GuidedSearch
+from macro_routing.search.macro import select_candidate
 from macro_routing.search.searcher import Candidate, Outcome, Round, Score, Searcher, SearchState
-from macro_routing.search.selection import select_candidate
 from macro_routing.settings import CheckedSettings, Range, check_integer
 
 TRAIN, VALIDATION = "train", "validation"

@@ -1,8 +1,8 @@
 """What a route is made of: adds, repeats, skips, jumps; and what differs from the standard pass."""
 
-from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from macro_routing.routes.route import Route, Step
 
@@ -50,19 +50,19 @@ def describe_deviations(route: Route) -> list[str]:
     if route.is_standard:
         return []
     lines = _describe_jumps(route)
-    counts = Counter(step.layer for step in route.steps)
-    repeated = [layer for layer in sorted(counts) if counts[layer] > 1]
+    counts = route.layer_counts
+    repeated = [layer for layer, count in enumerate(counts) if count > 1]
     lines += [
         f"applies {_format_layer_range(group)} {counts[group[0]]} times"
         for group in _group_consecutive(repeated, counts)
     ]
-    skipped = [layer for layer in range(route.layers) if layer not in counts]
+    skipped = [layer for layer, count in enumerate(counts) if count == 0]
     lines += [f"never applies {_format_layer_range(group)}" for group in _group_consecutive(skipped, counts)]
-    for number, step in enumerate(route.steps, 1):
-        if step.add is not None:
-            verb = "adds" if step.add.coefficient > 0 else "subtracts"
-            lines.append(f"{verb} an earlier state at step {number}: {step}")
-    return lines
+    return lines + [
+        f"{'adds' if step.add.coefficient > 0 else 'subtracts'} an earlier state at step {number}: {step}"
+        for number, step in enumerate(route.steps, 1)
+        if step.add is not None
+    ]
 
 
 def _describe_jumps(route: Route) -> list[str]:
@@ -78,15 +78,11 @@ def _describe_jumps(route: Route) -> list[str]:
     return lines
 
 
-def _group_consecutive(layers: list[int], counts: Counter[int]) -> list[list[int]]:
+def _group_consecutive(layers: list[int], counts: Sequence[int]) -> list[list[int]]:
     """Group neighbouring layers that were applied equally often."""
-    groups: list[list[int]] = []
-    for layer in layers:
-        if groups and groups[-1][-1] == layer - 1 and counts[layer] == counts[layer - 1]:
-            groups[-1].append(layer)
-        else:
-            groups.append([layer])
-    return groups
+    # Consecutive layers keep the same distance to their index.
+    grouped = groupby(enumerate(layers), key=lambda item: (item[1] - item[0], counts[item[1]]))
+    return [[layer for _, layer in group] for _, group in grouped]
 
 
 def _format_layer_range(layers: list[int]) -> str:
@@ -100,17 +96,12 @@ def render_route_ascii(route: Route) -> str:
 
     For example ``0------7<3-----9`` runs layers 0 to 7, goes back to 3 and runs on to 9.
     """
-    parts = [str(route.steps[0].layer)]
-    previous = route.steps[0]
-    for index, step in enumerate(route.steps[1:], 1):
-        mark = _step_symbol(previous, step)
-        ordinary = mark == "-"
-        last_of_run = index + 1 == route.length or _step_symbol(step, route.steps[index + 1]) != "-"
-        parts.append(mark)
-        if not ordinary or last_of_run:
-            parts.append(str(step.layer))
-        previous = step
-    return "".join(parts)
+    symbols = [_step_symbol(before, step) for before, step in pairwise(route.steps)]
+    drawn = str(route.steps[0].layer)
+    for step, symbol, next_symbol in zip(route.steps[1:], symbols, [*symbols[1:], ""], strict=True):
+        inside_run = symbol == next_symbol == "-"
+        drawn += symbol if inside_run else f"{symbol}{step.layer}"
+    return drawn
 
 
 def _step_symbol(before: Step, step: Step) -> str:

@@ -175,7 +175,7 @@ class Program:
     def __str__(self) -> str:
         """The program in the paper's notation; plain ascending runs of three or more are written with a dash."""
         words: list[str] = []
-        for run in self._split_into_runs():
+        for run in split_into_runs(self.steps):
             words += [f"{run[0]}-{run[-1]}"] if len(run) >= 3 else [str(step) for step in run]
         return " ".join([*words, "RJ"] if self.rejoin else words)
 
@@ -183,15 +183,16 @@ class Program:
         """Short enough to be read in a list of programs."""
         return f"Program({str(self)!r})"
 
-    def _split_into_runs(self) -> list[list[Step]]:
-        """The steps cut into ascending plain runs; an add stands alone."""
-        runs = [[self.steps[0]]]
-        for before, step in pairwise(self.steps):
-            if before.add is None and is_next_layer(before, step):
-                runs[-1].append(step)
-            else:
-                runs.append([step])
-        return runs
+
+def split_into_runs(steps: Sequence[Step]) -> list[list[Step]]:
+    """Steps cut into ascending plain runs; an add stands alone."""
+    runs = [[steps[0]]]
+    for before, step in pairwise(steps):
+        if before.add is None and is_next_layer(before, step):
+            runs[-1].append(step)
+        else:
+            runs.append([step])
+    return runs
 
 
 def is_next_layer(before: Step, step: Step) -> bool:

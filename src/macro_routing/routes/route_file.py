@@ -68,9 +68,9 @@ def parse_route_file(text: str) -> RouteFile:
 
 def _check_types(values: Mapping[str, Any]) -> None:
     """Check the type of every value: readers of the file rely on it."""
-    for name in ("route", "model", "weights_id", "numerics_id", "task"):
-        if not isinstance(values.get(name), str):
-            raise NotationError(f"the route file is damaged: {name} must be a string, not {shorten(values.get(name))}")
-    for name in ("decoding", "scores", "found_by"):
-        if not isinstance(values.get(name, {}), dict):
-            raise NotationError(f"the route file is damaged: {name} must be a table, not {shorten(values[name])}")
+    expected = dict.fromkeys(("route", "model", "weights_id", "numerics_id", "task"), "string")
+    expected |= {name: "table" for name in ("decoding", "scores", "found_by") if name in values}
+    for name, kind in expected.items():
+        value = values.get(name)
+        if not isinstance(value, str if kind == "string" else dict):
+            raise NotationError(f"the route file is damaged: {name} must be a {kind}, not {shorten(value)}")

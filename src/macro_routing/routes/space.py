@@ -8,7 +8,7 @@ moves from ``-r`` to ``r``, rejoin, then adds by (back, coefficient, displacemen
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,19 +91,13 @@ class RouteSpace(CheckedSettings):
     @cached_property
     def table_shape(self) -> tuple[int, int, int, int, int]:
         """Axes of a policy table: layer, phase, displacement, operator, action."""
-        knows_displacement = self.displacement or self.previous_layer
         return (
             self.layers,
             len(PHASES) if self.phase else 1,
-            2 * self.radius + 2 if knows_displacement else 1,
+            2 * self.radius + 2 if self.displacement or self.previous_layer else 1,
             2 if self.operator else 1,
             self.action_count,
         )
-
-    @property
-    def state_count(self) -> int:
-        """Number of states."""
-        return int(np.prod(self.table_shape[:-1]))
 
     @property
     def move_count(self) -> int:
@@ -153,14 +147,13 @@ class RouteSpace(CheckedSettings):
         return {step: number for number, step in enumerate(self.action_steps) if number != self.rejoin_action}
 
     def budget_phase(self, applied: int) -> int:
-        """Budget phase after ``applied`` applications, in whole numbers so that thirds are exact."""
+        """Budget phase after ``applied`` applications, in whole numbers so that thirds are exact; 0 when it is off."""
         left = 3 * (self.max_length - applied)
-        return 0 if left > 2 * self.max_length else 1 if left > self.max_length else 2
+        return 0 if not self.phase or left > 2 * self.max_length else 1 if left > self.max_length else 2
 
     def state_index(self, position: Position) -> tuple[int, int, int, int]:
         """Index of a position's state in a table."""
-        phase = self.budget_phase(position.applied) if self.phase else 0
-        return position.layer, phase, position.displacement, position.operator
+        return position.layer, self.budget_phase(position.applied), position.displacement, position.operator
 
     # --- feasibility --------------------------------------------------------------------------------------------
 
@@ -187,6 +180,18 @@ class RouteSpace(CheckedSettings):
         """Displacement and operator index of the position each action leads to, ``[action, 2]``."""
         arrivals = np.stack([self.action_deltas + self.radius, self.action_backs > 0], axis=-1)
         return np.asarray(np.minimum(arrivals, np.array(self.table_shape[2:4]) - 1))
+
+    @property
+    def position_shape(self) -> tuple[int, int, int, int]:
+        """Axes of an array over positions: applied (one more than allowed), layer, displacement, operator."""
+        layers, _, displacements, operators, _ = self.table_shape
+        return self.max_length + 2, layers, displacements, operators
+
+    def look_up_arrivals(self, values: NDArray[Any], applied: int, *, infeasible: float) -> NDArray[Any]:
+        """Of an array over positions, the values where each action leads after ``applied``: ``[layer, action]``."""
+        target = np.clip(np.arange(self.layers)[:, None] + self.action_deltas, 0, self.layers - 1)
+        arrivals = values[applied + 1, target, self.action_arrivals[:, 0], self.action_arrivals[:, 1]]
+        return np.where(self.feasibility_mask[applied], arrivals, infeasible)
 
     @cached_property
     def _arrival_table(self) -> list[tuple[int, int, int]]:

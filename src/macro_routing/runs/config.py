@@ -26,11 +26,11 @@ from macro_routing.runs.methods import (
     MAX_EVALUATIONS,
     METHODS,
     MethodInputs,
+    SearchPlan,
     SearchSettings,
     make_search_settings,
 )
 from macro_routing.search.random_streams import check_seed
-from macro_routing.search.searcher import SearchPlan
 from macro_routing.settings import (
     build_settings,
     check_choice,

@@ -11,8 +11,8 @@ from macro_routing.evaluation.confirmation import probability_of_gain, select_co
 from macro_routing.evaluation.outcomes import RouteEvaluation
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
+from macro_routing.search.macro import select_candidate
 from macro_routing.search.searcher import Candidate, Outcome
-from macro_routing.search.selection import select_candidate
 
 Evaluate = Callable[[Sequence[Route]], Mapping[Route, RouteEvaluation]]
 

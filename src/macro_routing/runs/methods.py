@@ -22,14 +22,13 @@ from macro_routing.search.budgeted_search import (
     list_layer_drops,
 )
 from macro_routing.search.guided import GuidedSearch, GuidedSettings
-from macro_routing.search.macro import MacroSearch, MacroSettings
+from macro_routing.search.macro import MacroSearch, MacroSettings, RestartedSearch
 from macro_routing.search.method_names import METHOD_NAMES
 from macro_routing.search.random_search import RandomSearch, RandomSettings
 from macro_routing.search.random_streams import assign_examples
-from macro_routing.search.restarts import RestartedSearch
 from macro_routing.search.rys_blocks import BlockBeamSearch, BlockBeamSettings, BlockSweep, BlockSweepSettings
 from macro_routing.search.rys_counts import RepeatCountSettings, RepeatCountSweep, SurrogateSearch, SurrogateSettings
-from macro_routing.search.searcher import SearchPlan
+from macro_routing.search.searcher import Searcher
 from macro_routing.settings import build_settings, check_integer
 
 MAX_EVALUATIONS = 10_000_000
@@ -64,6 +63,9 @@ SearchSettings = (
     | ColaSettings
 )
 """The settings of some method."""
+
+SearchPlan = Searcher | LabelSearch
+"""A search of some method."""
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from macro_routing.routes.route import Route
 from macro_routing.runs import folder as files
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.folder import RunFolder
+from macro_routing.runs.methods import SearchPlan
 from macro_routing.runs.progress import Listener, Listeners, RunPlan
 from macro_routing.runs.result import RunResult, minimum_detectable_gain
 from macro_routing.runs.run_log import RunLog
-from macro_routing.search.searcher import SearchPlan
 from macro_routing.tasks.splits import Splits, make_splits
 from macro_routing.tasks.task import Task
 

@@ -1,8 +1,7 @@
 """How routes are proposed: the ask/tell interface, MACRO's policy and search, exact decoding, the peers' searches."""
 
 from macro_routing.search.guided import GuidedSearch, GuidedSettings
-from macro_routing.search.macro import MacroSearch, MacroSettings
-from macro_routing.search.marginal_top_k import decode_marginal_routes
+from macro_routing.search.macro import MacroSearch, MacroSettings, select_candidate
 from macro_routing.search.policy import MarkovPolicy
 from macro_routing.search.random_search import RandomSearch, RandomSettings
 from macro_routing.search.searcher import (
@@ -17,9 +16,14 @@ from macro_routing.search.searcher import (
     SearchState,
     Stopped,
 )
-from macro_routing.search.selection import select_candidate
 from macro_routing.search.state_file import load_state, save_state
-from macro_routing.search.top_k import decode_anchored_routes, decode_top_programs, decode_top_routes, iterate_programs
+from macro_routing.search.top_k import (
+    decode_anchored_routes,
+    decode_marginal_routes,
+    decode_top_programs,
+    decode_top_routes,
+    iterate_programs,
+)
 
 __all__ = [
     "Candidate",

@@ -52,8 +52,8 @@ class BudgetedSearch(Searcher):
     examples: int
     budget: int
     """Maximum number of evaluations (route × example)."""
-    settings: Any
-    """A ``FinalSetSettings`` with the fields of the search."""
+    settings: FinalSetSettings
+    """A subclass has the fields of the search."""
     seed: int = 0
 
     remedy: ClassVar[str]
@@ -90,8 +90,7 @@ class BudgetedSearch(Searcher):
         return self._make_round(state, [Proposal(route) for route in self._propose_routes(state)])
 
     def _candidates(self, state: SearchState) -> tuple[Candidate, ...]:
-        final_set: tuple[Candidate, ...] = self.settings.select_final_set(state.draws, self.layers)
-        return final_set
+        return self.settings.select_final_set(state.draws, self.layers)
 
 
 @dataclass(frozen=True)

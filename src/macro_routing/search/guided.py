@@ -165,9 +165,8 @@ class GuidedSearch(PolicySearcher):
 
     @cached_property
     def _example_order(self) -> list[int]:
-        rng = make_generator(self.seed, RandomStream.GUIDED_EXAMPLES)
-        order: list[int] = rng.permutation(self.examples)[: self._used_examples].tolist()
-        return order
+        shuffled = make_generator(self.seed, RandomStream.GUIDED_EXAMPLES).permutation(self.examples)
+        return [int(example) for example in shuffled[: self._used_examples]]
 
     @cached_property
     def holdout(self) -> tuple[int, ...]:
@@ -313,8 +312,8 @@ class GuidedSearch(PolicySearcher):
 
     def _fit_gp(self, state: GuidedState, *, sweeps: int) -> RouteGP | None:
         scores = ScoreTable.from_draws(self._search_draws(state), self._standard_proposal.route)
-        is_known = len(scores.routes) > 1
-        return RouteGP.fit(scores, start=state.kernel_parameters, sweeps=sweeps) if is_known else None
+        only_standard = len(scores.routes) == 1
+        return None if only_standard else RouteGP.fit(scores, start=state.kernel_parameters, sweeps=sweeps)
 
     def _rank_scored_routes(self, state: GuidedState) -> list[Route]:
         """Scored routes, highest expected gain first."""

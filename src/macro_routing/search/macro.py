@@ -1,30 +1,38 @@
 """MACRO's search: draw programs, score them, move the policy to the best, decode it (paper, "Method"; §3-4)."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Annotated
 
 import numpy as np
 
-from macro_routing.errors import SettingsError
-from macro_routing.routes.route import Program
+from macro_routing.errors import SearchError, SettingsError
+from macro_routing.routes.route import Program, Route
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.marginal_top_k import decode_marginal_routes
 from macro_routing.search.policy import check_epsilons
 from macro_routing.search.policy_search import PolicySearcher, PolicyState, SamplingSearcher, SamplingSettings
+from macro_routing.search.random_streams import RandomStream, make_generator
 from macro_routing.search.searcher import (
     Candidate,
     Draw,
     Outcome,
+    PlannedRound,
     Proposal,
     Round,
     Score,
+    Searcher,
     SearchState,
     rank_draws,
 )
-from macro_routing.search.top_k import decode_anchored_routes, decode_top_programs, decode_top_routes
-from macro_routing.settings import Range, check_choice, option
+from macro_routing.search.top_k import (
+    decode_anchored_routes,
+    decode_marginal_routes,
+    decode_top_programs,
+    decode_top_routes,
+)
+from macro_routing.settings import Range, check_choice, check_integer, option
 
 MAX_CANDIDATES = 10_000
 FINAL_SETS = {
@@ -93,8 +101,9 @@ class MacroSearch(SamplingSearcher, PolicySearcher):
     name = "macro"
 
     def _ask(self, state: PolicyState) -> Round | None:
-        temperature, keep = self.settings.temperature, self.settings.elite
-        return self._sample_round(state, self.policy(state), temperature=temperature, keep=keep)
+        return self._sample_round(
+            state, self.policy(state), temperature=self.settings.temperature, keep=self.settings.elite
+        )
 
     def _tell(self, state: PolicyState, asked: Round, outcomes: Sequence[Outcome]) -> PolicyState:
         """Move the policy to the elite; failed draws never belong to it."""
@@ -139,3 +148,126 @@ def compute_elite_weights(
 def _accuracy_by_index(outcomes: Sequence[Outcome]) -> dict[int, float]:
     """The accuracies of the draws that could be scored."""
     return {index: outcome.accuracy for index, outcome in enumerate(outcomes) if isinstance(outcome, Score)}
+
+
+def select_candidate(
+    candidates: Sequence[Candidate],
+    validation: Sequence[Outcome],
+    score_on_training: Callable[[Sequence[Candidate]], Sequence[Outcome]],
+) -> Candidate:
+    """The candidate with the best validation accuracy (specification §4, "Selection").
+
+    Ties go to the better accuracy on the whole training set, which ``score_on_training`` is asked for only
+    then and for the tied ones only; then to the shorter route, then to the more probable program.
+    """
+    if len(candidates) != len(validation):
+        raise SearchError(f"there are {len(candidates)} candidates but {len(validation)} validation outcomes")
+    scored = [
+        (candidate, outcome)
+        for candidate, outcome in zip(candidates, validation, strict=True)
+        if isinstance(outcome, Score)
+    ]
+    if not scored:
+        raise SearchError("no candidate could be scored on the validation set, so none can be selected")
+    best = max(outcome.accuracy for _, outcome in scored)
+    tied = [candidate for candidate, outcome in scored if outcome.accuracy == best]
+    if len(tied) == 1:
+        return tied[0]
+    training = score_on_training(tied)
+    return min(zip(tied, training, strict=True), key=lambda pair: _tie_break_key(*pair))[0]
+
+
+def _tie_break_key(candidate: Candidate, training: Outcome) -> tuple[float, int, float]:
+    accuracy = training.accuracy if isinstance(training, Score) else -math.inf
+    probability = -math.inf if candidate.log_probability is None else candidate.log_probability
+    return -accuracy, candidate.route.length, -probability
+
+
+# --- restarts ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class RestartState(SearchState):
+    """The state of all restarts."""
+
+    restarts: tuple[PolicyState, ...] = ()
+    """One state per restart begun so far, the current one last; draws are in the outer state only."""
+
+
+@dataclass(frozen=True)
+class RestartedSearch(Searcher):
+    """MACRO restarted with fresh seeds until the budget is spent.
+
+    A restart begins from the prior with a seed of its own; the first has the given seed and is the paper's search. The
+    candidates are those of all restarts.
+    """
+
+    first: MacroSearch
+    budget: int
+    """Maximum number of evaluations (route × example)."""
+
+    name = "macro-restarts"
+    state_type = RestartState
+
+    def __post_init__(self) -> None:
+        """Reject a budget that does not pay for a round."""
+        check_integer("budget", self.budget, minimum=self._smallest_round)
+
+    @property
+    def settings(self) -> MacroSettings:
+        """Those of every restart."""
+        return self.first.settings
+
+    @property
+    def _smallest_round(self) -> int:
+        """Evaluations of a search's first round, which has the fewest examples."""
+        return self.first.settings.draws * len(self.first.round_plan[0].examples)
+
+    @cached_property
+    def round_plan(self) -> tuple[PlannedRound, ...]:
+        """As many rounds as the budget pays for if all were first rounds."""
+        return (self.first.round_plan[0],) * (self.budget // self._smallest_round)
+
+    @property
+    def max_candidates(self) -> int:
+        """A final set for every restart."""
+        return self.settings.k * self.max_rounds
+
+    def max_evaluations(self, done: int = 0) -> int:
+        """Maximum number of evaluations in the rounds from ``done`` on."""
+        return max(0, self.budget - done * self._smallest_round)
+
+    def _ask(self, state: RestartState) -> Round | None:
+        index, inner = self._current_restart(state)
+        asked = self.restarted_search(index).ask(inner)
+        assert asked is not None  # a search that is over is followed by the next
+        spent = sum(self.first.max_evaluations() - self.first.max_evaluations(inner.rounds) for inner in state.restarts)
+        affordable = spent + len(asked.proposals) * len(asked.examples) <= self.budget
+        return replace(asked, number=state.rounds) if affordable else None
+
+    def _tell(self, state: RestartState, asked: Round, outcomes: Sequence[Outcome]) -> RestartState:
+        index, inner = self._current_restart(state)
+        learned = self.restarted_search(index).tell(inner, replace(asked, number=inner.rounds), outcomes)
+        assert isinstance(learned, PolicyState)
+        return replace(state, restarts=(*state.restarts[:index], replace(learned, draws=())))
+
+    def _candidates(self, state: RestartState) -> tuple[Candidate, ...]:
+        """The final sets of all restarts, each different route once, ranked by restart."""
+        candidates: dict[Route, Candidate] = {}
+        for index, inner in enumerate(state.restarts or (self._current_restart(state)[1],)):
+            for candidate in self.restarted_search(index).candidates(inner):
+                candidates.setdefault(candidate.route, candidate)
+        return tuple(replace(candidate, rank=rank) for rank, candidate in enumerate(candidates.values(), 1))
+
+    def restarted_search(self, index: int) -> MacroSearch:
+        """The search of a restart; that of index 0 has the given seed."""
+        if index == 0:
+            return self.first
+        seed = make_generator(self.first.seed, RandomStream.RESTART_SEEDS, index).integers(2**32)
+        return replace(self.first, seed=int(seed))
+
+    def _current_restart(self, state: RestartState) -> tuple[int, PolicyState]:
+        """Index and state of the restart that the next round belongs to; it may have to be begun."""
+        if state.restarts and not self.first.is_over(state.restarts[-1]):
+            return len(state.restarts) - 1, state.restarts[-1]
+        return len(state.restarts), self.restarted_search(len(state.restarts)).start()

@@ -59,15 +59,11 @@ class MarkovPolicy:
         with np.errstate(divide="ignore"):
             return np.log(self.table)
 
-    def _phase_slice(self, table: Table, applied: int) -> Table:
-        """``[layer, displacement, operator, action]`` of the phase that ``applied`` applications fall into."""
-        return table[:, self.space.budget_phase(applied) if self.space.phase else 0]
-
     @cached_property
     def _log_totals(self) -> Table:
         """Log of each row's feasible mass, ``[applied, layer, displacement, operator]``; -inf where there is none."""
         totals = [
-            np.einsum("ldoa,la->ldo", self._phase_slice(self.table, applied), mask)
+            np.einsum("ldoa,la->ldo", self.table[:, self.space.budget_phase(applied)], mask)
             for applied, mask in enumerate(self.space.feasibility_mask.astype(np.float64))
         ]
         with np.errstate(divide="ignore"):
@@ -79,7 +75,9 @@ class MarkovPolicy:
         Axes ``[layer, displacement, operator, action]``, factors that are off with size one.
         """
         mask = self.space.feasibility_mask[applied][:, None, None, :]
-        return self._mask_log_rows(self._phase_slice(self._log_table, applied), mask, self._log_totals[applied])
+        return self._mask_log_rows(
+            self._log_table[:, self.space.budget_phase(applied)], mask, self._log_totals[applied]
+        )
 
     def masked_log_row(self, position: Position) -> Table:
         """The masked, renormalised log row at one position; the same numbers as in ``masked_log_rows``."""

@@ -60,12 +60,12 @@ class PolicySearcher(Searcher):
     space: RouteSpace
     state_type: ClassVar[type[SearchState]] = PolicyState
 
-    def start(self) -> SearchState:
+    def start(self) -> PolicyState:
         """The state before the first round, with the prior as policy."""
         prior = MarkovPolicy.make_prior(self.space, self.settings.epsilon_local, self.settings.epsilon_operator)
         return self.start_from_prior(prior)
 
-    def start_from_prior(self, prior: MarkovPolicy) -> SearchState:
+    def start_from_prior(self, prior: MarkovPolicy) -> PolicyState:
         """The state before the first round with another prior, such as the policy of an earlier run."""
         return PolicyState(self.identity, policy_table=prior.table)
 

@@ -41,7 +41,7 @@ class RouteFeatures:
     def from_routes(cls, routes: Sequence[Route]) -> "RouteFeatures":
         """Compute the features of routes."""
         layers = routes[0].layers if routes else 1
-        features = [_route_features(route) for route in routes]
+        features = [_compute_route_arrays(route) for route in routes]
         sizes = (_MAX_APPLICATIONS, 2 * _MAX_JUMP + 1, 1 + _MAX_BACK)
         return cls(
             tuple(routes),
@@ -61,53 +61,64 @@ class RouteFeatures:
     @cached_property
     def edit_counts(self) -> Floats:
         """Number of steps in which each route differs from the standard pass."""
-        return np.asarray((self._flattened**2).sum(axis=1))
+        return np.asarray((self._edit_features**2).sum(axis=1))
 
     @cached_property
-    def _flattened(self) -> Floats:
+    def _edit_features(self) -> Floats:
         # An add counts half for being one and half for its source: another source is as distant as no add.
         parts = (self.applications, math.sqrt(_JUMP_EDITS) * self.jumps, math.sqrt(0.5) * self.adds)
         return np.concatenate([part.reshape(len(self), -1) for part in parts], axis=1)
 
     @cached_property
-    def _smoothed_layers(self) -> Floats:
+    def _layer_effect_features(self) -> Floats:
         """Applications and adds, smoothed over neighbouring layers; the sources of adds are not smoothed."""
-        root = _smoothing_root(self.applications.shape[2])
+        root = _neighbour_correlation_root(self.applications.shape[2])
         parts = (self.applications @ root, math.sqrt(0.5) * self.adds[:, :1] @ root, math.sqrt(0.5) * self.adds[:, 1:])
         return np.concatenate([part.reshape(len(self), -1) for part in parts], axis=1)
 
     @cached_property
-    def _smoothed_jumps(self) -> Floats:
+    def _jump_effect_features(self) -> Floats:
         """Jumps, smoothed over neighbouring layers and similar lengths."""
         lengths, layers = self.jumps.shape[1:]
-        smoothed = _smoothing_root(lengths).T @ self.jumps @ _smoothing_root(layers)
+        smoothed = _neighbour_correlation_root(lengths).T @ self.jumps @ _neighbour_correlation_root(layers)
         return np.asarray(smoothed.reshape(len(self), -1))
 
-    def edit_distances(self, other: Self) -> Floats:
-        """Number of edited steps between each of these routes and each of the others."""
-        common = self._flattened @ other._flattened.T
-        return np.asarray(np.maximum(self.edit_counts[:, None] + other.edit_counts - 2 * common, 0))
-
-    def same_route(self, other: Self) -> Floats:
-        """1 where both routes are the same, except for the standard pass."""
+    def compare(self, others: Self) -> "KernelTerms":
+        """Compare each of these routes with each of the others."""
+        common = self._edit_features @ others._edit_features.T
         rows = {route: row for row, route in enumerate(self.routes) if not route.is_standard}
-        same = np.zeros((len(self), len(other)))
-        for column, route in enumerate(other.routes):
+        same_route = np.zeros((len(self), len(others)))
+        for column, route in enumerate(others.routes):
             if route in rows:
-                same[rows[route], column] = 1
-        return same
+                same_route[rows[route], column] = 1
+        return KernelTerms(
+            same_route,
+            shared_layers=self._layer_effect_features @ others._layer_effect_features.T,
+            shared_jumps=self._jump_effect_features @ others._jump_effect_features.T,
+            edit_distances=np.maximum(self.edit_counts[:, None] + others.edit_counts - 2 * common, 0),
+            row_edits=self.edit_counts,
+            column_edits=others.edit_counts,
+        )
 
-    def shared_layers(self, other: Self) -> Floats:
-        """Layers edited in both."""
-        return np.asarray(self._smoothed_layers @ other._smoothed_layers.T)
 
-    def shared_jumps(self, other: Self) -> Floats:
-        """Jumps in both."""
-        return np.asarray(self._smoothed_jumps @ other._smoothed_jumps.T)
+@dataclass(frozen=True, eq=False)
+class KernelTerms:
+    """What the covariance between routes is computed from; a row and a column are a route each."""
+
+    same_route: Floats
+    """1 where both routes are the same, except for the standard pass."""
+    shared_layers: Floats
+    """Layers edited in both."""
+    shared_jumps: Floats
+    """Jumps in both."""
+    edit_distances: Floats
+    """Number of edited steps between them."""
+    row_edits: Floats
+    column_edits: Floats
 
 
 @lru_cache(maxsize=10_000)
-def _route_features(route: Route) -> tuple[Floats, Floats, Floats]:
+def _compute_route_arrays(route: Route) -> tuple[Floats, Floats, Floats]:
     applied = np.zeros(route.layers)
     jumps = np.zeros((2 * _MAX_JUMP + 1, route.layers))
     adds = np.zeros((1 + _MAX_BACK, route.layers))
@@ -126,7 +137,7 @@ def _route_features(route: Route) -> tuple[Floats, Floats, Floats]:
 
 
 @lru_cache(maxsize=8)
-def _smoothing_root(size: int) -> Floats:
+def _neighbour_correlation_root(size: int) -> Floats:
     """Cholesky factor of the correlation between neighbours."""
     numbers = np.arange(size)
     correlation = np.exp(-np.abs(numbers[:, None] - numbers) / _LAYER_LENGTH_SCALE)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from macro_routing.routes.route import Route
 from macro_routing.search.empirical_scores import subsample_draws
-from macro_routing.search.route_features import Floats, RouteFeatures
+from macro_routing.search.route_features import Floats, KernelTerms, RouteFeatures
 from macro_routing.search.searcher import Draw, Score
 
 _LOG_PRIOR_SCALE = 1.2
@@ -126,9 +126,9 @@ class ScoreTable:
         return np.asarray(smoothed * (1 - smoothed) / self.examples)
 
     @cached_property
-    def kernel_terms(self) -> "_KernelTerms":
+    def kernel_terms(self) -> KernelTerms:
         """Terms of the covariance between the routes."""
-        return _kernel_terms(self.routes, self.routes)
+        return self.routes.compare(self.routes)
 
     @cached_property
     def centred_accuracy(self) -> Floats:
@@ -197,47 +197,23 @@ class RouteGP:
 
     def predict_mean(self, routes: RouteFeatures) -> Floats:
         """Expected gains."""
-        return np.asarray(self._cross_covariance(routes).T @ self._weights)
+        return np.asarray(_covariance(self.parameters, self.known.compare(routes)).T @ self._weights)
 
     def predict_joint(self, routes: RouteFeatures) -> tuple[Floats, Floats]:
         """Expected gains, and their covariance."""
-        cross = self._cross_covariance(routes)
-        prior = _covariance(self.parameters, _kernel_terms(routes, routes))
+        cross = _covariance(self.parameters, self.known.compare(routes))
+        prior = _covariance(self.parameters, routes.compare(routes))
         return np.asarray(cross.T @ self._weights), np.asarray(prior - cross.T @ self._precision @ cross)
 
-    def _cross_covariance(self, routes: RouteFeatures) -> Floats:
-        return _covariance(self.parameters, _kernel_terms(self.known, routes))
 
-
-@dataclass(frozen=True)
-class _KernelTerms:
-    same_route: Floats
-    shared_layers: Floats
-    shared_jumps: Floats
-    edit_distances: Floats
-    row_edits: Floats
-    column_edits: Floats
-
-
-def _kernel_terms(rows: RouteFeatures, columns: RouteFeatures) -> _KernelTerms:
-    return _KernelTerms(
-        rows.same_route(columns),
-        rows.shared_layers(columns),
-        rows.shared_jumps(columns),
-        rows.edit_distances(columns),
-        rows.edit_counts,
-        columns.edit_counts,
-    )
-
-
-def _similarity_kernel(terms: _KernelTerms, length_scale: float) -> Floats:
+def _similarity_kernel(terms: KernelTerms, length_scale: float) -> Floats:
     """Covariance of the part shared by similar routes, relative to the standard pass, whose gain is zero."""
     rows = np.exp(-terms.row_edits / length_scale)[:, None]
     columns = np.exp(-terms.column_edits / length_scale)
     return np.asarray(np.exp(-terms.edit_distances / length_scale) - rows - columns + 1)
 
 
-def _covariance(parameters: KernelParameters, terms: _KernelTerms) -> Floats:
+def _covariance(parameters: KernelParameters, terms: KernelTerms) -> Floats:
     linear = parameters.layer_effect**2 * terms.shared_layers + parameters.jump_effect**2 * terms.shared_jumps
     penalty = np.outer(parameters.edit_penalty * terms.row_edits, parameters.edit_penalty * terms.column_edits)
     nugget = parameters.nugget**2 * terms.same_route

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, pairwise
 from statistics import fmean
 from typing import Annotated, Any
 
@@ -112,12 +113,9 @@ class SurrogateSearch(BudgetedSearch):
     def round_sizes(self) -> tuple[int, ...]:
         """The standard pass comes on top of the first round; a small model may not have that many vectors."""
         wanted = [1 + self.settings.proposals, *[self.settings.proposals] * (self.settings.rounds - 1)]
-        left = self.settings.max_repeats**self.layers
-        sizes = []
-        for size in wanted:
-            sizes.append(min(size, left))
-            left -= sizes[-1]
-        return tuple(size for size in sizes if size)
+        vectors = self.settings.max_repeats**self.layers
+        ends = [min(end, vectors) for end in accumulate(wanted)]
+        return tuple(end - start for start, end in pairwise([0, *ends]) if end > start)
 
     def start(self) -> SearchState:
         """The state before the first round; a missing library is found before anything is spent."""

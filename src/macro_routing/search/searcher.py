@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import itemgetter
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from macro_routing.errors import SearchError
 from macro_routing.routes.route import Program, Route
@@ -163,33 +163,6 @@ class SearchState:
             self.cache[name] = compute()
         value: Value = self.cache[name]
         return value
-
-
-class SearchPlan(Protocol):
-    """What is known of every search before it starts."""
-
-    @property
-    def max_rounds(self) -> int:
-        """Maximum number of rounds."""
-
-    @property
-    def max_draws(self) -> int:
-        """Maximum number of proposals in a round."""
-
-    @property
-    def max_candidates(self) -> int:
-        """Maximum number of routes to be validated."""
-
-    @property
-    def settings(self) -> Any:
-        """Its settings, a frozen dataclass."""
-
-    @property
-    def identity(self) -> str:
-        """The search and its settings, as JSON."""
-
-    def max_evaluations(self, done: int = 0) -> int:
-        """Maximum number of evaluations (route × example) in the rounds from ``done`` on."""
 
 
 class PlannedRound(NamedTuple):

@@ -22,8 +22,8 @@ from macro_routing.files import open_atomically
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Program, Route
 from macro_routing.search.guided import GuidedState
+from macro_routing.search.macro import RestartState
 from macro_routing.search.policy_search import PolicyState
-from macro_routing.search.restarts import RestartState
 from macro_routing.search.searcher import Draw, Failure, Outcome, Proposal, Score, SearchState, Stopped
 from macro_routing.version import __version__
 
@@ -42,8 +42,12 @@ def save_state(path: str | os.PathLike[str], state: SearchState) -> None:
     if not path.parent.is_dir():
         raise SearchError(f"the search cannot be saved: there is no folder {path.parent}")
     arrays: dict[str, Any] = {}
-    fields = _encode(state, "state", arrays)
-    head = {"format": _FORMAT, "version": __version__, "kind": type(state).__name__, "state": fields}
+    head = {
+        "format": _FORMAT,
+        "version": __version__,
+        "kind": type(state).__name__,
+        "state": _encode(state, "state", arrays),
+    }
     arrays[_HEAD] = np.frombuffer(json.dumps(head).encode(), np.uint8)
     with open_atomically(path) as file:
         np.savez_compressed(file, **arrays)
@@ -52,11 +56,7 @@ def save_state(path: str | os.PathLike[str], state: SearchState) -> None:
 def load_state(path: str | os.PathLike[str]) -> SearchState:
     """Read a state; anything but an intact state file is rejected with an explanation."""
     try:
-        arrays = _read_arrays(Path(path))
-        # Formats 1 and 2 called the head "record".
-        head = _parse_head(arrays.pop(_HEAD if _HEAD in arrays else "record"))
-        _check_format(head)
-        return _check_rounds(_StateReader(arrays).decode(_STATE_TYPES[head["kind"]], head["state"], "state"))
+        return _decode_state(_read_arrays(Path(path)))
     except FileNotFoundError:
         raise SearchError(f"there is no saved search at {path}") from None
     except MacroError as error:
@@ -86,13 +86,11 @@ def _parse_npy(data: bytes) -> NDArray[Any]:
     return np.frombuffer(data, dtype, offset=file.tell()).reshape(shape)
 
 
-def _parse_head(array: NDArray[Any]) -> Any:
-    if array.nbytes > _MAX_HEAD_BYTES:
+def _decode_state(arrays: dict[str, NDArray[Any]]) -> SearchState:
+    head_array = arrays.pop(_HEAD if _HEAD in arrays else "record")  # formats 1 and 2 called the head "record"
+    if head_array.nbytes > _MAX_HEAD_BYTES:
         raise SearchError(f"its head is larger than {_MAX_HEAD_BYTES >> 20} MiB")
-    return json.loads(array.tobytes())
-
-
-def _check_format(head: Mapping[str, Any]) -> None:
+    head = json.loads(head_array.tobytes())
     written_by = f"macro-routing {head.get('version', '0.1.0 or earlier')}"
     if head.get("format") in _OLD_FORMATS:
         raise SearchError(
@@ -103,9 +101,7 @@ def _check_format(head: Mapping[str, Any]) -> None:
         raise SearchError(
             f"its format is {shorten(head.get('format'))}, written by {written_by}; this version reads {_FORMAT}"
         )
-
-
-def _check_rounds(state: SearchState) -> SearchState:
+    state: SearchState = _StateDecoder(arrays).decode(_STATE_TYPES[head["kind"]], head["state"], "state")
     if state.rounds < 0 or {draw.round for draw in state.draws} != set(range(state.rounds)):
         raise SearchError(f"it claims {state.rounds} rounds, but its draws are of other rounds")
     return state
@@ -117,7 +113,7 @@ def _encode(value: Any, name: str, arrays: dict[str, Any]) -> Any:
         arrays[name] = value
         return None
     if isinstance(value, Draw):
-        return _draw_to_json(value)
+        return _encode_draw(value)
     if isinstance(value, tuple):
         return [_encode(item, f"{name}.{index}", arrays) for index, item in enumerate(value)]
     if dataclasses.is_dataclass(value):
@@ -126,7 +122,7 @@ def _encode(value: Any, name: str, arrays: dict[str, Any]) -> Any:
     return value
 
 
-class _StateReader:
+class _StateDecoder:
     """Builds a state from JSON and arrays; routes that occur several times are built once."""
 
     def __init__(self, arrays: dict[str, NDArray[Any]]) -> None:
@@ -139,7 +135,7 @@ class _StateReader:
         if get_origin(kind) is np.ndarray:
             return self._arrays[name]
         if kind is Draw:
-            return self._draw_from_json(value)
+            return self._decode_draw(value)
         if get_origin(kind) is tuple:
             item = get_args(kind)[0]
             return tuple(self.decode(item, part, f"{name}.{index}") for index, part in enumerate(value))
@@ -151,10 +147,10 @@ class _StateReader:
             raise SearchError(f"{name} must be of type {kind.__name__}, not {shorten(value)}")
         return value
 
-    def _draw_from_json(self, value: Mapping[str, Any]) -> Draw:
+    def _decode_draw(self, value: Mapping[str, Any]) -> Draw:
         program = None if value["program"] is None else parse_program(value["program"])
         proposal = Proposal(self._parse_route(value["route"], value["layers"]), program)
-        return Draw(value["round"], proposal, _outcome_from_json(value["outcome"]))
+        return Draw(value["round"], proposal, _decode_outcome(value["outcome"]))
 
     def _parse_route(self, text: str, layers: int) -> Route:
         if (text, layers) not in self._routes:
@@ -166,24 +162,24 @@ class _StateReader:
         return self._routes[text, layers]
 
 
-def _draw_to_json(draw: Draw) -> dict[str, Any]:
-    route, program, outcome = draw.proposal.route, draw.proposal.program, draw.outcome
+def _encode_draw(draw: Draw) -> dict[str, Any]:
+    route, program = draw.proposal.route, draw.proposal.program
     return {
         "round": draw.round,
         "layers": route.layers,
         "route": str(route),
         "program": None if program is None else str(program),
-        "outcome": _outcome_to_json(outcome),
+        "outcome": _encode_outcome(draw.outcome),
     }
 
 
-def _outcome_to_json(outcome: Outcome) -> Any:
+def _encode_outcome(outcome: Outcome) -> Any:
     if isinstance(outcome, Stopped):
-        return {"correct": outcome.correct, "scored": outcome.scored, "total": outcome.total}
+        return dataclasses.asdict(outcome)
     return [outcome.correct, outcome.total] if isinstance(outcome, Score) else outcome.reason
 
 
-def _outcome_from_json(value: Any) -> Outcome:
+def _decode_outcome(value: Any) -> Outcome:
     if isinstance(value, dict):
         return Stopped(**value)
     return Failure(value) if isinstance(value, str) else Score(*value)

@@ -19,32 +19,26 @@ import functools
 import heapq
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from macro_routing.routes.route import Program, Route
-from macro_routing.routes.space import Position, RouteSpace
+from macro_routing.routes.space import Position
 from macro_routing.search.policy import MarkovPolicy
 from macro_routing.search.searcher import Candidate
 from macro_routing.settings import check_integer
 
+Floats = NDArray[np.float64]
 TIE_TOLERANCE = 1e-9
 _UNREACHED = np.iinfo(np.int64).max
 
 
 def iterate_programs(policy: MarkovPolicy, max_length: int | None = None) -> Iterator[Program]:
     """All programs with positive probability, most probable first; with ``max_length`` those of routes no longer."""
-    completions = _RankedPrograms(policy, policy.space.max_length if max_length is None else max_length)
-    if not completions.has_programs:
-        return
-    for number in itertools.count():
-        actions = completions.program_actions(number)
-        if actions is None:
-            return
-        yield policy.space.program_from_actions(actions)
+    return iter(_RankedPrograms(policy, policy.space.max_length if max_length is None else max_length))
 
 
 def decode_top_programs(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
@@ -64,16 +58,18 @@ def decode_top_routes(policy: MarkovPolicy, k: int, max_length: int | None = Non
 def decode_anchored_routes(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
     """The standard pass as a floor, and the ``k - 1`` most probable routes that differ from it."""
     check_integer("k", k, minimum=1)
-    standard = Candidate(Route.standard(policy.space.layers))
-    others: list[Candidate] = []
-    for candidate in _deduplicate_routes(policy, iterate_programs(policy)) if k > 1 else ():
-        if candidate.route.is_standard:
-            standard = candidate
-        else:
-            others.append(candidate)
-        if len(others) == k - 1:
-            break
+    ranked = list(itertools.islice(_deduplicate_routes(policy, iterate_programs(policy)), k))
+    others = [candidate for candidate in ranked if not candidate.route.is_standard][: k - 1]
+    # A standard pass that is less probable than all others is given without its probability.
+    floor = Candidate(Route.standard(policy.space.layers))
+    standard = next((candidate for candidate in ranked[: k - 1] if candidate.route.is_standard), floor)
     return (standard, *others)
+
+
+def decode_marginal_routes(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
+    """The ``k`` routes with the largest total probability of all their programs, or all if there are fewer."""
+    check_integer("k", k, minimum=1)
+    return tuple(itertools.islice(_RankedRoutes(policy), k))
 
 
 def _deduplicate_routes(policy: MarkovPolicy, programs: Iterator[Program]) -> Iterator[Candidate]:
@@ -83,49 +79,6 @@ def _deduplicate_routes(policy: MarkovPolicy, programs: Iterator[Program]) -> It
         if route not in seen:
             seen.add(route)
             yield Candidate(route, program, policy.log_probability(program), raw_rank, len(seen))
-
-
-@dataclass(frozen=True)
-class BestCompletions:
-    """The best completion of every position, ``[applied, layer, displacement, operator]``."""
-
-    cost: NDArray[np.float64]
-    """Negative log-probability; infinite where nothing can follow."""
-    length: NDArray[np.int64]
-    """Applications still to come in the shortest of the tied best, rejoined layers included."""
-    max_length: int
-    """Maximum length of a route."""
-
-    def best_after_actions(self, space: RouteSpace, applied: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Cost and length of the best that follows each action, ``[layer, action]``, without the action's cost."""
-        layers = np.arange(space.layers)
-        target = np.clip(layers[:, None] + space.action_deltas, 0, space.layers - 1)
-        arrival = (applied + 1, target, space.action_arrivals[:, 0], space.action_arrivals[:, 1])
-        feasible = space.feasibility_mask[applied]
-        cost = np.where(feasible, self.cost[arrival], np.inf)
-        length = self.length[arrival] + 1
-        length[:, space.rejoin_action] = space.layers - 1 - layers
-        cost[:, space.rejoin_action] = np.where(
-            applied + length[:, space.rejoin_action] <= self.max_length, 0.0, np.inf
-        )
-        return cost, length
-
-
-def best_completions(policy: MarkovPolicy, max_length: int | None = None) -> BestCompletions:
-    """One backward pass over all positions and actions."""
-    space = policy.space
-    max_length = space.max_length if max_length is None else max_length
-    layers, _, displacements, operators, _ = space.table_shape
-    shape = (space.max_length + 2, layers, displacements, operators)
-    best = BestCompletions(np.full(shape, np.inf), np.zeros(shape, dtype=np.int64), max_length)
-    for applied in range(space.max_length, 0, -1):
-        cost, length = best.best_after_actions(space, applied)
-        total = cost[:, None, None, :] - policy.masked_log_rows(applied)  # [layer, displacement, operator, action]
-        least = total.min(axis=-1)
-        best.cost[applied] = least
-        tied = total <= least[..., None] + TIE_TOLERANCE
-        best.length[applied] = np.where(tied, length[:, None, None, :], _UNREACHED).min(axis=-1)
-    return best
 
 
 class _Completion(NamedTuple):
@@ -140,35 +93,34 @@ class _Completion(NamedTuple):
     exact_cost: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Ranking:
     """The completions of one position: those in order so far (never none), and those that may come next."""
 
-    ordered: list[_Completion]
-    waiting: list[_Completion]
+    position: Position
     action_costs: list[float]
-    tied_costs: list[float]
+    ordered: list[_Completion] = field(default_factory=list)
+    waiting: list[_Completion] = field(default_factory=list)
+    tied_costs: list[float] = field(default_factory=list)
     """The costs met here, sorted, one for all that tie."""
 
-    def add_completion(self, action: int, index: int, following_cost: float, following_length: int) -> None:
+    def add_waiting(self, action: int, successor_rank: int, following_cost: float, following_length: int) -> None:
         """Put a completion among the waiting."""
         exact = self.action_costs[action] + following_cost
-        entry = _Completion(_snap_to_tie(exact, self.tied_costs), following_length, action, index, exact)
-        heapq.heappush(self.waiting, entry)
+        completion = _Completion(self._snap_to_tie(exact), following_length, action, successor_rank, exact)
+        heapq.heappush(self.waiting, completion)
 
-    def rank_best_waiting(self) -> None:
+    def order_best_waiting(self) -> None:
         """Put the best of the waiting in order, if there is one."""
         if self.waiting:
             self.ordered.append(heapq.heappop(self.waiting))
 
-
-def _snap_to_tie(cost: float, known: list[float]) -> float:
-    """The known cost that ``cost`` ties with; a cost that ties with none becomes known itself."""
-    index = bisect.bisect_left(known, cost - TIE_TOLERANCE)
-    if index < len(known) and known[index] <= cost + TIE_TOLERANCE:
-        return known[index]
-    known.insert(index, cost)
-    return cost
+    def _snap_to_tie(self, cost: float) -> float:
+        """The known cost that ``cost`` ties with; a cost that ties with none becomes known itself."""
+        index = bisect.bisect_left(self.tied_costs, cost - TIE_TOLERANCE)
+        if index == len(self.tied_costs) or self.tied_costs[index] > cost + TIE_TOLERANCE:
+            self.tied_costs.insert(index, cost)
+        return self.tied_costs[index]
 
 
 class _RankedPrograms:
@@ -177,74 +129,151 @@ class _RankedPrograms:
     def __init__(self, policy: MarkovPolicy, max_length: int) -> None:
         self._policy = policy
         self._space = policy.space
-        self._best = best_completions(policy, max_length)
-        self._following = functools.cache(functools.partial(self._best.best_after_actions, policy.space))
+        self._max_length = max_length
         self._rankings: dict[Position, _Ranking] = {}
+        self._following = functools.cache(self._best_after_actions)
+        # The best completion of every position: negative log-probability, infinite where nothing can follow; and the
+        # applications still to come in the shortest of the tied best, rejoined layers included.
+        self._cost = np.full(self._space.position_shape, np.inf)
+        self._length = np.zeros(self._space.position_shape, dtype=np.int64)
+        for applied in range(self._space.max_length, 0, -1):
+            cost, length = self._best_after_actions(applied)
+            total = cost[:, None, None, :] - policy.masked_log_rows(applied)  # [layer, displacement, operator, action]
+            self._cost[applied] = total.min(axis=-1)
+            tied = total <= self._cost[applied][..., None] + TIE_TOLERANCE
+            self._length[applied] = np.where(tied, length[:, None, None, :], _UNREACHED).min(axis=-1)
 
-    @property
-    def has_programs(self) -> bool:
-        """Whether there is a program at all; under a low limit there may be none."""
-        return bool(self._position_ranking(self._space.start_position).ordered)
+    def _best_after_actions(self, applied: int) -> tuple[Floats, NDArray[np.int64]]:
+        """Cost and length of the best that follows each action, ``[layer, action]``, without the action's cost."""
+        rejoin = self._space.rejoin_action
+        cost = self._space.look_up_arrivals(self._cost, applied, infeasible=np.inf)
+        length = self._space.look_up_arrivals(self._length, applied, infeasible=0) + 1
+        length[:, rejoin] = np.arange(self._space.layers - 1, -1, -1)
+        cost[:, rejoin] = np.where(applied + length[:, rejoin] <= self._max_length, 0.0, np.inf)
+        return cost, length
 
-    def program_actions(self, number: int) -> list[int] | None:
-        """The actions of program ``number`` (from 0), or None when there are fewer; to be asked in order."""
-        position, index = self._space.start_position, number
-        if index == len(self._position_ranking(position).ordered):
-            self._rank_next_completion(position)
-        if index == len(self._position_ranking(position).ordered):
-            return None
-        actions: list[int] = []
-        while True:
-            entry = self._position_ranking(position).ordered[index]
-            actions.append(entry.action)
-            if entry.action == self._space.rejoin_action:
-                return actions
-            position, index = self._space.next_position(position, entry.action), entry.successor_rank
+    def __iter__(self) -> Iterator[Program]:
+        start = self._get_ranking(self._space.start_position)
+        for completion in start.ordered:  # the list grows by one completion after each program, while there are more
+            yield self._build_program(completion)
+            self._rank_next_completion(start)
 
-    def _rank_next_completion(self, position: Position) -> None:
+    def _build_program(self, completion: _Completion) -> Program:
+        """The program of a completion of the start position."""
+        actions, position = [], self._space.start_position
+        while completion.action != self._space.rejoin_action:
+            actions.append(completion.action)
+            position = self._space.next_position(position, completion.action)
+            completion = self._get_ranking(position).ordered[completion.successor_rank]
+        return self._space.program_from_actions(actions)
+
+    def _rank_next_completion(self, ranking: _Ranking) -> None:
         """Order one more completion of a position.
 
         That may need one more at the next position of the last completion, and so on along one path, which is
         walked down and up again in loops, since routes may be longer than Python's stack is deep.
         """
-        path = [position]
-        while (following := self._next_position(path[-1])) is not None:
-            used = self._position_ranking(path[-1]).ordered[-1].successor_rank
-            if len(self._position_ranking(following).ordered) > used + 1:
+        path = [ranking]
+        while (following := self._following_ranking(path[-1])) is not None:
+            if len(following.ordered) > path[-1].ordered[-1].successor_rank + 1:
                 break
             path.append(following)
         for visited in reversed(path):
-            self._add_successor(visited)
-            self._position_ranking(visited).rank_best_waiting()
+            # The last ordered completion is used: its action may also be followed by the next best there.
+            action, successor_rank = visited.ordered[-1].action, visited.ordered[-1].successor_rank + 1
+            following = self._following_ranking(visited)
+            if following is not None and len(following.ordered) > successor_rank:
+                successor = following.ordered[successor_rank]
+                visited.add_waiting(action, successor_rank, successor.exact_cost, successor.length + 1)
+            visited.order_best_waiting()
 
-    def _next_position(self, position: Position) -> Position | None:
-        """Where the last ordered completion of a position goes first; None when it reaches_last_layer at once."""
-        action = self._position_ranking(position).ordered[-1].action
-        return None if action == self._space.rejoin_action else self._space.next_position(position, action)
+    def _following_ranking(self, ranking: _Ranking) -> _Ranking | None:
+        """The ranking of the position that the last ordered completion goes to first; None when it rejoins at once."""
+        action = ranking.ordered[-1].action
+        if action == self._space.rejoin_action:
+            return None
+        return self._get_ranking(self._space.next_position(ranking.position, action))
 
-    def _add_successor(self, position: Position) -> None:
-        """The last ordered completion is used: its action may also be followed by the next best there."""
-        following = self._next_position(position)
-        if following is None:
-            return
-        ranking = self._position_ranking(position)
-        last = ranking.ordered[-1]
-        completions = self._position_ranking(following).ordered
-        if len(completions) > last.successor_rank + 1:
-            successor = completions[last.successor_rank + 1]
-            ranking.add_completion(last.action, last.successor_rank + 1, successor.exact_cost, successor.length + 1)
-
-    def _position_ranking(self, position: Position) -> _Ranking:
+    def _get_ranking(self, position: Position) -> _Ranking:
         """A position's ranking, begun with the best completion after each possible action."""
         if position not in self._rankings:
             costs = -self._policy.masked_log_row(position)
-            following_costs, following_lengths = (
-                values[position.layer] for values in self._following(position.applied)
-            )
+            following_costs, lengths = (values[position.layer] for values in self._following(position.applied))
             totals = costs + following_costs
-            ranking = _Ranking([], [], costs.tolist(), [])
+            ranking = _Ranking(position, costs.tolist())
             for action in np.argsort(totals, kind="stable")[: np.isfinite(totals).sum()].tolist():
-                ranking.add_completion(action, 0, float(following_costs[action]), int(following_lengths[action]))
-            ranking.rank_best_waiting()
+                ranking.add_waiting(action, 0, float(following_costs[action]), int(lengths[action]))
+            ranking.order_best_waiting()
             self._rankings[position] = ranking
         return self._rankings[position]
+
+
+# --- routes by the probability of all their programs ------------------------------------------------------------------
+
+
+class _RankedRoutes:
+    """Routes by total probability: the probability of a route is that of all programs that write it, added up.
+
+    Programs of one route differ only in where they rejoin: after their last deviation they may move forward any number
+    of times first. So a route is its deviations and a tail, and the programs of a tail are summed backwards, once for
+    every position. Best-first search over deviations, led by the exact best completion of each position, gives the
+    routes in order.
+    """
+
+    def __init__(self, policy: MarkovPolicy) -> None:
+        self._policy = policy
+        self._space = policy.space
+        # Log-probabilities of what may follow every position: all ways to end without another deviation, together; and
+        # the best of those with at least one more.
+        self._tail = np.full(self._space.position_shape, -np.inf)
+        self._deviating = np.full(self._space.position_shape, -np.inf)
+        self._waiting: list[tuple[float, tuple[int, ...], bool, float, Position]] = []
+        for applied in range(self._space.max_length, 0, -1):
+            self._sum_futures(applied)
+
+    def _sum_futures(self, applied: int) -> None:
+        """One step of the backward pass over all positions and actions."""
+        forward, rejoin = self._space.forward_action, self._space.rejoin_action
+        rows = self._policy.masked_log_rows(applied)  # [layer, displacement, operator, action]
+        tails = self._space.look_up_arrivals(self._tail, applied, infeasible=-np.inf)
+        deviating = self._space.look_up_arrivals(self._deviating, applied, infeasible=-np.inf)
+        # Another move than forward is the deviation: whatever is best may follow it.
+        futures = np.maximum(tails, deviating)
+        futures[:, forward] = deviating[:, forward]
+        futures[:, rejoin] = -np.inf
+        self._tail[applied] = np.logaddexp(rows[..., rejoin], rows[..., forward] + tails[:, None, None, forward])
+        self._deviating[applied] = (rows + futures[:, None, None, :]).max(axis=-1)
+
+    def __iter__(self) -> Iterator[Candidate]:
+        """Routes, largest probability first; of equal ones the one whose first differing action comes first."""
+        self._push_completions((), 0.0, self._space.start_position)
+        rank = 0
+        while self._waiting:
+            cost, actions, is_whole, written, position = heapq.heappop(self._waiting)
+            if is_whole:
+                rank += 1
+                program = self._space.program_from_actions(list(actions))
+                yield Candidate(program.expand(self._space.layers), program, -cost, rank=rank)
+            else:
+                self._push_deviations(actions, written, position)
+
+    def _push_deviations(self, actions: tuple[int, ...], written: float, position: Position) -> None:
+        """One more deviation, here or after some moves forward: each of them is entered, each once."""
+        forward, rejoin = self._space.forward_action, self._space.rejoin_action
+        while True:
+            row = self._policy.masked_log_row(position)
+            for action in np.flatnonzero(np.isfinite(row)).tolist():
+                if action not in (forward, rejoin):
+                    following = self._space.next_position(position, action)
+                    self._push_completions((*actions, action), written + float(row[action]), following)
+            if row[forward] == -np.inf:  # also where it is not feasible
+                return
+            written += float(row[forward])
+            actions = (*actions, forward)
+            position = self._space.next_position(position, forward)
+
+    def _push_completions(self, actions: tuple[int, ...], written: float, position: Position) -> None:
+        index = (position.applied, position.layer, position.displacement, position.operator)
+        for is_whole, following in ((True, float(self._tail[index])), (False, float(self._deviating[index]))):
+            if np.isfinite(following):
+                heapq.heappush(self._waiting, (-(written + following), actions, is_whole, written, position))

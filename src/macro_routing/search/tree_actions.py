@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macro_routing.errors import RouteError
-from macro_routing.routes.route import Program, Route, Step, check_layer_count
+from macro_routing.routes.route import Program, Route, Step
 from macro_routing.routes.space import RouteSpace
 
 Plan = TypeVar("Plan")
@@ -40,10 +40,6 @@ class TreeActions(Protocol[Plan]):
     def apply_choice(self, plan: Plan, where: int, what: int) -> Plan:
         """The plan after one of its choices."""
 
-    def list_children(self, plan: Plan) -> list[Plan]:
-        """All children; the search itself never needs them all."""
-        return [self.apply_choice(plan, where, what) for where, what in self.list_choices(plan).tolist()]
-
 
 @dataclass(frozen=True)
 class LayerEdits(TreeActions[Route]):
@@ -54,10 +50,6 @@ class LayerEdits(TreeActions[Route]):
     """
 
     layers: int
-
-    def __post_init__(self) -> None:
-        """Reject a number of layers that no model can have."""
-        check_layer_count(self.layers)
 
     @property
     def root_plan(self) -> Route:

@@ -6,9 +6,8 @@ here nodes have several, and UCB decides between them.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Annotated, Any, Generic
 
 import numpy as np
@@ -89,28 +88,20 @@ class TreeSearch(Generic[Plan]):
         self._settings = settings
         self._rng = make_generator(seed, RandomStream.TREE_GROWTH, example)
         self._nodes: list[_Node[Plan]] = []
-        self._rewards: dict[Route, float] = {}
-        self._label: Route | None = None
+        self.rewards: dict[Route, float] = {}
+        """Every route asked and its reward, in the order of asking."""
+        self.label: Route | None = None
+        """The shortest correct route; of equally short ones that with fewer different layers, then the earlier."""
         self._root = self._new_node(actions.root_plan, depth=0)
         self._waiting: list[_Node[Plan]] = []  # the path to the node whose reward must be told next
-
-    @property
-    def label(self) -> Route | None:
-        """The shortest correct route; of equally short ones that with fewer different layers, then the earlier."""
-        return self._label
-
-    @property
-    def rewards(self) -> Mapping[Route, float]:
-        """Every route asked and its reward, in the order of asking."""
-        return MappingProxyType(self._rewards)
 
     @property
     def statistics(self) -> TreeStatistics:
         """What was done so far."""
         return TreeStatistics(
             simulations=self._simulations,
-            asked=len(self._rewards),
-            memo_hits=self._root.visits - len(self._rewards),
+            asked=len(self.rewards),
+            memo_hits=self._root.visits - len(self.rewards),
             nodes=len(self._nodes),
             max_children=max(len(node.children) for node in self._nodes),
             depth=max(node.depth for node in self._nodes),
@@ -119,8 +110,8 @@ class TreeSearch(Generic[Plan]):
     def ask(self) -> Route | None:
         """The route whose reward must be told next, the same one until it is; None when the search is over."""
         while not self._waiting and not self._is_over:
-            path = self._select_path() if self._rewards else [self._root]
-            known = self._rewards.get(path[-1].route)
+            path = self._select_path() if self.rewards else [self._root]
+            known = self.rewards.get(path[-1].route)
             if known is None:
                 self._waiting = path
             else:
@@ -135,9 +126,9 @@ class TreeSearch(Generic[Plan]):
             raise SearchError(f"{reward!r} is not a reward: it must be a finite number")
         path, self._waiting = self._waiting, []
         route = path[-1].route
-        self._rewards[route] = float(reward)
-        if reward >= CORRECT_REWARD and (self._label is None or _length_key(route) < _length_key(self._label)):
-            self._label = route
+        self.rewards[route] = float(reward)
+        if reward >= CORRECT_REWARD and (self.label is None or _length_key(route) < _length_key(self.label)):
+            self.label = route
         _backpropagate(path, float(reward))
 
     @property
@@ -151,12 +142,12 @@ class TreeSearch(Generic[Plan]):
 
     @property
     def _may_stop_early(self) -> bool:
-        if not self._settings.stop_early or self._label is None:
+        if not self._settings.stop_early or self.label is None:
             return False
         standard = self._root.route
         return (
-            self._rewards[standard] < CORRECT_REWARD
-            or standard.length - self._label.length >= self._settings.min_layers_saved
+            self.rewards[standard] < CORRECT_REWARD
+            or standard.length - self.label.length >= self._settings.min_layers_saved
         )
 
     def _select_path(self) -> list[_Node[Plan]]:
