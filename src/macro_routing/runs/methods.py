@@ -7,7 +7,7 @@ MACRO itself asks for under the same settings.
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from macro_routing.errors import SettingsError, suggestion
 from macro_routing.peers.per_example_search import ColaSettings, DrLLMSettings, PerExampleSearch
@@ -29,7 +29,7 @@ from macro_routing.search.random_streams import assign_examples
 from macro_routing.search.rys_blocks import BlockBeamSearch, BlockBeamSettings, BlockSweep, BlockSweepSettings
 from macro_routing.search.rys_counts import RepeatCountSettings, RepeatCountSweep, SurrogateSearch, SurrogateSettings
 from macro_routing.search.searcher import Searcher
-from macro_routing.settings import build_settings, check_integer
+from macro_routing.settings import Range, build_settings
 
 MAX_EVALUATIONS = 10_000_000
 """The largest budget; the paper's is below fifty thousand."""
@@ -40,13 +40,8 @@ GUIDED, MACRO, RANDOM, STANDARD = "guided", "macro", "random", "standard"
 class DropSettings(FinalSetSettings):
     """The settings of dropping layers."""
 
-    max_dropped: int = 0
+    max_dropped: Annotated[int, Range(0)] = 0
     """Maximum number of dropped layers; 0 means half of them."""
-
-    def __post_init__(self) -> None:
-        """Reject impossible settings."""
-        super().__post_init__()
-        check_integer("max_dropped", self.max_dropped, minimum=0)
 
 
 SearchSettings = (
@@ -64,7 +59,7 @@ SearchSettings = (
 )
 """The settings of some method."""
 
-SearchPlan = Searcher | LabelSearch
+SearchPlan = Searcher | 
 """A search of some method."""
 
 
