@@ -59,7 +59,7 @@ SearchSettings = (
 )
 """The settings of some method."""
 
-SearchPlan = Searcher | 
+SearchPlan = Searcher | PerExampleSearch
 """A search of some method."""
 
 
