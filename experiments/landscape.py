@@ -18,7 +18,7 @@ from macro_routing.errors import SettingsError
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.edits import list_single_edits, list_single_moves, program_from_edits
+from macro_routing.search.route_edits import list_single_edits, list_single_moves, program_from_edits
 from macro_routing.search.rys_blocks import list_blocks, route_from_block
 
 FORMAT = "macro-landscape-1"
@@ -132,8 +132,8 @@ class ChoiceScores:
 
 def list_routes_to_record(space: RouteSpace, two_edits: int, seed: int) -> list[Route]:
     """The standard pass, all single moves and adds in place, all blocks that fit, and random routes of two edits."""
-    adds = [edit for edit in list_single_edits(space) if space.action_backs[edit.action]]
-    chosen = [*list_single_moves(space), *(edit for edit in adds if space.action_deltas[edit.action] == 1)]
+    adds = [edit for edit in list_single_edits(space) if space.action_lookbacks[edit.action]]
+    chosen = [*list_single_moves(space), *(edit for edit in adds if space.action_displacements[edit.action] == 1)]
     spare = space.max_length - space.layers
     blocks = list_blocks(space.layers, max_span=spare) if spare else []
     routes = dict.fromkeys([Route.standard(space.layers), *(_expand_edits(space, [edit]) for edit in chosen)])

@@ -8,7 +8,7 @@ import numpy as np
 from macro_routing.evaluation.planted_problem import PlantedProblem, edit_distance
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.edits import Edit, list_single_edits, list_single_moves, program_from_edits
+from macro_routing.search.route_edits import Edit, list_single_edits, list_single_moves, program_from_edits
 
 LAYERS, TRAINING, VALIDATION, BUDGET = 28, 1000, 100, 43_500
 SPACE = RouteSpace(LAYERS)

@@ -68,13 +68,13 @@ def play(search, state=None, rounds=None):
     return seen, state
 
 
-def assert_equal_fields(one, other):
+def assert_equal_fields(first, second):
     """Every field of two states, arrays bit by bit and nested states included."""
-    assert type(one) is type(other)
-    for field in dataclasses.fields(one):
+    assert type(first) is type(second)
+    for field in dataclasses.fields(first):
         if not field.init:
             continue
-        mine, theirs = getattr(one, field.name), getattr(other, field.name)
+        mine, theirs = getattr(first, field.name), getattr(second, field.name)
         if isinstance(mine, np.ndarray):
             assert np.array_equal(mine, theirs)
         elif field.name == "restarts":
@@ -116,13 +116,13 @@ def test_asking_twice_is_asking_once(make):
 @pytest.mark.parametrize("stop", [0, 1, 3])
 def test_saved_loaded_and_continued_is_not_stopped(make, stop, tmp_path):
     search = make(1)
-    whole, final = play(search)
+    uninterrupted, final = play(search)
     begun, state = play(search, rounds=stop)
     save_state(tmp_path / "state.npz", state)
     loaded = load_state(tmp_path / "state.npz")
     assert_equal_fields(loaded, state)
     continued, end = play(make(1), loaded)
-    assert begun + continued == whole
+    assert begun + continued == uninterrupted
     assert make(1).candidates(end) == search.candidates(final)
     assert_equal_fields(end, final)
 

@@ -25,7 +25,7 @@ from macro_routing.peers.router_training import (
 from macro_routing.routes import Route, parse_route
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.tree_actions import route_from_label
+from macro_routing.search.tree_actions import route_from_drllm_label
 from tests.models.tiny import LAYERS, VARIANTS, VOCABULARY, tiny_model
 
 WIDTH = 32
@@ -166,7 +166,7 @@ def test_layers_run_on_some_rows_give_what_the_routed_models_give(name):
             state = batch.apply_layer(layer, [row for row, label in enumerate(labels) if label[layer] >= times], state)
     for own, prompt, label in zip(batch.remove_padding(state, range(4)), prompts, labels, strict=True):
         with torch.no_grad():
-            expected = apply_route(model, route_from_label(label))(torch.tensor([prompt])).logits
+            expected = apply_route(model, route_from_drllm_label(label))(torch.tensor([prompt])).logits
         assert torch.allclose(apply_lm_head(model, own[None]), expected, atol=1e-4)
 
 
@@ -182,12 +182,17 @@ def test_a_router_sees_the_state_of_the_route_decided_so_far(name):
         return routers.compute_logits(layer, states).argmax(dim=-1).tolist()
 
     counts = decide_layer_counts(frozen, prompts, choose, max_batch_tokens=64)
-    assert [route_from_label(each) for each in counts] == routers.decide_routes(frozen, prompts, max_batch_tokens=64)
+    assert [route_from_drllm_label(each) for each in counts] == routers.decide_routes(
+        frozen, prompts, max_batch_tokens=64
+    )
     assert len(set(counts)) > 1  # or the rows of a batch were never apart
     for place, prompt in enumerate(prompts):
         ids = torch.tensor([prompt])
         embedded = get_decoder(frozen.model)(ids, output_hidden_states=True).hidden_states[0]
-        states = [embedded, *collect_hidden_states(apply_route(frozen.model, route_from_label(counts[place])), ids)]
+        states = [
+            embedded,
+            *collect_hidden_states(apply_route(frozen.model, route_from_drllm_label(counts[place])), ids),
+        ]
         for layer in range(LAYERS):
             expected = states[sum(counts[place][:layer])][0]
             assert torch.allclose(seen[place, layer], expected, atol=1e-4), (place, layer)
@@ -570,5 +575,5 @@ def test_programs_outside_the_space_are_refused(frozen):
 
 
 def test_counts_are_a_route():
-    assert route_from_label(COUNTS[3]) == parse_route("L0 L2 L2 RJ", LAYERS)
-    assert route_from_label((1,) * LAYERS) == Route.standard(LAYERS)
+    assert route_from_drllm_label(COUNTS[3]) == parse_route("L0 L2 L2 RJ", LAYERS)
+    assert route_from_drllm_label((1,) * LAYERS) == Route.standard(LAYERS)

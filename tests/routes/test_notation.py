@@ -25,7 +25,7 @@ def test_json_round_trip(program):
 
 
 @given(programs())
-def test_plain_forms_round_trip_and_adds_are_refused(program):
+def test_plain_forms_round_trip_and_adds_are_rejected(program):
     route = program.expand(12)
     for form in ("ranges", "mergekit"):
         if route.has_adds:
@@ -70,7 +70,7 @@ def test_a_malformed_text_names_token_and_place(text, message):
         parse_route(text, 28)
 
 
-def test_endless_runs_are_refused_before_they_fill_the_memory():
+def test_endless_runs_are_rejected_before_they_fill_the_memory():
     with pytest.raises(NotationError, match="more than 100000 steps by token"):
         parse_program(" ".join(["L0-L9999"] * 1000))
 

@@ -62,13 +62,13 @@ def test_the_first_step_that_may_add_is_the_third():
 @pytest.mark.parametrize(
     "build", [lambda: Add(0), lambda: Add(1, 0.0), lambda: Add(1, float("nan")), lambda: Program(())]
 )
-def test_meaningless_values_are_refused(build):
+def test_meaningless_values_are_rejected(build):
     with pytest.raises(RouteError):
         build()
 
 
 @pytest.mark.parametrize("layers", [0, -1, 10**9])
-def test_impossible_layer_counts_are_refused(layers):
+def test_impossible_layer_counts_are_rejected(layers):
     with pytest.raises(RouteError, match="layers"):
         Route.standard(layers)
 

@@ -25,7 +25,7 @@ def test_an_add_says_which_state_it_takes():
     ]
 
 
-def test_very_long_routes_are_refused():
+def test_very_long_routes_are_rejected():
     with pytest.raises(RouteError, match="up to 2000 steps"):
         diff_routes(Route((Step(0),) * 2001, 2), Route.standard(2))
 

@@ -86,6 +86,6 @@ def test_programs_outside_name_step_and_rule(text, rule):
         ({"layers": "28"}, "layers"),
     ],
 )
-def test_impossible_settings_are_refused_by_name(settings, message):
+def test_impossible_settings_are_rejected_by_name(settings, message):
     with pytest.raises(SettingsError, match=message):
         RouteSpace(**settings)

@@ -8,14 +8,19 @@ from macro_routing.errors import SettingsError
 from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MacroSearch, MacroSettings, Score
-from macro_routing.search.budgeted_search import FinalSetSettings, RouteListSearch, StandardPassOnly, list_early_exits
-from macro_routing.search.budgeted_search import list_layer_drops as dropped
+from macro_routing.search.budgeted_search import (
+    FinalSetSettings,
+    RouteListSearch,
+    StandardPassOnly,
+    list_early_exit_routes,
+)
+from macro_routing.search.budgeted_search import list_layer_drop_routes as dropped
 from macro_routing.search.macro import RestartedSearch
 from macro_routing.search.state_file import load_state, save_state
 
 
 def test_early_exits_are_the_first_layers_alone():
-    assert [[step.layer for step in route.steps] for route in list_early_exits(4)] == [[0], [0, 1], [0, 1, 2]]
+    assert [[step.layer for step in route.steps] for route in list_early_exit_routes(4)] == [[0], [0, 1], [0, 1, 2]]
 
 
 def test_layers_are_dropped_by_influence():
@@ -24,31 +29,31 @@ def test_layers_are_dropped_by_influence():
 
 
 def test_a_sweep_asks_for_all_routes_on_as_many_examples_as_it_can_pay():
-    sweep = RouteListSearch(4, 50, 20, routes=list_early_exits(4))
+    sweep = RouteListSearch(4, 50, 20, routes=list_early_exit_routes(4))
     asked = sweep.ask(sweep.start())
     assert len(asked.proposals) == 3
     assert len(asked.examples) == 6
     assert sweep.max_evaluations() == 18
     state = sweep.tell(sweep.start(), asked, [Score(1, 6), Score(5, 6), Score(2, 6)])
     assert sweep.ask(state) is None
-    assert [str(one.route) for one in sweep.candidates(state)] == ["L0 L1", "L0-L2", "L0"]
+    assert [str(candidate.route) for candidate in sweep.candidates(state)] == ["L0 L1", "L0-L2", "L0"]
     anchored = dataclasses.replace(sweep, settings=FinalSetSettings(k=2, anchored=True))
     state = anchored.tell(anchored.start(), asked, [Score(1, 6), Score(5, 6), Score(2, 6)])
-    assert [str(one.route) for one in anchored.candidates(state)] == ["L0 RJ", "L0 L1"]
+    assert [str(candidate.route) for candidate in anchored.candidates(state)] == ["L0 RJ", "L0 L1"]
     with pytest.raises(SettingsError, match="at least 3"):
-        RouteListSearch(4, 50, 2, routes=list_early_exits(4))
+        RouteListSearch(4, 50, 2, routes=list_early_exit_routes(4))
 
 
 def test_a_model_of_one_layer_has_nothing_to_leave_out():
     with pytest.raises(SettingsError, match="no route to try on 1 layers"):
-        RouteListSearch(1, 50, 20, routes=list_early_exits(1))
+        RouteListSearch(1, 50, 20, routes=list_early_exit_routes(1))
 
 
 def test_the_standard_pass_needs_no_search():
     search = StandardPassOnly(5, 10, 1)
     assert search.ask(search.start()) is None
     assert (search.max_rounds, search.max_draws, search.max_evaluations()) == (0, 0, 0)
-    assert [one.route for one in search.candidates(search.start())] == [Route.standard(5)]
+    assert [candidate.route for candidate in search.candidates(search.start())] == [Route.standard(5)]
 
 
 SPACE = RouteSpace(8, max_length=12)
@@ -60,7 +65,7 @@ def _play(search, problem, most=1000):
     state, rounds = search.start(), []
     while (asked := search.ask(state)) is not None and len(rounds) < most:
         rounds.append(asked)
-        outcomes = [problem.score_route(one.route, "train", asked.examples) for one in asked.proposals]
+        outcomes = [problem.score_route(proposal.route, "train", asked.examples) for proposal in asked.proposals]
         state = search.tell(state, asked, outcomes)
     return state, rounds
 
@@ -73,17 +78,17 @@ def test_restarts_spend_the_budget_and_begin_with_the_literal_search():
     literal, literal_rounds = _play(FIRST, problem)
     for mine, other in zip(rounds, literal_rounds, strict=False):
         assert (mine.proposals, mine.examples) == (other.proposals, other.examples)
-    spent = sum(len(one.proposals) * len(one.examples) for one in rounds)
+    spent = sum(len(asked.proposals) * len(asked.examples) for asked in rounds)
     assert spent <= budget
     assert (
         spent + FIRST.max_draws * max(len(planned.examples) for planned in FIRST.round_plan) > budget
     )  # no further round would have fitted
-    assert [one.number for one in rounds] == list(range(len(rounds)))
+    assert [asked.number for asked in rounds] == list(range(len(rounds)))
     assert len(state.restarts) >= 3
-    mine = {one.route for one in search.candidates(state)}
-    assert {one.route for one in FIRST.candidates(literal)} <= mine
+    mine = {candidate.route for candidate in search.candidates(state)}
+    assert {candidate.route for candidate in FIRST.candidates(literal)} <= mine
     assert len(search.candidates(state)) == len(mine)  # each once
-    assert len({tuple(one.proposals) for one in rounds}) == len(rounds)  # fresh seeds draw something else
+    assert len({tuple(asked.proposals) for asked in rounds}) == len(rounds)  # fresh seeds draw something else
 
 
 def test_a_restarted_search_goes_on_from_its_file(tmp_path):
@@ -103,5 +108,5 @@ def test_restarts_refuse_a_budget_that_pays_no_round():
 
 def test_restarts_are_a_searcher_like_any_other():
     problem = PlantedProblem(parse_route("L0-L3 L2 RJ", 8), seed=3)
-    found = solve_planted(RestartedSearch(FIRST, 2000), problem, training=40, validation=60)
-    assert found.selected.route in {one.route for one in found.candidates}
+    solution = solve_planted(RestartedSearch(FIRST, 2000), problem, training=40, validation=60)
+    assert solution.selected.route in {candidate.route for candidate in solution.candidates}

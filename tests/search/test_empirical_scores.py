@@ -3,8 +3,8 @@ import pytest
 
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import Failure, Score
-from macro_routing.search.edits import list_single_moves, program_from_edits
 from macro_routing.search.empirical_scores import EmpiricalScores
+from macro_routing.search.route_edits import list_single_moves, program_from_edits
 from macro_routing.search.searcher import Draw, Proposal
 
 STANDARD, FIRST, SECOND = (parse_route(text, 8) for text in ("L0 RJ", "L0-L3 L3 RJ", "L0-L4 L4 RJ"))
@@ -16,38 +16,38 @@ def draws(*rows):
 
 def test_leads_are_over_the_routes_of_the_same_round():
     failed = Draw(1, Proposal(FIRST), Failure("it never ends"))
-    found = EmpiricalScores.from_draws(
+    scores = EmpiricalScores.from_draws(
         [*draws((0, STANDARD, 20), (0, FIRST, 30), (1, STANDARD, 30), (1, SECOND, 36)), failed]
     )
     # The second round was easier for all: thirty of forty lead by nothing there.
-    assert found.gains[FIRST] == pytest.approx(30 - 25)
-    assert found.gains[SECOND] == pytest.approx(36 - 33)
-    assert found.gains[STANDARD] == pytest.approx(20 - 25 + 30 - 33)
-    assert found.rank_routes() == [FIRST, SECOND]
-    assert found.examples == {STANDARD: 80, FIRST: 40, SECOND: 40}
+    assert scores.gains[FIRST] == pytest.approx(30 - 25)
+    assert scores.gains[SECOND] == pytest.approx(36 - 33)
+    assert scores.gains[STANDARD] == pytest.approx(20 - 25 + 30 - 33)
+    assert scores.rank_routes() == [FIRST, SECOND]
+    assert scores.examples == {STANDARD: 80, FIRST: 40, SECOND: 40}
 
 
 def test_what_was_seen_often_counts_more():
     """Ten rounds three points ahead come before one lucky round."""
     rows = [(number, route, 20 + (route is FIRST) * 4) for number in range(10) for route in (STANDARD, FIRST)]
-    found = EmpiricalScores.from_draws(draws(*rows, (0, SECOND, 30)))
-    assert found.rank_routes()[0] == FIRST
-    often, once = found.expected_gain(FIRST), found.expected_gain(SECOND)
+    scores = EmpiricalScores.from_draws(draws(*rows, (0, SECOND, 30)))
+    assert scores.rank_routes()[0] == FIRST
+    often, once = scores.expected_gain(FIRST), scores.expected_gain(SECOND)
     assert often.variance < once.variance
     assert 0 < once.mean < often.mean < 0.1
-    assert found.expected_gain(parse_route("L0-L5 L5 RJ", 8)) is None
+    assert scores.expected_gain(parse_route("L0-L5 L5 RJ", 8)) is None
 
 
 def test_a_lonely_peak_comes_first_under_real_noise():
     """One route is better by ten points and was seen in every round, the others once each, all by coin flips."""
     space = RouteSpace(8, max_length=12)
     routes = list({program_from_edits(space, [move]).expand(8) for move in list_single_moves(space)})
-    found = 0
+    ranked_first = 0
     for seed in range(20):
         rng = np.random.default_rng(seed)
         peak, *others = routes
         seen = [(number, route) for number in range(15) for route in (Route.standard(8), peak)]
         seen += [(int(rng.integers(15)), route) for route in others]
         rows = [(number, route, int(rng.binomial(40, 0.6 if route == peak else 0.5))) for number, route in seen]
-        found += EmpiricalScores.from_draws(draws(*rows)).rank_routes()[0] == peak
-    assert found >= 18
+        ranked_first += EmpiricalScores.from_draws(draws(*rows)).rank_routes()[0] == peak
+    assert ranked_first >= 18

@@ -9,8 +9,8 @@ from macro_routing.errors import SettingsError, SpaceError
 from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import Failure, GuidedSearch, GuidedSettings, Score
-from macro_routing.search.edits import list_single_moves, program_from_edits
-from macro_routing.search.empirical_scores import MAX_ROWS, subsample_draws
+from macro_routing.search.empirical_scores import MAX_FITTED_DRAWS, subsample_draws
+from macro_routing.search.route_edits import list_single_moves, program_from_edits
 from macro_routing.search.searcher import Draw, ExpectedGain, Proposal
 
 SMALL = RouteSpace(8, max_length=12)
@@ -21,7 +21,7 @@ def play(search, score):
     asked_so_far = []
     while (asked := search.ask(state)) is not None:
         asked_so_far.append(asked)
-        state = search.tell(state, asked, [score(one.route, asked.examples) for one in asked.proposals])
+        state = search.tell(state, asked, [score(proposal.route, asked.examples) for proposal in asked.proposals])
     return asked_so_far, state
 
 
@@ -33,9 +33,9 @@ def half(_route, examples):
 def test_the_budget_is_never_exceeded_and_examples_are_never_shared(budget):
     search = GuidedSearch(SMALL, 120, budget, GuidedSettings(draws=20), 3)
     rounds, _ = play(search, half)
-    spent = sum(len(one.proposals) * len(one.examples) for one in rounds)
+    spent = sum(len(asked.proposals) * len(asked.examples) for asked in rounds)
     assert spent <= search.max_evaluations() <= budget
-    shown = [example for one in rounds for example in one.examples]
+    shown = [example for asked in rounds for example in asked.examples]
     assert len(shown) == len(set(shown))
     assert rounds[-1].examples == search.holdout
 
@@ -45,28 +45,28 @@ def test_the_published_budget_pays_for_all_examples():
     assert search.max_rounds == 11
     assert search.max_candidates == 6  # five beside the standard pass, as the protocol says
     assert len(search.holdout) == 500
-    assert sum(map(len, search.chunks)) == 500
+    assert sum(map(len, search.example_chunks)) == 500
     assert 0.97 * BUDGET < search.max_evaluations() <= BUDGET
 
 
 def test_every_round_has_the_control_and_different_routes():
     rounds, _ = play(GuidedSearch(SMALL, 120, 4000, GuidedSettings(draws=20), 1), half)
-    for one in rounds:
-        routes = [proposal.route for proposal in one.proposals]
+    for asked in rounds:
+        routes = [proposal.route for proposal in asked.proposals]
         assert routes[0].is_standard
         assert len(set(routes)) == len(routes)
         for route in routes:
             SMALL.check_route(route)
 
 
-def test_a_budget_too_small_is_refused_with_the_number_that_would_do():
-    with pytest.raises(SettingsError, match="give a larger budget, or fewer draws") as refused:
+def test_a_budget_too_small_is_rejected_with_the_number_that_would_do():
+    with pytest.raises(SettingsError, match="give a larger budget, or fewer draws") as rejected:
         GuidedSearch(SMALL, 120, 40, GuidedSettings(draws=20))
-    needed = int(str(refused.value).split(" evaluations;")[0].split()[-1])
+    needed = int(str(rejected.value).split(" evaluations;")[0].split()[-1])
     GuidedSearch(SMALL, 120, needed, GuidedSettings(draws=20))
 
 
-def test_too_few_examples_are_refused_as_such():
+def test_too_few_examples_are_rejected_as_such():
     with pytest.raises(SettingsError, match="2 training examples are not allowed"):
         GuidedSearch(SMALL, 2, 40_000, GuidedSettings(draws=20))
 
@@ -85,28 +85,30 @@ def test_failed_routes_teach_nothing_and_do_not_win():
     state = nothing.start()
     asked = nothing.ask(state)
     state = nothing.tell(state, asked, [Failure("all do")] * len(asked.proposals))
-    assert [one.route for one in nothing.candidates(state)] == [Route.standard(8)]
+    assert [candidate.route for candidate in nothing.candidates(state)] == [Route.standard(8)]
 
 
 def test_it_finds_a_single_move_that_pays():
     """Of 28 layers' 251 moves one is right: a large gain must be found nearly whole, and told from its neighbours."""
     target = parse_route("L0-L14 L11 RJ", 28)
     problem = PlantedProblem(target, base=0.02, peak=0.45, reach=10, seed=5)
-    found = solve_planted(
+    solution = solve_planted(
         GuidedSearch(SPACE, TRAINING, 20_000, GuidedSettings(rounds=8), 5),
         problem,
         training=TRAINING,
         validation=VALIDATION,
     )
-    gained = problem.true_score(found.selected.route) - problem.true_score(Route.standard(28))
+    gained = problem.true_score(solution.selected.route) - problem.true_score(Route.standard(28))
     assert gained > 0.7 * (0.45 - problem.true_score(Route.standard(28)))
 
 
 def test_with_nothing_to_find_it_returns_the_standard_pass():
     for seed in range(3):
         searcher = GuidedSearch(SPACE, 400, 6000, GuidedSettings(rounds=4, draws=24), seed)
-        found = solve_planted(searcher, make_problem(seed, nothing=True).problem, training=400, validation=VALIDATION)
-        assert found.selected.route.is_standard
+        solution = solve_planted(
+            searcher, make_problem(seed, nothing=True).problem, training=400, validation=VALIDATION
+        )
+        assert solution.selected.route.is_standard
 
 
 def test_the_policy_moves_to_what_is_good():
@@ -125,40 +127,40 @@ def test_the_policy_moves_to_what_is_good():
 def test_a_lonely_peak_is_a_finalist_though_the_model_expects_none():
     """In a flat landscape the model shrinks what a single route scores; its own scores speak for it."""
     search = GuidedSearch(SMALL, 200, 8000, GuidedSettings(draws=30), 2)
-    every = {one.route for one in search.ask(search.start()).proposals}
+    every = {proposal.route for proposal in search.ask(search.start()).proposals}
     peak = next(route for route in every if not route.is_standard)
 
     def score(route, examples):
         return Score(len(examples) * (0.5 if route == peak else 0.3), len(examples))
 
     rounds, state = play(search, score)
-    assert all(peak in [one.route for one in asked.proposals] for asked in rounds[1:])
-    assert peak in [one.route for one in search.candidates(state)]
+    assert all(peak in [proposal.route for proposal in asked.proposals] for asked in rounds[1:])
+    assert peak in [candidate.route for candidate in search.candidates(state)]
 
 
 def test_earlier_knowledge_is_tried_first():
     search = GuidedSearch(SPACE, 400, 8000, GuidedSettings(draws=24), 0)
     route = parse_route("L0-L20 L17 L19 L22 RJ", 28)
     prior = search.policy(search.start()).update_from_programs([route.shortest_program()], [1.0], alpha=1.0)
-    assert route not in [one.route for one in search.ask(search.start()).proposals]
-    assert route in [one.route for one in search.ask(search.start_from_prior(prior)).proposals]
+    assert route not in [proposal.route for proposal in search.ask(search.start()).proposals]
+    assert route in [proposal.route for proposal in search.ask(search.start_from_prior(prior)).proposals]
 
 
 def test_the_family_is_the_protocols():
     problems = [make_problem(seed) for seed in range(24)]
-    assert {(one.level, one.edits, one.kind) for one in problems} == {
+    assert {(planted.level, planted.edits, planted.kind) for planted in problems} == {
         (level, edits, kind)
         for level in ("easy", "noisy", "hard")
         for edits in (1, 2, 3, 4)
         for kind in ("moves", "adds")
     }
-    for one in problems:
+    for planted in problems:
         standard = Route.standard(28)
-        assert one.problem.true_score(standard) == pytest.approx(one.standard_score)
-        assert one.share(one.problem.target) == pytest.approx(1)
-        assert one.share(standard) == pytest.approx(0)
-        assert one.problem.target.has_adds == (one.kind == "adds")
-        SPACE.check_route(one.problem.target)
+        assert planted.problem.true_score(standard) == pytest.approx(planted.standard_score)
+        assert planted.share(planted.problem.target) == pytest.approx(1)
+        assert planted.share(standard) == pytest.approx(0)
+        assert planted.problem.target.has_adds == (planted.kind == "adds")
+        SPACE.check_route(planted.problem.target)
     empty = make_problem(7, nothing=True)
     assert empty.problem.target.is_standard
     assert empty.problem.true_score(parse_route("L0-L3 L3 RJ", 28)) < empty.standard_score
@@ -179,13 +181,13 @@ def test_the_confirmation_judges_what_was_learned_and_teaches_nothing():
     state = search.start()
     while (asked := search.ask(state)) is not None:
         before = state
-        state = search.tell(state, asked, [half(one.route, asked.examples) for one in asked.proposals])
+        state = search.tell(state, asked, [half(proposal.route, asked.examples) for proposal in asked.proposals])
     last = search.ask(before)
     assert last.examples == search.holdout
     for outcome in (Score(0, len(last.examples)), Score(len(last.examples), len(last.examples))):
         again = GuidedSearch(SMALL, 120, 4000, GuidedSettings(draws=20), 1)
-        told = again.tell(before, last, [outcome] * len(last.proposals))
-        assert again.candidates(told) == search.candidates(state)
+        confirmed = again.tell(before, last, [outcome] * len(last.proposals))
+        assert again.candidates(confirmed) == search.candidates(state)
     assert search.candidates(state)[1].expected is not None
     assert search.candidates(state)[0].expected == ExpectedGain(0.0, pytest.approx(0.0, abs=1e-12))
 
@@ -205,15 +207,15 @@ def test_routes_outside_the_space_cannot_be_among_the_allowed():
 def test_too_many_scores_are_thinned_by_route():
     routes = [Route.standard(8), *{program_from_edits(SMALL, [move]).expand(8) for move in list_single_moves(SMALL)}]
     draws = [
-        Draw(number, Proposal(route), Score(min(40, place), 40))
+        Draw(number, Proposal(route), Score(min(40, index), 40))
         for number in range(60)
-        for place, route in enumerate(routes)
+        for index, route in enumerate(routes)
     ]
     kept = subsample_draws(draws)
-    assert len(draws) > MAX_ROWS >= len(kept) > MAX_ROWS / 2
-    found = Counter(draw.proposal.route for draw in kept)
-    assert set(found.values()) == {60}
-    assert routes[0] in found
-    assert routes[-1] in found  # the best
-    assert any(route in found for route in routes[1 : len(routes) // 2])  # and some of the worst
+    assert len(draws) > MAX_FITTED_DRAWS >= len(kept) > MAX_FITTED_DRAWS / 2
+    kept_draws = Counter(draw.proposal.route for draw in kept)
+    assert set(kept_draws.values()) == {60}
+    assert routes[0] in kept_draws
+    assert routes[-1] in kept_draws  # the best
+    assert any(route in kept_draws for route in routes[1 : len(routes) // 2])  # and some of the worst
     assert subsample_draws(draws[:100]) == draws[:100]

@@ -7,14 +7,14 @@ from macro_routing.errors import SearchError, SettingsError
 from macro_routing.routes import RouteSpace, parse_route
 from macro_routing.search import Candidate, Failure, MacroSearch, MacroSettings, Score, select_candidate
 from macro_routing.search.macro import compute_elite_weights, select_elite
-from macro_routing.search.random_streams import assign_examples
+from macro_routing.search.random_streams import assign_examples_to_rounds
 from macro_routing.search.searcher import Proposal
 
 SPACE = RouteSpace(8, max_length=12)
 
 
 def test_chunks_are_disjoint_and_the_buffer_grows():
-    rounds = assign_examples(103, 10, 0.1, seed=3)
+    rounds = assign_examples_to_rounds(103, 10, 0.1, seed=3)
     fresh = []
     for number, examples in enumerate(rounds):
         kept = number  # one of each chunk of ten or eleven
@@ -24,16 +24,16 @@ def test_chunks_are_disjoint_and_the_buffer_grows():
         assert set(buffer) <= {example for chunk in fresh[:-1] for example in chunk}
     assert sorted(example for chunk in fresh for example in chunk) == list(range(103))
     assert {len(chunk) for chunk in fresh} == {10, 11}
-    assert assign_examples(103, 10, 0.1, seed=3) == rounds
-    assert assign_examples(103, 10, 0.1, seed=4) != rounds
+    assert assign_examples_to_rounds(103, 10, 0.1, seed=3) == rounds
+    assert assign_examples_to_rounds(103, 10, 0.1, seed=4) != rounds
 
 
 def test_replay_draws_at_least_one_and_none_when_off():
-    assert [len(examples) for examples in assign_examples(6, 3, 0.01, seed=0)] == [2, 3, 4]
-    assert [len(examples) for examples in assign_examples(6, 3, 0.0, seed=0)] == [2, 2, 2]
+    assert [len(examples) for examples in assign_examples_to_rounds(6, 3, 0.01, seed=0)] == [2, 3, 4]
+    assert [len(examples) for examples in assign_examples_to_rounds(6, 3, 0.0, seed=0)] == [2, 2, 2]
 
 
-def test_too_few_examples_are_refused_by_name():
+def test_too_few_examples_are_rejected_by_name():
     with pytest.raises(SettingsError, match=r"iterations \(I\) = 10 .* 9 training examples"):
         MacroSearch(SPACE, 9)
 
@@ -125,7 +125,7 @@ def test_seeds_and_sizes_have_bounds():
             MacroSearch(**{"space": SPACE, "examples": 100, **settings})
 
 
-def test_another_searchs_state_is_refused():
+def test_another_searchs_state_is_rejected():
     state = MacroSearch(SPACE, 100).start()
     with pytest.raises(SearchError, match="another search"):
         MacroSearch(SPACE, 100, MacroSettings(elite=6)).ask(state)
@@ -167,7 +167,7 @@ def test_answers_are_checked():
         ({"k": 10**30}, "k = 1000"),
     ],
 )
-def test_impossible_settings_are_refused_by_name(settings, message):
+def test_impossible_settings_are_rejected_by_name(settings, message):
     with pytest.raises(SettingsError, match=message):
         MacroSettings(**settings)
 

@@ -26,13 +26,15 @@ def plain_totals(policy):
 @given(policies(small_spaces()), st.integers(1, 60))
 def test_it_equals_enumeration(policy, k):
     totals = plain_totals(policy)
-    found = decode_marginal_routes(policy, k)
-    assert [one.log_probability for one in found] == pytest.approx(sorted(totals.values(), reverse=True)[:k], abs=1e-7)
-    assert len({one.route for one in found}) == len(found)
-    for one in found:
-        assert one.log_probability == pytest.approx(totals[one.route], abs=1e-7)
-        assert one.program.expand(policy.space.layers) == one.route
-    assert [one.rank for one in found] == list(range(1, len(found) + 1))
+    decoded = decode_marginal_routes(policy, k)
+    assert [candidate.log_probability for candidate in decoded] == pytest.approx(
+        sorted(totals.values(), reverse=True)[:k], abs=1e-7
+    )
+    assert len({candidate.route for candidate in decoded}) == len(decoded)
+    for candidate in decoded:
+        assert candidate.log_probability == pytest.approx(totals[candidate.route], abs=1e-7)
+        assert candidate.program.expand(policy.space.layers) == candidate.route
+    assert [candidate.rank for candidate in decoded] == list(range(1, len(decoded) + 1))
 
 
 def test_the_prior_of_a_real_size():
@@ -41,6 +43,8 @@ def test_the_prior_of_a_real_size():
     assert summed[0].route.is_standard
     # Fifteen programs of the standard pass come before any other route; together they weigh more than each.
     assert summed[0].log_probability > decode_top_routes(policy, 1)[0].log_probability
-    assert [one.log_probability for one in summed] == sorted((one.log_probability for one in summed), reverse=True)
+    assert [candidate.log_probability for candidate in summed] == sorted(
+        (candidate.log_probability for candidate in summed), reverse=True
+    )
     with pytest.raises(SettingsError, match="k"):
         decode_marginal_routes(policy, 0)

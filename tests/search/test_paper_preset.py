@@ -23,20 +23,22 @@ def digest(final_set, seed):
     """Of every proposal with its examples and score, every round's policy, and the candidates in order."""
     search = MacroSearch(RouteSpace(28, max_length=40), 1000, MacroSettings(final_set=final_set), seed)
     problem = PlantedProblem(parse_route(TARGET, 28), base=0.3, peak=0.8, reach=12, seed=seed)
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     state = search.start()
     while (asked := search.ask(state)) is not None:
-        outcomes = [problem.score_route(one.route, "train", asked.examples) for one in asked.proposals]
-        for one, outcome in zip(asked.proposals, outcomes, strict=True):
-            found.update(f"{one.program} {one.route} {asked.examples} {outcome.correct} {outcome.total}\n".encode())
+        outcomes = [problem.score_route(proposal.route, "train", asked.examples) for proposal in asked.proposals]
+        for proposal, outcome in zip(asked.proposals, outcomes, strict=True):
+            digest.update(
+                f"{proposal.program} {proposal.route} {asked.examples} {outcome.correct} {outcome.total}\n".encode()
+            )
         state = search.tell(state, asked, outcomes)
         # Six digits: other machines add up in another order.
-        found.update(",".join(f"{value:.6g}" for value in state.policy_table.ravel() if value > 1e-6).encode())
-    for one in search.candidates(state):
-        found.update(f"{one.program} {one.route} {one.raw_rank} {one.rank}\n".encode())
+        digest.update(",".join(f"{value:.6g}" for value in state.policy_table.ravel() if value > 1e-6).encode())
+    for candidate in search.candidates(state):
+        digest.update(f"{candidate.program} {candidate.route} {candidate.raw_rank} {candidate.rank}\n".encode())
     selected = solve_planted(search, problem, training=1000, validation=100).selected
-    found.update(str(selected.route).encode())
-    return found.hexdigest()[:32]
+    digest.update(str(selected.route).encode())
+    return digest.hexdigest()[:32]
 
 
 @pytest.mark.parametrize(("final_set", "seed"), RECORDED)

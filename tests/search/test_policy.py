@@ -69,7 +69,7 @@ def test_draws_come_as_often_as_their_probability_says(temperature):
 
 def _tempered(policy, temperature):
     """Probability of every program when each masked row is raised to 1/τ and renormalised."""
-    found = {}
+    shares = {}
 
     def walk(n, layer, previous, added, probability, written):
         options = plain_decoding.row(policy, n, layer, previous, added)
@@ -77,12 +77,12 @@ def _tempered(policy, temperature):
         for number, action, value in options:
             share = probability * value ** (1 / temperature) / total
             if action[0] == "rejoin":
-                found[policy.space.program_from_actions([*written, number])] = share
+                shares[policy.space.program_from_actions([*written, number])] = share
             else:
                 walk(n + 1, layer + action[-1], layer, action[0] == "add", share, [*written, number])
 
     walk(1, 0, None, False, 1.0, [])
-    return found
+    return shares
 
 
 def test_only_visited_states_change_and_as_the_paper_says():
@@ -159,6 +159,6 @@ def test_tables_are_read_only_and_checked():
         MarkovPolicy(PAPER, np.ones(PAPER.table_shape))
 
 
-def test_epsilons_above_one_are_refused_by_name():
+def test_epsilons_above_one_are_rejected_by_name():
     with pytest.raises(SettingsError, match=r"epsilon_local \+ epsilon_operator = 1.2"):
         MarkovPolicy.make_prior(PAPER, 0.7, 0.5)

@@ -25,12 +25,12 @@ STANDARD = Route.standard(8)
 
 def some_routes(count, seed=0):
     policy, rng = MarkovPolicy.make_prior(SPACE), np.random.default_rng(seed)
-    found = {}
-    while len(found) < count:
+    routes = {}
+    while len(routes) < count:
         route = policy.sample_program(rng).expand(8)
         if not route.is_standard:
-            found[route] = None
-    return list(found)
+            routes[route] = None
+    return list(routes)
 
 
 def plain_distance(one, other):
@@ -52,20 +52,20 @@ def plain_distance(one, other):
 def test_distance_counts_layers_jumps_and_adds():
     routes = [STANDARD, *some_routes(40)]
     features = RouteFeatures.from_routes(routes)
-    found = features.compare(features).edit_distances
+    distances = features.compare_routes(features).edit_distances
     for row, one in enumerate(routes):
         for column, other in enumerate(routes):
-            assert found[row, column] == pytest.approx(plain_distance(one, other)), (one, other)
-    assert features.edit_counts == pytest.approx(found[0])
+            assert distances[row, column] == pytest.approx(plain_distance(one, other)), (one, other)
+    assert features.edit_counts == pytest.approx(distances[0])
 
 
 def test_the_same_layers_in_another_order_are_another_route():
     block, each = (parse_route(text, 8) for text in ("L0-L4 L3 L4 RJ", "L0-L3 L3 L4 L4 RJ"))
     features = RouteFeatures.from_routes([block, each])
     assert (features.applications[0] == features.applications[1]).all()
-    assert features.compare(features).edit_distances[0, 1] == pytest.approx(1.5)  # one jump against two
-    assert features.compare(features).shared_jumps[0, 0] == pytest.approx(1, abs=1e-6)
-    assert 0 < features.compare(features).shared_jumps[0, 1] < 1
+    assert features.compare_routes(features).edit_distances[0, 1] == pytest.approx(1.5)  # one jump against two
+    assert features.compare_routes(features).shared_jumps[0, 0] == pytest.approx(1, abs=1e-6)
+    assert 0 < features.compare_routes(features).shared_jumps[0, 1] < 1
 
 
 def some_scores(routes, seed=1, rows=60):
@@ -79,33 +79,36 @@ def some_scores(routes, seed=1, rows=60):
 def plain_covariance(one, other, parameters):
     """Every part worked out by hand."""
     features = RouteFeatures.from_routes([one, other])
-    like, turning = features.compare(features).shared_layers[0, 1], features.compare(features).shared_jumps[0, 1]
+    terms = features.compare_routes(features)
+    layers, jumps = terms.shared_layers[0, 1], terms.shared_jumps[0, 1]
     to_one, to_other = plain_distance(STANDARD, one), plain_distance(STANDARD, other)
     between = math.exp(-plain_distance(one, other) / parameters.length_scale)
-    whole = between - math.exp(-to_one / parameters.length_scale) - math.exp(-to_other / parameters.length_scale) + 1
+    similarity = (
+        between - math.exp(-to_one / parameters.length_scale) - math.exp(-to_other / parameters.length_scale) + 1
+    )
     linear = (
-        parameters.layer_effect**2 * like
-        + parameters.jump_effect**2 * turning
+        parameters.layer_effect**2 * layers
+        + parameters.jump_effect**2 * jumps
         + parameters.edit_penalty**2 * to_one * to_other
     )
-    own = parameters.nugget**2 if one == other != STANDARD else 0.0
-    return linear + parameters.similarity**2 * whole + own
+    nugget = parameters.nugget**2 if one == other != STANDARD else 0.0
+    return linear + parameters.similarity**2 * similarity + nugget
 
 
 def plain_rows(routes, scores, parameters):
     """Covariance of the rows, one by one: gains, a common level, the rounds' own, what examples share, and noise."""
     gains = np.array([[plain_covariance(a, b, parameters) for b in routes] for a in routes])
-    found = gains[scores.route_index[:, None], scores.route_index] + 0.25
-    for row in range(len(found)):
-        for column in range(len(found)):
+    expected = gains[scores.route_index[:, None], scores.route_index] + 0.25
+    for row in range(len(expected)):
+        for column in range(len(expected)):
             if scores.round_index[row] == scores.round_index[column]:
                 one, other = routes[scores.route_index[row]], routes[scores.route_index[column]]
                 apart = (plain_distance(a, b) for a, b in ((one, other), (one, STANDARD), (other, STANDARD)))
                 between, first, second = (math.exp(-steps / 6) for steps in apart)
                 shared = parameters.example_effect**2 * (1 + between - first - second) / 2
-                found[row, column] += parameters.round_effect**2
-                found[row, column] += shared / math.sqrt(scores.examples[row] * scores.examples[column])
-    return found + np.diag(parameters.noise * scores.binomial_variance)
+                expected[row, column] += parameters.round_effect**2
+                expected[row, column] += shared / math.sqrt(scores.examples[row] * scores.examples[column])
+    return expected + np.diag(parameters.noise * scores.binomial_variance)
 
 
 PARAMETERS = KernelParameters(0.03, 0.02, 0.04, 3.0, 0.02, 0.015, 0.03, 0.25, 0.8)
@@ -117,13 +120,13 @@ def test_the_posterior_is_the_textbooks():
     scores = some_scores(known)
     matrix = plain_rows(known, scores, PARAMETERS)
     across = np.array([[plain_covariance(a, b, PARAMETERS) for b in wanted] for a in known])[scores.route_index]
-    own = np.array([[plain_covariance(a, b, PARAMETERS) for b in wanted] for a in wanted])
+    prior = np.array([[plain_covariance(a, b, PARAMETERS) for b in wanted] for a in wanted])
     centred = scores.accuracy - np.average(scores.accuracy, weights=scores.examples)
     solved = np.linalg.solve(matrix, across)
     model = RouteGP.fit(scores, start=PARAMETERS, sweeps=0)
     mean, covariance = model.predict_joint(RouteFeatures.from_routes(wanted))
     assert mean == pytest.approx(solved.T @ centred, abs=1e-9)
-    assert covariance == pytest.approx(own - across.T @ solved, abs=1e-9)
+    assert covariance == pytest.approx(prior - across.T @ solved, abs=1e-9)
     assert model.predict_mean(RouteFeatures.from_routes(wanted)) == pytest.approx(mean, abs=1e-9)
 
 
@@ -217,15 +220,16 @@ def test_draws_choose_each_route_as_often_as_it_may_be_best():
     rng = np.random.default_rng(0)
     first = [thompson_sample(mean, covariance, 1, 1, rng)[0] for _ in range(2000)]
     # Two normals a tenth apart, each with deviation 0.1: the second is larger with probability Φ(0.1 / 0.1414).
-    assert np.mean([place == 1 for place in first]) == pytest.approx(0.76, abs=0.04)
+    assert np.mean([index == 1 for index in first]) == pytest.approx(0.76, abs=0.04)
     assert sorted(thompson_sample(mean, covariance, 50, 3, rng)) == [0, 1, 2]
 
 
 def test_a_subtraction_is_the_opposite_of_an_addition():
     plus, minus, none = (parse_route(text, 8) for text in ("L0-L4 L5(+h-2) RJ", "L0-L4 L5(-h-2) RJ", "L0 RJ"))
     features = RouteFeatures.from_routes([plus, minus, none])
-    assert features.compare(features).shared_layers[0, 1] < 0 < features.compare(features).shared_layers[0, 0]
-    assert features.compare(features).edit_distances[0, 1] > features.compare(features).edit_distances[0, 2] > 0
+    terms = features.compare_routes(features)
+    assert terms.shared_layers[0, 1] < 0 < terms.shared_layers[0, 0]
+    assert terms.edit_distances[0, 1] > terms.edit_distances[0, 2] > 0
 
 
 def test_alone_routes_tell_nothing_about_each_other():
@@ -248,20 +252,20 @@ def test_routes_that_look_back_far_are_no_error():
 def test_parameters_are_read_off_some_routes_when_there_are_many_scores():
     routes = some_routes(40)
     scores = some_scores(routes, rows=200)
-    some = scores.subsample(90)
-    assert scores.subsample(200) is scores
+    some = scores.subsample_rows(90)
+    assert scores.subsample_rows(200) is scores
     assert 0 < len(some.route_index) <= 100
     kept = {str(route) for route in some.routes.routes}
     assert str(routes[0]) in kept  # the standard pass
-    told = [
-        (str(scores.routes.routes[place]), *rest)
-        for place, *rest in zip(scores.route_index, scores.round_index, scores.accuracy, scores.examples, strict=True)
+    rows = [
+        (str(scores.routes.routes[index]), *rest)
+        for index, *rest in zip(scores.route_index, scores.round_index, scores.accuracy, scores.examples, strict=True)
     ]
     left = [
-        (str(some.routes.routes[place]), *rest)
-        for place, *rest in zip(some.route_index, some.round_index, some.accuracy, some.examples, strict=True)
+        (str(some.routes.routes[index]), *rest)
+        for index, *rest in zip(some.route_index, some.round_index, some.accuracy, some.examples, strict=True)
     ]
-    assert left == [row for row in told if row[0] in kept]  # all that was seen of a route, or nothing
+    assert left == [row for row in rows if row[0] in kept]  # all that was seen of a route, or nothing
 
 
 @pytest.mark.parametrize("shared", [False, True])

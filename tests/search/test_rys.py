@@ -27,9 +27,9 @@ from macro_routing.search.rys_counts import (
     RepeatCountSweep,
     SurrogateSearch,
     SurrogateSettings,
-    counts_from_route,
-    route_from_counts,
-    sample_counts,
+    repeat_counts_from_route,
+    route_from_repeat_counts,
+    sample_repeat_counts,
 )
 from tests.strategies import programs
 
@@ -53,7 +53,7 @@ def _layers(route):
 
 def _some_score(route, total):
     """Different for most routes, the same whenever it is asked for."""
-    return Score(sum((place + 1) * layer for place, layer in enumerate(_layers(route))) * 7 % (total + 1), total)
+    return Score(sum((index + 1) * layer for index, layer in enumerate(_layers(route))) * 7 % (total + 1), total)
 
 
 def _rounds(search, score=_some_score):
@@ -124,7 +124,7 @@ def test_sets_of_blocks_are_read_back_from_their_routes(cuts):
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=8).filter(any))
 def test_counts_are_read_back_from_their_routes(counts):
-    assert counts_from_route(route_from_counts(len(counts), counts)) == tuple(counts)
+    assert repeat_counts_from_route(route_from_repeat_counts(len(counts), counts)) == tuple(counts)
 
 
 @given(programs(layers=4))
@@ -134,11 +134,11 @@ def test_nothing_is_read_from_other_routes(program):
         assert route_from_block(4, *block) == route
     if (repeated := blocks_from_route(route)) is not None:
         assert route_from_blocks(4, repeated) == route
-    if (counts := counts_from_route(route)) is not None:
-        assert route_from_counts(4, counts) == route
+    if (counts := repeat_counts_from_route(route)) is not None:
+        assert route_from_repeat_counts(4, counts) == route
 
 
-def test_impossible_blocks_and_counts_are_refused():
+def test_impossible_blocks_and_counts_are_rejected():
     for i, j in [(2, 2), (3, 1), (-1, 2), (0, 5)]:
         with pytest.raises(RouteError, match="not a block of 4 layers"):
             route_from_block(4, i, j)
@@ -148,9 +148,9 @@ def test_impossible_blocks_and_counts_are_refused():
         route_from_blocks(4, [(0, 2), (1, 3)])
     for counts in [(1, 1), (1, 1, 1, -1)]:
         with pytest.raises(RouteError, match="one count"):
-            route_from_counts(4, counts)
+            route_from_repeat_counts(4, counts)
     with pytest.raises(RouteError, match="at least one step"):
-        route_from_counts(4, (0, 0, 0, 0))
+        route_from_repeat_counts(4, (0, 0, 0, 0))
 
 
 @every_search
@@ -159,28 +159,30 @@ def test_a_budget_is_spent_and_never_exceeded(make, factor):
     budget = int(_smallest_budget(make) * factor)
     search = make(budget, seed=3)
     rounds, state = _rounds(search)
-    asked = [len(one.proposals) * len(one.examples) for one in rounds]
-    assert sum(asked) <= search.max_evaluations() <= budget
+    evaluations = [len(asked.proposals) * len(asked.examples) for asked in rounds]
+    assert sum(evaluations) <= search.max_evaluations() <= budget
     assert len(rounds) <= search.max_rounds
-    assert all(len(one.proposals) == one.keep <= size for one, size in zip(rounds, search.round_sizes, strict=False))
-    assert max(len(one.proposals) for one in rounds) <= search.max_draws
+    assert all(
+        len(asked.proposals) == asked.keep <= size for asked, size in zip(rounds, search.round_sizes, strict=False)
+    )
+    assert max(len(asked.proposals) for asked in rounds) <= search.max_draws
     assert search.max_evaluations(search.max_rounds) == 0
     assert len(search.candidates(state)) <= search.max_candidates
     assert search.ask(state) is None
     # One example more for each route would be too many, for the budget or for the training set.
     examples = search.round_plan[0].examples
     assert len(examples) == 50 or budget < (len(examples) + 1) * sum(search.round_sizes)
-    for one in rounds:
-        assert one.examples == examples
-        assert len(set(one.examples)) == len(one.examples)
-        assert set(one.examples) <= set(range(50))
-    routes = [proposal.route for one in rounds for proposal in one.proposals]
+    for asked in rounds:
+        assert asked.examples == examples
+        assert len(set(asked.examples)) == len(asked.examples)
+        assert set(asked.examples) <= set(range(50))
+    routes = [proposal.route for asked in rounds for proposal in asked.proposals]
     assert len(set(routes)) == len(routes)
     assert routes[0].is_standard
 
 
 @every_search
-def test_too_small_a_budget_is_refused_with_the_number_that_would_do(make):
+def test_too_small_a_budget_is_rejected_with_the_number_that_would_do(make):
     least = _smallest_budget(make)
     with pytest.raises(SettingsError, match=rf"budget = {least - 1} .* at least {least}; .* smaller"):
         make(least - 1)
@@ -221,12 +223,12 @@ def test_answers_are_checked():
 def test_the_final_set_is_the_best_by_score_or_anchored():
     longer_is_better = {"score": lambda route, total: Score(min(route.length, total), total)}
     search = BlockSweep(4, 10, 10_000, BlockSweepSettings(k=2))
-    found = search.candidates(_rounds(search, **longer_is_better)[1])
-    assert [candidate.route for candidate in found] == [route_from_block(4, 0, 4), route_from_block(4, 0, 3)]
-    assert [candidate.rank for candidate in found] == [1, 2]
+    candidates = search.candidates(_rounds(search, **longer_is_better)[1])
+    assert [candidate.route for candidate in candidates] == [route_from_block(4, 0, 4), route_from_block(4, 0, 3)]
+    assert [candidate.rank for candidate in candidates] == [1, 2]
     search = BlockSweep(4, 10, 10_000, BlockSweepSettings(k=2, anchored=True))
-    found = search.candidates(_rounds(search, **longer_is_better)[1])
-    assert [candidate.route for candidate in found] == [Route.standard(4), route_from_block(4, 0, 4)]
+    candidates = search.candidates(_rounds(search, **longer_is_better)[1])
+    assert [candidate.route for candidate in candidates] == [Route.standard(4), route_from_block(4, 0, 4)]
 
 
 @pytest.mark.parametrize(
@@ -246,12 +248,12 @@ def test_the_final_set_is_the_best_by_score_or_anchored():
         (SurrogateSettings, {"pool_size": 39}, "pool_size"),
     ],
 )
-def test_impossible_settings_are_refused_by_name(kind, settings, named):
+def test_impossible_settings_are_rejected_by_name(kind, settings, named):
     with pytest.raises(SettingsError, match=f"^{named} = "):
         kind(**settings)
 
 
-def test_a_span_longer_than_the_model_is_refused():
+def test_a_span_longer_than_the_model_is_rejected():
     with pytest.raises(SettingsError, match="only 4 layers"):
         BlockSweep(4, 10, 10_000, BlockSweepSettings(min_span=5))
 
@@ -275,9 +277,9 @@ def test_the_beam_extends_exactly_its_best_sets():
             if not set(range(i, j)) & {layer for start, end in parent for layer in range(start, end)}
         }
         sets = [blocks_from_route(proposal.route) for proposal in asked.proposals]
-        assert {frozenset(one) for one in sets} == expected
+        assert {frozenset(block_set) for block_set in sets} == expected
         assert len(sets) == len(expected)
-        assert all(len(one) == number + 1 for one in sets)
+        assert all(len(block_set) == number + 1 for block_set in sets)
     assert len(rounds) == 4
 
 
@@ -293,21 +295,23 @@ def _problem(target):
 
 
 def test_the_sweep_finds_a_planted_block():
-    found = solve_planted(BlockSweep(8, 100, 3_700), _problem(route_from_block(8, 2, 5)), training=100, validation=300)
-    assert found.found
+    solution = solve_planted(
+        BlockSweep(8, 100, 3_700), _problem(route_from_block(8, 2, 5)), training=100, validation=300
+    )
+    assert solution.found
 
 
 def test_the_beam_finds_two_planted_blocks():
     search = BlockBeamSearch(8, 100, 30_000, BlockBeamSettings(beam_width=4, beam_depth=2, max_span=3))
-    found = solve_planted(search, _problem(route_from_blocks(8, [(1, 3), (5, 7)])), training=100, validation=300)
-    assert found.found
+    solution = solve_planted(search, _problem(route_from_blocks(8, [(1, 3), (5, 7)])), training=100, validation=300)
+    assert solution.found
 
 
 def test_the_surrogate_leads_to_better_vectors():
     worth = np.linspace(-0.08, 0.08, 12)
 
     def additive(route, total):
-        share = 0.5 + worth @ (np.array(counts_from_route(route)) - 1)
+        share = 0.5 + worth @ (np.array(repeat_counts_from_route(route)) - 1)
         return Score(float(np.clip(share, 0, 1)) * total, total)
 
     search = SurrogateSearch(12, 10, 10_000, SurrogateSettings(rounds=4, proposals=20, pool_size=200))
@@ -319,7 +323,7 @@ def test_the_surrogate_leads_to_better_vectors():
 def test_random_counts_repeat_a_few_layers_or_one_block():
     rng = np.random.default_rng(0)
     for _ in range(300):
-        counts = sample_counts(rng, 9, 3)
+        counts = sample_repeat_counts(rng, 9, 3)
         repeated = [layer for layer, count in enumerate(counts) if count > 1]
         one_block = repeated == list(range(repeated[0], repeated[-1] + 1)) and len({counts[x] for x in repeated}) == 1
         assert one_block or len(repeated) <= 4

@@ -16,18 +16,18 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"not a state", b"\x80\x04K\x01."])
-def test_other_files_are_refused(tmp_path, content):
+def test_other_files_are_rejected(tmp_path, content):
     path = tmp_path / "state.npz"
     path.write_bytes(content)
     with pytest.raises(SearchError, match="not an intact saved search"):
         load_state(path)
 
 
-def test_a_damaged_file_is_refused(tmp_path):
+def test_a_damaged_file_is_rejected(tmp_path):
     path = tmp_path / "state.npz"
     save_state(path, MacroSearch(RouteSpace(4), 10).start())
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
+    intact = path.read_bytes()
+    path.write_bytes(intact[: len(intact) // 2])
     with pytest.raises(SearchError, match="not an intact saved search"):
         load_state(path)
 
@@ -36,12 +36,12 @@ def test_no_damage_escapes_as_another_error(tmp_path):
     path = tmp_path / "state.npz"
     search = MacroSearch(RouteSpace(4), 10)
     save_state(str(path), search.start())
-    whole = path.read_bytes()
+    intact = path.read_bytes()
     rng = np.random.default_rng(0)
     for _ in range(300):
-        damaged = bytearray(whole)
-        for place in rng.integers(len(whole), size=3):
-            damaged[place] ^= int(rng.integers(1, 256))
+        damaged = bytearray(intact)
+        for index in rng.integers(len(intact), size=3):
+            damaged[index] ^= int(rng.integers(1, 256))
         path.write_bytes(damaged)
         try:
             search.ask(load_state(str(path)))
@@ -56,7 +56,7 @@ def test_a_state_without_its_policy_is_rejected(tmp_path):
         search.ask(load_state(tmp_path / "state.npz"))
 
 
-def test_rounds_that_contradict_the_draws_are_refused(tmp_path):
+def test_rounds_that_contradict_the_draws_are_rejected(tmp_path):
     save_state(tmp_path / "state.npz", replace(MacroSearch(RouteSpace(4), 10).start(), rounds=3))
     with pytest.raises(SearchError, match="claims 3 rounds"):
         load_state(tmp_path / "state.npz")
@@ -67,7 +67,7 @@ def test_a_missing_folder_is_named(tmp_path):
         save_state(tmp_path / "nowhere" / "state.npz", MacroSearch(RouteSpace(4), 10).start())
 
 
-def test_pickled_arrays_are_refused(tmp_path):
+def test_pickled_arrays_are_rejected(tmp_path):
     path = tmp_path / "state.npz"
     np.savez(path, record=np.array([{"format": "macro-search-state/1"}], dtype=object))
     with pytest.raises(SearchError, match="not an intact saved search"):

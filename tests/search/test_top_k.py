@@ -26,10 +26,10 @@ PAPER = RouteSpace(28, max_length=40)
 def test_decoding_equals_enumeration(policy, k):
     every = plain_decoding.enumerate_programs(policy)
     expected = [policy.space.program_from_actions(list(actions)) for _, _, actions in plain_decoding.in_order(every)]
-    found = list(itertools.islice(iterate_programs(policy), k))
-    assert found == expected[:k]
+    decoded = list(itertools.islice(iterate_programs(policy), k))
+    assert decoded == expected[:k]
     if k > len(expected):
-        assert len(found) == len(expected)
+        assert len(decoded) == len(expected)
 
 
 @settings(max_examples=100, deadline=None)
@@ -41,10 +41,10 @@ def test_different_routes_equal_enumeration_with_ranks(policy, k):
     for raw_rank, (_, _, actions) in enumerate(ordered, 1):
         ranks.setdefault(policy.space.program_from_actions(list(actions)).expand(layers), raw_rank)
     expected = list(ranks.items())[:k]
-    found = decode_top_routes(policy, k)
-    assert [(candidate.route, candidate.raw_rank) for candidate in found] == expected
-    assert [candidate.rank for candidate in found] == list(range(1, len(found) + 1))
-    for candidate in found:
+    decoded = decode_top_routes(policy, k)
+    assert [(candidate.route, candidate.raw_rank) for candidate in decoded] == expected
+    assert [candidate.rank for candidate in decoded] == list(range(1, len(decoded) + 1))
+    for candidate in decoded:
         assert candidate.program.expand(layers) == candidate.route
         assert policy.log_probability(candidate.program) == candidate.log_probability
 
@@ -57,13 +57,13 @@ def test_a_limit_on_the_length_keeps_all_that_fit_in_the_same_order(policy, k, l
     fitting = [program for program in programs if program.expand(policy.space.layers).length <= longest]
     assert list(itertools.islice(iterate_programs(policy, longest), k)) == fitting[:k]
     routes = list(dict.fromkeys(program.expand(policy.space.layers) for program in fitting))
-    assert [one.route for one in decode_top_routes(policy, k, longest)] == routes[:k]
+    assert [candidate.route for candidate in decode_top_routes(policy, k, longest)] == routes[:k]
 
 
 def test_one_policy_gives_the_best_routes_of_every_depth():
     policy = MarkovPolicy.make_prior(PAPER)
     assert [decode_top_routes(policy, 3, longest)[0].route.length for longest in (25, 28, 30, 35)] == [25, 28, 28, 28]
-    assert all(one.route.length <= 25 for one in decode_top_routes(policy, 50, 25))
+    assert all(candidate.route.length <= 25 for candidate in decode_top_routes(policy, 50, 25))
     with pytest.raises(SettingsError, match="max_length"):
         decode_top_routes(policy, 3, 0)
 
@@ -75,8 +75,8 @@ def test_decoding_equals_the_memoised_recursion_where_enumeration_is_hopeless(se
     table = np.random.default_rng(seed).dirichlet(np.full(space.action_count, 0.2), size=space.table_shape[:-1])
     policy = MarkovPolicy(space, table)
     expected = plain_decoding.recursive_top_k(policy, 12)
-    found = list(itertools.islice(iterate_programs(policy), 12))
-    assert found == [space.program_from_actions(list(actions)) for _, _, actions in expected]
+    decoded = list(itertools.islice(iterate_programs(policy), 12))
+    assert decoded == [space.program_from_actions(list(actions)) for _, _, actions in expected]
 
 
 def test_the_prior_begins_with_the_standard_pass_fifteen_times():
@@ -116,7 +116,7 @@ def test_anchored_has_the_standard_pass_even_when_the_policy_cannot_write_it():
 
 
 @pytest.mark.parametrize("decode", [decode_top_programs, decode_top_routes, decode_anchored_routes])
-def test_k_below_one_is_refused(decode):
+def test_k_below_one_is_rejected(decode):
     with pytest.raises(SettingsError, match="k = 0"):
         decode(MarkovPolicy.make_prior(PAPER), 0)
 

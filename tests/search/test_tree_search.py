@@ -7,8 +7,14 @@ from hypothesis import strategies as st
 from macro_routing.errors import RouteError, SearchError, SettingsError
 from macro_routing.evaluation.planted_problem import PlantedProblem
 from macro_routing.routes import Route, RouteSpace, parse_program
-from macro_routing.search.tree_actions import LayerEdits, ProgramEdits, label_from_route, route_from_label
-from macro_routing.search.tree_search import TreeSearch, TreeSettings, child_limit, run_in_lockstep, ucb_score
+from macro_routing.search.tree_actions import LayerEdits, ProgramEdits, drllm_label_from_route, route_from_drllm_label
+from macro_routing.search.tree_search import (
+    TreeSearch,
+    TreeSettings,
+    progressive_widening_limit,
+    run_searches_in_lockstep,
+    ucb_score,
+)
 from tests.strategies import small_spaces
 
 LAYERS = 12
@@ -19,7 +25,7 @@ SEEDS = range(20)
 
 def list_children(actions, plan):
     """All plans one edit away from a plan."""
-    return [actions.apply_choice(plan, where, what) for where, what in actions.list_choices(plan).tolist()]
+    return [actions.apply_action(plan, where, what) for where, what in actions.list_actions(plan).tolist()]
 
 
 def run(search, reward):
@@ -154,10 +160,10 @@ def test_a_random_child_is_followed_now_and_then():
 
 
 def test_nodes_widen_with_the_root_of_their_visits():
-    assert [child_limit(visits) for visits in (1, 2, 4, 5, 9, 10, 100)] == [2, 3, 3, 4, 4, 5, 11]
+    assert [progressive_widening_limit(visits) for visits in (1, 2, 4, 5, 9, 10, 100)] == [2, 3, 3, 4, 4, 5, 11]
     search = TreeSearch(ProgramEdits(PAPER), TreeSettings(simulations=99), seed=0)
     run(search, wrong)
-    assert all(len(node.children) <= child_limit(node.visits) for node in search._nodes)
+    assert all(len(node.children) <= progressive_widening_limit(node.visits) for node in search._nodes)
     assert len(search._root.children) == 11
 
 
@@ -167,8 +173,8 @@ def test_visits_and_rewards_add_up_along_the_tree(actions):
     run(search, without(3))
     for node in search._nodes:
         assert node.visits == 1 + sum(child.visits for child in node.children)
-        own = search.rewards[node.route]
-        assert node.total == own + sum(child.total for child in node.children)
+        reward = search.rewards[node.route]
+        assert node.total == reward + sum(child.total for child in node.children)
 
 
 # --- when it stops, and what it found -----------------------------------------------------------------------------
@@ -219,23 +225,23 @@ def test_partial_credit_is_not_right():
 
 
 def test_it_finds_a_harmful_layer_in_most_seeds():
-    found = 0
+    correct = 0
     for seed in SEEDS:
         search = TreeSearch(LayerEdits(LAYERS), TreeSettings(simulations=60), seed=seed)
         run(search, without(5))
-        found += search.label is not None
-    assert found > 0.9 * len(SEEDS)
+        correct += search.label is not None
+    assert correct > 0.9 * len(SEEDS)
 
 
 def test_it_finds_the_one_planted_route_in_most_seeds():
     target = layer_list(0, 1, 2, 4, of=5)
     problem = PlantedProblem(target, base=0.0, peak=1.0, reach=4)
-    found = 0
+    correct = 0
     for seed in SEEDS:
         search = TreeSearch(LayerEdits(5), TreeSettings(simulations=60), seed=seed)
         run(search, problem.true_score)
-        found += search.label == target
-    assert found > len(SEEDS) / 2
+        correct += search.label == target
+    assert correct > len(SEEDS) / 2
 
 
 # --- many examples at once ----------------------------------------------------------------------------------------
@@ -250,24 +256,24 @@ def test_lockstep_gives_the_same_as_one_by_one(actions):
 
     def score(asked):
         calls.append(len(asked))
-        return [without(place)(route) for place, route in asked]
+        return [without(index)(route) for index, route in asked]
 
     together, apart = searches(), searches()
-    run_in_lockstep(together, score)
-    for place, search in enumerate(apart):
-        run(search, without(place))
-    for one, other in zip(together, apart, strict=True):
-        assert list(one.rewards.items()) == list(other.rewards.items())
-        assert (one.label, one.statistics) == (other.label, other.statistics)
+    run_searches_in_lockstep(together, score)
+    for index, search in enumerate(apart):
+        run(search, without(index))
+    for together_search, apart_search in zip(together, apart, strict=True):
+        assert list(together_search.rewards.items()) == list(apart_search.rewards.items())
+        assert (together_search.label, together_search.statistics) == (apart_search.label, apart_search.statistics)
     assert calls[0] == 6
     assert len(calls) == max(search.statistics.asked for search in apart)
 
 
 def test_lockstep_over_nothing_scores_nothing():
-    run_in_lockstep([], lambda _asked: pytest.fail("nothing to score"))
+    run_searches_in_lockstep([], lambda _asked: pytest.fail("nothing to score"))
 
 
-def test_wrong_answers_are_refused():
+def test_wrong_answers_are_rejected():
     search = TreeSearch(LayerEdits(LAYERS), TreeSettings(), seed=0)
     with pytest.raises(SearchError, match="call ask first"):
         search.tell(0)
@@ -275,7 +281,7 @@ def test_wrong_answers_are_refused():
     with pytest.raises(SearchError, match="finite"):
         search.tell(float("nan"))
     with pytest.raises(SearchError, match="1 rewards were asked for, 2 came back"):
-        run_in_lockstep([search], lambda _asked: [0.0, 1.0])
+        run_searches_in_lockstep([search], lambda _asked: [0.0, 1.0])
     search.tell(0)
     with pytest.raises(SearchError, match="call ask first"):
         search.tell(0)
@@ -292,7 +298,7 @@ def test_wrong_answers_are_refused():
         ("stop_early", 1),
     ],
 )
-def test_impossible_settings_are_refused_by_name(name, value):
+def test_impossible_settings_are_rejected_by_name(name, value):
     with pytest.raises(SettingsError, match=name):
         TreeSettings(**{name: value})
 
@@ -318,30 +324,30 @@ label_counts = st.lists(st.integers(0, 2), min_size=1, max_size=8).filter(any).m
 
 @given(label_counts)
 def test_counts_and_lists_say_the_same(counts):
-    route = route_from_label(counts)
+    route = route_from_drllm_label(counts)
     assert route.length == sum(counts)
-    assert label_from_route(route) == counts
+    assert drllm_label_from_route(route) == counts
 
 
 @given(label_counts)
 def test_layer_edits_give_different_labels(counts):
-    actions, parent = LayerEdits(len(counts)), route_from_label(counts)
+    actions, parent = LayerEdits(len(counts)), route_from_drllm_label(counts)
     children = list_children(actions, parent)
     assert len({parent, *children}) == len(children) + 1
     for child in children:
-        assert sum(label_from_route(child)) == child.length <= 2 * len(counts)
+        assert sum(drllm_label_from_route(child)) == child.length <= 2 * len(counts)
 
 
 @pytest.mark.parametrize("text", ["L0-L2 L2 L2 RJ", "L0-L5 L3 RJ", "L0-L3 L4(+h-1) RJ"])
-def test_routes_that_counts_cannot_say_are_refused(text):
+def test_routes_that_counts_cannot_say_are_rejected(text):
     with pytest.raises(RouteError, match="cannot be written as counts"):
-        label_from_route(parse_program(text).expand(LAYERS))
+        drllm_label_from_route(parse_program(text).expand(LAYERS))
 
 
 @pytest.mark.parametrize("counts", [(0, 0, 0), (), (1, 3), (1, -1)])
-def test_counts_that_are_no_label_are_refused(counts):
+def test_counts_that_are_no_label_are_rejected(counts):
     with pytest.raises(RouteError):
-        route_from_label(counts)
+        route_from_drllm_label(counts)
 
 
 # --- programs -----------------------------------------------------------------------------------------------------

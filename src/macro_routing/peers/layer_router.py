@@ -30,7 +30,7 @@ from macro_routing.peers.router_training import (
     train_new_routers,
 )
 from macro_routing.routes.route import Route
-from macro_routing.search.tree_actions import route_from_label
+from macro_routing.search.tree_actions import route_from_drllm_label
 
 MAX_APPLICATIONS = 2
 """A layer is skipped (0), executed (1) or repeated (2): the classes of a layer's router are these counts."""
@@ -81,7 +81,7 @@ class LayerRouters:
             return [int(count) for count in self.compute_logits(layer, states).argmax(dim=-1).tolist()]
 
         counts = decide_layer_counts(frozen, prompts, choose, max_batch_tokens=max_batch_tokens)
-        return [route_from_label(prompt_counts) for prompt_counts in counts]
+        return [route_from_drllm_label(prompt_counts) for prompt_counts in counts]
 
     @torch.no_grad()
     def compute_logits(self, layer: int, states: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -111,7 +111,7 @@ def train_layer_routers(
     for number, label in enumerate(labels, 1):
         if len(label) != frozen.layers:
             raise RouteError(f"label {number} is for {len(label)} layers, but the model has {frozen.layers}")
-        route_from_label(label)  # rejects counts that cannot be executed
+        route_from_drllm_label(label)  # rejects counts that cannot be executed
     examples = TrainingExamples.create_empty(
         prompts=len(prompts),
         routers=frozen.layers,

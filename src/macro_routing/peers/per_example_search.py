@@ -18,7 +18,7 @@ from macro_routing.routes.space import RouteSpace
 from macro_routing.search.random_streams import check_seed, sample_examples
 from macro_routing.search.searcher import MAX_EXAMPLES
 from macro_routing.search.tree_actions import LayerEdits, ProgramEdits
-from macro_routing.search.tree_search import TreeSearch, TreeSettings, run_in_lockstep
+from macro_routing.search.tree_search import TreeSearch, TreeSettings, run_searches_in_lockstep
 from macro_routing.settings import Range, check_integer
 
 PUBLISHED_EXAMPLES = 100
@@ -115,7 +115,7 @@ class PerExampleSearch:
         actions: Any = ProgramEdits(self.space) if self.extended else LayerEdits(self.space.layers)
         settings = dataclasses.replace(_select_fields(TreeSettings, self.settings), simulations=self.simulations)
         searches = [TreeSearch(actions, settings, self.seed, example=index) for index in self.searched_examples]
-        run_in_lockstep(
+        run_searches_in_lockstep(
             searches, lambda asked: score([(self.searched_examples[number], route) for number, route in asked])
         )
         return searches

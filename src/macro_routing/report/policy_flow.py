@@ -31,15 +31,15 @@ def _move_mass(space: RouteSpace, taken: Floats) -> Floats:
     layers, actions = np.nonzero(taken)
     stays = actions != space.rejoin_action
     layers, actions = layers[stays], actions[stays]
-    displacement, operator = space.action_arrivals[actions].T
-    np.add.at(mass, (layers + space.action_deltas[actions], displacement, operator), taken[layers, actions])
+    displacement, operator = space.action_arrival_states[actions].T
+    np.add.at(mass, (layers + space.action_displacements[actions], displacement, operator), taken[layers, actions])
     return mass
 
 
 def moves_by_displacement(space: RouteSpace, actions: Floats) -> Floats:
     """Moves and adds summed by where they lead, ``[layer, displacement from -r to r]``."""
     moves = np.zeros((space.layers, space.move_count))
-    for number, delta in enumerate(space.action_deltas.tolist()):
+    for number, delta in enumerate(space.action_displacements.tolist()):
         if number != space.rejoin_action:
             moves[:, delta + space.radius] += actions[:, number]
     return moves

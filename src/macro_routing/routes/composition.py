@@ -54,10 +54,10 @@ def describe_deviations(route: Route) -> list[str]:
     repeated = [layer for layer, count in enumerate(counts) if count > 1]
     lines += [
         f"applies {_format_layer_range(group)} {counts[group[0]]} times"
-        for group in _group_consecutive(repeated, counts)
+        for group in _group_consecutive_layers(repeated, counts)
     ]
     skipped = [layer for layer, count in enumerate(counts) if count == 0]
-    lines += [f"never applies {_format_layer_range(group)}" for group in _group_consecutive(skipped, counts)]
+    lines += [f"never applies {_format_layer_range(group)}" for group in _group_consecutive_layers(skipped, counts)]
     return lines + [
         f"{'adds' if step.add.coefficient > 0 else 'subtracts'} an earlier state at step {number}: {step}"
         for number, step in enumerate(route.steps, 1)
@@ -78,7 +78,7 @@ def _describe_jumps(route: Route) -> list[str]:
     return lines
 
 
-def _group_consecutive(layers: list[int], counts: Sequence[int]) -> list[list[int]]:
+def _group_consecutive_layers(layers: list[int], counts: Sequence[int]) -> list[list[int]]:
     """Group neighbouring layers that were applied equally often."""
     # Consecutive layers keep the same distance to their index.
     grouped = groupby(enumerate(layers), key=lambda item: (item[1] - item[0], counts[item[1]]))

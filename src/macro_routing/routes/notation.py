@@ -14,7 +14,7 @@ import yaml
 
 from macro_routing.errors import NotationError, RouteError, shorten
 from macro_routing.routes.paper_notation import parse_program
-from macro_routing.routes.route import MAX_LAYERS, MAX_STEPS, Add, Program, Route, Step, split_into_runs
+from macro_routing.routes.route import MAX_LAYERS, MAX_STEPS, Add, Program, Route, Step, split_into_ascending_runs
 from macro_routing.routes.route_file import is_route_file, parse_route_file
 
 NOTATIONS = ("text", "json", "ranges", "mergekit")
@@ -95,10 +95,10 @@ def _parse_json(text: str, layers: int | None) -> Route:
 def _step_from_json(value: Any, number: int) -> Step:
     where = f"step {number} of the JSON route"
     if not isinstance(value, dict):
-        return Step(_check_index(value, where))
+        return Step(_check_json_integer(value, where))
     if unknown := sorted(set(value) - {"layer", "back", "coefficient"}):
         raise NotationError(f"{where} has the unknown key {shorten(unknown[0])}; known keys: layer, back, coefficient")
-    layer = _check_index(value.get("layer"), where)
+    layer = _check_json_integer(value.get("layer"), where)
     if "back" not in value:
         if "coefficient" in value:
             raise NotationError(f"{where} has a coefficient but no 'back': what should be added?")
@@ -107,12 +107,12 @@ def _step_from_json(value: Any, number: int) -> Step:
     if isinstance(coefficient, bool) or not isinstance(coefficient, int | float):
         raise NotationError(f"{where}: the coefficient must be a number, not {shorten(coefficient)}")
     try:
-        return Step(layer, Add(_check_index(value["back"], where), float(coefficient)))
+        return Step(layer, Add(_check_json_integer(value["back"], where), float(coefficient)))
     except (RouteError, OverflowError) as error:
         raise NotationError(f"{where}: {error}") from None
 
 
-def _check_index(value: Any, where: str) -> int:
+def _check_json_integer(value: Any, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MAX_STEPS:
         raise NotationError(f"{where}: {shorten(value)} is not a layer or state number")
     return value
@@ -169,7 +169,7 @@ def _parse_ranges(text: str, layers: int) -> Route:
 
 def _format_ranges(route: Route) -> str:
     """The route as a range list; adds are rejected."""
-    runs = _split_into_ranges(route, "a range list")
+    runs = _split_into_layer_ranges(route, "a range list")
     # One or two bare numbers would be read as something else (two are a RYS pair), so they are written as ranges.
     bare = len(runs) > 2 or any(first != last for first, last in runs)
     return ",".join(str(first) if first == last and bare else f"{first}..{last}" for first, last in runs)
@@ -225,14 +225,14 @@ def format_mergekit(route: Route, model: str, dtype: str = "bfloat16") -> str:
     """A mergekit passthrough configuration that writes the route out as a deeper checkpoint; adds are rejected."""
     slices = [
         {"sources": [{"model": model, "layer_range": [first, last + 1]}]}
-        for first, last in _split_into_ranges(route, "mergekit")
+        for first, last in _split_into_layer_ranges(route, "mergekit")
     ]
     configuration = {"merge_method": "passthrough", "dtype": dtype, "slices": slices}
     return str(yaml.safe_dump(configuration, sort_keys=False)).rstrip("\n")
 
 
-def _split_into_ranges(route: Route, notation: str) -> list[tuple[int, int]]:
+def _split_into_layer_ranges(route: Route, notation: str) -> list[tuple[int, int]]:
     for number, step in enumerate(route.steps, 1):
         if step.add is not None:
             raise RouteError(f"{notation} cannot express the add at step {number} ({step}); use text or JSON")
-    return [(run[0].layer, run[-1].layer) for run in split_into_runs(route.steps)]
+    return [(run[0].layer, run[-1].layer) for run in split_into_ascending_runs(route.steps)]

@@ -175,7 +175,7 @@ class Program:
     def __str__(self) -> str:
         """The program in the paper's notation; plain ascending runs of three or more are written with a dash."""
         words: list[str] = []
-        for run in split_into_runs(self.steps):
+        for run in split_into_ascending_runs(self.steps):
             words += [f"{run[0]}-{run[-1]}"] if len(run) >= 3 else [str(step) for step in run]
         return " ".join([*words, "RJ"] if self.rejoin else words)
 
@@ -184,7 +184,7 @@ class Program:
         return f"Program({str(self)!r})"
 
 
-def split_into_runs(steps: Sequence[Step]) -> list[list[Step]]:
+def split_into_ascending_runs(steps: Sequence[Step]) -> list[list[Step]]:
     """Steps cut into ascending plain runs; an add stands alone."""
     runs = [[steps[0]]]
     for before, step in pairwise(steps):

@@ -31,18 +31,20 @@ def diff_routes(old: Route, new: Route) -> list[RouteEdit]:
             raise RouteError(f"routes of up to {_MAX_STEPS} steps can be compared; this one has {route.length}")
     edits = [
         edit
-        for kind, a, b, c, d in _align(old.steps, new.steps)
+        for kind, a, b, c, d in _align_steps(old.steps, new.steps)
         if kind != "equal"
-        for edit in _refine_edits(old.steps[a:b], new.steps[c:d], a, c)
+        for edit in _split_edit_by_layers(old.steps[a:b], new.steps[c:d], a, c)
     ]
     ends = [*(edit.old_start - 1 for edit in edits[1:]), old.length]
-    return [_shift_edit(edit, old, new, end) for edit, end in zip(edits, ends, strict=False)]
+    return [_shift_edit_late(edit, old, new, end) for edit, end in zip(edits, ends, strict=False)]
 
 
-def _refine_edits(old: Sequence[Step], new: Sequence[Step], old_start: int, new_start: int) -> Iterator[RouteEdit]:
+def _split_edit_by_layers(
+    old: Sequence[Step], new: Sequence[Step], old_start: int, new_start: int
+) -> Iterator[RouteEdit]:
     """Split an edit where the layers match and only the adds differ."""
     names = {"delete": "removed", "insert": "added", "replace": "replaced"}
-    for kind, a, b, c, d in _align([step.layer for step in old], [step.layer for step in new]):
+    for kind, a, b, c, d in _align_steps([step.layer for step in old], [step.layer for step in new]):
         if kind == "equal":
             for i, j in zip(range(a, b), range(c, d), strict=True):
                 yield RouteEdit("changed", (old[i],), (new[j],), old_start + i + 1, new_start + j + 1)
@@ -50,11 +52,11 @@ def _refine_edits(old: Sequence[Step], new: Sequence[Step], old_start: int, new_
             yield RouteEdit(names[kind], tuple(old[a:b]), tuple(new[c:d]), old_start + a + 1, new_start + c + 1)
 
 
-def _align(old: Sequence[object], new: Sequence[object]) -> Sequence[tuple[str, int, int, int, int]]:
+def _align_steps(old: Sequence[object], new: Sequence[object]) -> Sequence[tuple[str, int, int, int, int]]:
     return SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
 
 
-def _shift_edit(edit: RouteEdit, old: Route, new: Route, end: int) -> RouteEdit:
+def _shift_edit_late(edit: RouteEdit, old: Route, new: Route, end: int) -> RouteEdit:
     """Move an added or removed block as late as possible: of two equal blocks the second is the repeat.
 
     ``end`` is the number of old steps before the next edit, over which a block must not move.

@@ -133,17 +133,17 @@ class RouteSpace(CheckedSettings):
         return (*moves, (0, None), *adds)
 
     @cached_property
-    def action_deltas(self) -> NDArray[np.int64]:
+    def action_displacements(self) -> NDArray[np.int64]:
         """Displacement of every action."""
         return np.array([delta for delta, _ in self.action_steps])
 
     @cached_property
-    def action_backs(self) -> NDArray[np.int64]:
+    def action_lookbacks(self) -> NDArray[np.int64]:
         """How far every action looks back; 0 for plain moves and rejoin."""
         return np.array([add.back if add else 0 for _, add in self.action_steps])
 
     @cached_property
-    def _action_index(self) -> dict[tuple[int, Add | None], int]:
+    def _action_by_step(self) -> dict[tuple[int, Add | None], int]:
         return {step: number for number, step in enumerate(self.action_steps) if number != self.rejoin_action}
 
     def budget_phase(self, applied: int) -> int:
@@ -161,11 +161,11 @@ class RouteSpace(CheckedSettings):
     def feasibility_mask(self) -> NDArray[np.bool_]:
         """The mask, ``[applied, layer, action]`` for ``applied`` from 0 (unused) to ``max_length``."""
         applied = np.arange(self.max_length + 1)[:, None, None]
-        target = np.arange(self.layers)[:, None] + self.action_deltas  # [layer, action]
+        target = np.arange(self.layers)[:, None] + self.action_displacements  # [layer, action]
         in_range = (target >= 0) & (target < self.layers)
         fits = applied + 1 + (self.layers - 1 - target) <= self.max_length
-        in_history = self.action_backs <= applied - 1
-        mask: NDArray[np.bool_] = in_range & fits & (in_history | (self.action_backs == 0))
+        in_history = self.action_lookbacks <= applied - 1
+        mask: NDArray[np.bool_] = in_range & fits & (in_history | (self.action_lookbacks == 0))
         mask[:, :, self.rejoin_action] = True
         mask.setflags(write=False)
         return mask
@@ -176,9 +176,9 @@ class RouteSpace(CheckedSettings):
         return Position(layer=0, displacement=self.table_shape[2] - 1, operator=0, applied=1)
 
     @cached_property
-    def action_arrivals(self) -> NDArray[np.int64]:
+    def action_arrival_states(self) -> NDArray[np.int64]:
         """Displacement and operator index of the position each action leads to, ``[action, 2]``."""
-        arrivals = np.stack([self.action_deltas + self.radius, self.action_backs > 0], axis=-1)
+        arrivals = np.stack([self.action_displacements + self.radius, self.action_lookbacks > 0], axis=-1)
         return np.asarray(np.minimum(arrivals, np.array(self.table_shape[2:4]) - 1))
 
     @property
@@ -187,22 +187,24 @@ class RouteSpace(CheckedSettings):
         layers, _, displacements, operators, _ = self.table_shape
         return self.max_length + 2, layers, displacements, operators
 
-    def look_up_arrivals(self, values: NDArray[Any], applied: int, *, infeasible: float) -> NDArray[Any]:
+    def look_up_values_after_actions(self, values: NDArray[Any], applied: int, *, infeasible: float) -> NDArray[Any]:
         """Of an array over positions, the values where each action leads after ``applied``: ``[layer, action]``."""
-        target = np.clip(np.arange(self.layers)[:, None] + self.action_deltas, 0, self.layers - 1)
-        arrivals = values[applied + 1, target, self.action_arrivals[:, 0], self.action_arrivals[:, 1]]
+        target = np.clip(np.arange(self.layers)[:, None] + self.action_displacements, 0, self.layers - 1)
+        arrivals = values[applied + 1, target, self.action_arrival_states[:, 0], self.action_arrival_states[:, 1]]
         return np.where(self.feasibility_mask[applied], arrivals, infeasible)
 
     @cached_property
-    def _arrival_table(self) -> list[tuple[int, int, int]]:
+    def _arrival_by_action(self) -> list[tuple[int, int, int]]:
         return [
             (delta, *arrival)
-            for delta, arrival in zip(self.action_deltas.tolist(), self.action_arrivals.tolist(), strict=True)
+            for delta, arrival in zip(
+                self.action_displacements.tolist(), self.action_arrival_states.tolist(), strict=True
+            )
         ]
 
     def next_position(self, position: Position, action: int) -> Position:
         """The position after a move or an add."""
-        delta, displacement, operator = self._arrival_table[action]
+        delta, displacement, operator = self._arrival_by_action[action]
         return Position(position.layer + delta, displacement, operator, position.applied + 1)
 
     def trace_program(self, program: Program) -> list[tuple[Position, int]]:
@@ -237,7 +239,7 @@ class RouteSpace(CheckedSettings):
             raise SpaceError(
                 f"{where} uses the coefficient {step.add.coefficient:g}; allowed: {list(self.coefficients)}"
             )
-        action = self._action_index[delta, step.add]
+        action = self._action_by_step[delta, step.add]
         if not 0 <= step.layer < self.layers:
             raise SpaceError(f"{where}: the model's layers are numbered 0 to {self.layers - 1}")
         if step.add and step.add.back > position.applied - 1:

@@ -18,14 +18,14 @@ from macro_routing.search.budgeted_search import (
     FinalSetSettings,
     RouteListSearch,
     StandardPassOnly,
-    list_early_exits,
-    list_layer_drops,
+    list_early_exit_routes,
+    list_layer_drop_routes,
 )
 from macro_routing.search.guided import GuidedSearch, GuidedSettings
 from macro_routing.search.macro import MacroSearch, MacroSettings, RestartedSearch
 from macro_routing.search.method_names import METHOD_NAMES
 from macro_routing.search.random_search import RandomSearch, RandomSettings
-from macro_routing.search.random_streams import assign_examples
+from macro_routing.search.random_streams import assign_examples_to_rounds
 from macro_routing.search.rys_blocks import BlockBeamSearch, BlockBeamSettings, BlockSweep, BlockSweepSettings
 from macro_routing.search.rys_counts import RepeatCountSettings, RepeatCountSweep, SurrogateSearch, SurrogateSettings
 from macro_routing.search.searcher import Searcher
@@ -122,7 +122,7 @@ def _build_random(inputs: MethodInputs) -> RandomSearch:
     settings, examples = inputs.settings, inputs.examples
     if inputs.budget is not None:
         examples = _count_affordable_examples(settings, examples, inputs.budget)
-        spent = sum(map(len, assign_examples(examples, settings.iterations, settings.replay, inputs.seed)))
+        spent = sum(map(len, assign_examples_to_rounds(examples, settings.iterations, settings.replay, inputs.seed)))
         settings = dataclasses.replace(settings, draws=inputs.budget // spent)
     return RandomSearch(inputs.space, examples, settings, inputs.seed)
 
@@ -131,7 +131,7 @@ def _count_affordable_examples(settings: MacroSettings | RandomSettings, availab
     """The most training examples whose rounds stay within the budget."""
 
     def count_evaluations(examples: int) -> int:
-        rounds = assign_examples(examples, settings.iterations, settings.replay, seed=0)
+        rounds = assign_examples_to_rounds(examples, settings.iterations, settings.replay, seed=0)
         return settings.draws * sum(map(len, rounds))
 
     if budget is None or count_evaluations(available) <= budget:
@@ -157,12 +157,12 @@ def _make_builder(kind: type[BudgetedSearch]) -> Callable[[MethodInputs], Budget
 
 
 def _build_early_exit(inputs: MethodInputs) -> RouteListSearch:
-    return _build_fixed_sweep("early-exit", inputs, list_early_exits(inputs.space.layers))
+    return _build_fixed_sweep("early-exit", inputs, list_early_exit_routes(inputs.space.layers))
 
 
 def _build_shortgpt(inputs: MethodInputs) -> RouteListSearch:
     most = inputs.settings.max_dropped or max(1, inputs.space.layers // 2)
-    return _build_fixed_sweep("shortgpt", inputs, list_layer_drops(inputs.influence(), most))
+    return _build_fixed_sweep("shortgpt", inputs, list_layer_drop_routes(inputs.influence(), most))
 
 
 def _build_fixed_sweep(name: str, inputs: MethodInputs, routes: tuple[Route, ...]) -> RouteListSearch:

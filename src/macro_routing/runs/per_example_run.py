@@ -26,7 +26,7 @@ from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.runs.progress import RoundReport
 from macro_routing.runs.result import ORACLE, ROUTER, STANDARD, RunResult, make_per_example_result
 from macro_routing.search.searcher import Draw, Failure, Proposal, Score, SearchState
-from macro_routing.search.tree_actions import label_from_route
+from macro_routing.search.tree_actions import drllm_label_from_route
 from macro_routing.search.tree_search import CORRECT_REWARD, TreeSearch
 from macro_routing.tasks.task import Example
 from macro_routing.workers.worker_settings import WorkerError
@@ -157,7 +157,7 @@ class RouterRun(PerExampleRun):
             programs = [space.route_to_program(route) for route in routes]
             found = train_program_routers(frozen, space, prompts, programs, settings.router, self.config.seed)
         else:
-            counts = [label_from_route(route) for route in routes]
+            counts = [drllm_label_from_route(route) for route in routes]
             found = train_layer_routers(frozen, prompts, counts, settings.router, self.config.seed)
         routers, report = found
         routers.save(folder.path / files.ROUTERS)

@@ -143,12 +143,12 @@ class StandardPassOnly(BudgetedSearch):
         return (Candidate(Route.standard(self.layers), rank=1),)
 
 
-def list_early_exits(layers: int) -> tuple[Route, ...]:
+def list_early_exit_routes(layers: int) -> tuple[Route, ...]:
     """The first layers alone, for every layer after which the model could stop; its head reads the state there."""
     return tuple(Route.from_layers(range(end), layers) for end in range(1, layers))
 
 
-def list_layer_drops(influence: Sequence[float], max_dropped: int) -> tuple[Route, ...]:
+def list_layer_drop_routes(influence: Sequence[float], max_dropped: int) -> tuple[Route, ...]:
     """The standard pass without the 1, 2, … ``max_dropped`` layers of least influence, ties to the earlier layer."""
     layers = len(influence)
     order = sorted(range(layers), key=lambda layer: (influence[layer], layer))

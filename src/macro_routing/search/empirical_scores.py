@@ -13,7 +13,7 @@ _PSEUDO_EXAMPLES = 300
 """Pseudo-examples with no gain that a route's own are mixed with, as if gains differed by about three points. A route
 that was good by chance once must not rank above one that was good ten times."""
 
-MAX_ROWS = 1500
+MAX_FITTED_DRAWS = 1500
 """Maximum number of scores that the Gaussian process is fitted to: its time is cubic in them."""
 
 
@@ -67,14 +67,17 @@ def subsample_draws(draws: Sequence[Draw]) -> list[Draw]:
     The standard pass is always included. A route is included with all of its draws or with none.
     """
     scored = [draw for draw in draws if isinstance(draw.outcome, Score)]
-    if len(scored) <= MAX_ROWS:
+    if len(scored) <= MAX_FITTED_DRAWS:
         return scored
     rows = Counter(draw.proposal.route for draw in scored)
     ranked = EmpiricalScores.from_draws(scored).rank_routes()
     standard = Route.standard(scored[0].proposal.route.layers)
-    kept, room = {standard}, MAX_ROWS - rows[standard]
+    kept, room = {standard}, MAX_FITTED_DRAWS - rows[standard]
     # Half of the room is for the best; the other half is spread evenly over the rest, so that bad routes are seen, too.
-    for reserved, routes in ((MAX_ROWS // 2, ranked), (0, ranked[:: max(1, 2 * len(scored) // MAX_ROWS)])):
+    for reserved, routes in (
+        (MAX_FITTED_DRAWS // 2, ranked),
+        (0, ranked[:: max(1, 2 * len(scored) // MAX_FITTED_DRAWS)]),
+    ):
         for route in routes:
             if room - rows[route] < reserved:
                 break

@@ -18,11 +18,11 @@ import numpy as np
 from macro_routing.errors import SettingsError
 from macro_routing.routes.route import Program, Route
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.edits import extract_edits, list_single_moves, mutate_routes, programs_from_edits
 from macro_routing.search.empirical_scores import EmpiricalScores
 from macro_routing.search.policy import MarkovPolicy, Table, check_epsilons
 from macro_routing.search.policy_search import PolicySearcher, PolicyState
 from macro_routing.search.random_streams import RandomStream, make_generator
+from macro_routing.search.route_edits import extract_edits, list_single_moves, mutate_routes, programs_from_edits
 from macro_routing.search.route_features import RouteFeatures
 from macro_routing.search.route_gp import KERNELS, KernelParameters, RouteGP, ScoreTable, thompson_sample
 from macro_routing.search.searcher import (
@@ -146,7 +146,7 @@ class GuidedSearch(PolicySearcher):
     # --- examples of every round ----------------------------------------------------------------------------------
 
     @cached_property
-    def _used_examples(self) -> int:
+    def _affordable_examples(self) -> int:
         """Number of training examples that the budget pays for with ``settings.draws`` draws."""
         used = min(self.examples, self.budget * 1000 // self.settings.min_evaluations(1000) + 1)
         while used and self.settings.min_evaluations(used) > self.budget:
@@ -166,15 +166,15 @@ class GuidedSearch(PolicySearcher):
     @cached_property
     def _example_order(self) -> list[int]:
         shuffled = make_generator(self.seed, RandomStream.GUIDED_EXAMPLES).permutation(self.examples)
-        return [int(example) for example in shuffled[: self._used_examples]]
+        return [int(example) for example in shuffled[: self._affordable_examples]]
 
     @cached_property
     def holdout(self) -> tuple[int, ...]:
         """Training examples that only the confirmation uses."""
-        return tuple(self._example_order[: int(self.settings.holdout * self._used_examples)])
+        return tuple(self._example_order[: int(self.settings.holdout * self._affordable_examples)])
 
     @cached_property
-    def chunks(self) -> list[tuple[int, ...]]:
+    def example_chunks(self) -> list[tuple[int, ...]]:
         """Training examples of every round but the confirmation."""
         searched = self._example_order[len(self.holdout) :]
         rounds = max(1, min(self.settings.rounds, len(searched) // _MIN_CHUNK))
@@ -183,14 +183,14 @@ class GuidedSearch(PolicySearcher):
     @cached_property
     def draws_per_round(self) -> int:
         """Routes per round, the standard pass included: as many as the budget pays for, up to a limit."""
-        searched = self._used_examples - len(self.holdout)
+        searched = self._affordable_examples - len(self.holdout)
         return min(_MAX_DRAWS, int((self.budget - self.settings.k * len(self.holdout)) // searched))
 
     @cached_property
     def round_plan(self) -> tuple[PlannedRound, ...]:
         """A round per chunk, and the confirmation on the holdout."""
         confirmation = [PlannedRound(self.settings.k, self.holdout)] if self.holdout else []
-        return (*(PlannedRound(self.draws_per_round, chunk) for chunk in self.chunks), *confirmation)
+        return (*(PlannedRound(self.draws_per_round, chunk) for chunk in self.example_chunks), *confirmation)
 
     def _identity_fields(self) -> dict[str, Any]:
         allowed = None if self.allowed_routes is None else sorted(map(str, self.allowed_routes))
@@ -211,16 +211,16 @@ class GuidedSearch(PolicySearcher):
         return Proposal(route, route.shortest_program())
 
     def _ask(self, state: GuidedState) -> Round | None:
-        if state.rounds == len(self.chunks):
+        if state.rounds == len(self.example_chunks):
             finalists = [Proposal(route, route.shortest_program()) for route in self._select_finalists(state)]
             return self._make_round(state, [self._standard_proposal, *finalists])
         rng = make_generator(self.seed, RandomStream.GUIDED_CHOICE, state.rounds)
-        pool = self._candidate_pool(state, rng)
-        choose = self._choose_first_round if self._fitted_gp(state) is None else self._choose_by_scores
+        pool = self._build_candidate_pool(state, rng)
+        choose = self._choose_first_routes if self._fitted_gp(state) is None else self._choose_routes_by_scores
         chosen = choose(state, pool, rng)[: self.draws_per_round - 1]
         return self._make_round(state, [self._standard_proposal, *(Proposal(route, pool[route]) for route in chosen)])
 
-    def _candidate_pool(self, state: GuidedState, rng: np.random.Generator) -> dict[Route, Program | None]:
+    def _build_candidate_pool(self, state: GuidedState, rng: np.random.Generator) -> dict[Route, Program | None]:
         """Different routes to choose from, without the standard pass, each with a program."""
         policy = self.policy(state)
         programs = [draw.proposal.program for draw in state.draws] + self._single_move_programs
@@ -252,7 +252,7 @@ class GuidedSearch(PolicySearcher):
         programs = [program for program in (*decoded, *sampled) if program is not None]
         return [program for program in programs if len(extract_edits(self.space, program)) <= _MAX_EDITS]
 
-    def _choose_first_round(
+    def _choose_first_routes(
         self, state: GuidedState, pool: dict[Route, Program | None], rng: np.random.Generator
     ) -> list[Route]:
         """Nothing is scored yet: the prior's most probable routes, where earlier knowledge shows, then random ones."""
@@ -266,7 +266,7 @@ class GuidedSearch(PolicySearcher):
         first = [route for route in decoded if not route.is_standard]
         return [*first, *(others[index] for index in rng.permutation(len(others)))]
 
-    def _choose_by_scores(
+    def _choose_routes_by_scores(
         self, state: GuidedState, pool: dict[Route, Program | None], rng: np.random.Generator
     ) -> list[Route]:
         """The best routes by their empirical scores, then Thompson samples of the Gaussian process."""
@@ -283,14 +283,14 @@ class GuidedSearch(PolicySearcher):
 
     def _tell(self, state: GuidedState, asked: Round, outcomes: Sequence[Outcome]) -> GuidedState:  # noqa: ARG002
         """Fit the kernel parameters, and move the policy to the routes that are probably good."""
-        if asked.number == len(self.chunks):
+        if asked.number == len(self.example_chunks):
             return state
         gp = self._fit_gp(state, sweeps=_FIT_SWEEPS)
         if gp is None:
             return state
         policy = self._compute_policy(state, gp)
         learned = replace(state, kernel_parameters=gp.parameters, policy_table=policy.table)
-        learned.cached("gp", lambda: gp)
+        learned.get_cached("gp", lambda: gp)
         return learned
 
     def _compute_policy(self, state: GuidedState, gp: RouteGP) -> MarkovPolicy:
@@ -308,10 +308,10 @@ class GuidedSearch(PolicySearcher):
 
     def _fitted_gp(self, state: GuidedState) -> RouteGP | None:
         """The Gaussian process given all scores; None as long as only the standard pass was scored."""
-        return state.cached("gp", lambda: self._fit_gp(state, sweeps=0))
+        return state.get_cached("gp", lambda: self._fit_gp(state, sweeps=0))
 
     def _fit_gp(self, state: GuidedState, *, sweeps: int) -> RouteGP | None:
-        scores = ScoreTable.from_draws(self._search_draws(state), self._standard_proposal.route)
+        scores = ScoreTable.from_draws(self._draws_before_confirmation(state), self._standard_proposal.route)
         only_standard = len(scores.routes) == 1
         return None if only_standard else RouteGP.fit(scores, start=state.kernel_parameters, sweeps=sweeps)
 
@@ -320,18 +320,18 @@ class GuidedSearch(PolicySearcher):
         gp = self._fitted_gp(state)
         return [] if gp is None else list(gp.scored_gains)
 
-    def _search_draws(self, state: GuidedState) -> list[Draw]:
+    def _draws_before_confirmation(self, state: GuidedState) -> list[Draw]:
         """All draws but those of the confirmation, which judges what was learned from the others."""
-        return [draw for draw in state.draws if draw.round < len(self.chunks)]
+        return [draw for draw in state.draws if draw.round < len(self.example_chunks)]
 
     def _select_finalists(self, state: GuidedState) -> list[Route]:
-        ranked = EmpiricalScores.from_draws(self._search_draws(state)).rank_routes()
+        ranked = EmpiricalScores.from_draws(self._draws_before_confirmation(state)).rank_routes()
         empirical_best = ranked[: bool(self.settings.n_empirical_best)]
         return list(dict.fromkeys([*self._rank_scored_routes(state)[: self.settings.finalists], *empirical_best]))
 
     def _candidates(self, state: GuidedState) -> tuple[Candidate, ...]:
         """The standard pass and the finalists."""
-        confirmed = [draw.proposal.route for draw in state.draws if draw.round == len(self.chunks)]
+        confirmed = [draw.proposal.route for draw in state.draws if draw.round == len(self.example_chunks)]
         routes = [self._standard_proposal.route, *(confirmed[1:] or self._select_finalists(state))]
         return tuple(self._make_candidate(state, route, rank) for rank, route in enumerate(routes, 1))
 
@@ -346,6 +346,6 @@ class GuidedSearch(PolicySearcher):
             return None
         if not route.is_standard and route not in self._rank_scored_routes(state)[: self.settings.finalists]:
             # A finalist by its empirical scores: the process does not expect such routes and would underrate it.
-            return EmpiricalScores.from_draws(self._search_draws(state)).expected_gain(route)
+            return EmpiricalScores.from_draws(self._draws_before_confirmation(state)).expected_gain(route)
         mean, covariance = gp.predict_joint(RouteFeatures.from_routes([route]))
         return ExpectedGain(float(mean[0]), max(float(covariance[0, 0]), 0.0))

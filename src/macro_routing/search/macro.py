@@ -211,7 +211,7 @@ class RestartedSearch(Searcher):
 
     def __post_init__(self) -> None:
         """Reject a budget that does not pay for a round."""
-        check_integer("budget", self.budget, minimum=self._smallest_round)
+        check_integer("budget", self.budget, minimum=self._min_round_evaluations)
 
     @property
     def settings(self) -> MacroSettings:
@@ -219,14 +219,14 @@ class RestartedSearch(Searcher):
         return self.first.settings
 
     @property
-    def _smallest_round(self) -> int:
+    def _min_round_evaluations(self) -> int:
         """Evaluations of a search's first round, which has the fewest examples."""
         return self.first.settings.draws * len(self.first.round_plan[0].examples)
 
     @cached_property
     def round_plan(self) -> tuple[PlannedRound, ...]:
         """As many rounds as the budget pays for if all were first rounds."""
-        return (self.first.round_plan[0],) * (self.budget // self._smallest_round)
+        return (self.first.round_plan[0],) * (self.budget // self._min_round_evaluations)
 
     @property
     def max_candidates(self) -> int:
@@ -235,11 +235,11 @@ class RestartedSearch(Searcher):
 
     def max_evaluations(self, done: int = 0) -> int:
         """Maximum number of evaluations in the rounds from ``done`` on."""
-        return max(0, self.budget - done * self._smallest_round)
+        return max(0, self.budget - done * self._min_round_evaluations)
 
     def _ask(self, state: RestartState) -> Round | None:
         index, inner = self._current_restart(state)
-        asked = self.restarted_search(index).ask(inner)
+        asked = self.build_restart(index).ask(inner)
         assert asked is not None  # a search that is over is followed by the next
         spent = sum(self.first.max_evaluations() - self.first.max_evaluations(inner.rounds) for inner in state.restarts)
         affordable = spent + len(asked.proposals) * len(asked.examples) <= self.budget
@@ -247,7 +247,7 @@ class RestartedSearch(Searcher):
 
     def _tell(self, state: RestartState, asked: Round, outcomes: Sequence[Outcome]) -> RestartState:
         index, inner = self._current_restart(state)
-        learned = self.restarted_search(index).tell(inner, replace(asked, number=inner.rounds), outcomes)
+        learned = self.build_restart(index).tell(inner, replace(asked, number=inner.rounds), outcomes)
         assert isinstance(learned, PolicyState)
         return replace(state, restarts=(*state.restarts[:index], replace(learned, draws=())))
 
@@ -255,11 +255,11 @@ class RestartedSearch(Searcher):
         """The final sets of all restarts, each different route once, ranked by restart."""
         candidates: dict[Route, Candidate] = {}
         for index, inner in enumerate(state.restarts or (self._current_restart(state)[1],)):
-            for candidate in self.restarted_search(index).candidates(inner):
+            for candidate in self.build_restart(index).candidates(inner):
                 candidates.setdefault(candidate.route, candidate)
         return tuple(replace(candidate, rank=rank) for rank, candidate in enumerate(candidates.values(), 1))
 
-    def restarted_search(self, index: int) -> MacroSearch:
+    def build_restart(self, index: int) -> MacroSearch:
         """The search of a restart; that of index 0 has the given seed."""
         if index == 0:
             return self.first
@@ -270,4 +270,4 @@ class RestartedSearch(Searcher):
         """Index and state of the restart that the next round belongs to; it may have to be begun."""
         if state.restarts and not self.first.is_over(state.restarts[-1]):
             return len(state.restarts) - 1, state.restarts[-1]
-        return len(state.restarts), self.restarted_search(len(state.restarts)).start()
+        return len(state.restarts), self.build_restart(len(state.restarts)).start()

@@ -60,7 +60,7 @@ class MarkovPolicy:
             return np.log(self.table)
 
     @cached_property
-    def _log_totals(self) -> Table:
+    def _log_feasible_mass(self) -> Table:
         """Log of each row's feasible mass, ``[applied, layer, displacement, operator]``; -inf where there is none."""
         totals = [
             np.einsum("ldoa,la->ldo", self.table[:, self.space.budget_phase(applied)], mask)
@@ -76,7 +76,7 @@ class MarkovPolicy:
         """
         mask = self.space.feasibility_mask[applied][:, None, None, :]
         return self._mask_log_rows(
-            self._log_table[:, self.space.budget_phase(applied)], mask, self._log_totals[applied]
+            self._log_table[:, self.space.budget_phase(applied)], mask, self._log_feasible_mass[applied]
         )
 
     def masked_log_row(self, position: Position) -> Table:
@@ -85,7 +85,7 @@ class MarkovPolicy:
         return self._mask_log_rows(
             self._log_table[layer, phase, displacement, operator],
             self.space.feasibility_mask[position.applied, layer],
-            self._log_totals[position.applied, layer, displacement, operator],
+            self._log_feasible_mass[position.applied, layer, displacement, operator],
         )
 
     def _mask_log_rows(self, rows: Table, mask: NDArray[np.bool_], log_totals: Table) -> Table:
@@ -110,16 +110,16 @@ class MarkovPolicy:
             position = self.space.next_position(position, action)
 
     @cached_property
-    def _cumulative_rows(self) -> dict[tuple[Position, float], Table]:
+    def _cumulative_row_cache(self) -> dict[tuple[Position, float], Table]:
         return {}
 
     def _cumulative_row(self, position: Position, temperature: float) -> Table:
         """Cumulative sampling row, kept: draws of one iteration meet the same positions again and again."""
         key = (position, temperature)
-        if key not in self._cumulative_rows:
+        if key not in self._cumulative_row_cache:
             row = self.masked_log_row(position) / temperature
-            self._cumulative_rows[key] = np.exp(row - row.max()).cumsum()
-        return self._cumulative_rows[key]
+            self._cumulative_row_cache[key] = np.exp(row - row.max()).cumsum()
+        return self._cumulative_row_cache[key]
 
     def log_probability(self, program: Program) -> float:
         """Log-probability of writing exactly this program; -inf where a row has no mass for it."""

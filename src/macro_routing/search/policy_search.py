@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.policy import MarkovPolicy, Table
-from macro_routing.search.random_streams import RandomStream, assign_examples, make_generator
+from macro_routing.search.random_streams import RandomStream, assign_examples_to_rounds, make_generator
 from macro_routing.search.searcher import PlannedRound, Proposal, Round, Searcher, SearchState
 from macro_routing.settings import CheckedSettings, Range, option
 
@@ -33,7 +33,7 @@ class SamplingSearcher(Searcher):
     @cached_property
     def round_plan(self) -> tuple[PlannedRound, ...]:
         """Chunks of examples with a replay buffer."""
-        chunks = assign_examples(self.examples, self.settings.iterations, self.settings.replay, self.seed)
+        chunks = assign_examples_to_rounds(self.examples, self.settings.iterations, self.settings.replay, self.seed)
         return tuple(PlannedRound(self.settings.draws, chunk) for chunk in chunks)
 
     def _sample_round(
@@ -73,4 +73,4 @@ class PolicySearcher(Searcher):
         """The policy of a state."""
         self.check_state(state)
         assert isinstance(state, PolicyState)
-        return state.cached("policy", lambda: MarkovPolicy(self.space, state.policy_table))
+        return state.get_cached("policy", lambda: MarkovPolicy(self.space, state.policy_table))

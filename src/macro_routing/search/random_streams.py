@@ -36,7 +36,7 @@ def check_seed(seed: int) -> None:
     check_integer("seed", seed, minimum=0, maximum=2**32 - 1)
 
 
-def assign_examples(size: int, iterations: int, replay: float, seed: int) -> list[tuple[int, ...]]:
+def assign_examples_to_rounds(size: int, iterations: int, replay: float, seed: int) -> list[tuple[int, ...]]:
     """The examples of every round: a chunk of its own and the replay buffer filled by earlier rounds (``S_i``)."""
     if size < iterations:
         raise SettingsError(

@@ -41,7 +41,7 @@ class RouteFeatures:
     def from_routes(cls, routes: Sequence[Route]) -> "RouteFeatures":
         """Compute the features of routes."""
         layers = routes[0].layers if routes else 1
-        features = [_compute_route_arrays(route) for route in routes]
+        features = [_compute_feature_arrays(route) for route in routes]
         sizes = (_MAX_APPLICATIONS, 2 * _MAX_JUMP + 1, 1 + _MAX_BACK)
         return cls(
             tuple(routes),
@@ -72,7 +72,7 @@ class RouteFeatures:
     @cached_property
     def _layer_effect_features(self) -> Floats:
         """Applications and adds, smoothed over neighbouring layers; the sources of adds are not smoothed."""
-        root = _neighbour_correlation_root(self.applications.shape[2])
+        root = _neighbour_correlation_cholesky(self.applications.shape[2])
         parts = (self.applications @ root, math.sqrt(0.5) * self.adds[:, :1] @ root, math.sqrt(0.5) * self.adds[:, 1:])
         return np.concatenate([part.reshape(len(self), -1) for part in parts], axis=1)
 
@@ -80,10 +80,10 @@ class RouteFeatures:
     def _jump_effect_features(self) -> Floats:
         """Jumps, smoothed over neighbouring layers and similar lengths."""
         lengths, layers = self.jumps.shape[1:]
-        smoothed = _neighbour_correlation_root(lengths).T @ self.jumps @ _neighbour_correlation_root(layers)
+        smoothed = _neighbour_correlation_cholesky(lengths).T @ self.jumps @ _neighbour_correlation_cholesky(layers)
         return np.asarray(smoothed.reshape(len(self), -1))
 
-    def compare(self, others: Self) -> "KernelTerms":
+    def compare_routes(self, others: Self) -> "KernelTerms":
         """Compare each of these routes with each of the others."""
         common = self._edit_features @ others._edit_features.T
         rows = {route: row for row, route in enumerate(self.routes) if not route.is_standard}
@@ -118,7 +118,7 @@ class KernelTerms:
 
 
 @lru_cache(maxsize=10_000)
-def _compute_route_arrays(route: Route) -> tuple[Floats, Floats, Floats]:
+def _compute_feature_arrays(route: Route) -> tuple[Floats, Floats, Floats]:
     applied = np.zeros(route.layers)
     jumps = np.zeros((2 * _MAX_JUMP + 1, route.layers))
     adds = np.zeros((1 + _MAX_BACK, route.layers))
@@ -137,7 +137,7 @@ def _compute_route_arrays(route: Route) -> tuple[Floats, Floats, Floats]:
 
 
 @lru_cache(maxsize=8)
-def _neighbour_correlation_root(size: int) -> Floats:
+def _neighbour_correlation_cholesky(size: int) -> Floats:
     """Cholesky factor of the correlation between neighbours."""
     numbers = np.arange(size)
     correlation = np.exp(-np.abs(numbers[:, None] - numbers) / _LAYER_LENGTH_SCALE)

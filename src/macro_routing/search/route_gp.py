@@ -128,7 +128,7 @@ class ScoreTable:
     @cached_property
     def kernel_terms(self) -> KernelTerms:
         """Terms of the covariance between the routes."""
-        return self.routes.compare(self.routes)
+        return self.routes.compare_routes(self.routes)
 
     @cached_property
     def centred_accuracy(self) -> Floats:
@@ -136,18 +136,18 @@ class ScoreTable:
         return np.asarray(self.accuracy - np.average(self.accuracy, weights=self.examples))
 
     @cached_property
-    def _same_round(self) -> Floats:
+    def _same_round_matrix(self) -> Floats:
         return np.asarray(self.round_index[:, None] == self.round_index, np.float64)
 
     @cached_property
-    def _same_examples(self) -> Floats:
+    def _shared_examples_covariance(self) -> Floats:
         """Covariance of rows whose routes are correct on the same examples, for an ``example_effect`` of 1."""
         similarity = _similarity_kernel(self.kernel_terms, _EXAMPLE_LENGTH_SCALE)[
             self.route_index[:, None], self.route_index
         ]
-        return np.asarray(self._same_round * similarity / (2 * np.sqrt(self.examples[:, None] * self.examples)))
+        return np.asarray(self._same_round_matrix * similarity / (2 * np.sqrt(self.examples[:, None] * self.examples)))
 
-    def subsample(self, max_rows: int) -> "ScoreTable":
+    def subsample_rows(self, max_rows: int) -> "ScoreTable":
         """About ``max_rows`` rows: those of every second, third, … route, independent of the scores."""
         if len(self.route_index) <= max_rows:
             return self
@@ -159,10 +159,10 @@ class ScoreTable:
 
     def covariance(self, parameters: KernelParameters) -> Floats:
         """Covariance of the rows."""
-        covariance = _covariance(parameters, self.kernel_terms)[self.route_index[:, None], self.route_index]
+        covariance = _route_covariance(parameters, self.kernel_terms)[self.route_index[:, None], self.route_index]
         covariance += _STANDARD_SCALE**2
-        covariance += parameters.round_effect**2 * self._same_round
-        covariance += parameters.example_effect**2 * self._same_examples
+        covariance += parameters.round_effect**2 * self._same_round_matrix
+        covariance += parameters.example_effect**2 * self._shared_examples_covariance
         covariance[np.diag_indices(len(covariance))] += parameters.noise * self.binomial_variance
         return covariance
 
@@ -179,7 +179,7 @@ class RouteGP:
     @classmethod
     def fit(cls, scores: ScoreTable, *, start: KernelParameters, sweeps: int = 1) -> "RouteGP":
         """Compute the posterior; parameters are fitted from ``start``, or kept as they are without ``sweeps``."""
-        parameters = fit_parameters(scores.subsample(_MAX_FIT_ROWS), start, sweeps) if sweeps else start
+        parameters = fit_kernel_parameters(scores.subsample_rows(_MAX_FIT_ROWS), start, sweeps) if sweeps else start
         inverse = np.linalg.inv(scores.covariance(parameters))
         # Rows of one route are added up: predictions are about routes.
         order = np.argsort(scores.route_index, kind="stable")
@@ -197,12 +197,12 @@ class RouteGP:
 
     def predict_mean(self, routes: RouteFeatures) -> Floats:
         """Expected gains."""
-        return np.asarray(_covariance(self.parameters, self.known.compare(routes)).T @ self._weights)
+        return np.asarray(_route_covariance(self.parameters, self.known.compare_routes(routes)).T @ self._weights)
 
     def predict_joint(self, routes: RouteFeatures) -> tuple[Floats, Floats]:
         """Expected gains, and their covariance."""
-        cross = _covariance(self.parameters, self.known.compare(routes))
-        prior = _covariance(self.parameters, routes.compare(routes))
+        cross = _route_covariance(self.parameters, self.known.compare_routes(routes))
+        prior = _route_covariance(self.parameters, routes.compare_routes(routes))
         return np.asarray(cross.T @ self._weights), np.asarray(prior - cross.T @ self._precision @ cross)
 
 
@@ -213,7 +213,7 @@ def _similarity_kernel(terms: KernelTerms, length_scale: float) -> Floats:
     return np.asarray(np.exp(-terms.edit_distances / length_scale) - rows - columns + 1)
 
 
-def _covariance(parameters: KernelParameters, terms: KernelTerms) -> Floats:
+def _route_covariance(parameters: KernelParameters, terms: KernelTerms) -> Floats:
     linear = parameters.layer_effect**2 * terms.shared_layers + parameters.jump_effect**2 * terms.shared_jumps
     penalty = np.outer(parameters.edit_penalty * terms.row_edits, parameters.edit_penalty * terms.column_edits)
     nugget = parameters.nugget**2 * terms.same_route
@@ -221,7 +221,7 @@ def _covariance(parameters: KernelParameters, terms: KernelTerms) -> Floats:
     return np.asarray(linear + similarity + nugget + penalty)
 
 
-def fit_parameters(scores: ScoreTable, start: KernelParameters, sweeps: int) -> KernelParameters:
+def fit_kernel_parameters(scores: ScoreTable, start: KernelParameters, sweeps: int) -> KernelParameters:
     """Maximise the marginal likelihood; each sweep tries every parameter larger and smaller.
 
     The search starts from ``start`` or from typical parameters, whichever explain the scores better: parameters that
@@ -236,7 +236,7 @@ def fit_parameters(scores: ScoreTable, start: KernelParameters, sweeps: int) -> 
         for name, factors in _SEARCH_FACTORS.items():
             for factor in factors:
                 tried = replace(parameters, **{name: getattr(parameters, name) * factor})
-                if tried == parameters or not _is_allowed(tried):
+                if tried == parameters or not _are_parameters_in_range(tried):
                     continue
                 if (likelihood := log_marginal_likelihood(tried, scores)) > best:
                     parameters, best = tried, likelihood
@@ -244,7 +244,7 @@ def fit_parameters(scores: ScoreTable, start: KernelParameters, sweeps: int) -> 
     return parameters
 
 
-def _is_allowed(parameters: KernelParameters) -> bool:
+def _are_parameters_in_range(parameters: KernelParameters) -> bool:
     smallest, largest = _NOISE_RANGE
     return parameters.length_scale >= _MIN_LENGTH_SCALE and smallest <= parameters.noise <= largest
 

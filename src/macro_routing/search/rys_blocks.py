@@ -45,7 +45,7 @@ def count_blocks(layers: int, min_span: int = 1, max_span: int = 0) -> int:
 def route_from_blocks(layers: int, repeated: Iterable[Block]) -> Route:
     """The standard pass with every block of ``repeated`` executed twice in place."""
     ordered = sorted(repeated)
-    if not _are_disjoint(ordered) or any(not 0 <= i < j <= layers for i, j in ordered):
+    if not _are_blocks_disjoint(ordered) or any(not 0 <= i < j <= layers for i, j in ordered):
         raise RouteError(f"{ordered} are not disjoint blocks (i, j) with 0 ≤ i < j ≤ {layers}")
     back_to = {j: i for i, j in ordered}
     order: list[int] = []
@@ -60,10 +60,10 @@ def blocks_from_route(route: Route) -> tuple[Block, ...] | None:
     # Every step from layer j - 1 to a layer i < j ends a repeated block (i, j).
     steps = pairwise(route.steps)
     blocks = [(step.layer, before.layer + 1) for before, step in steps if step.layer <= before.layer]
-    return tuple(blocks) if _are_disjoint(blocks) and route_from_blocks(route.layers, blocks) == route else None
+    return tuple(blocks) if _are_blocks_disjoint(blocks) and route_from_blocks(route.layers, blocks) == route else None
 
 
-def _are_disjoint(ordered: Sequence[Block]) -> bool:
+def _are_blocks_disjoint(ordered: Sequence[Block]) -> bool:
     return all(before[1] <= block[0] for before, block in pairwise(ordered))
 
 
@@ -148,14 +148,14 @@ class BlockBeamSearch(BudgetedSearch):
     def _propose_routes(self, state: SearchState) -> list[Route]:
         """The standard pass and every single block; later the best sets with one block more."""
         singles = list_blocks(self.layers, 1, self.settings.max_span)
-        sets = self._extend_best_sets(state, singles) if state.rounds else [(), *((block,) for block in singles)]
+        sets = self._extend_best_block_sets(state, singles) if state.rounds else [(), *((block,) for block in singles)]
         return [route_from_blocks(self.layers, repeated) for repeated in sets]
 
-    def _extend_best_sets(self, state: SearchState, singles: Sequence[Block]) -> list[tuple[Block, ...]]:
+    def _extend_best_block_sets(self, state: SearchState, singles: Sequence[Block]) -> list[tuple[Block, ...]]:
         """Each different set once; none was scored before, because every round's sets have one block more."""
         answered = [draw for draw in state.draws if draw.round == state.rounds - 1]
         ranked = (blocks_from_route(draw.proposal.route) for draw in rank_draws(answered))
         # The standard pass is left out: everything that extends it was scored in the first round.
         parents = [repeated for repeated in ranked if repeated][: self.settings.beam_width]
         longer = (tuple(sorted((*parent, block))) for parent in parents for block in singles)
-        return [repeated for repeated in dict.fromkeys(longer) if _are_disjoint(repeated)]
+        return [repeated for repeated in dict.fromkeys(longer) if _are_blocks_disjoint(repeated)]

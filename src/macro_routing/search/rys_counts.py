@@ -29,17 +29,17 @@ _TRIES_PER_VECTOR = 3
 """Draws per wanted vector before a small model's vectors count as used up."""
 
 
-def route_from_counts(layers: int, counts: Sequence[int]) -> Route:
+def route_from_repeat_counts(layers: int, counts: Sequence[int]) -> Route:
     """Every layer in order, layer l applied ``counts[l]`` times in place; 0 skips it."""
     if len(counts) != layers or any(count < 0 for count in counts):
         raise RouteError(f"{layers} layers need one count of at least 0 each, not {list(counts)}")
     return Route.from_layer_counts(counts)
 
 
-def counts_from_route(route: Route) -> tuple[int, ...] | None:
+def repeat_counts_from_route(route: Route) -> tuple[int, ...] | None:
     """How often ``route`` applies each layer; None for a route that is not determined by that."""
     counts = route.layer_counts
-    return counts if route_from_counts(route.layers, counts) == route else None
+    return counts if route_from_repeat_counts(route.layers, counts) == route else None
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ class RepeatCountSweep(BudgetedSearch):
         """The standard pass, then every layer with every count."""
         once = [1] * self.layers
         return [
-            route_from_counts(self.layers, once),
+            route_from_repeat_counts(self.layers, once),
             *(
-                route_from_counts(self.layers, [*once[:layer], count, *once[layer + 1 :]])
+                route_from_repeat_counts(self.layers, [*once[:layer], count, *once[layer + 1 :]])
                 for layer in range(self.layers)
                 for count in range(2, self.settings.max_repeats + 1)
             ),
@@ -129,16 +129,16 @@ class SurrogateSearch(BudgetedSearch):
         size = self.round_sizes[state.rounds]
         if state.rounds == 0:
             standard = (1,) * self.layers
-            chosen = [standard, *self._sample_new_counts(rng, size - 1, {standard})]
+            chosen = [standard, *self._sample_new_repeat_counts(rng, size - 1, {standard})]
         else:
-            pool = self._sample_new_counts(
-                rng, self.settings.pool_size, {counts_from_route(draw.proposal.route) for draw in state.draws}
+            pool = self._sample_new_repeat_counts(
+                rng, self.settings.pool_size, {repeat_counts_from_route(draw.proposal.route) for draw in state.draws}
             )
             best = np.argsort(-self._predict_accuracies(state, pool), kind="stable")
             chosen = [pool[index] for index in best[:size]]
-        return [route_from_counts(self.layers, counts) for counts in chosen]
+        return [route_from_repeat_counts(self.layers, counts) for counts in chosen]
 
-    def _sample_new_counts(
+    def _sample_new_repeat_counts(
         self, rng: np.random.Generator, wanted: int, seen: Collection[Counts | None]
     ) -> list[Counts]:
         """Different random vectors, ``wanted`` of them unless the tries run out."""
@@ -146,7 +146,7 @@ class SurrogateSearch(BudgetedSearch):
         for _ in range(_TRIES_PER_VECTOR * wanted):
             if len(sampled) == wanted:
                 break
-            counts = sample_counts(rng, self.layers, self.settings.max_repeats)
+            counts = sample_repeat_counts(rng, self.layers, self.settings.max_repeats)
             if counts not in seen:
                 sampled[counts] = None
         return list(sampled)
@@ -155,7 +155,7 @@ class SurrogateSearch(BudgetedSearch):
         """The surrogate's accuracies; all alike while nothing could be scored."""
         scores: dict[Counts, list[float]] = defaultdict(list)
         for draw in state.draws:
-            counts = counts_from_route(draw.proposal.route)
+            counts = repeat_counts_from_route(draw.proposal.route)
             if counts is not None and isinstance(draw.outcome, Score):
                 scores[counts].append(draw.outcome.accuracy)
         if not scores or not pool:
@@ -166,7 +166,7 @@ class SurrogateSearch(BudgetedSearch):
         return np.asarray(surrogate.predict(np.array(pool)), np.float64)
 
 
-def sample_counts(rng: np.random.Generator, layers: int, max_repeats: int) -> Counts:
+def sample_repeat_counts(rng: np.random.Generator, layers: int, max_repeats: int) -> Counts:
     """One to four layers with counts of their own, or one block of layers with a common count; the others once."""
     counts = np.ones(layers, np.int64)
     if rng.integers(2):

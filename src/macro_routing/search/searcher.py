@@ -157,7 +157,7 @@ class SearchState:
     cache: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
     """Values computed from the other fields, shared by ``ask``, ``tell`` and ``candidates``; never saved."""
 
-    def cached(self, name: str, compute: Callable[[], Value]) -> Value:
+    def get_cached(self, name: str, compute: Callable[[], Value]) -> Value:
         """The cached value of ``name``, computed when it is needed for the first time."""
         if name not in self.cache:
             self.cache[name] = compute()
@@ -264,7 +264,7 @@ class Searcher(ABC):
         return self._candidates(state)
 
     def _pending_round(self, state: SearchState) -> Round | None:
-        return None if self.is_over(state) else state.cached("pending_round", lambda: self._ask(state))
+        return None if self.is_over(state) else state.get_cached("pending_round", lambda: self._ask(state))
 
     def is_over(self, state: SearchState) -> bool:
         """Whether all rounds are told or the search stopped early."""

@@ -46,7 +46,7 @@ def save_state(path: str | os.PathLike[str], state: SearchState) -> None:
         "format": _FORMAT,
         "version": __version__,
         "kind": type(state).__name__,
-        "state": _encode(state, "state", arrays),
+        "state": _encode_value(state, "state", arrays),
     }
     arrays[_HEAD] = np.frombuffer(json.dumps(head).encode(), np.uint8)
     with open_atomically(path) as file:
@@ -101,13 +101,13 @@ def _decode_state(arrays: dict[str, NDArray[Any]]) -> SearchState:
         raise SearchError(
             f"its format is {shorten(head.get('format'))}, written by {written_by}; this version reads {_FORMAT}"
         )
-    state: SearchState = _StateDecoder(arrays).decode(_STATE_TYPES[head["kind"]], head["state"], "state")
+    state: SearchState = _StateDecoder(arrays).decode_value(_STATE_TYPES[head["kind"]], head["state"], "state")
     if state.rounds < 0 or {draw.round for draw in state.draws} != set(range(state.rounds)):
         raise SearchError(f"it claims {state.rounds} rounds, but its draws are of other rounds")
     return state
 
 
-def _encode(value: Any, name: str, arrays: dict[str, Any]) -> Any:
+def _encode_value(value: Any, name: str, arrays: dict[str, Any]) -> Any:
     """A value as JSON; arrays are put into ``arrays`` under their names."""
     if isinstance(value, np.ndarray):
         arrays[name] = value
@@ -115,10 +115,10 @@ def _encode(value: Any, name: str, arrays: dict[str, Any]) -> Any:
     if isinstance(value, Draw):
         return _encode_draw(value)
     if isinstance(value, tuple):
-        return [_encode(item, f"{name}.{index}", arrays) for index, item in enumerate(value)]
+        return [_encode_value(item, f"{name}.{index}", arrays) for index, item in enumerate(value)]
     if dataclasses.is_dataclass(value):
         fields = [field.name for field in dataclasses.fields(value) if field.init]
-        return {field: _encode(getattr(value, field), f"{name}.{field}", arrays) for field in fields}
+        return {field: _encode_value(getattr(value, field), f"{name}.{field}", arrays) for field in fields}
     return value
 
 
@@ -130,19 +130,19 @@ class _StateDecoder:
         self._routes: dict[tuple[str, int], Route] = {}
         self._steps = 0
 
-    def decode(self, kind: Any, value: Any, name: str) -> Any:
-        """The value of type ``kind``; the inverse of ``_encode``."""
+    def decode_value(self, kind: Any, value: Any, name: str) -> Any:
+        """The value of type ``kind``; the inverse of ``_encode_value``."""
         if get_origin(kind) is np.ndarray:
             return self._arrays[name]
         if kind is Draw:
             return self._decode_draw(value)
         if get_origin(kind) is tuple:
             item = get_args(kind)[0]
-            return tuple(self.decode(item, part, f"{name}.{index}") for index, part in enumerate(value))
+            return tuple(self.decode_value(item, part, f"{name}.{index}") for index, part in enumerate(value))
         if dataclasses.is_dataclass(kind):
             hints = get_type_hints(kind)
             fields = [field.name for field in dataclasses.fields(kind) if field.init]
-            return kind(**{field: self.decode(hints[field], value[field], f"{name}.{field}") for field in fields})  # type: ignore[operator]
+            return kind(**{field: self.decode_value(hints[field], value[field], f"{name}.{field}") for field in fields})  # type: ignore[operator]
         if type(value) is not kind:
             raise SearchError(f"{name} must be of type {kind.__name__}, not {shorten(value)}")
         return value

@@ -81,7 +81,7 @@ def _deduplicate_routes(policy: MarkovPolicy, programs: Iterator[Program]) -> It
             yield Candidate(route, program, policy.log_probability(program), raw_rank, len(seen))
 
 
-class _Completion(NamedTuple):
+class _ProgramCompletion(NamedTuple):
     """One completion of a position; compared by tied cost, executed length, first action, all different by then."""
 
     cost: float
@@ -94,28 +94,30 @@ class _Completion(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Ranking:
+class _PositionRanking:
     """The completions of one position: those in order so far (never none), and those that may come next."""
 
     position: Position
     action_costs: list[float]
-    ordered: list[_Completion] = field(default_factory=list)
-    waiting: list[_Completion] = field(default_factory=list)
+    ordered: list[_ProgramCompletion] = field(default_factory=list)
+    waiting: list[_ProgramCompletion] = field(default_factory=list)
     tied_costs: list[float] = field(default_factory=list)
     """The costs met here, sorted, one for all that tie."""
 
-    def add_waiting(self, action: int, successor_rank: int, following_cost: float, following_length: int) -> None:
+    def push_waiting_completion(
+        self, action: int, successor_rank: int, following_cost: float, following_length: int
+    ) -> None:
         """Put a completion among the waiting."""
         exact = self.action_costs[action] + following_cost
-        completion = _Completion(self._snap_to_tie(exact), following_length, action, successor_rank, exact)
+        completion = _ProgramCompletion(self._snap_to_tied_cost(exact), following_length, action, successor_rank, exact)
         heapq.heappush(self.waiting, completion)
 
-    def order_best_waiting(self) -> None:
+    def rank_best_waiting(self) -> None:
         """Put the best of the waiting in order, if there is one."""
         if self.waiting:
             self.ordered.append(heapq.heappop(self.waiting))
 
-    def _snap_to_tie(self, cost: float) -> float:
+    def _snap_to_tied_cost(self, cost: float) -> float:
         """The known cost that ``cost`` ties with; a cost that ties with none becomes known itself."""
         index = bisect.bisect_left(self.tied_costs, cost - TIE_TOLERANCE)
         if index == len(self.tied_costs) or self.tied_costs[index] > cost + TIE_TOLERANCE:
@@ -130,80 +132,80 @@ class _RankedPrograms:
         self._policy = policy
         self._space = policy.space
         self._max_length = max_length
-        self._rankings: dict[Position, _Ranking] = {}
-        self._following = functools.cache(self._best_after_actions)
+        self._rankings: dict[Position, _PositionRanking] = {}
+        self._following = functools.cache(self._best_completions_after_actions)
         # The best completion of every position: negative log-probability, infinite where nothing can follow; and the
         # applications still to come in the shortest of the tied best, rejoined layers included.
         self._cost = np.full(self._space.position_shape, np.inf)
         self._length = np.zeros(self._space.position_shape, dtype=np.int64)
         for applied in range(self._space.max_length, 0, -1):
-            cost, length = self._best_after_actions(applied)
+            cost, length = self._best_completions_after_actions(applied)
             total = cost[:, None, None, :] - policy.masked_log_rows(applied)  # [layer, displacement, operator, action]
             self._cost[applied] = total.min(axis=-1)
             tied = total <= self._cost[applied][..., None] + TIE_TOLERANCE
             self._length[applied] = np.where(tied, length[:, None, None, :], _UNREACHED).min(axis=-1)
 
-    def _best_after_actions(self, applied: int) -> tuple[Floats, NDArray[np.int64]]:
+    def _best_completions_after_actions(self, applied: int) -> tuple[Floats, NDArray[np.int64]]:
         """Cost and length of the best that follows each action, ``[layer, action]``, without the action's cost."""
         rejoin = self._space.rejoin_action
-        cost = self._space.look_up_arrivals(self._cost, applied, infeasible=np.inf)
-        length = self._space.look_up_arrivals(self._length, applied, infeasible=0) + 1
+        cost = self._space.look_up_values_after_actions(self._cost, applied, infeasible=np.inf)
+        length = self._space.look_up_values_after_actions(self._length, applied, infeasible=0) + 1
         length[:, rejoin] = np.arange(self._space.layers - 1, -1, -1)
         cost[:, rejoin] = np.where(applied + length[:, rejoin] <= self._max_length, 0.0, np.inf)
         return cost, length
 
     def __iter__(self) -> Iterator[Program]:
-        start = self._get_ranking(self._space.start_position)
+        start = self._get_position_ranking(self._space.start_position)
         for completion in start.ordered:  # the list grows by one completion after each program, while there are more
             yield self._build_program(completion)
             self._rank_next_completion(start)
 
-    def _build_program(self, completion: _Completion) -> Program:
+    def _build_program(self, completion: _ProgramCompletion) -> Program:
         """The program of a completion of the start position."""
         actions, position = [], self._space.start_position
         while completion.action != self._space.rejoin_action:
             actions.append(completion.action)
             position = self._space.next_position(position, completion.action)
-            completion = self._get_ranking(position).ordered[completion.successor_rank]
+            completion = self._get_position_ranking(position).ordered[completion.successor_rank]
         return self._space.program_from_actions(actions)
 
-    def _rank_next_completion(self, ranking: _Ranking) -> None:
+    def _rank_next_completion(self, ranking: _PositionRanking) -> None:
         """Order one more completion of a position.
 
         That may need one more at the next position of the last completion, and so on along one path, which is
         walked down and up again in loops, since routes may be longer than Python's stack is deep.
         """
         path = [ranking]
-        while (following := self._following_ranking(path[-1])) is not None:
+        while (following := self._successor_ranking(path[-1])) is not None:
             if len(following.ordered) > path[-1].ordered[-1].successor_rank + 1:
                 break
             path.append(following)
         for visited in reversed(path):
             # The last ordered completion is used: its action may also be followed by the next best there.
             action, successor_rank = visited.ordered[-1].action, visited.ordered[-1].successor_rank + 1
-            following = self._following_ranking(visited)
+            following = self._successor_ranking(visited)
             if following is not None and len(following.ordered) > successor_rank:
                 successor = following.ordered[successor_rank]
-                visited.add_waiting(action, successor_rank, successor.exact_cost, successor.length + 1)
-            visited.order_best_waiting()
+                visited.push_waiting_completion(action, successor_rank, successor.exact_cost, successor.length + 1)
+            visited.rank_best_waiting()
 
-    def _following_ranking(self, ranking: _Ranking) -> _Ranking | None:
+    def _successor_ranking(self, ranking: _PositionRanking) -> _PositionRanking | None:
         """The ranking of the position that the last ordered completion goes to first; None when it rejoins at once."""
         action = ranking.ordered[-1].action
         if action == self._space.rejoin_action:
             return None
-        return self._get_ranking(self._space.next_position(ranking.position, action))
+        return self._get_position_ranking(self._space.next_position(ranking.position, action))
 
-    def _get_ranking(self, position: Position) -> _Ranking:
+    def _get_position_ranking(self, position: Position) -> _PositionRanking:
         """A position's ranking, begun with the best completion after each possible action."""
         if position not in self._rankings:
             costs = -self._policy.masked_log_row(position)
             following_costs, lengths = (values[position.layer] for values in self._following(position.applied))
             totals = costs + following_costs
-            ranking = _Ranking(position, costs.tolist())
+            ranking = _PositionRanking(position, costs.tolist())
             for action in np.argsort(totals, kind="stable")[: np.isfinite(totals).sum()].tolist():
-                ranking.add_waiting(action, 0, float(following_costs[action]), int(lengths[action]))
-            ranking.order_best_waiting()
+                ranking.push_waiting_completion(action, 0, float(following_costs[action]), int(lengths[action]))
+            ranking.rank_best_waiting()
             self._rankings[position] = ranking
         return self._rankings[position]
 
@@ -229,14 +231,14 @@ class _RankedRoutes:
         self._deviating = np.full(self._space.position_shape, -np.inf)
         self._waiting: list[tuple[float, tuple[int, ...], bool, float, Position]] = []
         for applied in range(self._space.max_length, 0, -1):
-            self._sum_futures(applied)
+            self._compute_future_log_probabilities(applied)
 
-    def _sum_futures(self, applied: int) -> None:
+    def _compute_future_log_probabilities(self, applied: int) -> None:
         """One step of the backward pass over all positions and actions."""
         forward, rejoin = self._space.forward_action, self._space.rejoin_action
         rows = self._policy.masked_log_rows(applied)  # [layer, displacement, operator, action]
-        tails = self._space.look_up_arrivals(self._tail, applied, infeasible=-np.inf)
-        deviating = self._space.look_up_arrivals(self._deviating, applied, infeasible=-np.inf)
+        tails = self._space.look_up_values_after_actions(self._tail, applied, infeasible=-np.inf)
+        deviating = self._space.look_up_values_after_actions(self._deviating, applied, infeasible=-np.inf)
         # Another move than forward is the deviation: whatever is best may follow it.
         futures = np.maximum(tails, deviating)
         futures[:, forward] = deviating[:, forward]

@@ -34,11 +34,11 @@ class TreeActions(Protocol[Plan]):
     def plan_to_route(self, plan: Plan) -> Route:
         """What is executed."""
 
-    def list_choices(self, plan: Plan) -> NDArray[np.int64]:
-        """Every possible change as a row (where, what)."""
+    def list_actions(self, plan: Plan) -> NDArray[np.int64]:
+        """Every possible action as a row (where, what)."""
 
-    def apply_choice(self, plan: Plan, where: int, what: int) -> Plan:
-        """The plan after one of its choices."""
+    def apply_action(self, plan: Plan, where: int, what: int) -> Plan:
+        """The plan after one of its actions."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class LayerEdits(TreeActions[Route]):
         """The list is what is executed."""
         return plan
 
-    def list_choices(self, plan: Route) -> NDArray[np.int64]:
+    def list_actions(self, plan: Route) -> NDArray[np.int64]:
         """Rows of (index in the list, change of length)."""
         steps = plan.steps
         # Skipping either of a doubled layer gives the same list, so only the first of the two can be skipped.
@@ -73,7 +73,7 @@ class LayerEdits(TreeActions[Route]):
             rows += [(index, _SKIP_TWO) for index in range(len(steps) - 1)]
         return np.array(rows, dtype=np.int64)
 
-    def apply_choice(self, plan: Route, where: int, what: int) -> Route:
+    def apply_action(self, plan: Route, where: int, what: int) -> Route:
         """The list with the layers from ``where`` on left out, or its layer there doubled."""
         kept = where + 1 if what == _REPEAT else where
         skipped = 0 if what == _REPEAT else -what
@@ -99,7 +99,7 @@ class ProgramEdits(TreeActions[Program]):
         """The program, rejoined."""
         return plan.expand(self.space.layers)
 
-    def list_choices(self, plan: Program) -> NDArray[np.int64]:
+    def list_actions(self, plan: Program) -> NDArray[np.int64]:
         """Rows of (standard moves before the deviation, action of the space)."""
         layer = plan.steps[-1].layer
         advance = np.arange(self.space.layers - layer)
@@ -107,7 +107,7 @@ class ProgramEdits(TreeActions[Program]):
         allowed[:, [self.space.forward_action, self.space.rejoin_action]] = False
         return np.argwhere(allowed)
 
-    def apply_choice(self, plan: Program, where: int, what: int) -> Program:
+    def apply_action(self, plan: Program, where: int, what: int) -> Program:
         """The program with ``where`` standard moves and one action more."""
         last = plan.steps[-1].layer + where
         moves = tuple(Step(layer) for layer in range(plan.steps[-1].layer + 1, last + 1))
@@ -115,10 +115,10 @@ class ProgramEdits(TreeActions[Program]):
         return Program((*plan.steps, *moves, Step(last + displacement, add)))
 
 
-def label_from_route(route: Route) -> tuple[int, ...]:
+def drllm_label_from_route(route: Route) -> tuple[int, ...]:
     """How often each layer of the model is visited, 0, 1 or 2; rejects routes that such counts cannot express."""
     counts = route.layer_counts
-    if max(counts) > MAX_VISITS or route_from_label(counts) != route:
+    if max(counts) > MAX_VISITS or route_from_drllm_label(counts) != route:
         raise RouteError(
             f"{route} cannot be written as counts: they say only how often each layer comes (at most {MAX_VISITS}"
             " times), in the model's order and without adds"
@@ -126,7 +126,7 @@ def label_from_route(route: Route) -> tuple[int, ...]:
     return counts
 
 
-def route_from_label(counts: Sequence[int]) -> Route:
+def route_from_drllm_label(counts: Sequence[int]) -> Route:
     """The layer list in which every layer comes as often as its count says."""
     for layer, count in enumerate(counts):
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MAX_VISITS:

@@ -71,7 +71,7 @@ class _Node(Generic[Plan]):
 
     @property
     def can_expand(self) -> bool:
-        return len(self.untried) > 0 and len(self.children) < child_limit(self.visits)
+        return len(self.untried) > 0 and len(self.children) < progressive_widening_limit(self.visits)
 
 
 class TreeSearch(Generic[Plan]):
@@ -92,14 +92,14 @@ class TreeSearch(Generic[Plan]):
         """Every route asked and its reward, in the order of asking."""
         self.label: Route | None = None
         """The shortest correct route; of equally short ones that with fewer different layers, then the earlier."""
-        self._root = self._new_node(actions.root_plan, depth=0)
+        self._root = self._create_node(actions.root_plan, depth=0)
         self._waiting: list[_Node[Plan]] = []  # the path to the node whose reward must be told next
 
     @property
     def statistics(self) -> TreeStatistics:
         """What was done so far."""
         return TreeStatistics(
-            simulations=self._simulations,
+            simulations=self._simulation_count,
             asked=len(self.rewards),
             memo_hits=self._root.visits - len(self.rewards),
             nodes=len(self._nodes),
@@ -127,16 +127,16 @@ class TreeSearch(Generic[Plan]):
         path, self._waiting = self._waiting, []
         route = path[-1].route
         self.rewards[route] = float(reward)
-        if reward >= CORRECT_REWARD and (self.label is None or _length_key(route) < _length_key(self.label)):
+        if reward >= CORRECT_REWARD and (self.label is None or _label_sort_key(route) < _label_sort_key(self.label)):
             self.label = route
         _backpropagate(path, float(reward))
 
     @property
     def _is_over(self) -> bool:
-        return self._simulations >= self._settings.simulations or self._may_stop_early
+        return self._simulation_count >= self._settings.simulations or self._may_stop_early
 
     @property
-    def _simulations(self) -> int:
+    def _simulation_count(self) -> int:
         # Every simulation passes through the root, which was also scored once by itself.
         return max(self._root.visits - 1, 0)
 
@@ -180,12 +180,12 @@ class TreeSearch(Generic[Plan]):
     def _expand_node(self, node: _Node[Plan]) -> _Node[Plan]:
         where, what = node.untried[-1].tolist()
         node.untried = node.untried[:-1]
-        child = self._new_node(self._actions.apply_choice(node.plan, where, what), node.depth + 1)
+        child = self._create_node(self._actions.apply_action(node.plan, where, what), node.depth + 1)
         node.children.append(child)
         return child
 
-    def _new_node(self, plan: Plan, depth: int) -> _Node[Plan]:
-        untried = self._rng.permutation(self._actions.list_choices(plan))
+    def _create_node(self, plan: Plan, depth: int) -> _Node[Plan]:
+        untried = self._rng.permutation(self._actions.list_actions(plan))
         node = _Node(plan, self._actions.plan_to_route(plan), depth, untried)
         self._nodes.append(node)
         return node
@@ -199,7 +199,7 @@ def ucb_score(
     return total / visits + bonus - settings.length_penalty * relative_length
 
 
-def child_limit(visits: int) -> int:
+def progressive_widening_limit(visits: int) -> int:
     """How many children a node may have before selection goes below it (progressive widening).
 
     A plan has dozens to thousands of children. Trying them all first, as textbook UCT does, would spend ten
@@ -209,7 +209,7 @@ def child_limit(visits: int) -> int:
     return math.ceil(math.sqrt(visits)) + 1
 
 
-def run_in_lockstep(
+def run_searches_in_lockstep(
     searches: Sequence[TreeSearch[Any]], score: Callable[[list[tuple[int, Route]]], Sequence[float]]
 ) -> None:
     """Run many examples' searches to their ends in lockstep, so that an engine can score their routes together.
@@ -230,5 +230,5 @@ def _backpropagate(path: Sequence[_Node[Plan]], reward: float) -> None:
         node.total += reward
 
 
-def _length_key(route: Route) -> tuple[int, int]:
+def _label_sort_key(route: Route) -> tuple[int, int]:
     return route.length, len({step.layer for step in route.steps})

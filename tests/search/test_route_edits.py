@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macro_routing.routes import Route, RouteSpace, parse_route
-from macro_routing.search.edits import (
+from macro_routing.search.route_edits import (
     Edit,
     extract_edits,
     list_single_edits,
@@ -23,7 +23,7 @@ def test_every_single_edit_is_one_deviation_and_they_are_all_different():
     assert not any(route.is_standard for route in routes)
     adds = [edit for edit in edits if edit.action > SPACE.rejoin_action]
     assert len(list_single_moves(SPACE)) + len(adds) == len(edits)
-    plain_adds = [edit for edit in adds if SPACE.action_deltas[edit.action] == 1]
+    plain_adds = [edit for edit in adds if SPACE.action_displacements[edit.action] == 1]
     assert all(program_from_edits(SPACE, [edit]).expand(28).length == 28 for edit in plain_adds)
 
 

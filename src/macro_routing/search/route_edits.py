@@ -85,7 +85,7 @@ def mutate_routes(space: RouteSpace, incumbents: Sequence[Route], promising: Seq
 
 def _list_similar_edits(space: RouteSpace, edit: Edit) -> list[Edit]:
     """The edit one layer earlier or later, or with a displacement or look-back that differs by one."""
-    deltas, backs = space.action_deltas.tolist(), space.action_backs.tolist()
+    deltas, backs = space.action_displacements.tolist(), space.action_lookbacks.tolist()
     similar_actions = [
         Edit(edit.layer, action)
         for action in range(len(deltas))
