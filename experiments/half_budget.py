@@ -127,13 +127,13 @@ def _mean_evaluations(arms: dict[int, Any]) -> float:
 def _mean_difference(arms: dict[int, Any], against: dict[int, Any] | None) -> tuple[float, float, float]:
     """Mean difference to other arms of the same seeds, or to the standard pass, with its interval."""
     from macro_routing.runs.result import SELECTED, STANDARD
-    from macro_routing.studies.paired_comparisons import paired_difference_over_seeds
+    from macro_routing.studies.paired_comparisons import estimate_difference_over_seeds
 
     def selected(arm: Any) -> Any:
         return arm.right[SELECTED[arm.method]]
 
     pairs = [(selected(against[seed]) if against else arm.right[STANDARD], selected(arm)) for seed, arm in arms.items()]
-    found = paired_difference_over_seeds([pairs])
+    found = estimate_difference_over_seeds([pairs])
     return 100 * found.mean, 100 * found.low, 100 * found.high
 
 

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from macro_routing.report import write_figures, write_report
-from macro_routing.report.block_map import block_cells, block_map_figure, mean_differences
+from macro_routing.report.block_map import compute_mean_differences, draw_block_map, list_block_cells
 from macro_routing.routes import parse_route
 from macro_routing.routes.route import Route
 from macro_routing.runs import RunFolder, make_config, run_search
@@ -42,11 +42,11 @@ def titles(figure):
 
 @pytest.mark.parametrize("layers", [4, 30])
 def test_cells_and_skyline_are_differences_to_the_standard_pass(layers):
-    cells = block_cells(sweep(layers))
+    cells = list_block_cells(sweep(layers))
     expected = {(i, j): (right_of(i, j) - STANDARD) / EXAMPLES for i, j in list_blocks(layers)}
     assert {cell.block: cell.difference for cell in cells} == pytest.approx(expected)
     for axis, places in ((0, range(layers)), (1, range(1, layers + 1))):
-        means = mean_differences(cells, axis)
+        means = compute_mean_differences(cells, axis)
         assert list(means) == list(places)
         for place in places:
             alike = [difference for block, difference in expected.items() if block[axis] == place]
@@ -54,7 +54,7 @@ def test_cells_and_skyline_are_differences_to_the_standard_pass(layers):
 
 
 def test_every_cell_and_bar_tells_its_numbers():
-    found = titles(block_map_figure(sweep(4), 4))
+    found = titles(draw_block_map(sweep(4), 4))
     assert "(1, 3), L1 to L2 twice: +20.0 points (16 correct of 20, the standard pass 12)" in found
     assert "(0, 1), L0 twice: −45.0 points (3 correct of 20, the standard pass 12)" in found
     assert "blocks from L0: −22.5 points on average" in found  # 3, 6, 9 and 12 right
@@ -63,7 +63,7 @@ def test_every_cell_and_bar_tells_its_numbers():
 
 
 def test_gains_are_blue_losses_orange_and_the_best_is_outlined():
-    figure = block_map_figure(sweep(6, lambda i, j: STANDARD + {(2, 4): 4, (0, 1): -9}.get((i, j), 0)), 6)
+    figure = draw_block_map(sweep(6, lambda i, j: STANDARD + {(2, 4): 4, (0, 1): -9}.get((i, j), 0)), 6)
     boxes = {box[0].text: box.get("class") for box in drawn(figure).iterfind(".//{*}rect") if len(box)}
     shades = {told.split(":")[0]: shade for told, shade in boxes.items()}
     assert shades["(2, 4), L2 to L3 twice"].startswith("up s")
@@ -76,7 +76,7 @@ def test_gains_are_blue_losses_orange_and_the_best_is_outlined():
 
 
 def test_of_equally_good_blocks_the_shortest_is_marked_and_it_is_said():
-    figure = block_map_figure(sweep(5, lambda i, j: 15 if (i, j) in {(0, 4), (2, 3)} else 10), 5)
+    figure = draw_block_map(sweep(5, lambda i, j: 15 if (i, j) in {(0, 4), (2, 3)} else 10), 5)
     assert "best: (2, 3), L2 twice, +15.0 points; 2 cells are as good" in [key.meaning for key in figure.legend]
 
 
@@ -89,24 +89,24 @@ def test_only_blocks_scored_beside_the_standard_pass_count():
     ]
     scored = [draw(route_from_block(4, i, i + 1), 14) for i in range(3)]
     draws = [draw(Route.standard(4), STANDARD), *others, *scored]
-    assert {cell.block for cell in block_cells(draws)} == {(0, 1), (1, 2), (2, 3)}
-    figure = block_map_figure(draws, 4)
+    assert {cell.block for cell in list_block_cells(draws)} == {(0, 1), (1, 2), (2, 3)}
+    figure = draw_block_map(draws, 4)
     assert "not scored" in [key.meaning for key in figure.legend]
-    assert block_map_figure(draws[:-1], 4) is None
-    assert block_map_figure(draws[1:], 4) is None
-    assert block_map_figure([draw(Route.standard(4), Failure("no memory")), *scored], 4) is None
-    assert block_map_figure([], 4) is None
+    assert draw_block_map(draws[:-1], 4) is None
+    assert draw_block_map(draws[1:], 4) is None
+    assert draw_block_map([draw(Route.standard(4), Failure("no memory")), *scored], 4) is None
+    assert draw_block_map([], 4) is None
 
 
 def test_a_block_of_several_rounds_is_one_cell_over_all_of_them():
     draws = [draw(Route.standard(4), right, number) for number, right in ((0, 10), (1, 14))]
     draws += [draw(route_from_block(4, 1, 2), right, number) for number, right in ((0, 13), (1, 15))]
-    (cell,) = block_cells(draws)
+    (cell,) = list_block_cells(draws)
     assert (cell.correct, cell.standard, cell.total) == (28, 24, 40)
 
 
 def test_the_caption_has_the_examples_and_a_yardstick():
-    caption = block_map_figure(sweep(6), 6).caption
+    caption = draw_block_map(sweep(6), 6).caption
     error = 100 * sqrt(2 * 0.6 * 0.4 / EXAMPLES)
     assert f"standard error of about {error:.1f} points" in caption
     assert "rests on 20 examples" in caption
@@ -115,7 +115,7 @@ def test_the_caption_has_the_examples_and_a_yardstick():
 
 def test_without_any_spread_there_is_a_map_and_no_yardstick():
     draws = [draw(one.proposal.route, EXAMPLES) for one in sweep(4)]
-    figure = block_map_figure(draws, 4)
+    figure = draw_block_map(draws, 4)
     assert "standard error" not in figure.caption
     assert "100.0" in figure.caption
     assert drawn(figure) is not None
@@ -123,7 +123,7 @@ def test_without_any_spread_there_is_a_map_and_no_yardstick():
 
 @pytest.mark.parametrize("layers", [4, 6, 30, 80])
 def test_maps_of_all_sizes_stay_on_their_canvas(layers):
-    figure = block_map_figure(sweep(layers), layers)
+    figure = draw_block_map(sweep(layers), layers)
     assert figure.width <= 860
     assert figure.height <= 860
     assert len(figure.to_html()) < 700_000
@@ -149,8 +149,8 @@ def test_a_sweep_has_the_map_on_its_page_and_as_files(tmp_path):
     page = write_report(folder).read_text(encoding="utf-8")
     assert re.findall(r"<h2[^>]*>([^<]*)</h2>", page).index("Repeated blocks") > 0
     state = RunFolder.open(folder).last_state()
-    assert len(block_cells(state.draws)) == count_blocks(6)
-    for cell in block_cells(state.draws):
+    assert len(list_block_cells(state.draws)) == count_blocks(6)
+    for cell in list_block_cells(state.draws):
         assert cell.description in page
     assert "rests on 10 examples" in page
     written = write_figures([folder], tmp_path / "figures", pytest.fail)

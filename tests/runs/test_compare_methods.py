@@ -11,7 +11,7 @@ import pytest
 
 from macro_routing.errors import RunError, SettingsError
 from macro_routing.report import write_method_comparison
-from macro_routing.report.budget_chart import budget_figure, mean_curve
+from macro_routing.report.budget_chart import compute_mean_curve, draw_budget_chart
 from macro_routing.runs import RunFolder, run_search
 from macro_routing.runs.compare_methods import POINTS, _compute_curve, compare_methods, plan_methods
 from macro_routing.runs.comparison_results import CurvePoint, describe_comparison, read_method_runs, summarize_methods
@@ -271,16 +271,18 @@ def test_the_curve_is_over_the_standard_pass_of_its_own_seed(compared):
     baseline = macro.result.comparison.baseline
     for gain in (0.0, 0.25):
         moved = dataclasses.replace(macro, curve=tuple(CurvePoint(at, "", baseline + gain) for at in (10, 20)))
-        assert ("+20<" in str(budget_figure([moved]).to_html())) == (gain > 0)
+        assert ("+20<" in str(draw_budget_chart([moved]).to_html())) == (gain > 0)
 
 
 def test_the_mean_curve_keeps_the_last_value(compared):
     _, _, arms = compared
     first = dataclasses.replace(arms[0], curve=tuple(CurvePoint(at, "", at / 100) for at in (0, 20, 60)))
     second = dataclasses.replace(arms[0], curve=(CurvePoint(50, "", 0.4),))
-    assert mean_curve([first, second]) == [(50, pytest.approx(0.3)), (60, pytest.approx(0.5))]
+    assert compute_mean_curve([first, second]) == [(50, pytest.approx(0.3)), (60, pytest.approx(0.5))]
     one_round = dataclasses.replace(arms[0], curve=(CurvePoint(0, "", 0.2), CurvePoint(100, "", 0.6)))
-    assert mean_curve([one_round]) == [(100, pytest.approx(0.6))]  # before its only round it had nothing to choose from
+    assert compute_mean_curve([one_round]) == [
+        (100, pytest.approx(0.6))
+    ]  # before its only round it had nothing to choose from
 
 
 @pytest.mark.parametrize(

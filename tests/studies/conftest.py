@@ -3,7 +3,7 @@
 import pytest
 
 from macro_routing.routes import parse_route
-from macro_routing.studies.context import StudiedRoute
+from macro_routing.studies.context import RouteWithSource
 from tests.runs.small import small_frozen
 from tests.studies.contexts import SMALL
 
@@ -17,4 +17,4 @@ def frozen():
 
 @pytest.fixture
 def subject(frozen):
-    return StudiedRoute(parse_route(ROUTE, frozen.layers), SMALL, 1)
+    return RouteWithSource(parse_route(ROUTE, frozen.layers), SMALL, 1)

@@ -7,8 +7,8 @@ import pytest
 from macro_routing.errors import SettingsError
 from macro_routing.routes import parse_route
 from macro_routing.studies.contamination import check_pool_contamination, find_contaminating_tasks
-from macro_routing.studies.context import StudiedRoute
-from macro_routing.studies.one_route import OUTSIDE, mean_over_tasks, run_one_route
+from macro_routing.studies.context import RouteWithSource
+from macro_routing.studies.one_route import OUTSIDE, make_mean_rows, run_one_route
 from macro_routing.studies.settings import OneRouteSettings, SideEffectsSettings, TransferSettings
 from macro_routing.studies.side_effects import run_side_effects
 from macro_routing.studies.task_names import TaskName
@@ -47,7 +47,7 @@ def test_what_is_shared():
 def test_a_pool_of_such_tasks_is_refused_before_the_search(tmp_path, frozen):
     context = context_for(tmp_path, frozen)
     with pytest.raises(SettingsError, match="contaminate"):
-        run_one_route(context, OneRouteSettings((TaskName("gsm8k").text, HARD.text), 1, ()))
+        run_one_route(context, OneRouteSettings((TaskName("gsm8k").full_name, HARD.full_name), 1, ()))
     assert not (context.folder.path / "runs").exists()
 
 
@@ -57,19 +57,19 @@ def test_they_are_left_out_of_means():
         {"domain": OUTSIDE, "task": "c", "standard": 0.0, "accuracy": 1.0, "shares_questions": ""},
     ]
     correct = {(OUTSIDE, "a"): [({"x": 0, "y": 1}, {"x": 1, "y": 1})], (OUTSIDE, "c"): [({"z": 0}, {"z": 1})]}
-    (mean,) = mean_over_tasks(OUTSIDE, rows, correct)
+    (mean,) = make_mean_rows(OUTSIDE, rows, correct)
     assert (mean["standard"], mean["difference"], mean["p"]) == (0.0, 1.0, None)
-    assert mean_over_tasks(OUTSIDE, rows[:1], correct) == []
+    assert make_mean_rows(OUTSIDE, rows[:1], correct) == []
 
 
 def test_they_are_named_in_every_table(tmp_path, frozen):
-    known = StudiedRoute(parse_route("L0-L2 L1-L3 L4 RJ", frozen.layers), TaskName("gsm8k"), 1)
+    known = RouteWithSource(parse_route("L0-L2 L1-L3 L4 RJ", frozen.layers), TaskName("gsm8k"), 1)
     context = context_for(tmp_path / "effects", frozen)
     found = run_side_effects(context, known, SideEffectsSettings((HARD.text, "other"), None, 4))
     assert [row["shares_questions"] for row in found.table.rows] == ["gsm8k", ""]
     assert "of 1 tasks" in found.headline
     moved = run_transfer(
-        context_for(tmp_path / "transfer", frozen), TransferSettings((TaskName("gsm8k").text, HARD.text))
+        context_for(tmp_path / "transfer", frozen), TransferSettings((TaskName("gsm8k").full_name, HARD.full_name))
     )
     assert [row["shares_questions"] for row in moved.table.rows] == ["", "gsm8k_hard", "gsm8k", ""]
     assert "nothing is transferred" in moved.headline

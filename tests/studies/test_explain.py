@@ -6,8 +6,8 @@ import pytest
 
 from macro_routing.evaluation.statistics import compare_paired
 from macro_routing.routes import Route, parse_route
-from macro_routing.studies.context import StudiedRoute
-from macro_routing.studies.explain import run_explain, split_by_truncation
+from macro_routing.studies.context import RouteWithSource
+from macro_routing.studies.explain import run_explain, split_difference_by_truncation
 from macro_routing.studies.study_result import write_study_result
 from tests.studies.contexts import SMALL, check_written_files, small_context
 
@@ -33,14 +33,14 @@ def test_explain(tmp_path, frozen, subject):
 
 def test_a_single_deviation_is_compared_once(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
-    found = run_explain(context, StudiedRoute(parse_route("L0-L2 L1 RJ", frozen.layers), SMALL, 1))
+    found = run_explain(context, RouteWithSource(parse_route("L0-L2 L1 RJ", frozen.layers), SMALL, 1))
     assert found.comparisons == 1
     assert found.table.rows[1]["difference"] == found.table.rows[0]["difference"]
 
 
 def test_explaining_the_standard_pass_compares_nothing(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
-    found = run_explain(context, StudiedRoute(Route.standard(frozen.layers), SMALL, 1))
+    found = run_explain(context, RouteWithSource(Route.standard(frozen.layers), SMALL, 1))
     assert found.comparisons == 0
     assert not found.figures
     assert "nothing to explain" in found.headline
@@ -50,7 +50,7 @@ def test_explaining_the_standard_pass_compares_nothing(tmp_path, frozen):
 def test_gains_of_answers_that_are_no_longer_cut_off():
     before = {"correct": [0, 0, 1, 0, 1], "truncated": [1, 1, 0, 0, 0]}
     after = {"correct": [1, 1, 1, 1, 0], "truncated": [0, 1, 0, 0, 1]}
-    found = split_by_truncation(before, after)
+    found = split_difference_by_truncation(before, after)
     assert (found["difference"], found["fewer_truncated"], found["more_truncated"]) == pytest.approx((0.4, 0.2, -0.2))
     assert found["by_truncation"] + found["rest"] == pytest.approx(found["difference"])
     assert (found["rest"], found["still_truncated"]) == pytest.approx((0.2, 0.2))

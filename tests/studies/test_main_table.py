@@ -20,7 +20,7 @@ from macro_routing.studies.main_table import (
 from macro_routing.studies.settings import (
     MainTableSettings,
 )
-from macro_routing.studies.significance import read_results
+from macro_routing.studies.significance import read_main_table_results
 from tests.runs.small import small_frozen, small_task
 from tests.studies.contexts import OTHER, WRITTEN, check_written_files, small_context
 
@@ -43,7 +43,7 @@ def test_main_table(tmp_path, frozen):
         assert found.tables[name].notes[0] == "Seeds 1, 2; test examples: other n = 20."
     data = check_written_files(context, found)
     assert (context.folder.path / "significance.tex").is_file()
-    assert read_results(context.folder.path) == data["details"]["results"]
+    assert read_main_table_results(context.folder.path) == data["details"]["results"]
     # Finished cells are read without the model.
     idle = dataclasses.replace(context, loaded_model=None, minutes=0)
     assert (
@@ -67,9 +67,9 @@ def test_a_variant_that_a_task_has_not_is_an_empty_cell(tmp_path, frozen):
     gathered = make_main_table(arms, SELECTED["macro"])
     assert "3 averages" in gathered.headline
     check_written_files(context, gathered)
-    assert next(one for one in read_results(context.folder.path) if one["method"] == TOP_1)["accuracy"].keys() == {
-        "other"
-    }
+    assert next(one for one in read_main_table_results(context.folder.path) if one["method"] == TOP_1)[
+        "accuracy"
+    ].keys() == {"other"}
 
 
 def test_models_of_one_name_and_methods_that_compare_nothing_are_refused():

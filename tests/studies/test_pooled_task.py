@@ -2,7 +2,7 @@
 
 from macro_routing.routes import Route, parse_route
 from macro_routing.runs.prepare import prepare_run
-from macro_routing.studies.pooled_task import make_pooled_task, pool_evaluators, pool_member
+from macro_routing.studies.pooled_task import get_member_task, make_pooled_task, pool_evaluators
 from macro_routing.studies.task_names import TaskName
 from tests.studies.contexts import SMALL, WRITTEN, small_context
 
@@ -13,13 +13,13 @@ def test_every_example_is_answered_by_its_own_task(tmp_path):
     task = make_pooled_task(members)
     config = context.make_config(TaskName("pool", "direct"), 1)
     run = pool_evaluators(prepare_run(config, task=task, frozen=context.frozen, store=context.store), members)
-    assert {pool_member(one) for one in run.splits.train} == {"small", "written"}
+    assert {get_member_task(one) for one in run.splits.train} == {"small", "written"}
     routes = [Route.standard(context.frozen.layers), parse_route("L0-L2 L1 RJ", context.frozen.layers)]
     mixed = run.splits.test[15:25]
     found = run.evaluator.evaluate(routes, mixed)
     for name, member in members.items():
         own = {one.id: one for one in member.splits.test}
-        places = [place for place, one in enumerate(mixed) if pool_member(one) == name]
+        places = [place for place, one in enumerate(mixed) if get_member_task(one) == name]
         assert places
         alone = member.evaluator.evaluate(routes, [own[mixed[place].id.split("::")[1]] for place in places])
         for route in routes:

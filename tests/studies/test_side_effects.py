@@ -9,7 +9,7 @@ import torch
 from macro_routing.errors import TaskError
 from macro_routing.models.routing import apply_route
 from macro_routing.routes import Route
-from macro_routing.studies.perplexity import compare_perplexities, negative_log_likelihoods, split_windows
+from macro_routing.studies.perplexity import compare_perplexities, compute_negative_log_likelihoods, split_windows
 from macro_routing.studies.settings import (
     SideEffectsSettings,
 )
@@ -45,7 +45,7 @@ def test_plain_text_is_of_all_tasks_and_predicts_something(frozen):
 def test_perplexity_is_that_of_plain_passes(frozen, subject):
     rows = split_windows(frozen, ["w1 w2 w3 w4", "w9", "w5 w6 w7 w8 w9 w10 w11"], 10)
     for route in (Route.standard(frozen.layers), subject.route):
-        for row, value in zip(rows, negative_log_likelihoods(frozen, route, rows), strict=True):
+        for row, value in zip(rows, compute_negative_log_likelihoods(frozen, route, rows), strict=True):
             logits = apply_route(frozen, route)(torch.tensor([row])).logits[0, :-1]
             expected = torch.nn.functional.cross_entropy(logits, torch.tensor(row[1:]), reduction="sum")
             assert value == pytest.approx(expected.item(), rel=1e-4)

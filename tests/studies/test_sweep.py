@@ -10,7 +10,7 @@ from macro_routing.runs.options import parse_value
 from macro_routing.studies.settings import (
     SweepSettings,
 )
-from macro_routing.studies.sweep import default_value, find_settings_table, run_sweep
+from macro_routing.studies.sweep import find_settings_table, get_default_value, run_sweep
 from tests.studies.contexts import BASE, check_written_files, small_context
 
 
@@ -40,13 +40,17 @@ def test_settings_that_can_be_swept():
     assert find_settings_table("beta", BASE) == "search"
     assert find_settings_table("radius", BASE) == "space"
     assert find_settings_table("training", BASE) == "data"
-    assert (default_value("elite", BASE), default_value("radius", BASE), default_value("training", BASE)) == (2, 5, 16)
-    assert default_value("max_length", BASE.with_changes(space={})) == 0  # the model settles it
-    assert default_value("anchored", BASE.with_changes(method="random", search={})) is True
+    assert (
+        get_default_value("elite", BASE),
+        get_default_value("radius", BASE),
+        get_default_value("training", BASE),
+    ) == (2, 5, 16)
+    assert get_default_value("max_length", BASE.with_changes(space={})) == 0  # the model settles it
+    assert get_default_value("anchored", BASE.with_changes(method="random", search={})) is True
     with pytest.raises(SettingsError, match="did you mean 'beta'"):
         find_settings_table("bete", BASE)
     for setting in ("test", "data_dir", "question", "answer", "choices", "kind", "layers"):
-        with pytest.raises(SettingsError, match=f"{setting} is no setting to sweep"):
+        with pytest.raises(SettingsError, match=f"{setting} cannot be swept"):
             find_settings_table(setting, BASE)
     assert [parse_value(text) for text in ("1", "1.5", "true", "raw")] == [1, 1.5, True, "raw"]
 

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from macro_routing.studies.paired_comparisons import comparisons_note
+from macro_routing.studies.paired_comparisons import describe_comparison_count
 from macro_routing.studies.tables import Column, Table, escape_latex, escape_markdown, strip_markdown, text_column
 
 HOSTILE = r"a|b & 50% of $x_1 {#} ~^\ <i>*"
@@ -89,5 +89,5 @@ def test_no_name_ends_a_line(sign):
 
 
 def test_the_number_of_comparisons_is_told():
-    assert "12 comparisons" in comparisons_note(12)
-    assert "One comparison" in comparisons_note(1)
+    assert "12 comparisons" in describe_comparison_count(12)
+    assert "One comparison" in describe_comparison_count(1)

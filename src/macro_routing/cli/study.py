@@ -31,10 +31,10 @@ def significance(
 
     Example: `macro study significance studies/main-table`
     """
-    from macro_routing.studies.significance import STUDY, read_results, run_significance
+    from macro_routing.studies.significance import STUDY, read_main_table_results, run_significance
 
     wanted = parse_names(models)
-    found = run_significance(read_results(results), baseline, method, wanted)
+    found = run_significance(read_main_table_results(results), baseline, method, wanted)
     settings = {"results": str(results.resolve()), "baseline": baseline, "method": method, "models": wanted}
     folder = shared.open_study_folder(out, STUDY, settings)
     shared.write_and_print_study(folder, found, settings, as_json=as_json)

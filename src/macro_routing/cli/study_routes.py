@@ -16,7 +16,7 @@ from macro_routing.errors import MacroError
 from macro_routing.studies.settings import CostSettings, DepthTradeoffSettings, SideEffectsSettings
 
 if TYPE_CHECKING:
-    from macro_routing.studies.context import StudiedRoute, StudyContext
+    from macro_routing.studies.context import RouteWithSource, StudyContext
     from macro_routing.studies.study_result import StudyResult
     from macro_routing.studies.task_names import TaskName
 
@@ -124,17 +124,17 @@ def depth_tradeoff(
 
     policy = load_policy(RunFolder.open(run))
 
-    def make(context: StudyContext, subject: StudiedRoute, settings: DepthTradeoffSettings) -> StudyResult:
+    def make(context: StudyContext, subject: RouteWithSource, settings: DepthTradeoffSettings) -> StudyResult:
         return run_depth_tradeoff(context, subject, policy, settings)
 
     _run_route_study(call, str(run), make)
 
 
 def _run_route_study(
-    call: StudyCall, argument: str, make: Callable[[StudyContext, StudiedRoute, Any], StudyResult]
+    call: StudyCall, argument: str, make: Callable[[StudyContext, RouteWithSource, Any], StudyResult]
 ) -> None:
     """Find out what the route brings with it, load its model, and run the study of it."""
-    from macro_routing.studies.context import StudiedRoute
+    from macro_routing.studies.context import RouteWithSource
     from macro_routing.studies.task_names import TaskName
     from macro_routing.tasks.prompts import MODES
 
@@ -152,25 +152,25 @@ def _run_route_study(
     settings, tasks = call.settings, tuple(getattr(call.settings, "task_names", ()))
     if is_own and tasks:
         tasks = use_searched_mode(tasks, task)
-        settings = dataclasses.replace(settings, tasks=tuple(one.text for one in tasks))
+        settings = dataclasses.replace(settings, tasks=tuple(one.full_name for one in tasks))
     # What a run searched all its examples with must not be cut short for a study, but by the user.
     base = call.make_base_config(known, task=task.task)
 
     def make_result(context: StudyContext) -> StudyResult:
         route = options.read_route(argument, context.frozen)
-        return make(context, StudiedRoute(route, task, base.seed, has_source=bool(brought)), settings)
+        return make(context, RouteWithSource(route, task, base.seed, has_source=bool(brought)), settings)
 
-    about_route = {"route": _make_absolute(argument), "task": task.absolute, "seed": base.seed}
+    about_route = {"route": _make_absolute(argument), "task": task.absolute_name, "seed": base.seed}
     call.run(base, about_route | (settings.to_json() if settings else {}), make_result, tasks or [task])
 
 
 def use_searched_mode(tasks: Sequence[TaskName], own: TaskName) -> tuple[TaskName, ...]:
     """Where the route's own task is named without a way to answer, the way it was searched with."""
-    from macro_routing.studies.task_names import check_distinct
+    from macro_routing.studies.task_names import check_distinct_tasks
 
-    plain = dataclasses.replace(own, mode=None).absolute
-    found = tuple(own if one.absolute == plain else one for one in tasks)
-    check_distinct(found)
+    plain = dataclasses.replace(own, mode=None).absolute_name
+    found = tuple(own if one.absolute_name == plain else one for one in tasks)
+    check_distinct_tasks(found)
     return found
 
 

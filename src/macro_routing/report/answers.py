@@ -35,7 +35,7 @@ def render_changed_answers(answers: dict[str, Any], result: RunResult, *, genera
     }
     if not any(changed.values()):
         return render_paragraphs("No answer changed from correct to wrong or from wrong to correct.")
-    shown = {kind: _render_within_limits(kind, group) for kind, group in changed.items()}
+    shown = {kind: _render_answers_within_limits(kind, group) for kind, group in changed.items()}
     notes = [
         f"{len(changed[kind]) - len(details)} more {kind} ones are in answers.json."
         for kind, details in shown.items()
@@ -47,7 +47,7 @@ def render_changed_answers(answers: dict[str, Any], result: RunResult, *, genera
     return render_template("answers.html", counts=counts, shown=[*shown["fixed"], *shown["broken"]], notes=notes)
 
 
-def _render_within_limits(kind: str, group: Sequence[AnswerPair]) -> list[Markup]:
+def _render_answers_within_limits(kind: str, group: Sequence[AnswerPair]) -> list[Markup]:
     rendered: list[Markup] = []
     size = 0
     for pair in group[:_MAX_SHOWN]:
@@ -59,7 +59,7 @@ def _render_within_limits(kind: str, group: Sequence[AnswerPair]) -> list[Markup
     return rendered
 
 
-def _name_choice(prediction: str, choices: Sequence[str]) -> str:
+def _format_prediction(prediction: str, choices: Sequence[str]) -> str:
     """An answer; a letter with the choice it stands for."""
     index = LETTERS.find(prediction) if len(prediction) == 1 else -1
     named = f"{prediction} ({choices[index]})" if 0 <= index < len(choices) else prediction
@@ -73,13 +73,13 @@ def _shorten_text(text: str, maximum: int = _MAX_CHARACTERS) -> str:
     return f"{text[:maximum]}…" if maximum == _MAX_SUMMARY else f"{text[:maximum]}… ({rest} more characters)"
 
 
-def _summarize_text(text: str) -> str:
+def _shorten_question(text: str) -> str:
     return _shorten_text(" ".join(text.split()), _MAX_SUMMARY)
 
 
 _TEXT_FUNCTIONS = {
     "is_truncated": is_truncated,
-    "name_choice": _name_choice,
+    "format_prediction": _format_prediction,
     "shorten": _shorten_text,
-    "summarize": _summarize_text,
+    "shorten_question": _shorten_question,
 }

@@ -11,8 +11,8 @@ import numpy as np
 from macro_routing.report.figure import Figure, LegendKey
 from macro_routing.report.formatting import format_count, format_percent, format_points, use_minus_sign
 from macro_routing.report.rendering import render_template
-from macro_routing.report.scale import Scale, inner_ticks, integer_ticks, round_up
-from macro_routing.report.style import SHADES, shade_level
+from macro_routing.report.scale import Scale, list_integer_ticks, list_ticks_within, round_up_to_step
+from macro_routing.report.style import SHADES, compute_shade_level
 from macro_routing.search.rys_blocks import Block, block_from_route, count_blocks
 from macro_routing.search.searcher import Draw, Score
 
@@ -56,7 +56,7 @@ class BlockCell:
         return f"({i}, {j}), {self.name}: {format_points(self.difference)} points ({counts})"
 
 
-def block_cells(draws: Sequence[Draw]) -> list[BlockCell]:
+def list_block_cells(draws: Sequence[Draw]) -> list[BlockCell]:
     """Every block that was scored in a round with the standard pass; a block of several rounds once, over all."""
     standard: dict[int, Score] = {}
     blocks: dict[Block, dict[int, Score]] = defaultdict(dict)
@@ -77,7 +77,7 @@ def block_cells(draws: Sequence[Draw]) -> list[BlockCell]:
     return cells
 
 
-def mean_differences(cells: Iterable[BlockCell], axis: int) -> dict[int, float]:
+def compute_mean_differences(cells: Iterable[BlockCell], axis: int) -> dict[int, float]:
     """The mean difference of all blocks with the same start (axis 0) or the same end (axis 1)."""
     grouped: dict[int, list[float]] = defaultdict(list)
     for cell in cells:
@@ -85,12 +85,12 @@ def mean_differences(cells: Iterable[BlockCell], axis: int) -> dict[int, float]:
     return {layer: fmean(grouped[layer]) for layer in sorted(grouped)}
 
 
-def block_map_figure(draws: Sequence[Draw], layers: int) -> Figure | None:
+def draw_block_map(draws: Sequence[Draw], layers: int) -> Figure | None:
     """The map; None if there are too few blocks, or no score of the standard pass to compare them with.
 
     A column per start i, a row per end j from bottom to top; bars of their means above and at the right.
     """
-    cells = block_cells(draws)
+    cells = list_block_cells(draws)
     if len(cells) < _MIN_CELLS:
         return None
     # As the searches rank routes: of equally good ones more examples, then the shorter.
@@ -100,8 +100,8 @@ def block_map_figure(draws: Sequence[Draw], layers: int) -> Figure | None:
     left = (_WIDTH - side - _BESIDE - _BAR_SIZE + _LEFT) / 2
     x = Scale(0, layers, left, left + side)
     y = Scale(0, layers, _HEADER + _BAR_SIZE + _ABOVE + side, _HEADER + _BAR_SIZE + _ABOVE)
-    limit = _color_limit(cells)
-    column_means, row_means = (mean_differences(cells, axis) for axis in (0, 1))
+    limit = _compute_color_limit(cells)
+    column_means, row_means = (compute_mean_differences(cells, axis) for axis in (0, 1))
     means = [0.0, *column_means.values(), *row_means.values()]
     shapes = render_template(
         "block_map.svg",
@@ -109,22 +109,22 @@ def block_map_figure(draws: Sequence[Draw], layers: int) -> Figure | None:
         y=y,
         cell_size=cell_size,
         layers=layers,
-        cells=[(cell, shade_level(cell.difference, limit)) for cell in cells],
+        cells=[(cell, compute_shade_level(cell.difference, limit)) for cell in cells],
         best=best,
         has_titles=len(cells) <= _MAX_TITLES,
         has_numbers=cell_size >= _MIN_CELL_FOR_NUMBER,
-        starts=integer_ticks(0, layers - 1, 10),
-        ends=integer_ticks(1, layers, 10),
+        starts=list_integer_ticks(0, layers - 1, 10),
+        ends=list_integer_ticks(1, layers, 10),
         column_means=column_means,
         row_means=row_means,
-        mean_ticks=inner_ticks(min(means), max(means), 3),
+        mean_ticks=list_ticks_within(min(means), max(means), 3),
         column_bars=Scale(min(means), max(means), y.end - _ABOVE, y.end - _ABOVE - _BAR_SIZE),
         row_bars=Scale(min(means), max(means), x.end + _BESIDE, x.end + _BESIDE + _BAR_SIZE),
         shades=range(-SHADES, SHADES + 1),
         key_length=min(_KEY_LENGTH, 0.6 * side),
         limit=limit,
         is_limited=min(cell.difference for cell in cells) < -limit,
-        format_short=_format_short,
+        format_short=_format_short_points,
     )
     label = f"Accuracy of {len(cells)} repeated blocks minus the standard pass's; best: {best.description}"
     title = "Repeated blocks, compared with the standard pass"
@@ -132,24 +132,26 @@ def block_map_figure(draws: Sequence[Draw], layers: int) -> Figure | None:
     return Figure("blocks", title, label, _WIDTH, y.start + _BOTTOM, shapes, legend, _write_caption(cells))
 
 
-def _color_limit(cells: Sequence[BlockCell]) -> float:
+def _compute_color_limit(cells: Sequence[BlockCell]) -> float:
     """The difference that has the full colour: no gain is above it, and mere noise stays pale."""
     sizes = [abs(cell.difference) for cell in cells]
     gain = max(cell.difference for cell in cells)
-    return round_up(max(gain, float(np.quantile(sizes, _SHARE_IN_RANGE)), 2 * _standard_error(cells), 0.001))
+    return round_up_to_step(
+        max(gain, float(np.quantile(sizes, _SHARE_IN_RANGE)), 2 * _estimate_standard_error(cells), 0.001)
+    )
 
 
-def _standard_error(cells: Sequence[BlockCell]) -> float:
+def _estimate_standard_error(cells: Sequence[BlockCell]) -> float:
     """Of one cell's difference, roughly: two accuracies near the standard pass's, taken as independent."""
-    accuracy = _standard_accuracy(cells)
+    accuracy = _compute_standard_accuracy(cells)
     return math.sqrt(2 * accuracy * (1 - accuracy) / min(cell.total for cell in cells))
 
 
-def _standard_accuracy(cells: Sequence[BlockCell]) -> float:
+def _compute_standard_accuracy(cells: Sequence[BlockCell]) -> float:
     return sum(cell.standard for cell in cells) / sum(cell.total for cell in cells)
 
 
-def _format_short(difference: float) -> str:
+def _format_short_points(difference: float) -> str:
     """A difference in points, as short as it can be."""
     points = round(100 * difference, 6)
     return "0" if points == 0 else use_minus_sign(f"{points:+g}")
@@ -172,7 +174,7 @@ def _write_caption(cells: Sequence[BlockCell]) -> str:
     fewest, most = min(cell.total for cell in cells), max(cell.total for cell in cells)
     examples = format_count(fewest) if fewest == most else f"{format_count(fewest)} to {format_count(most)}"
     plural = "example" if most == 1 else "examples"
-    error, accuracy = _standard_error(cells), format_percent(_standard_accuracy(cells))
+    error, accuracy = _estimate_standard_error(cells), format_percent(_compute_standard_accuracy(cells))
     noise = (
         f"a cell's difference has a standard error of about {100 * error:.1f} points (roughly: two "
         f"independent accuracies near the standard pass's {accuracy} on {format_count(fewest)})"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from macro_routing.report.figure import Figure, LegendKey
 from macro_routing.report.formatting import format_count
 from macro_routing.report.rendering import render_template
-from macro_routing.report.scale import Scale, inner_ticks, outer_ticks
+from macro_routing.report.scale import Scale, list_ticks_around, list_ticks_within
 from macro_routing.runs.comparison_results import MethodRun
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.result import STANDARD
@@ -23,12 +23,14 @@ _LABEL_HEIGHT = 15.0
 _LINE_CLASSES = tuple(f"method-{number}" for number in range(10))
 
 
-def budget_figure(runs: Sequence[MethodRun]) -> Figure:
+def draw_budget_chart(runs: Sequence[MethodRun]) -> Figure:
     """Gain on the test set against evaluations, one line per method."""
     # The standard pass is the line across.
     methods = [method for method in dict.fromkeys(run.method for run in runs) if method != STANDARD]
-    curves = [mean_curve([_subtract_baseline(run) for run in runs if run.method == method]) for method in methods]
-    ticks = outer_ticks([0.0, *(gain for curve in curves for _, gain in curve)], 6, min_span=0.02, beyond=True)
+    curves = [
+        compute_mean_curve([_subtract_baseline(run) for run in runs if run.method == method]) for method in methods
+    ]
+    ticks = list_ticks_around([0.0, *(gain for curve in curves for _, gain in curve)], 6, min_span=0.02, beyond=True)
     max_budget = max([1, *(budget for curve in curves for budget, _ in curve)])
     x = Scale(0, max_budget, _LEFT, _WIDTH - _RIGHT)
     y = Scale(ticks[0], ticks[-1], _HEIGHT - _BOTTOM, _TOP)
@@ -41,7 +43,7 @@ def budget_figure(runs: Sequence[MethodRun]) -> Figure:
         x=x,
         y=y,
         gain_ticks=[(tick, f"{100 * tick:+.3g}" if tick else "0") for tick in ticks],
-        budget_ticks=[(tick, format_count(tick)) for tick in inner_ticks(0, max_budget, 5, min_step=1)],
+        budget_ticks=[(tick, format_count(tick)) for tick in list_ticks_within(0, max_budget, 5, min_step=1)],
         lines=lines,
         ends=list(zip(ends, _spread_labels([end[0] for end in ends]), strict=True)),
     )
@@ -56,19 +58,19 @@ def _subtract_baseline(run: MethodRun) -> MethodRun:
     return replace(run, curve=tuple(replace(point, accuracy=point.accuracy - baseline) for point in run.curve))
 
 
-def mean_curve(runs: Sequence[MethodRun]) -> list[tuple[int, float]]:
+def compute_mean_curve(runs: Sequence[MethodRun]) -> list[tuple[int, float]]:
     """The mean over seeds wherever one of them changes; each keeps its last value until it has a new one."""
     runs = [replace(run, curve=run.curve[1:] if len(run.curve) == 2 else run.curve) for run in runs]  # one round
     budgets = sorted({point.asked for run in runs for point in run.curve})
     first = max((run.curve[0].asked for run in runs if run.curve), default=0)
     return [
-        (budget, statistics.mean(_accuracy_at(run, budget) for run in runs if run.curve))
+        (budget, statistics.mean(_accuracy_at_budget(run, budget) for run in runs if run.curve))
         for budget in budgets
         if budget >= first
     ]
 
 
-def _accuracy_at(run: MethodRun, budget: int) -> float:
+def _accuracy_at_budget(run: MethodRun, budget: int) -> float:
     return [point.accuracy for point in run.curve if point.asked <= budget][-1]
 
 

@@ -32,7 +32,7 @@ Cost = Mapping[str, Any]
 
 def render_cost(route: Route, cost: Cost | None, rounds: Sequence[RoundReport]) -> Markup:
     """Layers, time and memory of both; what was not measured says so. Below them, what the search itself took."""
-    standard, routed = (_read_costs(arm, cost) for arm in (Route.standard(route.layers), route))
+    standard, routed = (_get_route_costs(arm, cost) for arm in (Route.standard(route.layers), route))
     rows: list[Row] = [
         [
             Cell(name, kind="bold"),
@@ -40,7 +40,7 @@ def render_cost(route: Route, cost: Cost | None, rounds: Sequence[RoundReport]) 
         ]
         for name, costs in (("standard pass", standard), ("route", routed))
     ]
-    changes = ["difference", *(_format_change(field, standard, routed, cost) for field in _FIELDS)]
+    changes = ["difference", *(_format_cost_change(field, standard, routed, cost) for field in _FIELDS)]
     columns = ["", *(column for column, _ in _FIELDS.values())]
     measured = [] if cost is None else cost["routes"].values()
     return render_template(
@@ -53,12 +53,12 @@ def render_cost(route: Route, cost: Cost | None, rounds: Sequence[RoundReport]) 
     )
 
 
-def _read_costs(route: Route, cost: Cost | None) -> dict[str, Any]:
+def _get_route_costs(route: Route, cost: Cost | None) -> dict[str, Any]:
     measured = {} if cost is None else cost["routes"].get(str(route), {})
     return {field: measured.get(field) for field in _FIELDS} | {"layers": measured.get("layers", route.length)}
 
 
-def _format_change(field: str, standard: Cost, routed: Cost, cost: Cost | None) -> str:
+def _format_cost_change(field: str, standard: Cost, routed: Cost, cost: Cost | None) -> str:
     before, after = standard[field], routed[field]
     if not before or after is None:
         return NO_VALUE

@@ -9,15 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from macro_routing.errors import RunError
-from macro_routing.report.block_map import block_map_figure
+from macro_routing.report.block_map import draw_block_map
 from macro_routing.report.figure import Figure
-from macro_routing.report.interval_chart import variants_figure
-from macro_routing.report.policy_map import policy_figure
-from macro_routing.report.rendering import write_output
-from macro_routing.report.rounds_chart import rounds_figure
-from macro_routing.report.route_chart import route_figure
-from macro_routing.report.run_comparison_page import differences_figure
-from macro_routing.report.run_data import RunData, explain_unreadable, open_run
+from macro_routing.report.interval_chart import draw_variants
+from macro_routing.report.policy_map import draw_policy_map
+from macro_routing.report.rendering import write_output_file
+from macro_routing.report.rounds_chart import draw_rounds_chart
+from macro_routing.report.route_chart import draw_route_chart
+from macro_routing.report.run_comparison_page import draw_run_differences
+from macro_routing.report.run_data import RunData, explain_unreadable_run, open_run
 
 _SCALE = 2.0
 """Pixels per unit: sharp on a slide."""
@@ -30,8 +30,8 @@ NO_FONTS = "PNG files would have no text, since this machine has no fonts; insta
 def write_figures(folders: Sequence[str | Path], output: Path, report: Callable[[str], None]) -> list[Path]:
     """Every figure of a run, or what compares several, as SVG and PNG; ``report`` hears why there is no PNG."""
     runs = [open_run(folder) for folder in folders]
-    with explain_unreadable(runs[0].path):
-        figures = run_figures(runs[0]) if len(runs) == 1 else [differences_figure(runs)]
+    with explain_unreadable_run(runs[0].path):
+        figures = draw_run_figures(runs[0]) if len(runs) == 1 else [draw_run_differences(runs)]
     return save_figures([figure for figure in figures if figure is not None], output, report)
 
 
@@ -48,19 +48,19 @@ def save_figures(figures: Sequence[Figure], output: Path, report: Callable[[str]
         if convert_to_png is not None:
             files[output / f"{figure.name}.png"] = convert_to_png(figure.to_svg())
     for path, contents in files.items():
-        write_output(path, contents)
+        write_output_file(path, contents)
     return list(files)
 
 
-def run_figures(run: RunData) -> list[Figure]:
+def draw_run_figures(run: RunData) -> list[Figure]:
     """What a run has to show, as far as it came."""
     chosen, settings = run.chosen_route, run.search_settings
     figures = [
-        None if run.result is None else variants_figure(run.result),
-        None if chosen is None else route_figure(chosen, str(chosen)),
-        rounds_figure(run.rounds, settings["iterations"], settings, run.draws),
-        block_map_figure(run.draws, run.layers) if run.sweeps_blocks else None,
-        policy_figure(run.policies[-1], chosen) if run.policies else None,
+        None if run.result is None else draw_variants(run.result),
+        None if chosen is None else draw_route_chart(chosen, str(chosen)),
+        draw_rounds_chart(run.rounds, settings["iterations"], settings, run.draws),
+        draw_block_map(run.draws, run.layers) if run.sweeps_blocks else None,
+        draw_policy_map(run.policies[-1], chosen) if run.policies else None,
     ]
     return [replace(figure, title=f"{run.title} · {figure.title}") for figure in figures if figure is not None]
 

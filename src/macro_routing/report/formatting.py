@@ -27,14 +27,14 @@ def format_percent_interval(low: float, high: float) -> str:
     return f"{100 * low:.1f} to {100 * high:.1f}{_NO_BREAK_SPACE}%"
 
 
-def format_percentage(share: float | None) -> str:
+def format_percent_number(share: float | None) -> str:
     """A share without unit, as ``54.5``, for columns whose heading names the unit."""
     return "" if share is None else f"{100 * share:.1f}"
 
 
 def format_mean_and_deviation(mean: float | None, deviation: float | None) -> str:
     """A mean share and its sample standard deviation, in percent."""
-    return format_percentage(mean) + ("" if deviation is None else f" ± {100 * deviation:.1f}")
+    return format_percent_number(mean) + ("" if deviation is None else f" ± {100 * deviation:.1f}")
 
 
 def format_points(difference: float | None) -> str:
@@ -52,7 +52,7 @@ def format_p_value(value: float | None) -> str:
     return "" if value is None else f"{value:.2g}" if value >= 1e-4 else "< 0.0001"
 
 
-def format_p_relation(value: float) -> str:
+def format_p_in_sentence(value: float) -> str:
     """A p-value within a sentence, after the letter p: ``= 0.03`` or ``< 0.0001``."""
     text = format_p_value(value)
     return text if text.startswith("<") else f"= {text}"

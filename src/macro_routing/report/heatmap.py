@@ -8,8 +8,8 @@ from functools import partial
 from macro_routing.report.figure import Figure, LegendKey
 from macro_routing.report.formatting import format_signed
 from macro_routing.report.rendering import render_template
-from macro_routing.report.scale import round_up
-from macro_routing.report.style import SHADES, shade_level
+from macro_routing.report.scale import round_up_to_step
+from macro_routing.report.style import SHADES, compute_shade_level
 
 CellIndex = tuple[int, int]
 """Row and column."""
@@ -45,7 +45,7 @@ class Heatmap:
         top = 22 + (longest_name * math.sin(tilt) + 14 if tilt else 18)
         overhang = longest_name * math.cos(tilt) - cell / 2 if tilt else 0.0
         measured = [value for row in self.values for value in row if value is not None]
-        full_color_value = self.max_value or round_up(max([*map(abs, measured), 1.0]))
+        full_color_value = self.max_value or round_up_to_step(max([*map(abs, measured), 1.0]))
         shapes = render_template(
             "heatmap.svg",
             heatmap=self,
@@ -55,7 +55,7 @@ class Heatmap:
             row_height=_ROW_HEIGHT,
             tilt=_TILT if tilt else 0,
             max_name=round((left - 14) / _CHARACTER),
-            level_of=partial(shade_level, limit=full_color_value),
+            level_of=partial(compute_shade_level, limit=full_color_value),
         )
         width = max(_MIN_WIDTH, left + cell * len(self.columns) + max(overhang, 0) + 10)
         height = top + _ROW_HEIGHT * len(self.rows) + 8

@@ -7,7 +7,7 @@ from typing import Any
 from macro_routing.evaluation.statistics import wilson_interval
 from macro_routing.report.figure import Figure, LegendKey
 from macro_routing.report.rendering import render_template
-from macro_routing.report.scale import Scale, outer_ticks
+from macro_routing.report.scale import Scale, list_ticks_around
 from macro_routing.runs.result import LEVEL, ORACLE, RunResult
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM, _ROW = 860.0, 26.0, 90.0, 4.0, 42.0, 44.0
@@ -28,7 +28,7 @@ class IntervalRow:
     kind: str = OPEN
 
 
-def difference_row(name: str, difference: Any, kind: str) -> IntervalRow:
+def make_difference_row(name: str, difference: Any, kind: str) -> IntervalRow:
     """A difference of two accuracies, with ``low`` and ``high``, in points."""
     return IntervalRow(name, 100 * difference.low, 100 * difference.difference, 100 * difference.high, kind)
 
@@ -41,7 +41,7 @@ def classify_result(result: RunResult) -> str:
     return GAIN if paired.difference > 0 else LOSS
 
 
-def variants_figure(result: RunResult) -> Figure:
+def draw_variants(result: RunResult) -> Figure:
     """Accuracies of all variants on the test set; the chosen route's stands out."""
     bounds = [wilson_interval(variant.accuracy, variant.n) for variant in result.variants]
     rows = [
@@ -49,10 +49,10 @@ def variants_figure(result: RunResult) -> Figure:
         for index, (variant, (low, high)) in enumerate(zip(result.variants, bounds, strict=True))
     ]
     title = f"Accuracy on {result.comparison.n} test examples, with 95 % intervals"
-    return intervals_figure("variants", title, "%", rows, rows[-1].middle, meanings={})
+    return draw_intervals("variants", title, "%", rows, rows[-1].middle, meanings={})
 
 
-def intervals_figure(  # noqa: PLR0913
+def draw_intervals(  # noqa: PLR0913
     name: str,
     title: str,
     unit: str,
@@ -62,7 +62,7 @@ def intervals_figure(  # noqa: PLR0913
 ) -> Figure:
     """All rows over one axis; ``reference`` is the value that they are compared with. ``meanings`` is the legend."""
     height = _TOP + _ROW * len(rows) + _BOTTOM
-    ticks = outer_ticks([reference, *(value for row in rows for value in (row.low, row.high))], 8, min_span=1.0)
+    ticks = list_ticks_around([reference, *(value for row in rows for value in (row.low, row.high))], 8, min_span=1.0)
     shapes = render_template(
         "interval_chart.svg",
         x=Scale(ticks[0], ticks[-1], _LEFT, _WIDTH - _RIGHT),

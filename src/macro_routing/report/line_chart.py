@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from macro_routing.report.figure import Figure, LegendKey
 from macro_routing.report.rendering import render_template
-from macro_routing.report.scale import Scale, inner_ticks, outer_ticks
+from macro_routing.report.scale import Scale, list_ticks_around, list_ticks_within
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 860.0, 400.0, 70.0, 20.0, 14.0, 50.0
 _LINE_CLASSES = ("reference", "best", "median", "method-2", "method-3", "method-4")
@@ -43,7 +43,7 @@ class Axis:
     """Values that have names, instead of round numbers."""
 
 
-def lines_figure(  # noqa: PLR0913
+def draw_lines(  # noqa: PLR0913
     name: str, title: str, lines: Sequence[Line], x: Axis, y: Axis, *, level: tuple[float, str] | None = None
 ) -> Figure:
     """The chart; ``level`` is a line across, with its meaning."""
@@ -52,7 +52,7 @@ def lines_figure(  # noqa: PLR0913
     x_values = [point.x for point in points]
     x_scale = Scale(min(x_values) - margin, max(x_values) + margin, _LEFT, _WIDTH - _RIGHT)
     y_values = [value for point in points for value in (point.low, point.high, point.y)]
-    y_ticks = outer_ticks([*y_values, *([level[0]] if level else [])], max_parts=6, min_span=1e-6)
+    y_ticks = list_ticks_around([*y_values, *([level[0]] if level else [])], max_parts=6, min_span=1e-6)
     # With a level across, that one is grey and the lines are coloured.
     first = 0 if level is None and len(lines) > 1 else 1
     classes = [_LINE_CLASSES[(first + index) % len(_LINE_CLASSES)] for index in range(len(lines))]
@@ -63,7 +63,8 @@ def lines_figure(  # noqa: PLR0913
         y=Scale(y_ticks[0], y_ticks[-1], _HEIGHT - _BOTTOM, _TOP),
         x_axis=x,
         y_axis=y,
-        x_ticks=x.names or [(tick, x.format_value(tick)) for tick in inner_ticks(x_scale.first, x_scale.last, 12)],
+        x_ticks=x.names
+        or [(tick, x.format_value(tick)) for tick in list_ticks_within(x_scale.first, x_scale.last, 12)],
         y_ticks=[(tick, y.format_value(round(tick, 9))) for tick in y_ticks],
         level=level,
         max_dots=_MAX_DOTS,

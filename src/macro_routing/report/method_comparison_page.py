@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from macro_routing.report.budget_chart import budget_figure
+from macro_routing.report.budget_chart import draw_budget_chart
 from macro_routing.report.figure import Figure
 from macro_routing.report.formatting import NO_VALUE, format_count, format_duration, format_percent
-from macro_routing.report.interval_chart import GAIN, LOSS, OPEN, difference_row, intervals_figure
-from macro_routing.report.rendering import render_page, render_table, write_output
-from macro_routing.report.result_section import difference_cell
+from macro_routing.report.interval_chart import GAIN, LOSS, OPEN, draw_intervals, make_difference_row
+from macro_routing.report.rendering import render_page, render_table, write_output_file
+from macro_routing.report.result_section import make_difference_cell
 from macro_routing.report.tables import Cell, DataTable, Row
 from macro_routing.runs.comparison_results import MethodRow, MethodRun, summarize_methods
 from macro_routing.runs.methods import METHODS
@@ -35,34 +35,34 @@ def write_method_comparison(runs: Sequence[MethodRun], output: Path, about: str 
     methods, seeds = len({run.method for run in runs}), len({run.seed for run in runs})
     title = f"{methods} methods, {seeds} seeds" if seeds > 1 else f"{methods} methods, one seed"
     sections = {
-        "Results": render_table(_methods_table(rows), [_NOTE], differences_figure(rows)),
-        "Accuracy against budget": budget_figure(runs).to_html(),
-        "Every run": render_table(_runs_table(runs)),
+        "Results": render_table(_make_methods_table(rows), [_NOTE], draw_method_differences(rows)),
+        "Accuracy against budget": draw_budget_chart(runs).to_html(),
+        "Every run": render_table(_make_runs_table(runs)),
     }
-    write_output(output, render_page("method_comparison.html", title, sections, about=about))
+    write_output_file(output, render_page("method_comparison.html", title, sections, about=about))
     return output
 
 
-def differences_figure(rows: Sequence[MethodRow]) -> Figure | None:
+def draw_method_differences(rows: Sequence[MethodRow]) -> Figure | None:
     """Difference of every line to the standard pass; None where there is no other line."""
     shown = [
-        difference_row(row.name, row, GAIN if row.low > 0 else LOSS if row.high < 0 else OPEN)
+        make_difference_row(row.name, row, GAIN if row.low > 0 else LOSS if row.high < 0 else OPEN)
         for row in rows
         if row.name != STANDARD and row.kind != ORACLE
     ]
     if not shown:
         return None
     title = "Difference to the standard pass on the test set, with 95 % intervals"
-    return intervals_figure("methods", title, "points", shown, 0.0, _MEANINGS)
+    return draw_intervals("methods", title, "points", shown, 0.0, _MEANINGS)
 
 
-def _methods_table(rows: Sequence[MethodRow]) -> DataTable:
+def _make_methods_table(rows: Sequence[MethodRow]) -> DataTable:
     max_seeds = max(row.seeds for row in rows)
     lines: list[Row] = [
         [
             Cell(row.name, _KINDS.get(row.kind, ""), kind="bold"),
-            _accuracy_cell(row, max_seeds),
-            NO_VALUE if row.name == STANDARD else difference_cell(row),
+            _make_accuracy_cell(row, max_seeds),
+            NO_VALUE if row.name == STANDARD else make_difference_cell(row),
             format_count(row.asked),
             f"{row.work / 1e6:.3g}",
             format_duration(row.seconds),
@@ -73,14 +73,14 @@ def _methods_table(rows: Sequence[MethodRow]) -> DataTable:
     return DataTable(_COLUMNS, lines, numbers=_COLUMNS[1:])
 
 
-def _accuracy_cell(row: MethodRow, max_seeds: int) -> Cell:
+def _make_accuracy_cell(row: MethodRow, max_seeds: int) -> Cell:
     """With the number of seeds: a method with fewer has other test examples, and another baseline, too."""
     spread = [] if row.spread is None else [f"± {100 * row.spread:.1f}"]
     count = f"{row.seeds} of {max_seeds} seeds" if row.seeds < max_seeds else f"{max_seeds} seeds"
     return Cell(format_percent(row.accuracy), ", ".join([*spread, *([count] if max_seeds > 1 else [])]))
 
 
-def _runs_table(runs: Sequence[MethodRun]) -> DataTable:
+def _make_runs_table(runs: Sequence[MethodRun]) -> DataTable:
     columns = ("run", "route", "test", "evaluations")
     rows: list[Row] = [
         [

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from macro_routing.report.action_frequencies import Floats, count_expected_actions, sum_moves_by_displacement
 from macro_routing.report.figure import Figure, LegendKey
 from macro_routing.report.formatting import format_percent, format_signed
-from macro_routing.report.policy_flow import Floats, expected_actions, moves_by_displacement
 from macro_routing.report.rendering import render_template
-from macro_routing.report.scale import Scale, integer_ticks
+from macro_routing.report.scale import Scale, list_integer_ticks
 from macro_routing.report.style import HEAT_LEVELS
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
@@ -51,30 +51,30 @@ class PolicyFrame:
 
 def render_policy_maps(frames: Sequence[PolicyFrame], chosen: Route | None) -> Markup:
     """One map per frame, with a button each; the last is shown first."""
-    return render_template("policy_maps.html", frames=[_frame_view(frame, chosen) for frame in frames])
+    return render_template("policy_maps.html", frames=[_describe_frame(frame, chosen) for frame in frames])
 
 
-def _frame_view(frame: PolicyFrame, chosen: Route | None) -> dict[str, Any]:
+def _describe_frame(frame: PolicyFrame, chosen: Route | None) -> dict[str, Any]:
     best = decode_top_programs(frame.policy, 1)[0]
     assert best.log_probability is not None
     return {
         "name": frame.name,
-        "figure": policy_figure(frame, chosen),
+        "figure": draw_policy_map(frame, chosen),
         "probability": format_percent(math.exp(best.log_probability)),
         "program": str(best.program),
     }
 
 
-def policy_figure(frame: PolicyFrame, chosen: Route | None) -> Figure:
+def draw_policy_map(frame: PolicyFrame, chosen: Route | None) -> Figure:
     """The map of one policy."""
     space = frame.policy.space
     reach = min(space.radius, _MAX_REACH)
-    rows = _list_rows(space, expected_actions(frame.policy), reach)
+    rows = _list_map_rows(space, count_expected_actions(frame.policy), reach)
     cell = max((_WIDTH - _LEFT - 8) / space.layers, _MIN_CELL)
     x = Scale(0, space.layers, _LEFT, _LEFT + cell * space.layers)
     # Adds and rejoins are set apart from the moves.
     row_tops = [_TOP + _ROW * index + (_GAP if index > 2 * reach else 0) for index in range(len(rows) + 1)]
-    jumps = [] if chosen is None else [jump for jump in _list_jumps(chosen) if abs(jump[1]) <= reach]
+    jumps = [] if chosen is None else [jump for jump in _list_route_jumps(chosen) if abs(jump[1]) <= reach]
     when = "before the first round" if frame.rounds == 0 else f"after round {frame.rounds}"
     shapes = render_template(
         "policy_map.svg",
@@ -82,10 +82,10 @@ def policy_figure(frame: PolicyFrame, chosen: Route | None) -> Figure:
         cell=cell,
         row_height=_ROW,
         rows=list(zip(row_tops, [name for name, _ in rows], strict=False)),
-        cells=_list_cells(rows, x, row_tops),
+        cells=_list_map_cells(rows, x, row_tops),
         min_title=_MIN_TITLE,
         jumps=[(x(layer), row_tops[reach - delta]) for layer, delta in jumps],
-        layer_ticks=integer_ticks(0, space.layers - 1, 10),
+        layer_ticks=list_integer_ticks(0, space.layers - 1, 10),
         bottom=row_tops[-1],
     )
     label = f"How often the policy {when} moves where, layer by layer"
@@ -96,9 +96,9 @@ def policy_figure(frame: PolicyFrame, chosen: Route | None) -> Figure:
     return Figure("policy", f"The policy {when}", label, x.end + 8, height, shapes, legend, _CAPTION + far)
 
 
-def _list_rows(space: RouteSpace, actions: Floats, reach: int) -> list[tuple[str, Floats]]:
+def _list_map_rows(space: RouteSpace, actions: Floats, reach: int) -> list[tuple[str, Floats]]:
     """From the farthest move ahead down to the farthest back, then adds and rejoins: how often, by layer."""
-    moves = moves_by_displacement(space, actions)
+    moves = sum_moves_by_displacement(space, actions)
     deltas = range(reach, -reach - 1, -1)
     rows = [(format_signed(delta, 0) if delta else "0", moves[:, delta + space.radius]) for delta in deltas]
     if space.window:
@@ -106,7 +106,7 @@ def _list_rows(space: RouteSpace, actions: Floats, reach: int) -> list[tuple[str
     return [*rows, ("RJ", actions[:, space.rejoin_action])]
 
 
-def _list_cells(rows: Sequence[tuple[str, Floats]], x: Scale, row_tops: Sequence[float]) -> list[dict[str, Any]]:
+def _list_map_cells(rows: Sequence[tuple[str, Floats]], x: Scale, row_tops: Sequence[float]) -> list[dict[str, Any]]:
     """The cells that are not empty."""
     return [
         {
@@ -121,7 +121,7 @@ def _list_cells(rows: Sequence[tuple[str, Floats]], x: Scale, row_tops: Sequence
     ]
 
 
-def _list_jumps(route: Route) -> list[tuple[int, int]]:
+def _list_route_jumps(route: Route) -> list[tuple[int, int]]:
     """The layers from which a route does not go to the next one, and how far it goes."""
     moves = dict.fromkeys((before.layer, step.layer - before.layer) for before, step in pairwise(route.steps))
     return [move for move in moves if move[1] != 1]

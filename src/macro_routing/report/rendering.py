@@ -21,14 +21,14 @@ from macro_routing.report.formatting import (
     format_points_interval,
     use_minus_sign,
 )
-from macro_routing.report.style import cell_text_class, page_css, read_asset, shade_class
+from macro_routing.report.style import get_cell_text_class, get_shade_class, make_page_css, read_template_asset
 from macro_routing.report.tables import DataTable
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 """Characters that are not allowed in HTML, and surrogates that UTF-8 cannot encode."""
 _FILTERS = (
     *(format_count, format_duration, format_percent, format_points, format_points_interval),
-    *(use_minus_sign, shade_class, cell_text_class),
+    *(use_minus_sign, get_shade_class, get_cell_text_class),
 )
 
 
@@ -40,34 +40,34 @@ def _make_environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_clean_value,
+        finalize=_finalize_value,
     )
     environment.filters |= {function.__name__: function for function in _FILTERS}
     return environment
 
 
-def _clean_value(value: Any) -> Any:
+def _finalize_value(value: Any) -> Any:
     """Text without characters that no page may contain; numbers to a tenth of a pixel, enough for any drawing."""
     if isinstance(value, float):
         return f"{value:.1f}".removesuffix(".0")
     return _UNPRINTABLE.sub("\ufffd", value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def trust_markup(text: str) -> Markup:
+def mark_safe(text: str) -> Markup:
     """Text of our own making that is markup already."""
     return Markup(text)  # noqa: S704 this is the one place
 
 
 def render_template(name: str, **view: Any) -> Markup:
     """Fill the template ``name`` with plain data."""
-    return trust_markup(_make_environment().get_template(name).render(view).strip())
+    return mark_safe(_make_environment().get_template(name).render(view).strip())
 
 
 def render_page(name: str, title: str, sections: Mapping[str, Markup], **view: Any) -> str:
     """A whole page that needs no other file."""
-    script = read_asset("answers.js")
+    script = read_template_asset("answers.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    files = {"css": trust_markup(page_css()), "script": trust_markup(script), "script_digest": digest}
+    files = {"css": mark_safe(make_page_css()), "script": mark_safe(script), "script_digest": digest}
     return str(render_template(name, title=title, sections=sections, **files, **view))
 
 
@@ -81,7 +81,7 @@ def render_paragraphs(*texts: str) -> Markup:
     return render_template("paragraphs.html", texts=texts)
 
 
-def write_output(path: Path, contents: str | bytes) -> None:
+def write_output_file(path: Path, contents: str | bytes) -> None:
     """Write a file of the user's choice atomically; an error names it."""
     try:
         write_atomically(path, contents)

@@ -13,23 +13,23 @@ _PRIVATE_FACTS = ("cache folder", "built-in models")
 
 def render_reproduction(run: RunData) -> Markup:
     """The section that says how to reproduce the run."""
-    command, private = format_search_command(run.given), _PRIVATE_FACTS
+    command, private = format_search_command(run.given_config), _PRIVATE_FACTS
     return render_template(
         "reproduce.html",
         command=command,
-        config=format_toml(run.given),
+        config=format_toml(run.given_config),
         config_file=CONFIG_FILE,
         needs_file=CONFIG_FILE in command,
-        data=_data_facts(run),
-        model=_model_facts(run),
+        data=_list_data_facts(run),
+        model=_list_model_facts(run),
         environment={name: value for name, value in run.header["environment"].items() if name not in private},
         resolved=flatten_settings(run.resolved_config),
     )
 
 
-def _data_facts(run: RunData) -> dict[str, str]:
+def _list_data_facts(run: RunData) -> dict[str, str]:
     header = run.header
-    lines = {"task": str(header["scope"].get("task", run.given["task"])), "seed": str(run.given["seed"])}
+    lines = {"task": str(header["scope"].get("task", run.given_config["task"])), "seed": str(run.given_config["seed"])}
     for name, (size, mark) in header["splits"].items():
         lines[name] = f"{size} examples, fingerprint {mark}"
     for name, marks in header["guards"].items():
@@ -38,7 +38,7 @@ def _data_facts(run: RunData) -> dict[str, str]:
     return {**lines, **flatten_settings(scope)}
 
 
-def _model_facts(run: RunData) -> dict[str, str]:
+def _list_model_facts(run: RunData) -> dict[str, str]:
     model = run.header["model"]
     return {
         "name": str(model["name"]),

@@ -44,7 +44,7 @@ def render_result(result: RunResult, answers: Mapping[str, Any] | None, *, gener
         paired=result.comparison,
         detectable=format_detectable_gain(result.detectable),
         p_value=f"{result.comparison.p_value:.2g}",
-        table=_variants_table(result, differences, generates=generates),
+        table=_make_variants_table(result, differences, generates=generates),
         notes=[_VARIANTS_NOTE] if generates else [_VARIANTS_NOTE, _LIKELIHOOD_NOTE],
     )
 
@@ -56,16 +56,18 @@ def _compare_with_standard(answers: Mapping[str, Any], result: RunResult, seed: 
     return {route: compare_paired(standard, values, seed=seed) for route, values in correct.items()}
 
 
-def _variants_table(result: RunResult, differences: Mapping[str, PairedComparison], *, generates: bool) -> DataTable:
+def _make_variants_table(
+    result: RunResult, differences: Mapping[str, PairedComparison], *, generates: bool
+) -> DataTable:
     bounds = [wilson_interval(variant.accuracy, variant.n) for variant in result.variants]
     scale = Scale(min(low for low, _ in bounds), max(high for _, high in bounds), 5, 115)
-    rows = [_variant_row(variant, scale, differences.get(variant.route)) for variant in result.variants]
+    rows = [_make_variant_row(variant, scale, differences.get(variant.route)) for variant in result.variants]
     # Columns that would be empty are left out: a phone is narrow.
     columns = [name for name in rows[0] if generates or name not in {"truncated", "tokens"}]
     return DataTable(columns, [[row[name] for name in columns] for row in rows], _NUMBER_COLUMNS, highlighted=0)
 
 
-def _variant_row(variant: Variant, scale: Scale, difference: PairedComparison | None) -> dict[str, str | Cell]:
+def _make_variant_row(variant: Variant, scale: Scale, difference: PairedComparison | None) -> dict[str, str | Cell]:
     low, high = wilson_interval(variant.accuracy, variant.n)
     return {
         "variant": Cell(variant.name, _MEANINGS.get(variant.name, ""), kind="name"),
@@ -76,7 +78,9 @@ def _variant_row(variant: Variant, scale: Scale, difference: PairedComparison | 
             render_template("interval_mark.svg", x=scale, low=low, middle=variant.accuracy, high=high),
             format_percent_interval(low, high),
         ),
-        "against standard": NO_VALUE if difference is None or variant.name == STANDARD else difference_cell(difference),
+        "against standard": NO_VALUE
+        if difference is None or variant.name == STANDARD
+        else make_difference_cell(difference),
         "layers": str(variant.length),
         "truncated": format_percent(variant.cut_off),
         "tokens": f"{variant.tokens:.1f}",
@@ -84,6 +88,6 @@ def _variant_row(variant: Variant, scale: Scale, difference: PairedComparison | 
     }
 
 
-def difference_cell(row: Any) -> Cell:
+def make_difference_cell(row: Any) -> Cell:
     """A difference in points with its interval below it."""
     return Cell(format_points(row.difference), format_points_interval(row.low, row.high))

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from macro_routing.evaluation.statistics import wilson_interval
 from macro_routing.report.figure import Figure, LegendKey
 from macro_routing.report.rendering import render_paragraphs, render_template
-from macro_routing.report.scale import Scale, outer_ticks
+from macro_routing.report.scale import Scale, list_ticks_around
 from macro_routing.runs.progress import RoundReport
 from macro_routing.search.macro import select_elite
 from macro_routing.search.searcher import Draw, Score, Stopped
@@ -33,24 +33,24 @@ def render_rounds_chart(
     rounds: Sequence[RoundReport], planned: int, settings: dict[str, int], draws: Sequence[Draw]
 ) -> Markup:
     """The chart with its legend, or a sentence if there is nothing to draw."""
-    figure = rounds_figure(rounds, planned, settings, draws)
+    figure = draw_rounds_chart(rounds, planned, settings, draws)
     return render_paragraphs("No round is finished yet.") if figure is None else figure.to_html()
 
 
-def rounds_figure(
+def draw_rounds_chart(
     rounds: Sequence[RoundReport], planned: int, settings: dict[str, int], draws: Sequence[Draw]
 ) -> Figure | None:
     """The chart; None if there is nothing to draw. ``settings`` says how many ``draws`` and ``elite`` there are."""
     if not rounds:
         return None
     planned = max(planned, len(rounds))
-    marks = _mark_draws(draws if len(draws) <= _MAX_DRAWS else (), settings.get("elite", 0))
+    marks = _place_draw_marks(draws if len(draws) <= _MAX_DRAWS else (), settings.get("elite", 0))
     scored = [report for report in rounds if report.median is not None]
     intervals = [(report.number, *wilson_interval(report.best, report.examples)) for report in scored]
     values = [value for report in rounds for value in (report.standard_low, report.standard_high)]
     values += [value for _, low, high in intervals for value in (low, high)]
     values += [report.median for report in scored if report.median is not None]
-    ticks = outer_ticks([*values, *(mark.accuracy for mark in marks)], 6, min_span=0.05)
+    ticks = list_ticks_around([*values, *(mark.accuracy for mark in marks)], 6, min_span=0.05)
     width = min(max(_MIN_WIDTH, _LEFT + _RIGHT + _ROUND_WIDTH * planned), _MAX_WIDTH)
     # Half a round on both sides, so that a single round has a band too.
     x = Scale(0.5, planned + 0.5, _LEFT, width - _RIGHT)
@@ -81,7 +81,7 @@ class _DrawMark(NamedTuple):
     class_: str
 
 
-def _mark_draws(draws: Sequence[Draw], elite_size: int) -> list[_DrawMark]:
+def _place_draw_marks(draws: Sequence[Draw], elite_size: int) -> list[_DrawMark]:
     """Each round's draws side by side, in the order they were drawn; failed ones are not drawn."""
     by_round: dict[int, list[Draw]] = {}
     for draw in draws:

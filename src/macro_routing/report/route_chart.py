@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from macro_routing.report.figure import Figure, LegendKey
 from macro_routing.report.rendering import render_template
-from macro_routing.report.scale import Scale, integer_ticks
+from macro_routing.report.scale import Scale, list_integer_ticks
 from macro_routing.routes.composition import describe_deviations
 from macro_routing.routes.route import Route, Step
 
@@ -22,10 +22,10 @@ _MOVE_NAMES = {"ahead": "jump ahead", "back": "jump back", "repeat": "repeat"}
 def render_route(route: Route) -> Markup:
     """The route, its chart with the legend and, in words, what differs from the standard pass."""
     deviations = describe_deviations(route)
-    return render_template("route.html", route=route, figure=route_figure(route), deviations=deviations)
+    return render_template("route.html", route=route, figure=draw_route_chart(route), deviations=deviations)
 
 
-def route_figure(route: Route, title: str = "The route") -> Figure | None:
+def draw_route_chart(route: Route, title: str = "The route") -> Figure | None:
     """The chart; None if the route is too long for one."""
     if route.length > _MAX_STEPS:
         return None
@@ -48,8 +48,8 @@ def route_figure(route: Route, title: str = "The route") -> Figure | None:
         marks=marks,
         labels=_place_labels(marks),
         unused=unused,
-        layer_ticks=integer_ticks(0, route.layers - 1, 8),
-        step_ticks=integer_ticks(1, steps, 10),
+        layer_ticks=list_integer_ticks(0, route.layers - 1, 8),
+        step_ticks=list_integer_ticks(1, steps, 10),
         move_names=_MOVE_NAMES,
         height=height,
         bottom=height - _BOTTOM,

@@ -17,11 +17,11 @@ from macro_routing.report.formatting import (
     format_percent,
     use_minus_sign,
 )
-from macro_routing.report.interval_chart import GAIN, LOSS, classify_result, difference_row, intervals_figure
-from macro_routing.report.rendering import render_page, render_table, render_template, write_output
-from macro_routing.report.result_section import difference_cell
-from macro_routing.report.route_chart import route_figure
-from macro_routing.report.run_data import RunData, explain_unreadable, open_run
+from macro_routing.report.interval_chart import GAIN, LOSS, classify_result, draw_intervals, make_difference_row
+from macro_routing.report.rendering import render_page, render_table, render_template, write_output_file
+from macro_routing.report.result_section import make_difference_cell
+from macro_routing.report.route_chart import draw_route_chart
+from macro_routing.report.run_data import RunData, explain_unreadable_run, open_run
 from macro_routing.report.tables import Cell, DataTable, Row, flatten_settings
 from macro_routing.runs.options import format_toml
 from macro_routing.runs.result import LEVEL, ORACLE, RunResult
@@ -41,27 +41,27 @@ def write_run_comparison(folders: Sequence[str | Path], output: Path) -> Path:
     if len(folders) < 2:
         raise RunError("a comparison needs two runs or more")
     runs = [open_run(folder) for folder in folders]
-    with explain_unreadable(Path("one of the runs")):
-        page = _render_comparison(dict(zip(name_runs(runs), runs, strict=True)))
-    write_output(output, page)
+    with explain_unreadable_run(Path("one of the runs")):
+        page = _render_run_comparison(dict(zip(name_runs(runs), runs, strict=True)))
+    write_output_file(output, page)
     return output
 
 
-def differences_figure(runs: Sequence[RunData]) -> Figure | None:
+def draw_run_differences(runs: Sequence[RunData]) -> Figure | None:
     """Gain of every finished run, with its interval; None if none is finished."""
     named_results = [(name, run.result) for name, run in zip(name_runs(runs), runs, strict=True)]
     rows = [
-        difference_row(name, result.comparison, classify_result(result))
+        make_difference_row(name, result.comparison, classify_result(result))
         for name, result in named_results
         if result is not None
     ]
     title = "Difference to the standard pass on the test set, with 95 % intervals"
-    return intervals_figure("differences", title, "points", rows, 0.0) if rows else None
+    return draw_intervals("differences", title, "points", rows, 0.0) if rows else None
 
 
 def name_runs(runs: Sequence[RunData]) -> list[str]:
     """Short distinct names: model, task and seed, and the folder where several share these."""
-    names = [f"{run.title}, seed {run.given['seed']}" for run in runs]
+    names = [f"{run.title}, seed {run.given_config['seed']}" for run in runs]
     return [
         f"{run.path.name}: {name}" if names.count(name) > 1 else name for name, run in zip(names, runs, strict=True)
     ]
@@ -70,14 +70,16 @@ def name_runs(runs: Sequence[RunData]) -> list[str]:
 NamedRuns = Mapping[str, RunData]
 
 
-def _render_comparison(runs: NamedRuns) -> str:
-    figure = differences_figure(list(runs.values()))
-    sections = {"Results": render_table(_results_table(runs), [_HOLM_NOTE], figure)}
-    if seeds := _seeds_table(list(runs.values())):
+def _render_run_comparison(runs: NamedRuns) -> str:
+    figure = draw_run_differences(list(runs.values()))
+    sections = {"Results": render_table(_make_results_table(runs), [_HOLM_NOTE], figure)}
+    if seeds := _make_seeds_table(list(runs.values())):
         sections["Over seeds"] = render_table(seeds, [_SEEDS_NOTE])
     sections["Routes"] = _render_routes(runs)
     sections["What differs"] = _render_differing_settings(runs)
-    configs = [{"name": name, "folder": run.path.name, "config": format_toml(run.given)} for name, run in runs.items()]
+    configs = [
+        {"name": name, "folder": run.path.name, "config": format_toml(run.given_config)} for name, run in runs.items()
+    ]
     sections["To reproduce them"] = render_template("compared_configs.html", runs=configs)
     counts = _count_verdicts(list(runs.values()))
     return render_page("run_comparison.html", f"{len(runs)} runs compared", sections, **counts)
@@ -99,7 +101,7 @@ def _count_verdicts(runs: Sequence[RunData]) -> dict[str, int]:
     }
 
 
-def _results_table(runs: NamedRuns) -> DataTable:
+def _make_results_table(runs: NamedRuns) -> DataTable:
     ranked = [run.result for run in runs.values() if run.result is not None and run.result.kind != ORACLE]
     corrected = iter(holm_correction([result.comparison.p_value for result in ranked]))
     generates = any(run.generates_text for run in runs.values())
@@ -107,16 +109,16 @@ def _results_table(runs: NamedRuns) -> DataTable:
     rows = []
     for name, run in runs.items():
         is_ranked = run.result is not None and run.result.kind != ORACLE
-        cells = _search_cells(name, run) | _test_cells(run, next(corrected) if is_ranked else None)
+        cells = _make_search_cells(name, run) | _make_test_cells(run, next(corrected) if is_ranked else None)
         rows.append([cells.get(column, NO_VALUE) for column in columns])
     return DataTable(columns, rows, numbers=columns[1:])
 
 
 def _describe_setup(run: RunData) -> str:
-    return f"{run.answer_mode}, preset {run.given['preset']}, {run.given['method']}"
+    return f"{run.answer_mode}, preset {run.given_config['preset']}, {run.given_config['method']}"
 
 
-def _search_cells(name: str, run: RunData) -> dict[str, str | Cell]:
+def _make_search_cells(name: str, run: RunData) -> dict[str, str | Cell]:
     setup = _describe_setup(run)
     if run.result is None:
         setup += f"; not finished: {len(run.rounds)} of {run.search_settings['iterations']} rounds"
@@ -124,14 +126,14 @@ def _search_cells(name: str, run: RunData) -> dict[str, str | Cell]:
     return {"run": Cell(name, setup, kind="name"), "search": duration}
 
 
-def _test_cells(run: RunData, corrected: float | None) -> dict[str, str | Cell]:
+def _make_test_cells(run: RunData, corrected: float | None) -> dict[str, str | Cell]:
     if run.result is None:
         return {}
     paired, (chosen, *_, standard) = run.result.comparison, run.result.variants
     cells: dict[str, str | Cell] = {
         "standard": format_percent(paired.baseline),
         "route": format_percent(paired.routed),
-        "difference": difference_cell(paired),
+        "difference": make_difference_cell(paired),
         "p": "a bound"
         if corrected is None
         else Cell(format_p_value(paired.p_value), f"Holm {format_p_value(corrected)}"),
@@ -146,12 +148,12 @@ def _test_cells(run: RunData, corrected: float | None) -> dict[str, str | Cell]:
 # --- seeds --------------------------------------------------------------------------------------------------------
 
 
-def _seeds_table(runs: Sequence[RunData]) -> DataTable | None:
+def _make_seeds_table(runs: Sequence[RunData]) -> DataTable | None:
     """Runs that differ in their seed only, together."""
     groups: dict[tuple[str, str, str], list[RunResult]] = {}
     for run in runs:
         if run.result is not None:
-            others = {**run.given, "seed": None, "weights": run.header["model"]["weights_id"]}
+            others = {**run.given_config, "seed": None, "weights": run.header["model"]["weights_id"]}
             key = (run.title, _describe_setup(run), json.dumps(others, sort_keys=True))
             groups.setdefault(key, []).append(run.result)
     several = {key: results for key, results in groups.items() if len(results) > 1}
@@ -160,12 +162,12 @@ def _seeds_table(runs: Sequence[RunData]) -> DataTable | None:
     names = list(
         dict.fromkeys(variant.name for results in several.values() for result in results for variant in result.variants)
     )
-    rows = [_seeds_row(title, setup, results, names) for (title, setup, _), results in several.items()]
+    rows = [_make_seeds_row(title, setup, results, names) for (title, setup, _), results in several.items()]
     columns = ("runs", "n", *names, "difference")
     return DataTable(columns, rows, numbers=columns[1:])
 
 
-def _seeds_row(title: str, setup: str, results: Sequence[RunResult], names: Sequence[str]) -> list[str | Cell]:
+def _make_seeds_row(title: str, setup: str, results: Sequence[RunResult], names: Sequence[str]) -> list[str | Cell]:
     accuracies = [
         [100 * variant.accuracy for result in results for variant in result.variants if variant.name == name]
         for name in names
@@ -174,12 +176,12 @@ def _seeds_row(title: str, setup: str, results: Sequence[RunResult], names: Sequ
     return [
         Cell(title, setup, kind="name"),
         str(len(results)),
-        *(_format_spread(values) for values in accuracies),
-        _format_spread(differences, signed=True),
+        *(_format_mean_and_spread(values) for values in accuracies),
+        _format_mean_and_spread(differences, signed=True),
     ]
 
 
-def _format_spread(values: Sequence[float], *, signed: bool = False) -> str:
+def _format_mean_and_spread(values: Sequence[float], *, signed: bool = False) -> str:
     if not values:
         return NO_VALUE
     mean = use_minus_sign(f"{statistics.mean(values):{'+' if signed else ''}.1f}")
@@ -193,13 +195,13 @@ def _render_routes(runs: NamedRuns) -> Markup:
     routes = [(name, run.chosen_route) for name, run in runs.items()]
     hidden = len(routes[_MAX_ROUTES:])
     return render_template(
-        "compared_routes.html", routes=routes[:_MAX_ROUTES], hidden_runs=hidden, draw_route=route_figure
+        "compared_routes.html", routes=routes[:_MAX_ROUTES], hidden_runs=hidden, draw_route=draw_route_chart
     )
 
 
 def _render_differing_settings(runs: NamedRuns) -> Markup:
     """Settings and data in which the runs are not alike."""
-    settings = [_list_settings(run) for run in runs.values()]
+    settings = [_list_run_settings(run) for run in runs.values()]
     names = list(dict.fromkeys(name for lines in settings for name in lines))
     differing = [name for name in names if len({lines.get(name) for lines in settings}) > 1]
     tests = {lines["test examples"] for lines in settings}
@@ -215,10 +217,10 @@ def _render_differing_settings(runs: NamedRuns) -> Markup:
     return render_template("compared_settings.html", test_sets=test_sets, table=DataTable(("", *runs), rows))
 
 
-def _list_settings(run: RunData) -> dict[str, str]:
+def _list_run_settings(run: RunData) -> dict[str, str]:
     splits = {f"{name} examples": f"{size} ({mark})" for name, (size, mark) in run.header["splits"].items()}
     model = {"model": str(run.header["model"]["name"]), "weights": str(run.header["model"]["weights_id"])}
     numerics = {"numerics": str(run.header["scope"].get("numerics", "not recorded"))}
-    given = {name: value for name, value in run.given.items() if name != "model"}
+    given = {name: value for name, value in run.given_config.items() if name != "model"}
     settings = flatten_settings({**given, **run.resolved_config})
     return {**model, **numerics, **splits, **settings, "macro": str(run.header["macro"])}

@@ -65,7 +65,7 @@ class RunData:
     @property
     def task(self) -> str:
         """What was asked."""
-        return str(self.header["scope"].get("task", self.given["task"]))
+        return str(self.header["scope"].get("task", self.given_config["task"]))
 
     @property
     def chosen_route(self) -> Route | None:
@@ -78,7 +78,7 @@ class RunData:
         return self.answer_mode != "likelihood"
 
     @property
-    def given(self) -> dict[str, Any]:
+    def given_config(self) -> dict[str, Any]:
         """The configuration as given."""
         return dict(self.header["config"]["given"])
 
@@ -90,7 +90,7 @@ class RunData:
     @property
     def sweeps_blocks(self) -> bool:
         """Whether the search went through repeated blocks; others meet one now and then, which makes no map."""
-        return str(self.given["method"]).startswith("rys")
+        return str(self.given_config["method"]).startswith("rys")
 
     @property
     def search_settings(self) -> dict[str, Any]:
@@ -107,15 +107,15 @@ class RunData:
         return str(self.resolved_config["decoding"]["mode"])
 
 
-def open_run(folder: str | Path) -> RunData:
+def open_run(path: str | Path) -> RunData:
     """A run's data from its folder; a folder without a run is rejected."""
-    place = RunFolder.open(Path(folder))
-    with explain_unreadable(place.path):
-        return _read_run(place)
+    folder = RunFolder.open(Path(path))
+    with explain_unreadable_run(folder.path):
+        return _read_run(folder)
 
 
 @contextmanager
-def explain_unreadable(path: Path) -> Iterator[None]:
+def explain_unreadable_run(path: Path) -> Iterator[None]:
     """Turn contents of the wrong shape into an error that names the folder."""
     try:
         yield
@@ -126,32 +126,32 @@ def explain_unreadable(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _read_run(place: RunFolder) -> RunData:
+def _read_run(folder: RunFolder) -> RunData:
     """Everything a report needs."""
 
-    def read_optional(name: str) -> Any:
-        return place.read_json(name) if place.has_file(name) else None
+    def read_optional_file(name: str) -> Any:
+        return folder.read_json(name) if folder.has_file(name) else None
 
-    result = read_optional(files.RESULT)
-    header, last = place.read_json(files.RUN), place.last_state()
+    result = read_optional_file(files.RESULT)
+    header, last = folder.read_json(files.RUN), folder.last_state()
     return RunData(
-        path=place.path,
+        path=folder.path,
         header=header,
-        rounds=tuple(RoundReport(**one) for one in place.read_rounds()),
+        rounds=tuple(RoundReport(**report) for report in folder.read_rounds()),
         draws=() if last is None else last.draws,
-        policies=_read_policies(place, header),
-        ended=read_optional(files.ENDED),
-        choice=read_optional(files.CANDIDATES),
+        policies=_read_policies(folder, header),
+        ended=read_optional_file(files.ENDED),
+        choice=read_optional_file(files.CANDIDATES),
         result=None if result is None else RunResult.from_json(result),
-        answers=read_optional(files.ANSWERS),
-        cost=read_optional(files.COST),
-        is_finished=place.is_finished,
-        oracle=read_optional(files.ORACLE_COUNTS),
+        answers=read_optional_file(files.ANSWERS),
+        cost=read_optional_file(files.COST),
+        is_finished=folder.is_finished,
+        oracle=read_optional_file(files.ORACLE_COUNTS),
     )
 
 
-def _read_policies(place: RunFolder, header: dict[str, Any]) -> tuple[PolicyFrame, ...]:
-    states = [state for state in place.sample_states(_MAX_FRAMES) if isinstance(state, PolicyState)]
+def _read_policies(folder: RunFolder, header: dict[str, Any]) -> tuple[PolicyFrame, ...]:
+    states = [state for state in folder.sample_states(_MAX_FRAMES) if isinstance(state, PolicyState)]
     if not states:
         return ()
     space = RouteSpace(**header["config"]["resolved"]["searcher"]["space"])

@@ -6,15 +6,15 @@ from pathlib import Path
 from markupsafe import Markup
 
 from macro_routing.report.answers import render_changed_answers
-from macro_routing.report.block_map import block_map_figure
+from macro_routing.report.block_map import draw_block_map
 from macro_routing.report.cost import render_cost
 from macro_routing.report.policy_map import render_policy_maps
-from macro_routing.report.rendering import render_page, render_template, write_output
+from macro_routing.report.rendering import render_page, render_template, write_output_file
 from macro_routing.report.reproduce import render_reproduction
 from macro_routing.report.result_section import render_result
 from macro_routing.report.rounds_chart import render_rounds_chart
 from macro_routing.report.route_chart import render_route
-from macro_routing.report.run_data import RunData, explain_unreadable, open_run
+from macro_routing.report.run_data import RunData, explain_unreadable_run, open_run
 from macro_routing.report.search_tables import render_candidates_table, render_rounds_table
 from macro_routing.report.token_stats import render_token_stats
 from macro_routing.runs.folder import REPORT, RunFolder
@@ -24,24 +24,24 @@ from macro_routing.runs.result import LEVEL
 def write_report(folder: str | Path, output: Path | None = None) -> Path:
     """Write a run's page into its folder, or to ``output``; the page of an unfinished run says how far it came."""
     run = open_run(folder)
-    with explain_unreadable(run.path):
+    with explain_unreadable_run(run.path):
         page = render_page(
             "run.html",
             run.title,
             _render_sections(run),
             run=run,
-            outcome=_outcome_class(run),
+            outcome=_get_verdict_class(run),
             planned_rounds=run.search_settings["iterations"],
             resume_command=f"macro resume {shlex.quote(str(run.path))}",
         )
     if output is None:
         RunFolder(run.path).write_text(REPORT, page)
         return run.path / REPORT
-    write_output(output, page)
+    write_output_file(output, page)
     return output
 
 
-def _outcome_class(run: RunData) -> str:
+def _get_verdict_class(run: RunData) -> str:
     if run.result is None:
         return ""
     if run.result.is_gain:
@@ -55,7 +55,7 @@ def _render_sections(run: RunData) -> dict[str, Markup]:
     sections: dict[str, Markup] = {}
     generates = run.generates_text
     if run.result is not None:
-        seed = int(run.given["seed"])
+        seed = int(run.given_config["seed"])
         sections["Result"] = render_result(run.result, run.answers, generates=generates, seed=seed)
     if run.chosen_route is not None:
         sections["Route"] = render_route(run.chosen_route)
@@ -80,7 +80,7 @@ def _render_search_sections(run: RunData) -> dict[str, Markup]:
     elif planned:  # the standard pass alone needs none
         chart = render_rounds_chart(run.rounds, planned, run.search_settings, run.draws)
         sections["Accuracy per round"] = chart + (render_rounds_table(run.rounds, draws) if run.rounds else "")
-    block_map = block_map_figure(run.draws, run.layers) if run.sweeps_blocks else None
+    block_map = draw_block_map(run.draws, run.layers) if run.sweeps_blocks else None
     if block_map is not None:
         sections["Repeated blocks"] = block_map.to_html()
     if run.policies:

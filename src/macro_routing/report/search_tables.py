@@ -41,12 +41,12 @@ def render_rounds_table(rounds: Sequence[RoundReport], draws: int) -> Markup:
     """Every round, and what was computed and saved in total."""
     done, saved = sum(one.run for one in rounds), sum(one.saved for one in rounds)
     duration = format_duration(sum(one.seconds for one in rounds))
-    footer: Row = ["all", *[""] * 6, format_count(done), _saved_cell(done, saved), "", duration]
-    rows = [_round_row(one, draws) for one in rounds]
+    footer: Row = ["all", *[""] * 6, format_count(done), _make_saved_cell(done, saved), "", duration]
+    rows = [_make_round_row(one, draws) for one in rounds]
     return render_table(DataTable(_ROUND_COLUMNS, rows, numbers=_ROUND_COLUMNS, footer=footer), [_ROUNDS_NOTE])
 
 
-def _round_row(report: RoundReport, draws: int) -> Row:
+def _make_round_row(report: RoundReport, draws: int) -> Row:
     return [
         str(report.number),
         format_count(report.examples),
@@ -57,13 +57,13 @@ def _round_row(report: RoundReport, draws: int) -> Row:
         f"{report.stopped} of {draws}",
         Cell(format_percent(report.standard), format_percent_interval(report.standard_low, report.standard_high)),
         format_count(report.run),
-        _saved_cell(report.run, report.saved),
+        _make_saved_cell(report.run, report.saved),
         format_percent(report.cut_off),
         format_duration(report.seconds),
     ]
 
 
-def _saved_cell(done: int, saved: int) -> Cell:
+def _make_saved_cell(done: int, saved: int) -> Cell:
     return Cell(format_count(saved), format_percent(saved / (done + saved) if done + saved else None))
 
 
@@ -71,7 +71,7 @@ def render_candidates_table(choice: dict[str, Any]) -> Markup:
     """The final candidates with their validation scores."""
     candidates = choice["candidates"]
     shown = candidates[:_MAX_CANDIDATES]
-    rows = [_candidate_row(candidate, choice["chosen"]) for candidate in shown]
+    rows = [_make_candidate_row(candidate, choice["chosen"]) for candidate in shown]
     chosen = next((index for index, one in enumerate(shown) if one["route"] == choice["chosen"]), -1)
     notes = [_CANDIDATES_NOTE]
     if len(candidates) > len(shown):
@@ -81,7 +81,7 @@ def render_candidates_table(choice: dict[str, Any]) -> Markup:
     return render_table(DataTable(_CANDIDATE_COLUMNS, rows, _CANDIDATE_COLUMNS[1:-1], chosen), notes)
 
 
-def _candidate_row(candidate: dict[str, Any], chosen: str) -> Row:
+def _make_candidate_row(candidate: dict[str, Any], chosen: str) -> Row:
     correct, n, log_probability = candidate["correct"], candidate["n"], candidate["log_probability"]
     return [
         Cell(candidate["route"], kind="route"),
@@ -91,11 +91,11 @@ def _candidate_row(candidate: dict[str, Any], chosen: str) -> Row:
         NO_VALUE if candidate["raw_rank"] is None else str(candidate["raw_rank"]),
         NO_VALUE if log_probability is None else use_minus_sign(f"{log_probability:.2f}"),
         str(candidate["length"]),
-        _remark_cell(candidate, chosen),
+        _make_remark_cell(candidate, chosen),
     ]
 
 
-def _remark_cell(candidate: dict[str, Any], chosen: str) -> str | Cell:
+def _make_remark_cell(candidate: dict[str, Any], chosen: str) -> str | Cell:
     if candidate["turned_down"]:
         return Cell(f"turned down: {candidate['turned_down']}", kind="remark")
     return "chosen" if candidate["route"] == chosen else ""

@@ -49,35 +49,35 @@ _DARK_SHADE = 7
 """From this shade on the number in a cell is light."""
 
 
-def shade_class(level: int) -> str:
+def get_shade_class(level: int) -> str:
     """The CSS class of a shade from -SHADES to SHADES."""
     return "never" if level == 0 else f"{'up' if level > 0 else 'down'} s{abs(level)}"
 
 
-def cell_text_class(level: int) -> str:
+def get_cell_text_class(level: int) -> str:
     """The CSS class of the number in a cell of that shade."""
     return "in-cell on-shade" if abs(level) >= _DARK_SHADE else "in-cell"
 
 
-def shade_level(value: float, limit: float) -> int:
+def compute_shade_level(value: float, limit: float) -> int:
     """The shade of a value; ``limit`` and above have the full colour."""
     return round(SHADES * max(-1.0, min(1.0, value / limit)))
 
 
 @cache
-def read_asset(name: str) -> str:
+def read_template_asset(name: str) -> str:
     """A style sheet or script from the templates' folder."""
     return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
 
 
-def page_css() -> str:
+def make_page_css() -> str:
     """The style sheet of a page, in the colours of the reader's theme."""
     light, dark = (" ".join(f"--{name}: {colour};" for name, colour in palette.items()) for palette in (LIGHT, DARK))
     themes = f":root {{ color-scheme: light dark; {light} }}\n"
     themes += f"@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
-    return themes + read_asset("page.css") + read_asset("drawings.css")
+    return themes + read_template_asset("page.css") + read_template_asset("drawings.css")
 
 
-def figure_css() -> str:
+def make_figure_css() -> str:
     """The style sheet of an SVG file: light colours, without variables, which many programs do not support."""
-    return re.sub(r"var\(--(\w+)\)", lambda match: LIGHT[match[1]], read_asset("drawings.css"))
+    return re.sub(r"var\(--(\w+)\)", lambda match: LIGHT[match[1]], read_template_asset("drawings.css"))

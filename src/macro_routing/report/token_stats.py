@@ -30,7 +30,7 @@ def render_token_stats(
     standard, routed = answers["routes"][str(Route.standard(result.layers))], answers["routes"][result.route]
     budgets = resolved["decoding"]
     reasons = budgets.get("mode") == "reasoning"
-    stats = [_token_row("standard pass", standard), _token_row("route", routed)]
+    stats = [_make_token_row("standard pass", standard), _make_token_row("route", routed)]
     columns = [name for name in stats[0] if reasons or "reasoning" not in name]
     limits = f"The budget of an answer was {budgets.get('answer_budget', '?')} tokens"
     if reasons:
@@ -44,22 +44,22 @@ def is_truncated(outcome: Mapping[str, Any]) -> bool:
     return bool(outcome["reasoning_truncated"] or outcome["answer_truncated"])
 
 
-def _token_row(name: str, outcomes: Outcomes) -> dict[str, str | Cell]:
+def _make_token_row(name: str, outcomes: Outcomes) -> dict[str, str | Cell]:
     tokens = [outcome["reasoning_tokens"] + outcome["answer_tokens"] for outcome in outcomes]
     complete = [outcome for outcome in outcomes if not is_truncated(outcome)]
     correct = sum(outcome["correct"] for outcome in complete)
 
-    def mean(field: str) -> float:
+    def mean_of_field(field: str) -> float:
         return statistics.mean(float(outcome[field]) for outcome in outcomes)
 
     return {
         "": Cell(name, kind="bold"),
         "tokens": f"{statistics.mean(tokens):.1f}",
         "median": f"{statistics.median(tokens):g}",
-        "reasoning": f"{mean('reasoning_tokens'):.1f}",
-        "answer": f"{mean('answer_tokens'):.1f}",
-        "reasoning truncated": format_percent(mean("reasoning_truncated")),
-        "answer truncated": format_percent(mean("answer_truncated")),
+        "reasoning": f"{mean_of_field('reasoning_tokens'):.1f}",
+        "answer": f"{mean_of_field('answer_tokens'):.1f}",
+        "reasoning truncated": format_percent(mean_of_field("reasoning_truncated")),
+        "answer truncated": format_percent(mean_of_field("answer_truncated")),
         "correct if not truncated": Cell(
             format_percent(correct / len(complete) if complete else None), f"{correct} of {len(complete)}"
         ),

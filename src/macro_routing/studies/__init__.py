@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 from macro_routing.lazy_imports import make_lazy_imports
 
 if TYPE_CHECKING:
-    from macro_routing.studies.context import StudiedRoute, StudyContext
+    from macro_routing.studies.context import RouteWithSource, StudyContext
     from macro_routing.studies.folder import StudyFolder
     from macro_routing.studies.study_result import StudyResult, write_study_result
     from macro_routing.studies.task_names import TaskName
 
-__all__ = ["StudiedRoute", "StudyContext", "StudyFolder", "StudyResult", "TaskName", "write_study_result"]
+__all__ = ["RouteWithSource", "StudyContext", "StudyFolder", "StudyResult", "TaskName", "write_study_result"]
 __getattr__, __dir__ = make_lazy_imports(
     __name__,
     {
-        "StudiedRoute": "context",
+        "RouteWithSource": "context",
         "StudyContext": "context",
         "StudyFolder": "folder",
         "StudyResult": "study_result",

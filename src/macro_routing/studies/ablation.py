@@ -8,11 +8,11 @@ from macro_routing.runs.result import NO_DECODING, SELECTED, TOP_1
 from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
-    comparison_table,
     draw_differences,
+    make_comparison_table,
     select_losses,
 )
-from macro_routing.studies.search_variants import ACCURACY_COLUMN, LAYERS_COLUMN, SearchVariants, Variant
+from macro_routing.studies.search_variants import ACCURACY_COLUMN, LAYERS_COLUMN, SearchVariant, SearchVariants
 from macro_routing.studies.settings import AblationSettings
 from macro_routing.studies.study_result import StudyResult
 from macro_routing.studies.tables import Column, Row, difference_columns, text_column
@@ -24,35 +24,35 @@ FULL_STATE = "full state"
 _CHOICES = {TOP_1: "full state, top-1 (no validation)", NO_DECODING: "full state, best draw (no Vit.)"}
 
 
-def list_ablations() -> list[Variant]:
+def list_ablations() -> list[SearchVariant]:
     """The full state, then one factor removed at a time."""
     return [
-        Variant(FULL_STATE),
-        *(Variant(name, {"space": {factor: False}}) for factor, name in _ABLATION_NAMES.items()),
+        SearchVariant(FULL_STATE),
+        *(SearchVariant(name, {"space": {factor: False}}) for factor, name in _ABLATION_NAMES.items()),
     ]
 
 
 def run_ablation(context: StudyContext, settings: AblationSettings) -> StudyResult:
     """Run the search with each factor removed, and compare with the full state on the same examples."""
     searches = SearchVariants(context, settings.task_names, settings.seeds)
-    runs = searches.run_all(list_ablations())
+    runs = searches.run_variants(list_ablations())
     chosen, full = SELECTED[context.base.method], runs[FULL_STATE]
     all_factors = dict.fromkeys(_FACTORS, True)
-    rows: list[dict[str, Any]] = [{**searches.summarize(FULL_STATE, full, chosen), **all_factors}]
+    rows: list[dict[str, Any]] = [{**searches.summarize_variant(FULL_STATE, full, chosen), **all_factors}]
     for factor, name in _ABLATION_NAMES.items():
-        row = searches.summarize(name, runs[name], chosen, baseline=full, baseline_choice=chosen)
+        row = searches.summarize_variant(name, runs[name], chosen, baseline=full, baseline_choice=chosen)
         rows.append({**row, **all_factors, factor: False})
     for choice, name in _CHOICES.items():
         if all(choice in run.right for run in full.values()):
-            row = searches.summarize(name, full, choice, baseline=full, baseline_choice=chosen)
+            row = searches.summarize_variant(name, full, choice, baseline=full, baseline_choice=chosen)
             rows.append({**row, **all_factors})
     rows = add_holm_correction(rows)
     compared = [row for row in rows if row["p_holm"] is not None]
-    standard = {**searches.summarize_standard(full), **dict.fromkeys(_FACTORS)}
+    standard = {**searches.summarize_standard_pass(full), **dict.fromkeys(_FACTORS)}
     tasks = context.describe_tasks(settings.task_names)
     title = f"State ablation ({tasks}): difference to the full state, 95 % intervals"
     figure = draw_differences(STUDY, title, [(row["variant"], row) for row in compared])
-    table = comparison_table("State ablation", _COLUMNS, [*rows, standard], searches.describe(full))
+    table = make_comparison_table("State ablation", _COLUMNS, [*rows, standard], searches.describe_averages(full))
     return StudyResult(STUDY, _summarize_losses(compared, len(settings.seeds)), table, [figure])
 
 
@@ -66,13 +66,13 @@ def _summarize_losses(compared: Sequence[Row], seeds: int) -> str:
     )
 
 
-def _factor_column(factor: str) -> Column:
+def _make_factor_column(factor: str) -> Column:
     return Column(_FACTORS[factor], lambda row: {True: "✓", False: "–"}.get(row[factor], ""), is_number=False)
 
 
 _COLUMNS = [
     text_column("state", "variant"),
-    *map(_factor_column, _FACTORS),
+    *map(_make_factor_column, _FACTORS),
     ACCURACY_COLUMN,
     *difference_columns("difference to the full state, points"),
     LAYERS_COLUMN,

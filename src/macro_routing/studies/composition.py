@@ -20,7 +20,7 @@ from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.result import ROUTE, read_result
 from macro_routing.studies.folder import make_file_name
-from macro_routing.studies.paired_comparisons import comparison_table
+from macro_routing.studies.paired_comparisons import make_comparison_table
 from macro_routing.studies.study_result import StudyResult
 from macro_routing.studies.tables import flatten_row, number_column, percentage_column, text_column
 from macro_routing.tasks.prompts import LIKELIHOOD
@@ -87,7 +87,7 @@ def _read_found_route(path: Path, method: str | None) -> FoundRoute | None:
             return None
         model = shorten_model_name(str(header["model"]["name"]))
         title = METHODS[header["config"]["given"]["method"]].title
-        settings, search = _search_settings(header), _digest_search(header)
+        settings, search = _list_search_settings(header), _digest_search(header)
     with run.explain_damage(files.CANDIDATES):
         choice = run.read_json(files.CANDIDATES)
         ranks = [line.get("raw_rank") for line in choice["candidates"] if line["route"] == choice["chosen"]]
@@ -98,7 +98,7 @@ _RUN_FIELDS = ("seed", "examples", "layers")
 """Parts of a search that come with its seed, task and model."""
 
 
-def _search_settings(header: Mapping[str, Any]) -> dict[str, Any]:
+def _list_search_settings(header: Mapping[str, Any]) -> dict[str, Any]:
     """A run's settings of search, space and data by name."""
     resolved = header["config"]["resolved"]
     searcher = resolved["searcher"].get("first", resolved["searcher"])  # of a restarted search its first
@@ -122,10 +122,10 @@ def run_composition(routes: Sequence[FoundRoute]) -> StudyResult:
     """Count what the routes of every model and method are made of."""
     kinds: dict[tuple[str, str, int], list[FoundRoute]] = defaultdict(list)
     for route in routes:
-        kinds[_search_kind(route)].append(route)
+        kinds[_get_search_kind(route)].append(route)
     groups: dict[tuple[str, str, int, str], list[FoundRoute]] = defaultdict(list)
     for route in routes:
-        kind = _search_kind(route)
+        kind = _get_search_kind(route)
         groups[*kind, _describe_unusual_settings(route, kinds[kind])].append(route)
     groups = dict(sorted(groups.items(), key=lambda group: -len(group[1])))  # the figure is the largest one's
     rows = [_summarize_group(model, method, text, group) for (model, method, _, text), group in groups.items()]
@@ -145,29 +145,29 @@ def run_composition(routes: Sequence[FoundRoute]) -> StudyResult:
         f" {standard:.0f} % are the standard pass."
     )
     details = {"runs": [{"model": route.model, "run": route.run, "route": str(route.route)} for route in routes]}
-    table = comparison_table("What found routes are made of", _COLUMNS, rows, note)
+    table = make_comparison_table("What found routes are made of", _COLUMNS, rows, note)
     return StudyResult(STUDY, headline, table, figures, details)
 
 
-def _search_kind(found: FoundRoute) -> tuple[str, str, int]:
+def _get_search_kind(found: FoundRoute) -> tuple[str, str, int]:
     """Model, method and depth: models of one name may come in several."""
     return found.model, found.method, found.route.layers
 
 
 def _describe_unusual_settings(found: FoundRoute, kind: Sequence[FoundRoute]) -> str:
     """Those of a run's settings that most others of its kind do not have."""
-    settings = {name: str(found.settings.get(name)) for name in _setting_names(kind)}
+    settings = {name: str(found.settings.get(name)) for name in _list_setting_names(kind)}
     return ", ".join(f"{name} = {value}" for name, value in settings.items() if value != _most_common_value(name, kind))
 
 
 def _describe_usual_settings(kind: Sequence[FoundRoute]) -> str:
     """What stands behind settings that a line does not name."""
-    differing = [name for name in _setting_names(kind) if len({str(one.settings.get(name)) for one in kind}) > 1]
+    differing = [name for name in _list_setting_names(kind) if len({str(one.settings.get(name)) for one in kind}) > 1]
     settings = ", ".join(f"{name} = {_most_common_value(name, kind)}" for name in differing)
     return f" Where a line does not say otherwise: {settings}." if settings else ""
 
 
-def _setting_names(kind: Sequence[FoundRoute]) -> list[str]:
+def _list_setting_names(kind: Sequence[FoundRoute]) -> list[str]:
     return list(dict.fromkeys(name for found in kind for name in found.settings))
 
 

@@ -48,7 +48,7 @@ class PausedError(RunError):
 
 
 @dataclass(frozen=True)
-class StudiedRoute:
+class RouteWithSource:
     """The route a study is about, and the task and seed it was searched with, whose splits are clean for it."""
 
     route: Route
@@ -87,7 +87,7 @@ class StudyContext:
         return self.loaded_model or load_model(self.base.model, self.base.loading, self.listener.on_message)
 
     @property
-    def standard(self) -> Route:
+    def standard_route(self) -> Route:
         """The standard pass of the model."""
         return Route.standard(self.frozen.layers)
 
@@ -114,9 +114,9 @@ class StudyContext:
     def prepare_task(self, task: TaskName, seed: int) -> PreparedRun:
         """A task's evaluator and splits; nothing is searched, so settings of the search are left out."""
         config = self.make_config(task, seed).with_changes(method=STANDARD, search={}, space={}, budget=None)
-        return prepare_run(config, **self._run_arguments(task.task))
+        return prepare_run(config, **self._get_run_arguments(task.task))
 
-    def _run_arguments(self, task: str) -> dict[str, Any]:
+    def _get_run_arguments(self, task: str) -> dict[str, Any]:
         return {
             "frozen": self.frozen,
             "task": self.loaded_tasks.get(task),
@@ -132,7 +132,7 @@ class StudyContext:
 
     def check_search(self, config: RunConfig) -> None:
         """Reject an impossible search; nothing is searched."""
-        prepare_run(config, **self._run_arguments(config.task))
+        prepare_run(config, **self._get_run_arguments(config.task))
 
     # --- parts ----------------------------------------------------------------------------------------------------
 
@@ -144,11 +144,11 @@ class StudyContext:
             self.check_time_limit()
             self._check_same_weights()
             self.listener.on_message(f"search {name}")
-            run_search(config, place, **self._run_arguments(config.task))
+            run_search(config, place, **self._get_run_arguments(config.task))
         elif not RunFolder.open(place).is_finished:
             self.check_time_limit()
             self.listener.on_message(f"search {name}, resumed")
-            resume_run(place, **self._run_arguments(config.task))
+            resume_run(place, **self._get_run_arguments(config.task))
         return read_method_run(config.method, config.seed, place, ())
 
     def _check_existing_run(self, place: Path, config: RunConfig) -> None:
@@ -161,7 +161,7 @@ class StudyContext:
             check_same_settings(header, config, place)
             self.check_same_data(header, config, place)
         if self.loaded_model is not None or "frozen" in vars(self):
-            now = prepare_run(config, **self._run_arguments(config.task)).make_header()
+            now = prepare_run(config, **self._get_run_arguments(config.task)).make_header()
             check_same_inputs(header, json.loads(json.dumps(now)), place)
 
     def check_same_data(self, header: Mapping[str, Any], config: RunConfig, place: Path) -> None:
@@ -199,7 +199,7 @@ class StudyContext:
                     f"{path.parent} was run with other weights; name another folder for the study with --out"
                 )
 
-    def measure(self, name: str, mark: Mapping[str, Any], make: Any) -> dict[str, Any]:
+    def load_or_measure(self, name: str, mark: Mapping[str, Any], make: Any) -> dict[str, Any]:
         """A measurement of the study, loaded or made now."""
         if not self.folder.has_measurement(name):
             self.check_time_limit()
@@ -218,12 +218,12 @@ class StudyContext:
         """Named routes on a task's test, or other, examples; the standard pass is always among them."""
         run = self.prepare_task(task, seed)
         examples: Sequence[Example] = getattr(run.splits, split)
-        wanted = {"standard": self.standard, **routes}
+        wanted = {"standard": self.standard_route, **routes}
         marks = {
             **fingerprint_inputs(run.evaluator, examples),
             "routes": {key: str(route) for key, route in wanted.items()},
         }
-        return self.measure(name, marks, lambda: _evaluate_routes(run, examples, wanted))
+        return self.load_or_measure(name, marks, lambda: _evaluate_routes(run, examples, wanted))
 
 
 def fingerprint_inputs(evaluator: Evaluator, examples: Sequence[Example]) -> dict[str, Any]:

@@ -15,10 +15,10 @@ import torch
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.work_items import split_into_units
 from macro_routing.report.formatting import format_points, shorten_model_name, use_minus_sign
-from macro_routing.report.interval_chart import OPEN, IntervalRow, intervals_figure
+from macro_routing.report.interval_chart import OPEN, IntervalRow, draw_intervals
 from macro_routing.routes.route import Route
 from macro_routing.runs.cost import PROMPTS, measure_cost
-from macro_routing.studies.context import StudiedRoute, StudyContext, fingerprint_inputs
+from macro_routing.studies.context import RouteWithSource, StudyContext, fingerprint_inputs
 from macro_routing.studies.paired_comparisons import shorten_route
 from macro_routing.studies.settings import CostSettings
 from macro_routing.studies.study_result import StudyResult
@@ -28,17 +28,19 @@ from macro_routing.tasks.task import Example
 STUDY = "cost"
 
 
-def run_cost(context: StudyContext, subject: StudiedRoute, settings: CostSettings) -> StudyResult:
+def run_cost(context: StudyContext, subject: RouteWithSource, settings: CostSettings) -> StudyResult:
     """Time the route and the standard pass on every task's first test items."""
     route, repeats = subject.route, settings.repeats
-    routes = {"standard": context.standard, "route": route}
+    routes = {"standard": context.standard_route, "route": route}
     rows: list[dict[str, Any]] = []
     for task in settings.task_names or (subject.task,):
         run = context.prepare_task(task, subject.seed)
         examples = run.splits.test[: settings.items]
         inputs = {**fingerprint_inputs(run.evaluator, examples), "route": str(route), "repeats": repeats}
         measure = functools.partial(time_routes, run.evaluator, routes, examples, repeats)
-        rows += _summarize_times(str(task), route, context.measure(f"on-{task}", inputs, measure), len(examples))
+        rows += _summarize_times(
+            str(task), route, context.load_or_measure(f"on-{task}", inputs, measure), len(examples)
+        )
     device = context.frozen.model.device
     notes = (
         (
@@ -52,7 +54,7 @@ def run_cost(context: StudyContext, subject: StudiedRoute, settings: CostSetting
         ),
     )
     routed = [row for row in rows if row["arm"] == "route"]
-    figure = intervals_figure(
+    figure = draw_intervals(
         STUDY,
         f"Time per item on {device} ({shorten_model_name(context.base.model)}): median, lowest, highest repeat",
         f"percent more than the standard pass: {shorten_route(route, 80)}",
@@ -90,13 +92,13 @@ def time_routes(
     for repeat in range(repeats + 1):
         # The first of a repeat may find the machine warm or cold, so the order alternates.
         for name, route in sorted(routes.items(), reverse=bool(repeat % 2)):
-            measured = _time_once(evaluator, route, examples)
+            measured = _time_route_once(evaluator, route, examples)
             if repeat:  # what happens once (compilation, capture) is not timed
                 repeats_by_route[name].append(measured)
     return {"repeats": repeats_by_route, "equal": measure_cost(evaluator, list(routes.values()), examples)}
 
 
-def _time_once(evaluator: Evaluator, route: Route, examples: Sequence[Example]) -> dict[str, Any]:
+def _time_route_once(evaluator: Evaluator, route: Route, examples: Sequence[Example]) -> dict[str, Any]:
     device = evaluator.frozen.model.device
     on_gpu = device.type == "cuda"
     if on_gpu:
@@ -149,22 +151,22 @@ def _summarize_times(task: str, route: Route, measured: Mapping[str, Any], items
     return rows
 
 
-def _scaled_column(heading: str, key: str, template: str, factor: float = 1.0) -> Column:
+def _make_scaled_column(heading: str, key: str, template: str, factor: float = 1.0) -> Column:
     return number_column(heading, key, lambda value: use_minus_sign(template.format(factor * value)))
 
 
 _COLUMNS = [
     text_column("task", "task"),
     text_column("", "arm"),
-    _scaled_column("layers", "layers", "{:.0f}"),
-    _scaled_column("items", "items", "{:.0f}"),
-    _scaled_column("ms per item", "item_seconds", "{:.1f}", 1000),
-    _scaled_column("more time, %", "overhead", "{:+.1f}", 100),
-    _scaled_column("lowest", "lowest", "{:+.1f}", 100),
-    _scaled_column("highest", "highest", "{:+.1f}", 100),
-    _scaled_column("tokens per item", "item_tokens", "{:.1f}"),
-    _scaled_column("ms per step", "equal_seconds", "{:.1f}", 1000),
-    _scaled_column("more per step, %", "equal_overhead", "{:+.1f}", 100),
-    _scaled_column("peak memory, MiB", "peak_bytes", "{:,.0f}", 2**-20),
-    _scaled_column("more memory, %", "memory_overhead", "{:+.1f}", 100),
+    _make_scaled_column("layers", "layers", "{:.0f}"),
+    _make_scaled_column("items", "items", "{:.0f}"),
+    _make_scaled_column("ms per item", "item_seconds", "{:.1f}", 1000),
+    _make_scaled_column("more time, %", "overhead", "{:+.1f}", 100),
+    _make_scaled_column("lowest", "lowest", "{:+.1f}", 100),
+    _make_scaled_column("highest", "highest", "{:+.1f}", 100),
+    _make_scaled_column("tokens per item", "item_tokens", "{:.1f}"),
+    _make_scaled_column("ms per step", "equal_seconds", "{:.1f}", 1000),
+    _make_scaled_column("more per step, %", "equal_overhead", "{:+.1f}", 100),
+    _make_scaled_column("peak memory, MiB", "peak_bytes", "{:,.0f}", 2**-20),
+    _make_scaled_column("more memory, %", "memory_overhead", "{:+.1f}", 100),
 ]

@@ -6,19 +6,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from macro_routing.errors import RunError, SettingsError
-from macro_routing.report.formatting import format_p_relation, format_percentage, format_points, format_points_interval
+from macro_routing.report.formatting import (
+    format_p_in_sentence,
+    format_percent_number,
+    format_points,
+    format_points_interval,
+)
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.runs.folder import RunFolder
 from macro_routing.search.policy import MarkovPolicy
 from macro_routing.search.policy_search import PolicyState
 from macro_routing.search.top_k import decode_top_routes
-from macro_routing.studies.context import StudiedRoute, StudyContext
+from macro_routing.studies.context import RouteWithSource, StudyContext
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
     compare_scores,
-    comparison_table,
     draw_differences,
+    make_comparison_table,
 )
 from macro_routing.studies.settings import DepthTradeoffSettings
 from macro_routing.studies.study_result import StudyResult
@@ -47,17 +52,17 @@ def load_policy(place: RunFolder) -> MarkovPolicy:
 
 
 def run_depth_tradeoff(
-    context: StudyContext, subject: StudiedRoute, policy: MarkovPolicy, settings: DepthTradeoffSettings
+    context: StudyContext, subject: RouteWithSource, policy: MarkovPolicy, settings: DepthTradeoffSettings
 ) -> StudyResult:
     """Decode under every limit, choose by validation, compare on the test set."""
     task, seed, layers = subject.task, subject.seed, context.frozen.layers
     limits = {depth: int(depth * layers + 1e-9) for depth in sorted(set(settings.depths))}
-    decoded = _decode_within(policy, settings.k, limits, layers)
-    names = {route: f"route-{number}" for number, route in enumerate(decoded)} | {context.standard: "standard"}
+    decoded = _decode_routes_within_limits(policy, settings.k, limits, layers)
+    names = {route: f"route-{number}" for number, route in enumerate(decoded)} | {context.standard_route: "standard"}
     validated = context.score_routes(
         "validation", task, seed, {names[route]: route for route in decoded}, split="validation"
     )
-    validation = {route: validated["routes"][names[route]]["correct"] for route in [*decoded, context.standard]}
+    validation = {route: validated["routes"][names[route]]["correct"] for route in [*decoded, context.standard_route]}
     chosen: dict[float, Route] = {}
     for depth, limit in limits.items():
         # Also routes decoded under another limit: a larger one allows whatever a smaller one does.
@@ -92,15 +97,16 @@ def run_depth_tradeoff(
         f"The {settings.k} most probable different routes within each limit, decoded exactly from one policy. Of all of"
         " them, and the standard pass, the best by validation within a limit is compared with the standard pass on the"
         f" test set (seed {seed}, n = {rows[0]['n']}); a route that several limits choose is compared once. The"
-        f" standard pass has {format_percentage(statistics.mean(validation[context.standard]))} % on the validation set"
-        f" and {format_percentage(statistics.mean(standard['correct']))} % on the test set. Nothing was searched again."
+        f" standard pass has {format_percent_number(statistics.mean(validation[context.standard_route]))} % on the"
+        f" validation set and {format_percent_number(statistics.mean(standard['correct']))} % on the test set. Nothing"
+        " was searched again."
     )
-    table = comparison_table(f"The best routes of one policy by depth on {task}", _COLUMNS, rows, note)
+    table = make_comparison_table(f"The best routes of one policy by depth on {task}", _COLUMNS, rows, note)
     figure = draw_differences(STUDY, title, labels)
     return StudyResult(STUDY, summarize_best_depth(rows, layers), table, [figure], {"layers": layers})
 
 
-def _decode_within(policy: MarkovPolicy, k: int, limits: Mapping[float, int], layers: int) -> list[Route]:
+def _decode_routes_within_limits(policy: MarkovPolicy, k: int, limits: Mapping[float, int], layers: int) -> list[Route]:
     """The most probable routes within each limit, each once."""
     if policy.space.layers != layers:
         raise RunError(f"the policy is of a model with {policy.space.layers} layers, this one has {layers}")
@@ -121,10 +127,12 @@ def summarize_best_depth(rows: Sequence[Mapping[str, Any]], layers: int) -> str:
     best = max(rows, key=lambda row: (row["validation"], -row["length"]))
     intro = f"Validation prefers, within {best['depth']:g} times the depth of the model,"
     if best["p_holm"] is None:
-        return f"{intro} the standard pass itself: {format_percentage(best['accuracy'])} % correct (n = {best['n']})."
+        return (
+            f"{intro} the standard pass itself: {format_percent_number(best['accuracy'])} % correct (n = {best['n']})."
+        )
     return (
-        f"{intro} {best['length']} layers instead of {layers}: {format_percentage(best['accuracy'])} % correct,"
+        f"{intro} {best['length']} layers instead of {layers}: {format_percent_number(best['accuracy'])} % correct,"
         f" {format_points(best['difference'])} points against the standard pass"
-        f" ({format_points_interval(best['low'], best['high'])}; p {format_p_relation(best['p_holm'])}, corrected;"
+        f" ({format_points_interval(best['low'], best['high'])}; p {format_p_in_sentence(best['p_holm'])}, corrected;"
         f" n = {best['n']})."
     )

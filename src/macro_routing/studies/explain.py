@@ -5,13 +5,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from macro_routing.report.formatting import format_percentage, format_points, format_points_interval
-from macro_routing.studies.context import StudiedRoute, StudyContext
+from macro_routing.report.formatting import format_percent_number, format_points, format_points_interval
+from macro_routing.studies.context import RouteWithSource, StudyContext
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
     compare_scores,
-    comparison_table,
     draw_differences,
+    make_comparison_table,
 )
 from macro_routing.studies.route_deviations import Deviation, list_deviations
 from macro_routing.studies.study_result import StudyResult
@@ -65,7 +65,7 @@ Scores = Mapping[str, Mapping[str, Any]]
 """By name of a route: its answers to the examples."""
 
 
-def run_explain(context: StudyContext, subject: StudiedRoute) -> StudyResult:
+def run_explain(context: StudyContext, subject: RouteWithSource) -> StudyResult:
     """Measure the route, the route without each of its deviations, and each deviation alone."""
     route, task, seed = subject.route, subject.task, subject.seed
     deviations = list_deviations(route)
@@ -76,16 +76,16 @@ def run_explain(context: StudyContext, subject: StudiedRoute) -> StudyResult:
                 routes[f"{name}-{number}"] = variant
     examples = context.prepare_task(task, seed).splits.test
     scores: Scores = context.score_routes(f"on-{task}", task, seed, routes)["routes"]
-    rows = add_holm_correction([_compare_whole(scores), *_compare_deviations(deviations, scores)])
-    truncation = split_by_truncation(scores["standard"], scores["route"])
+    rows = add_holm_correction([_compare_whole_route(scores), *_compare_deviations(deviations, scores)])
+    truncation = split_difference_by_truncation(scores["standard"], scores["route"])
     whole, accuracy = rows[0], statistics.mean(scores["route"]["correct"])
     note = (
-        f"Seed {seed}, n = {whole['n']}; the whole route has {format_percentage(accuracy)} % correct. Each deviation is"
-        " dropped in turn, the others kept: the difference is what the whole route has over what is left. *Alone* is"
-        " the standard pass with this deviation only, against the standard pass. The first line is the whole route"
+        f"Seed {seed}, n = {whole['n']}; the whole route has {format_percent_number(accuracy)} % correct. Each deviation"
+        " is dropped in turn, the others kept: the difference is what the whole route has over what is left. *Alone*"
+        " is the standard pass with this deviation only, against the standard pass. The first line is the whole route"
         " against the standard pass. Deviations work together, so the lines need not add up."
     )
-    table = comparison_table(f"What each deviation of {route} is worth on {task}", _COLUMNS, rows, note)
+    table = make_comparison_table(f"What each deviation of {route} is worth on {task}", _COLUMNS, rows, note)
     truncation_notes = (f"{_TRUNCATION_NOTE} n = {truncation['n']}.",)
     other_tables = {
         "truncated": Table(
@@ -116,10 +116,10 @@ def _summarize_gain(route: str, whole: Row, truncation: Row, majority: float) ->
     )
 
 
-def _compare_whole(scores: Scores) -> dict[str, Any]:
+def _compare_whole_route(scores: Scores) -> dict[str, Any]:
     standard, routed = (statistics.mean(scores[name]["correct"]) for name in ("standard", "route"))
     row = {"deviation": WHOLE_ROUTE, "accuracy": standard, "alone": routed - standard}
-    return {**row, **_compare_with_rest(scores, "standard")}
+    return {**row, **_compare_route_with_variant(scores, "standard")}
 
 
 def _compare_deviations(deviations: Sequence[Deviation], scores: Scores) -> list[dict[str, Any]]:
@@ -133,7 +133,7 @@ def _compare_deviations(deviations: Sequence[Deviation], scores: Scores) -> list
         if without is not None:
             row |= {
                 "accuracy": statistics.mean(without["correct"]),
-                **_compare_with_rest(scores, f"without-{number}"),
+                **_compare_route_with_variant(scores, f"without-{number}"),
             }
             if without["route"] == standard["route"]:  # the only deviation: compared above already
                 row |= {"p": None, "remark": "it is all that differs"}
@@ -143,12 +143,12 @@ def _compare_deviations(deviations: Sequence[Deviation], scores: Scores) -> list
     return rows
 
 
-def _compare_with_rest(scores: Scores, name: str) -> dict[str, Any]:
+def _compare_route_with_variant(scores: Scores, name: str) -> dict[str, Any]:
     """The route against what is left of it."""
     return {**compare_scores(scores[name], scores["route"]), "left": scores[name]["route"]}
 
 
-def split_by_truncation(standard: Mapping[str, Any], routed: Mapping[str, Any]) -> dict[str, Any]:
+def split_difference_by_truncation(standard: Mapping[str, Any], routed: Mapping[str, Any]) -> dict[str, Any]:
     """The difference split into examples on which either answer was truncated by a budget, and the others."""
     sums: dict[tuple[bool, bool], int] = Counter()
     columns = (standard["correct"], routed["correct"], standard["truncated"], routed["truncated"])

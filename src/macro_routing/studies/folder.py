@@ -18,7 +18,7 @@ from typing import Any
 
 from macro_routing.errors import RunError
 from macro_routing.files import UNFINISHED, acquire_lock
-from macro_routing.report.rendering import write_output
+from macro_routing.report.rendering import write_output_file
 from macro_routing.runs import folder as run_files
 
 FORMAT = "macro-study/2"
@@ -51,7 +51,7 @@ class StudyFolder:
             else:
                 folder._create_folder(wanted)
         except OSError as error:
-            raise _folder_error(path, error) from None
+            raise _make_folder_error(path, error) from None
         return folder
 
     @classmethod
@@ -77,7 +77,7 @@ class StudyFolder:
 
     def _check_header(self, wanted: Mapping[str, Any]) -> None:
         remedy = "so the study cannot be identified; put it back, or name another folder with --out"
-        before = _read_object(self.path / STUDY, remedy)
+        before = _read_json_object(self.path / STUDY, remedy)
         if before.get("format") != FORMAT:
             raise RunError(
                 f"{self.path} was written by a version with the format {before.get('format')!r}; this version reads"
@@ -85,8 +85,8 @@ class StudyFolder:
             )
         if before.get("study") != wanted["study"]:
             raise RunError(f"{self.path} holds the study {before.get('study')}; name another folder with --out")
-        settings = _get_object(before, "settings", self.path / STUDY, remedy)
-        changed = sorted(_find_differing(settings, wanted["settings"]))
+        settings = _get_json_object(before, "settings", self.path / STUDY, remedy)
+        changed = sorted(_find_differing_settings(settings, wanted["settings"]))
         if changed and self._is_unused():
             with self.lock():  # another process may hold it while it loads a model
                 _write_json(self.path / STUDY, wanted)
@@ -117,12 +117,12 @@ class StudyFolder:
         path = self._measurement_path(name)
         if path.is_file():
             remedy = "remove it and the same command measures it again"
-            kept = _read_object(path, remedy)
+            kept = _read_json_object(path, remedy)
             if kept.get("fingerprint") != fingerprint:
                 raise RunError(
                     f"{path} was measured on another model, other data or other prompts; name another folder with --out"
                 )
-            return _get_object(kept, "values", path, remedy)
+            return _get_json_object(kept, "values", path, remedy)
         values: dict[str, Any] = json.loads(json.dumps(measure()))  # as it will be read the next time
         (self.path / MEASUREMENTS).mkdir(exist_ok=True)
         _write_json(path, {"fingerprint": fingerprint, "values": values})
@@ -141,7 +141,7 @@ class StudyFolder:
         try:
             lock = acquire_lock(self.path / LOCK)
         except OSError as error:
-            raise _folder_error(self.path, error) from None
+            raise _make_folder_error(self.path, error) from None
         with lock:
             yield
 
@@ -155,40 +155,40 @@ def make_file_name(name: str) -> str:
     return f"{plain[: _MAX_NAME - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def _find_differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+def _find_differing_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     for name in {*before, *now}:
         first, second = before.get(name), now.get(name)
         if isinstance(first, dict) and isinstance(second, dict):
-            yield from (f"{name}.{inner}" for inner in _find_differing(first, second))
+            yield from (f"{name}.{inner}" for inner in _find_differing_settings(first, second))
         elif first != second:
             yield name
 
 
-def _read_object(path: Path, remedy: str) -> dict[str, Any]:
+def _read_json_object(path: Path, remedy: str) -> dict[str, Any]:
     try:
         contents = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise _damage_error(path, error, remedy) from None
+        raise _make_damage_error(path, error, remedy) from None
     if not isinstance(contents, dict):
-        raise _damage_error(path, "it is not an object", remedy)
+        raise _make_damage_error(path, "it is not an object", remedy)
     return contents
 
 
-def _get_object(file: Mapping[str, Any], name: str, path: Path, remedy: str) -> dict[str, Any]:
+def _get_json_object(file: Mapping[str, Any], name: str, path: Path, remedy: str) -> dict[str, Any]:
     """An object within a file."""
     found = file.get(name)
     if not isinstance(found, dict):
-        raise _damage_error(path, f'"{name}" is not an object', remedy)
+        raise _make_damage_error(path, f'"{name}" is not an object', remedy)
     return found
 
 
-def _damage_error(path: Path, why: object, remedy: str) -> RunError:
+def _make_damage_error(path: Path, why: object, remedy: str) -> RunError:
     return RunError(f"{path} is damaged ({why}); {remedy}")
 
 
-def _folder_error(path: Path, error: OSError) -> RunError:
+def _make_folder_error(path: Path, error: OSError) -> RunError:
     return RunError(f"{str(path)[:200]} cannot be used: {error.strerror}; name another folder with --out")
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    write_output(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+    write_output_file(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")

@@ -24,10 +24,10 @@ from macro_routing.models.lens import apply_lm_head, collect_hidden_states
 from macro_routing.models.routing import apply_route
 from macro_routing.report.figure import Figure
 from macro_routing.report.formatting import format_signed, use_minus_sign
-from macro_routing.report.line_chart import Axis, Line, Point, lines_figure
+from macro_routing.report.line_chart import Axis, Line, Point, draw_lines
 from macro_routing.routes.route import Route
-from macro_routing.studies.context import StudiedRoute, StudyContext, fingerprint_inputs
-from macro_routing.studies.paired_comparisons import comparisons_note, shorten_route
+from macro_routing.studies.context import RouteWithSource, StudyContext, fingerprint_inputs
+from macro_routing.studies.paired_comparisons import describe_comparison_count, shorten_route
 from macro_routing.studies.study_result import StudyResult
 from macro_routing.studies.tables import Column, Row, Table, number_column, text_column
 from macro_routing.studies.task_names import TaskName
@@ -48,23 +48,23 @@ class LensItem:
     gold: int
 
 
-def run_logit_lens(context: StudyContext, subject: StudiedRoute) -> StudyResult:
+def run_logit_lens(context: StudyContext, subject: RouteWithSource) -> StudyResult:
     """Read both routes after every step on the task's test examples."""
     route, task = subject.route, subject.task
     run = context.prepare_task(task, subject.seed)
-    examples, routes = run.splits.test, {"standard": context.standard, "route": route}
+    examples, routes = run.splits.test, {"standard": context.standard_route, "route": route}
     inputs = {**fingerprint_inputs(run.evaluator, examples), "route": str(route)}
     values: dict[str, list[list[float]]] = {name: [] for name in routes}
     for start in range(0, len(examples), _PART_SIZE):
         part = examples[start : start + _PART_SIZE]
-        measure = functools.partial(_read_routes, run.evaluator, routes, part)
-        measured = context.measure(f"examples-{start}-{start + len(part) - 1}", inputs, measure)
+        measure = functools.partial(_measure_routes, run.evaluator, routes, part)
+        measured = context.load_or_measure(f"examples-{start}-{start + len(part) - 1}", inputs, measure)
         for name in routes:
             values[name] += measured[name]
-    return _make_result(context, task, routes, {name: np.array(rows) for name, rows in values.items()})
+    return _make_study_result(context, task, routes, {name: np.array(rows) for name, rows in values.items()})
 
 
-def _read_routes(evaluator: Evaluator, routes: dict[str, Route], examples: Sequence[Example]) -> dict[str, Any]:
+def _measure_routes(evaluator: Evaluator, routes: dict[str, Route], examples: Sequence[Example]) -> dict[str, Any]:
     items = make_lens_items(evaluator, examples)
     return {name: read_gold_log_probabilities(evaluator.frozen, route, items) for name, route in routes.items()}
 
@@ -76,13 +76,13 @@ def make_lens_items(evaluator: Evaluator, examples: Sequence[Example]) -> list[L
         asked = build_choice_items(frozen, evaluator.task, examples, by_letter=decoding.by_letter)
         pairs = [(item.prompt, item.choices[one.correct_choice]) for item, one in zip(asked, examples, strict=True)]
     else:
-        contexts = _answer_contexts(evaluator, examples)
+        contexts = _make_answer_contexts(evaluator, examples)
         answers = frozen.tokenize_texts([f" {one.answer}" for one in examples], add_special_tokens=False)
         pairs = [(context, tuple(answer)) for context, answer in zip(contexts, answers, strict=True)]
-    return [_make_item(frozen, context, answer) for context, answer in pairs]
+    return [_make_lens_item(frozen, context, answer) for context, answer in pairs]
 
 
-def _answer_contexts(evaluator: Evaluator, examples: Sequence[Example]) -> list[Tokens]:
+def _make_answer_contexts(evaluator: Evaluator, examples: Sequence[Example]) -> list[Tokens]:
     """Prompts, the standard pass's reasoning where there is one, and the cue that an answer follows."""
     frozen, task, decoding = evaluator.frozen, evaluator.task, evaluator.decoding
     prompts, stages = encode_prompts_and_stages(frozen, task, examples, decoding)
@@ -97,7 +97,7 @@ def _answer_contexts(evaluator: Evaluator, examples: Sequence[Example]) -> list[
     return [(*prompt, *thought, *after) for prompt, thought in zip(prompts, reasonings, strict=True)]
 
 
-def _make_item(frozen: FrozenModel, context: Tokens, answer: Tokens) -> LensItem:
+def _make_lens_item(frozen: FrozenModel, context: Tokens, answer: Tokens) -> LensItem:
     """Skip tokens that are only white space, which some tokenizers put before a number; they join the context."""
     index = 0
     while index < len(answer) - 1 and not frozen.tokenizer.decode([answer[index]]).strip():
@@ -128,7 +128,7 @@ def read_gold_log_probabilities(frozen: FrozenModel, route: Route, items: Sequen
 # --- result -------------------------------------------------------------------------------------------------------
 
 
-def _make_result(
+def _make_study_result(
     context: StudyContext, task: TaskName, routes: dict[str, Route], measured: dict[str, Any]
 ) -> StudyResult:
     """Tables and figures of the examples on which both routes have finite numbers."""
@@ -141,9 +141,9 @@ def _make_result(
         headline = (
             f"None of {total} examples can be read: {shorten_route(routes['route'])} has no finite number on them."
         )
-        table = Table(f"How the correct answer emerges ({where})", _COLUMNS, [], (comparisons_note(0),))
+        table = Table(f"How the correct answer emerges ({where})", _COLUMNS, [], (describe_comparison_count(0),))
         return StudyResult(STUDY, headline, table, (), details)
-    rows = _summarize_readings(routes, values)
+    rows = _summarize_log_probabilities(routes, values)
     title = f"How the correct answer emerges ({where}, {n} examples)"
     notes = [
         (
@@ -155,16 +155,18 @@ def _make_result(
             if n < total
             else []
         ),
-        comparisons_note(1),
+        describe_comparison_count(1),
     ]
     steps = {name: _summarize_steps(routes[name], array) for name, array in values.items()}
-    figures = _draw_readings(title, {"standard": "standard pass", "route": shorten_route(routes["route"])}, values)
+    figures = _draw_log_probabilities(
+        title, {"standard": "standard pass", "route": shorten_route(routes["route"])}, values
+    )
     table = Table(title, _COLUMNS, rows, notes)
-    headline = _summarize_end(rows)
+    headline = _summarize_last_step(rows)
     return StudyResult(STUDY, headline, table, figures, {**details, "steps": steps}, untabled_comparisons=1)
 
 
-def _summarize_end(rows: Sequence[Row]) -> str:
+def _summarize_last_step(rows: Sequence[Row]) -> str:
     standard, routed = rows
     low, high = format_signed(routed["low"], 2), format_signed(routed["high"], 2)
     return (
@@ -174,7 +176,7 @@ def _summarize_end(rows: Sequence[Row]) -> str:
     )
 
 
-def _summarize_readings(routes: dict[str, Route], values: dict[str, Any]) -> list[dict[str, Any]]:
+def _summarize_log_probabilities(routes: dict[str, Route], values: dict[str, Any]) -> list[dict[str, Any]]:
     """A row per route; the route's has the difference to the standard pass after the last step."""
     rows: list[dict[str, Any]] = []
     for name, array in values.items():
@@ -199,14 +201,14 @@ def _summarize_readings(routes: dict[str, Route], values: dict[str, Any]) -> lis
     return rows
 
 
-def _draw_readings(title: str, names: dict[str, str], values: dict[str, Any]) -> list[Figure]:
+def _draw_log_probabilities(title: str, names: dict[str, str], values: dict[str, Any]) -> list[Figure]:
     steps = Axis("layers applied so far")
     lines = [_make_line(names[name], array) for name, array in values.items()]
     probabilities = [_make_line(names[name], np.exp(array)) for name, array in values.items()]
     probability_axis = Axis("probability of the correct token", "{:.2g}".format)
     return [
-        lines_figure("figure", title, lines, steps, Axis("log-probability of the correct token, nats")),
-        lines_figure("probability", title, probabilities, steps, probability_axis),
+        draw_lines("figure", title, lines, steps, Axis("log-probability of the correct token, nats")),
+        draw_lines("probability", title, probabilities, steps, probability_axis),
     ]
 
 

@@ -10,8 +10,8 @@ from macro_routing.errors import RunError, SettingsError
 from macro_routing.report.figure import Figure
 from macro_routing.report.formatting import (
     format_mean_and_deviation,
-    format_p_relation,
-    format_percentage,
+    format_p_in_sentence,
+    format_percent_number,
     format_points,
     format_points_interval,
     shorten_model_name,
@@ -28,8 +28,8 @@ from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
     compare_over_seeds,
-    comparison_table,
     is_significant,
+    make_comparison_table,
 )
 from macro_routing.studies.search_time import draw_search_times, make_search_time_table, summarize_search_times
 from macro_routing.studies.settings import MainTableSettings
@@ -96,7 +96,7 @@ def find_leading_method(methods: Sequence[str]) -> str:
 
 def _check_methods(context: StudyContext, task: TaskName, seed: int, methods: Sequence[str]) -> None:
     """Reject what a method would reject, before any of them has searched."""
-    folder = _task_folder(context, task)
+    folder = _get_task_folder(context, task)
     missing = [method for method in methods if not (folder / f"{method}-{seed}" / run_files.RUN).is_file()]
     if missing:
         known = {"frozen": context.frozen, "task": context.loaded_tasks.get(task.task), "store": context.store}
@@ -104,14 +104,14 @@ def _check_methods(context: StudyContext, task: TaskName, seed: int, methods: Se
             context.check_search(config)
 
 
-def _task_folder(context: StudyContext, task: TaskName) -> Path:
+def _get_task_folder(context: StudyContext, task: TaskName) -> Path:
     # Two signs between the names: one may be part of either, and another model's cell would be taken for this one.
     return context.folder.run_folder(f"{shorten_model_name(context.base.model)}--{task}")
 
 
 def _run_task(context: StudyContext, task: TaskName, seeds: Sequence[int], methods: Sequence[str]) -> list[MethodRun]:
     """A comparison's folder; each method and seed has a score store of its own: none is faster for another's work."""
-    folder = _task_folder(context, task)
+    folder = _get_task_folder(context, task)
     wanted = [(method, seed) for seed in seeds for method in methods]
     finished = {(run.method, run.seed) for run in read_method_runs(folder)}
     for method, seed in wanted:
@@ -155,7 +155,7 @@ def make_main_table(runs: RunsByTask, leading: str) -> StudyResult:
     rows = summarize_methods_by_model(runs)
     tasks = list(dict.fromkeys(str(task) for _, task in runs))
     sizes = describe_test_sizes(runs)
-    table = comparison_table(
+    table = make_comparison_table(
         "Accuracy by model, method and task",
         _make_columns(tasks),
         rows,
@@ -178,7 +178,14 @@ def make_main_table(runs: RunsByTask, leading: str) -> StudyResult:
     }
     methods = [row for row in rows if row["method"] != STANDARD_NAME]
     figures = [_draw_gains(methods, tasks), draw_search_times(times)]
-    return StudyResult(STUDY, _summarize_best(methods), table, figures, {"results": _list_results(rows)}, other_tables)
+    return StudyResult(
+        STUDY,
+        _summarize_best_method(methods),
+        table,
+        figures,
+        {"results": _list_results_for_significance(rows)},
+        other_tables,
+    )
 
 
 def _draw_gains(rows: Sequence[Row], tasks: Sequence[str]) -> Figure:
@@ -208,7 +215,7 @@ def describe_test_sizes(runs: RunsByTask) -> str:
     return f"Seeds {', '.join(map(str, seeds))}; test examples: {tasks}."
 
 
-def _summarize_best(rows: Sequence[Row]) -> str:
+def _summarize_best_method(rows: Sequence[Row]) -> str:
     """The highest average; looked for among the results themselves, so it is likely to be lower the next time."""
     judged = [row for row in rows if row["kind"] != ORACLE and row["difference"] is not None]
     best = max(judged, key=lambda row: row["difference"])
@@ -216,7 +223,7 @@ def _summarize_best(rows: Sequence[Row]) -> str:
     return (
         f"{picked if len(judged) > 1 else 'The only average'}: {best['method']} on {best['model']},"
         f" {format_points(best['difference'])} points over the standard pass"
-        f" ({format_points_interval(best['low'], best['high'])}; p {format_p_relation(best['p_holm'])}, corrected)."
+        f" ({format_points_interval(best['low'], best['high'])}; p {format_p_in_sentence(best['p_holm'])}, corrected)."
     )
 
 
@@ -274,11 +281,11 @@ def rank_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     judged = [line for line, row in zip(values, rows, strict=True) if row["kind"] != ORACLE]
     best: dict[str, list[str]] = {}
     for column in values[0]:
-        shown = {format_percentage(line[column]) for line in judged} - {""}
+        shown = {format_percent_number(line[column]) for line in judged} - {""}
         best[column] = sorted(shown, key=float, reverse=True)[:3]
 
     def rank_value(row: Row, column: str, value: float | None) -> int:
-        text = format_percentage(value)
+        text = format_percent_number(value)
         return best[column].index(text) + 1 if row["kind"] != ORACLE and text in best[column] else 0
 
     return [
@@ -288,7 +295,7 @@ def rank_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _make_columns(tasks: Sequence[str]) -> list[Column]:
-    def task_column(task: str) -> Column:
+    def make_task_column(task: str) -> Column:
         return Column(
             task,
             lambda row: format_mean_and_deviation(row["accuracy"][task], row["deviation"][task]),
@@ -298,13 +305,13 @@ def _make_columns(tasks: Sequence[str]) -> list[Column]:
     return [
         text_column("model", "model"),
         text_column("method", "method"),
-        *map(task_column, tasks),
-        Column("average", lambda row: format_percentage(row["average"]), rank=lambda row: row["ranks"]["average"]),
+        *map(make_task_column, tasks),
+        Column("average", lambda row: format_percent_number(row["average"]), rank=lambda row: row["ranks"]["average"]),
         *difference_columns(),
     ]
 
 
-def _list_results(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def _list_results_for_significance(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """The lines as ``macro study significance`` reads them, in percent."""
     return [
         {

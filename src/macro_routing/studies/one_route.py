@@ -17,8 +17,8 @@ from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
     compare_over_seeds,
     compare_scores,
-    comparison_table,
     draw_differences,
+    make_comparison_table,
 )
 from macro_routing.studies.pooled_task import POOL, make_pooled_task, pool_evaluators
 from macro_routing.studies.settings import OneRouteSettings
@@ -66,7 +66,7 @@ def run_one_route(context: StudyContext, settings: OneRouteSettings) -> StudyRes
                     **compare_scores(standard, routed),
                 }
             )
-    rows += [row for domain in (INSIDE, OUTSIDE) for row in mean_over_tasks(domain, rows, correct)]
+    rows += [row for domain in (INSIDE, OUTSIDE) for row in make_mean_rows(domain, rows, correct)]
     if route.is_standard:  # it cannot differ from itself: nothing is compared
         rows = [{**row, "p": None} for row in rows]
     rows = add_holm_correction(rows)
@@ -74,7 +74,7 @@ def run_one_route(context: StudyContext, settings: OneRouteSettings) -> StudyRes
         f"The route `{route}` was searched and chosen on the pooled training and validation examples of"
         f" {', '.join(map(str, inside))}, seed {seed}. Means over tasks are unweighted."
     )
-    table = comparison_table("One model, one route", _COLUMNS, rows, note, contamination.NOTE)
+    table = make_comparison_table("One model, one route", _COLUMNS, rows, note, contamination.NOTE)
     title = f"One route for {context.describe_tasks(inside)}: difference to the standard pass, 95 % intervals"
     figure = draw_differences(STUDY, title, [(f"{row['domain']}: {row['task']}", row) for row in rows], route)
     return StudyResult(STUDY, _summarize_means(route, rows), table, [figure], {"route": str(route)})
@@ -110,7 +110,7 @@ def _search_pool(context: StudyContext, tasks: Sequence[TaskName], seed: int) ->
         return run.run(folder).best_route
 
 
-def mean_over_tasks(
+def make_mean_rows(
     domain: str, rows: Sequence[Row], correct: Mapping[tuple[str, str], SeedPairs]
 ) -> list[dict[str, Any]]:
     """A row with the mean over a domain's tasks that share no questions with the pool; none if there are none."""

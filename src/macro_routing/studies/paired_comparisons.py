@@ -10,7 +10,7 @@ from macro_routing.evaluation.statistics import (
     holm_correction,
 )
 from macro_routing.report.figure import Figure
-from macro_routing.report.interval_chart import GAIN, LOSS, OPEN, PLAIN, IntervalRow, intervals_figure
+from macro_routing.report.interval_chart import GAIN, LOSS, OPEN, PLAIN, IntervalRow, draw_intervals
 from macro_routing.runs.result import LEVEL
 from macro_routing.studies.tables import Column, Row, Table
 
@@ -36,7 +36,7 @@ def compare_scores(baseline: Mapping[str, Any], compared: Mapping[str, Any]) -> 
     return {**values, "p": None if baseline["route"] == compared["route"] else paired.p_value}
 
 
-def paired_difference_over_seeds(tasks: Sequence[SeedPairs]) -> PairedDifference:
+def estimate_difference_over_seeds(tasks: Sequence[SeedPairs]) -> PairedDifference:
     """The mean difference over tasks; seeds that share an example form one cluster."""
     clusters = []
     for seeds in tasks:
@@ -50,7 +50,7 @@ def paired_difference_over_seeds(tasks: Sequence[SeedPairs]) -> PairedDifference
 
 def compare_over_seeds(tasks: Sequence[SeedPairs]) -> dict[str, Any]:
     """The mean difference over tasks as part of a table's row."""
-    paired = paired_difference_over_seeds(tasks)
+    paired = estimate_difference_over_seeds(tasks)
     return {"difference": paired.mean, "p": paired.p_value, "low": paired.low, "high": paired.high, "n": paired.n}
 
 
@@ -77,13 +77,13 @@ def select_losses(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if is_significant(row) and row["difference"] < 0]
 
 
-def comparison_table(title: str, columns: Sequence[Column], rows: Sequence[Row], *notes: str) -> Table:
+def make_comparison_table(title: str, columns: Sequence[Column], rows: Sequence[Row], *notes: str) -> Table:
     """A table of corrected rows; its last note says how many comparisons were made."""
     count = sum(row.get("p") is not None for row in rows)
-    return Table(title, columns, rows, (*notes, comparisons_note(count)))
+    return Table(title, columns, rows, (*notes, describe_comparison_count(count)))
 
 
-def comparisons_note(count: int) -> str:
+def describe_comparison_count(count: int) -> str:
     """How many comparisons were made, and what that means for a p-value."""
     if count == 0:
         return "Nothing is compared in this table."
@@ -95,12 +95,12 @@ def comparisons_note(count: int) -> str:
 def draw_differences(name: str, title: str, rows: Sequence[tuple[str, Row]], route: object = None) -> Figure:
     """Named rows' differences in points with their intervals; colours follow the corrected p-value."""
     unit = "points of accuracy" if route is None else f"points of accuracy: {shorten_route(route, 80)}"
-    return intervals_figure(
-        name, title, unit, [_interval_row(label, row) for label, row in rows], 0.0, CORRECTED_MEANINGS
+    return draw_intervals(
+        name, title, unit, [_make_interval_row(label, row) for label, row in rows], 0.0, CORRECTED_MEANINGS
     )
 
 
-def _interval_row(name: str, row: Row) -> IntervalRow:
+def _make_interval_row(name: str, row: Row) -> IntervalRow:
     kind = PLAIN if row.get("p_holm") is None else OPEN
     if is_significant(row) and row["difference"]:
         kind = GAIN if row["difference"] > 0 else LOSS

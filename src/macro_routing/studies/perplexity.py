@@ -44,7 +44,7 @@ def split_windows(frozen: FrozenModel, texts: Sequence[str], most: int) -> list[
 
 
 @torch.no_grad()
-def negative_log_likelihoods(frozen: FrozenModel, route: Route, rows: Sequence[Tokens]) -> list[float]:
+def compute_negative_log_likelihoods(frozen: FrozenModel, route: Route, rows: Sequence[Tokens]) -> list[float]:
     """By row: the sum of −log p over its tokens but the first."""
     model = apply_route(frozen, route)
     found: list[float] = []
@@ -90,7 +90,7 @@ def describe_perplexity(plain: Mapping[str, Any]) -> str:
     return f"perplexity {plain['standard']:.2f} → {plain['route']:.2f} ({100 * (plain['ratio'] - 1):+.1f} %)"
 
 
-def note_left_out(plain: Mapping[str, Any]) -> list[str]:
+def note_left_out_windows(plain: Mapping[str, Any]) -> list[str]:
     """A note where rows were left out."""
     asked = plain["windows"] + plain["left_out"]
     told = f"Of {asked} rows {plain['left_out']} are left out: a route came to no finite number on them."

@@ -36,7 +36,7 @@ class PooledEvaluator(Evaluator):
         """The unit's examples by their tasks, and the answers in the unit's order again."""
         places: dict[str, list[int]] = {}
         for place, example in enumerate(unit):
-            places.setdefault(pool_member(example), []).append(place)
+            places.setdefault(get_member_task(example), []).append(place)
         found: dict[Route, dict[int, ExampleOutcome]] = {route: {} for route in routes}
         for name, where in places.items():
             answered = self.members[name].run_unit(routes, tuple(unit[place] for place in where))
@@ -45,7 +45,7 @@ class PooledEvaluator(Evaluator):
         return {route: [rows[place] for place in range(len(unit))] for route, rows in found.items()}
 
 
-def pool_member(example: Example) -> str:
+def get_member_task(example: Example) -> str:
     """The task that an example of a pool came from."""
     return example.id.split(_MARK, 1)[0]
 

@@ -36,12 +36,15 @@ def _make_deviation(route: Route, standard: Route, edit: RouteEdit) -> Deviation
     first = edit.old_start - 1
     alone = (*standard.steps[:first], *edit.new, *standard.steps[first + len(edit.old) :])
     reasons: list[str] = []
-    without, by_itself = _try_route(kept, route.layers, reasons), _try_route(alone, route.layers, reasons)
-    remark = "" if without is None else _list_moved_adds(route, start, edit)
+    without, by_itself = (
+        _make_route_or_none(kept, route.layers, reasons),
+        _make_route_or_none(alone, route.layers, reasons),
+    )
+    remark = "" if without is None else _describe_moved_adds(route, start, edit)
     return Deviation(describe_edit(edit), without, by_itself, "; ".join(reasons), remark)
 
 
-def _list_moved_adds(route: Route, start: int, edit: RouteEdit) -> str:
+def _describe_moved_adds(route: Route, start: int, edit: RouteEdit) -> str:
     """Adds behind the block count back over it: where its length changes they come to another state."""
     end = start + len(edit.new)
     if len(edit.old) == len(edit.new):
@@ -52,7 +55,7 @@ def _list_moved_adds(route: Route, start: int, edit: RouteEdit) -> str:
     return f"without it another state is added at {', '.join(moved)}" if moved else ""
 
 
-def _try_route(steps: tuple[Step, ...], layers: int, reasons: list[str]) -> Route | None:
+def _make_route_or_none(steps: tuple[Step, ...], layers: int, reasons: list[str]) -> Route | None:
     try:
         return Route(steps, layers)
     except RouteError as error:  # an add that looks back further than what is left, or nothing is left
@@ -63,13 +66,13 @@ def _try_route(steps: tuple[Step, ...], layers: int, reasons: list[str]) -> Rout
 def describe_edit(edit: RouteEdit) -> str:
     """What the edit does, with the layers in the paper's notation."""
     if edit.kind == "removed":
-        return f"skips {_name_steps(edit.old)} (after step {edit.new_start - 1})"
+        return f"skips {_format_steps(edit.old)} (after step {edit.new_start - 1})"
     if edit.kind == "added":
-        return f"inserts {_name_steps(edit.new)} (step {edit.new_start})"
-    return f"{_name_steps(edit.new)} instead of {_name_steps(edit.old)} (step {edit.new_start})"
+        return f"inserts {_format_steps(edit.new)} (step {edit.new_start})"
+    return f"{_format_steps(edit.new)} instead of {_format_steps(edit.old)} (step {edit.new_start})"
 
 
-def _name_steps(steps: tuple[Step, ...]) -> str:
+def _format_steps(steps: tuple[Step, ...]) -> str:
     has_no_adds = all(step.add is None for step in steps)
     is_ascending = all(b.layer == a.layer + 1 for a, b in itertools.pairwise(steps))
     if len(steps) >= 3 and has_no_adds and is_ascending:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.report.figure import Figure
-from macro_routing.report.formatting import format_percentage, format_points
-from macro_routing.report.interval_chart import OPEN, IntervalRow, intervals_figure
+from macro_routing.report.formatting import format_percent_number, format_points
+from macro_routing.report.interval_chart import OPEN, IntervalRow, draw_intervals
 from macro_routing.runs.comparison_results import MethodRun
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.methods import STANDARD as STANDARD_METHOD
@@ -96,11 +96,11 @@ def draw_search_times(rows: Sequence[Mapping[str, Any]]) -> Figure:
 
     def label_row(row: Mapping[str, Any]) -> str:
         name = f"{row['model']} · {row['method']}" if several else str(row["method"])
-        return f"{name}: {format_percentage(row['accuracy'])} % correct ({format_points(row['difference'])} points)"
+        return f"{name}: {format_percent_number(row['accuracy'])} % correct ({format_points(row['difference'])} points)"
 
     most = max((row["hours"] for row in rows), default=0.0)
     unit, scale = ("minutes", 60.0) if most > _MIN_HOURS_FOR_MINUTES else ("seconds", 3600.0)
     shown = [IntervalRow(label_row(row), 0.0, scale * row["hours"], scale * row["hours"], OPEN) for row in rows]
     models = ", ".join(dict.fromkeys(str(row["model"]) for row in rows))
     title = f"Time of search and selection per task and seed{'' if several else f' ({models})'}"
-    return intervals_figure("search_time", title, unit, shown, 1e-9, meanings={})
+    return draw_intervals("search_time", title, unit, shown, 1e-9, meanings={})

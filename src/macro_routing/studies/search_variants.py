@@ -21,7 +21,7 @@ LAYERS_COLUMN = Column("layers run", lambda row: f"{row['layers']:.1f}")
 
 
 @dataclass(frozen=True)
-class Variant:
+class SearchVariant:
     """A search by its name in the table."""
 
     name: str
@@ -37,25 +37,25 @@ class SearchVariants:
     tasks: Sequence[TaskName]
     seeds: Sequence[int]
 
-    def run_all(self, variants: Sequence[Variant]) -> dict[str, VariantRuns]:
+    def run_variants(self, variants: Sequence[SearchVariant]) -> dict[str, VariantRuns]:
         """By variant's name its searches; missing ones run now. An impossible one is rejected before the first runs."""
         first = [(variant, task, self.seeds[0]) for variant in variants for task in self.tasks]
-        self.context.check_searches((_search_name(*search), self._make_config(*search)) for search in first)
+        self.context.check_searches((_make_search_name(*search), self._make_config(*search)) for search in first)
         return {variant.name: self._run_variant(variant) for variant in variants}
 
-    def _run_variant(self, variant: Variant) -> VariantRuns:
+    def _run_variant(self, variant: SearchVariant) -> VariantRuns:
         return {
             (task, seed): self.context.load_or_search(
-                _search_name(variant, task, seed), self._make_config(variant, task, seed)
+                _make_search_name(variant, task, seed), self._make_config(variant, task, seed)
             )
             for seed in self.seeds
             for task in self.tasks
         }
 
-    def _make_config(self, variant: Variant, task: TaskName, seed: int) -> Any:
+    def _make_config(self, variant: SearchVariant, task: TaskName, seed: int) -> Any:
         return self.context.make_config(task, seed, **variant.changes)
 
-    def describe(self, runs: VariantRuns) -> str:
+    def describe_averages(self, runs: VariantRuns) -> str:
         """What was averaged, and what an interval over test examples leaves out: another search finds another route."""
         sizes = {
             task: dict.fromkeys(len(runs[task, seed].right[STANDARD]) for seed in self.seeds) for task in self.tasks
@@ -68,7 +68,7 @@ class SearchVariants:
             " neither includes the variation between searches."
         )
 
-    def pair_by_seed(
+    def pair_outcomes_by_seed(
         self, baseline: VariantRuns, baseline_choice: str, compared: VariantRuns, choice: str
     ) -> list[SeedPairs]:
         """By task and seed: which examples each of the two choices has correct."""
@@ -77,7 +77,7 @@ class SearchVariants:
             for task in self.tasks
         ]
 
-    def summarize(
+    def summarize_variant(
         self, name: str, runs: VariantRuns, choice: str, baseline: VariantRuns | None = None, baseline_choice: str = ""
     ) -> dict[str, Any]:
         """Accuracy over tasks and seeds of the route chosen by ``choice``, and its difference to the baseline's."""
@@ -95,13 +95,13 @@ class SearchVariants:
             "tasks": len(self.tasks),
         }
         if baseline is not None:
-            row |= compare_over_seeds(self.pair_by_seed(baseline, baseline_choice, runs, choice))
+            row |= compare_over_seeds(self.pair_outcomes_by_seed(baseline, baseline_choice, runs, choice))
         return row
 
-    def summarize_standard(self, runs: VariantRuns) -> dict[str, Any]:
+    def summarize_standard_pass(self, runs: VariantRuns) -> dict[str, Any]:
         """The standard pass on the same examples."""
-        return {**self.summarize("standard pass", runs, STANDARD), "rounds_seconds": 0.0}
+        return {**self.summarize_variant("standard pass", runs, STANDARD), "rounds_seconds": 0.0}
 
 
-def _search_name(variant: Variant, task: TaskName, seed: int) -> str:
+def _make_search_name(variant: SearchVariant, task: TaskName, seed: int) -> str:
     return f"{variant.name}-{task}-{seed}"

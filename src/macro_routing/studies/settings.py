@@ -45,12 +45,14 @@ class StudySettings:
 
     def to_json(self) -> dict[str, Any]:
         """The settings as study.json keeps them: tasks and files by absolute path, lists instead of tuples."""
-        return {field.name: _to_json(field.name, getattr(self, field.name)) for field in dataclasses.fields(self)}
+        return {
+            field.name: _setting_to_json(field.name, getattr(self, field.name)) for field in dataclasses.fields(self)
+        }
 
 
-def _to_json(name: str, value: Any) -> Any:
+def _setting_to_json(name: str, value: Any) -> Any:
     if name in _TASK_FIELDS:
-        return [TaskName.parse(text).absolute for text in value]
+        return [TaskName.parse(text).absolute_name for text in value]
     if isinstance(value, Path):
         return str(value.resolve())
     return list(value) if isinstance(value, tuple) else value

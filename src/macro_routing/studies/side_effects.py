@@ -8,22 +8,22 @@ from collections.abc import Sequence
 from typing import Any
 
 from macro_routing.engine.batching import Tokens
-from macro_routing.report.formatting import format_percentage, shorten_model_name
+from macro_routing.report.formatting import format_percent_number, shorten_model_name
 from macro_routing.routes.route import Route
 from macro_routing.studies import contamination
-from macro_routing.studies.context import StudiedRoute, StudyContext
+from macro_routing.studies.context import RouteWithSource, StudyContext
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
     compare_scores,
-    comparison_table,
     draw_differences,
+    make_comparison_table,
     select_losses,
 )
 from macro_routing.studies.perplexity import (
     compare_perplexities,
+    compute_negative_log_likelihoods,
     describe_perplexity,
-    negative_log_likelihoods,
-    note_left_out,
+    note_left_out_windows,
     read_plain_text,
     split_windows,
 )
@@ -49,7 +49,7 @@ _PERPLEXITY_NOTE = (
 )
 
 
-def run_side_effects(context: StudyContext, subject: StudiedRoute, settings: SideEffectsSettings) -> StudyResult:
+def run_side_effects(context: StudyContext, subject: RouteWithSource, settings: SideEffectsSettings) -> StudyResult:
     """Score the route on all tasks, and on plain text."""
     route, tasks = subject.route, settings.task_names
     rows = add_holm_correction([_compare_on_task(context, task, subject) for task in tasks])
@@ -68,12 +68,14 @@ def run_side_effects(context: StudyContext, subject: StudiedRoute, settings: Sid
         f" {change} on {source}."
     )
     note = f"Test examples of every task with seed {subject.seed}. {contamination.NOTE}"
-    table = comparison_table(f"{route} on other tasks", _COLUMNS, rows, note)
+    table = make_comparison_table(f"{route} on other tasks", _COLUMNS, rows, note)
     measured = [perplexity] if perplexity["windows"] else []
-    text_table = Table("Plain text", _PERPLEXITY_COLUMNS, measured, (_PERPLEXITY_NOTE, *note_left_out(perplexity)))
+    text_table = Table(
+        "Plain text", _PERPLEXITY_COLUMNS, measured, (_PERPLEXITY_NOTE, *note_left_out_windows(perplexity))
+    )
     model = shorten_model_name(context.base.model)
     title = f"Side effects ({model}): difference to the standard pass, 95 % intervals; {change}"
-    figure = draw_differences(STUDY, title, [(_format_task(row), row) for row in rows], route)
+    figure = draw_differences(STUDY, title, [(_format_task_name(row), row) for row in rows], route)
     details = {"route": str(route), "text": source}
     return StudyResult(STUDY, headline, table, [figure], details, {"perplexity": text_table})
 
@@ -83,7 +85,7 @@ def interleave_questions(tasks: Sequence[Sequence[Example]]) -> list[str]:
     return [example.question for row in itertools.zip_longest(*tasks) for example in row if example is not None]
 
 
-def _compare_on_task(context: StudyContext, task: TaskName, subject: StudiedRoute) -> dict[str, Any]:
+def _compare_on_task(context: StudyContext, task: TaskName, subject: RouteWithSource) -> dict[str, Any]:
     scored = context.score_routes(f"on-{task}", task, subject.seed, {"route": subject.route})["routes"]
     standard, routed = scored["standard"], scored["route"]
     shared = contamination.find_contaminating_tasks(task, [subject.task]) if subject.has_source else ""
@@ -102,24 +104,24 @@ def _compare_on_task(context: StudyContext, task: TaskName, subject: StudiedRout
 def _measure_perplexity(context: StudyContext, route: Route, windows: Sequence[Tokens]) -> dict[str, Any]:
     digest = hashlib.sha256(json.dumps(windows).encode()).hexdigest()
     inputs = {"text": digest, "route": str(route), "numerics": context.frozen.numerics_id}
-    routes = {"standard": context.standard, "route": route}
+    routes = {"standard": context.standard_route, "route": route}
 
-    def measure() -> dict[str, Any]:
-        return {name: negative_log_likelihoods(context.frozen, one, windows) for name, one in routes.items()}
+    def measure_likelihoods() -> dict[str, Any]:
+        return {name: compute_negative_log_likelihoods(context.frozen, one, windows) for name, one in routes.items()}
 
-    return compare_perplexities(windows, context.measure("plain-text", inputs, measure))
+    return compare_perplexities(windows, context.load_or_measure("plain-text", inputs, measure_likelihoods))
 
 
-def _format_task(row: Row) -> str:
+def _format_task_name(row: Row) -> str:
     return str(row["task"]) + (" (searched on)" if row["searched"] else "")
 
 
 def _format_truncation(row: Row) -> str:
-    return f"{format_percentage(row['standard_truncated'])} / {format_percentage(row['route_truncated'])}"
+    return f"{format_percent_number(row['standard_truncated'])} / {format_percent_number(row['route_truncated'])}"
 
 
 _COLUMNS = [
-    Column("task", _format_task, is_number=False),
+    Column("task", _format_task_name, is_number=False),
     percentage_column("standard, %", "standard"),
     percentage_column("route, %", "accuracy"),
     *difference_columns(),

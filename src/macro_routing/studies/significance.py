@@ -11,7 +11,7 @@ from macro_routing.errors import RunError, shorten, suggestion
 from macro_routing.evaluation.statistics import benchmark_significance, holm_correction
 from macro_routing.report.figure import Figure
 from macro_routing.report.formatting import format_p_value, format_signed
-from macro_routing.report.interval_chart import GAIN, LOSS, OPEN, IntervalRow, intervals_figure
+from macro_routing.report.interval_chart import GAIN, LOSS, OPEN, IntervalRow, draw_intervals
 from macro_routing.runs.result import LEVEL
 from macro_routing.studies.paired_comparisons import CORRECTED_MEANINGS
 from macro_routing.studies.study_result import DATA, StudyResult
@@ -32,7 +32,7 @@ Results = Sequence[Mapping[str, Any]]
 """Lines of a main table: model, method, and (mean, deviation) in percent by benchmark."""
 
 
-def read_results(path: Path) -> Results:
+def read_main_table_results(path: Path) -> Results:
     """A main table's lines: a study's folder or data.json, or a JSON list of such lines."""
     file = path / DATA if path.is_dir() else path
     try:
@@ -79,7 +79,7 @@ def _check_result_line(line: object, number: int) -> None:
             )
 
 
-def differences_by_model(results: Results, baseline: str, method: str) -> dict[str, list[float]]:
+def compute_differences_by_model(results: Results, baseline: str, method: str) -> dict[str, list[float]]:
     """By model that has both: one difference in points per benchmark that has both."""
     differences: dict[str, list[float]] = {}
     for model in dict.fromkeys(line["model"] for line in results):
@@ -146,7 +146,7 @@ def draw_significance(rows: Sequence[Mapping[str, Any]], method: str, baseline: 
     counts = sorted({row["benchmarks"] for row in rows})
     benchmarks = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     title = f"{method} minus {baseline}, mean over {benchmarks} benchmark(s) with 95 % intervals"
-    return intervals_figure(STUDY, title, "points of accuracy", shown, 0.0, CORRECTED_MEANINGS)
+    return draw_intervals(STUDY, title, "points of accuracy", shown, 0.0, CORRECTED_MEANINGS)
 
 
 def run_significance(results: Results, baseline: str, method: str, models: Sequence[str] = ()) -> StudyResult:
@@ -156,7 +156,7 @@ def run_significance(results: Results, baseline: str, method: str, models: Seque
         if model not in known:
             raise RunError(f"{model} is not in the table; it has {', '.join(known)}{suggestion(model, known)}")
     kept = [line for line in results if not models or line["model"] in models]
-    rows = test_significance_by_model(differences_by_model(kept, baseline, method))
+    rows = test_significance_by_model(compute_differences_by_model(kept, baseline, method))
     better = [row["model"] for row in rows if row["p_holm"] < LEVEL]
     headline = f"{method} is better than {baseline} on {len(better)} of {len(rows)} models (p < 0.05, corrected)."
     table = make_significance_table(rows, method, baseline)

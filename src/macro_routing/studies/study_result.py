@@ -13,7 +13,7 @@ from macro_routing.models.environment import describe_environment
 from macro_routing.report.figure import Figure
 from macro_routing.report.figure_files import save_figures
 from macro_routing.report.formatting import shorten_model_name
-from macro_routing.report.rendering import write_output
+from macro_routing.report.rendering import write_output_file
 from macro_routing.studies.folder import FORMAT, StudyFolder
 from macro_routing.studies.tables import Table
 
@@ -62,7 +62,7 @@ def write_study_result(
     """Write the result into the study's folder; returns the contents of data.json."""
     from macro_routing.version import __version__
 
-    tables = {name: _name_model(table, settings) for name, table in result.tables.items()}
+    tables = {name: _add_model_to_title(table, settings) for name, table in result.tables.items()}
     data: dict[str, Any] = {
         "format": FORMAT,
         "study": result.study,
@@ -87,23 +87,23 @@ def write_study_result(
         "details": dict(result.details),
     }
     for name, table in tables.items():
-        write_output(folder.path / f"{name}.csv", table.to_csv())
-        write_output(folder.path / f"{name}.md", table.to_markdown())
-        write_output(folder.path / f"{name}.tex", table.to_latex())
+        write_output_file(folder.path / f"{name}.csv", table.to_csv())
+        write_output_file(folder.path / f"{name}.md", table.to_markdown())
+        write_output_file(folder.path / f"{name}.tex", table.to_latex())
     figures = [
         dataclasses.replace(figure, name=FIGURE if index == 0 else figure.name)
         for index, figure in enumerate(result.figures)
     ]
-    previous = _list_figures(folder)
+    previous = _list_previous_figures(folder)
     data["pictures"] = [path.name for path in save_figures(figures, folder.path, report)]
     for name in previous - set(data["pictures"]):  # of earlier settings
         (folder.path / name).unlink(missing_ok=True)
     data = replace_non_finite(data)
-    write_output(folder.path / DATA, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_output_file(folder.path / DATA, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     return data
 
 
-def _list_figures(folder: StudyFolder) -> set[str]:
+def _list_previous_figures(folder: StudyFolder) -> set[str]:
     """Names of the figures that an earlier run of the study has drawn in this folder."""
     try:
         kept = json.loads((folder.path / DATA).read_text(encoding="utf-8"))["pictures"]
@@ -116,7 +116,7 @@ def _list_figures(folder: StudyFolder) -> set[str]:
         return set()
 
 
-def _name_model(table: Table, settings: Mapping[str, Any]) -> Table:
+def _add_model_to_title(table: Table, settings: Mapping[str, Any]) -> Table:
     """The table with the model in its title, unless a column names it."""
     runs = settings.get("runs")
     if not isinstance(runs, Mapping) or any("model" in row for row in table.rows):

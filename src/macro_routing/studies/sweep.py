@@ -6,18 +6,18 @@ from typing import Any
 
 from macro_routing.errors import SettingsError, suggestion
 from macro_routing.report.figure import Figure
-from macro_routing.report.line_chart import Axis, Line, Point, lines_figure
+from macro_routing.report.line_chart import Axis, Line, Point, draw_lines
 from macro_routing.runs.config import DataSettings, RunConfig, SpaceSettings
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.result import SELECTED, STANDARD
 from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
-    comparison_table,
+    estimate_difference_over_seeds,
     is_significant,
-    paired_difference_over_seeds,
+    make_comparison_table,
 )
-from macro_routing.studies.search_variants import ACCURACY_COLUMN, LAYERS_COLUMN, SearchVariants, Variant
+from macro_routing.studies.search_variants import ACCURACY_COLUMN, LAYERS_COLUMN, SearchVariant, SearchVariants
 from macro_routing.studies.settings import SweepSettings, Value
 from macro_routing.studies.study_result import StudyResult
 from macro_routing.studies.tables import Column, Row, difference_columns, text_column
@@ -42,11 +42,13 @@ def find_settings_table(setting: str, config: RunConfig) -> str:
     }
     if setting not in known or setting in _NO_SETTING:
         names = sorted(name for name in known if name not in _NO_SETTING)
-        raise SettingsError(f"{setting} is no setting to sweep; known: {', '.join(names)}{suggestion(setting, names)}")
+        raise SettingsError(
+            f"{setting} cannot be swept; settings that can: {', '.join(names)}{suggestion(setting, names)}"
+        )
     return known[setting]
 
 
-def default_value(setting: str, config: RunConfig) -> Value:
+def get_default_value(setting: str, config: RunConfig) -> Value:
     """What the study's own settings say."""
     table = find_settings_table(setting, config)
     return getattr(getattr(config, table), setting)  # type: ignore[no-any-return]
@@ -55,24 +57,24 @@ def default_value(setting: str, config: RunConfig) -> Value:
 def run_sweep(context: StudyContext, settings: SweepSettings) -> StudyResult:
     """Search with every value, and compare with the default on the same examples."""
     setting, seeds = settings.setting, settings.seeds
-    table, default = find_settings_table(setting, context.base), default_value(setting, context.base)
+    table, default = find_settings_table(setting, context.base), get_default_value(setting, context.base)
     searches = SearchVariants(context, settings.task_names, seeds)
     # The default is what is run if the setting is not mentioned: a preset may settle it by the model.
     variants = {
-        value: Variant(f"{setting}={value}", {} if value == default else {table: {setting: value}})
+        value: SearchVariant(f"{setting}={value}", {} if value == default else {table: {setting: value}})
         for value in _sort_values([*settings.values, default])
     }
-    by_name = searches.run_all(list(variants.values()))
+    by_name = searches.run_variants(list(variants.values()))
     runs = {value: by_name[variant.name] for value, variant in variants.items()}
     chosen = SELECTED[context.base.method]
     rows: list[dict[str, Any]] = []
     for value, mine in runs.items():
-        row = searches.summarize(str(value), mine, chosen, None if value == default else runs[default], chosen)
-        gain = paired_difference_over_seeds(searches.pair_by_seed(mine, STANDARD, mine, chosen))
+        row = searches.summarize_variant(str(value), mine, chosen, None if value == default else runs[default], chosen)
+        gain = estimate_difference_over_seeds(searches.pair_outcomes_by_seed(mine, STANDARD, mine, chosen))
         bounds = {"mean": gain.mean, "low": gain.low, "high": gain.high}
         rows.append({**row, "value": value, "is_default": value == default, "gain": bounds})
     rows = add_holm_correction(rows)
-    standard = searches.summarize_standard(runs[default])
+    standard = searches.summarize_standard_pass(runs[default])
     different = [row["variant"] for row in rows if is_significant(row)]
     headline = (
         f"In these searches ({len(seeds)} seed(s)) the routes of {len(different)} of {len(rows) - 1} values of"
@@ -80,9 +82,9 @@ def run_sweep(context: StudyContext, settings: SweepSettings) -> StudyResult:
     )
     title = f"Accuracy by {setting} ({context.describe_tasks(settings.task_names)})"
     figure = _draw_sweep(title, setting, chosen, rows, standard["accuracy"])
-    note = searches.describe(runs[default])
+    note = searches.describe_averages(runs[default])
     columns = [text_column(setting, "variant"), *_COLUMNS]
-    result_table = comparison_table(f"Sweep of {setting}", columns, [*rows, standard], note)
+    result_table = make_comparison_table(f"Sweep of {setting}", columns, [*rows, standard], note)
     return StudyResult(STUDY, headline, result_table, [figure])
 
 
@@ -106,7 +108,7 @@ def _draw_sweep(title: str, setting: str, method: str, rows: Sequence[Row], stan
         low, high = (100 * (standard + row["gain"][end]) for end in ("low", "high"))
         points.append(Point(index, 100 * row["accuracy"], low, high))
         names.append((float(index), row["variant"] + (" (default)" if row["is_default"] else "")))
-    return lines_figure(
+    return draw_lines(
         STUDY,
         title,
         [Line(f"{method}; bars: 95 % interval of the gain over the standard pass", points, has_bars=True)],

@@ -7,7 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from macro_routing.report.formatting import format_p_value, format_percentage, format_points, format_points_interval
+from macro_routing.report.formatting import (
+    format_p_value,
+    format_percent_number,
+    format_points,
+    format_points_interval,
+)
 
 Row = Mapping[str, Any]
 _LATIN_1 = 0xFF
@@ -47,7 +52,7 @@ def number_column(heading: str, key: str, format_number: Callable[[float], str] 
 
 def percentage_column(heading: str, key: str) -> Column:
     """A column of shares in percent."""
-    return number_column(heading, key, format_percentage)
+    return number_column(heading, key, format_percent_number)
 
 
 def difference_columns(heading: str = "difference, points") -> list[Column]:

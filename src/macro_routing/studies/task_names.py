@@ -22,12 +22,12 @@ class TaskName:
         return cls(name, mode) if colon and mode in MODES else cls(text)
 
     @property
-    def text(self) -> str:
+    def full_name(self) -> str:
         """The name as it was given."""
         return self._with_mode(self.task)
 
     @property
-    def absolute(self) -> str:
+    def absolute_name(self) -> str:
         """The name as a study's settings keep it: a file by its absolute path, since folders may hold equal names."""
         from macro_routing.runs.config import make_config
 
@@ -44,11 +44,11 @@ class TaskName:
 def parse_task_names(texts: Sequence[str]) -> tuple[TaskName, ...]:
     """Parse the names of several tasks; reject duplicates and an empty list."""
     tasks = tuple(TaskName.parse(text) for text in texts)
-    check_distinct(tasks)
+    check_distinct_tasks(tasks)
     return tasks
 
 
-def check_distinct(tasks: Sequence[TaskName]) -> None:
+def check_distinct_tasks(tasks: Sequence[TaskName]) -> None:
     """Reject an empty list of tasks, and two that tables and folders would name the same."""
     if not tasks or len(set(map(str, tasks))) < len(tasks):
         raise SettingsError("a study needs every task once, and at least one")

@@ -13,8 +13,8 @@ from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
     compare_scores,
-    comparison_table,
     is_significant,
+    make_comparison_table,
     select_gains,
     select_losses,
 )
@@ -55,7 +55,7 @@ def run_transfer(context: StudyContext, settings: TransferSettings) -> StudyResu
         "Each route was searched and chosen on its own task's training and validation examples; test examples of every"
         f" task are that task's own (seed {seed})."
     )
-    table = comparison_table("Transfer of routes between tasks", _COLUMNS, rows, note, contamination.NOTE)
+    table = make_comparison_table("Transfer of routes between tasks", _COLUMNS, rows, note, contamination.NOTE)
     title = f"Routes on other tasks ({shorten_model_name(context.base.model)}): points against the standard pass"
     figure = _make_heatmap(rows, routes).draw_figure(STUDY, title)
     details = {"routes": {name: str(route) for name, route in routes.items()}}

@@ -9,7 +9,7 @@ from macro_routing.search.policy import MarkovPolicy
 Floats = NDArray[np.float64]
 
 
-def expected_actions(policy: MarkovPolicy) -> Floats:
+def count_expected_actions(policy: MarkovPolicy) -> Floats:
     """How often a program drawn from the policy takes each action at each layer, ``[layer, action]``.
 
     All positions advance together, one layer application at a time. Rejoins sum to 1: every program ends once.
@@ -21,11 +21,11 @@ def expected_actions(policy: MarkovPolicy) -> Floats:
     for applied in range(1, space.max_length + 1):
         taken = np.einsum("ldo,ldoa->la", mass, np.exp(policy.masked_log_rows(applied)))
         total += taken
-        mass = _move_mass(space, taken)
+        mass = _propagate_probability(space, taken)
     return total
 
 
-def _move_mass(space: RouteSpace, taken: Floats) -> Floats:
+def _propagate_probability(space: RouteSpace, taken: Floats) -> Floats:
     """The probability mass after the moves; what rejoins is gone."""
     mass = np.zeros((space.layers, *space.table_shape[2:4]))
     layers, actions = np.nonzero(taken)
@@ -36,7 +36,7 @@ def _move_mass(space: RouteSpace, taken: Floats) -> Floats:
     return mass
 
 
-def moves_by_displacement(space: RouteSpace, actions: Floats) -> Floats:
+def sum_moves_by_displacement(space: RouteSpace, actions: Floats) -> Floats:
     """Moves and adds summed by where they lead, ``[layer, displacement from -r to r]``."""
     moves = np.zeros((space.layers, space.move_count))
     for number, delta in enumerate(space.action_displacements.tolist()):
