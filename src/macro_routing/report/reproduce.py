@@ -29,13 +29,16 @@ def render_reproduction(run: RunData) -> Markup:
 
 def _list_data_facts(run: RunData) -> dict[str, str]:
     header = run.header
-    lines = {"task": str(header["scope"].get("task", run.given_config["task"])), "seed": str(run.given_config["seed"])}
-    for name, (size, mark) in header["splits"].items():
-        lines[name] = f"{size} examples, fingerprint {mark}"
-    for name, marks in header["guards"].items():
-        lines[f"guard {name}"] = ", ".join(f"{part} {mark}" for part, mark in marks.items())
+    splits = header["splits"].items()
+    guards = header["guards"].items()
     scope = {name: value for name, value in header["scope"].items() if name not in {"numerics", "task"}}
-    return {**lines, **flatten_settings(scope)}
+    return {
+        "task": run.task,
+        "seed": str(run.given_config["seed"]),
+        **{name: f"{size} examples, fingerprint {fingerprint}" for name, (size, fingerprint) in splits},
+        **{f"guard {name}": ", ".join(f"{split} {mark}" for split, mark in marks.items()) for name, marks in guards},
+        **flatten_settings(scope),
+    }
 
 
 def _list_model_facts(run: RunData) -> dict[str, str]:

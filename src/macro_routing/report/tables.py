@@ -35,20 +35,22 @@ class DataTable:
     """The sums."""
 
 
-def flatten_settings(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested settings as lines such as ``space.radius``: 5."""
-    lines: dict[str, str] = {}
+def flatten_mapping(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested values by dotted name, such as ``space.radius``."""
+    flat: dict[str, Any] = {}
     for name, value in values.items():
-        if isinstance(value, Mapping):
-            lines.update(flatten_settings(value, f"{prefix}{name}."))
-        elif isinstance(value, list | tuple):
-            lines[prefix + name] = ", ".join(map(str, value)) or "none"
-        else:
-            lines[prefix + name] = _format_setting(value)
-    return lines
+        flat |= flatten_mapping(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: value}
+    return flat
+
+
+def flatten_settings(values: Mapping[str, Any]) -> dict[str, str]:
+    """Nested settings as lines such as ``space.radius``: 5."""
+    return {name: _format_setting(value) for name, value in flatten_mapping(values).items()}
 
 
 def _format_setting(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "not set" if value is None else str(value)

@@ -10,8 +10,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from macro_routing.report.formatting import format_percent, format_points
-from macro_routing.report.rendering import render_paragraphs, render_table
+from macro_routing.report.formatting import format_percent
+from macro_routing.report.rendering import render_paragraphs, render_template
 from macro_routing.report.tables import Cell, DataTable
 from macro_routing.routes.route import Route
 from macro_routing.runs.result import RunResult
@@ -32,11 +32,18 @@ def render_token_stats(
     reasons = budgets.get("mode") == "reasoning"
     stats = [_make_token_row("standard pass", standard), _make_token_row("route", routed)]
     columns = [name for name in stats[0] if reasons or "reasoning" not in name]
-    limits = f"The budget of an answer was {budgets.get('answer_budget', '?')} tokens"
-    if reasons:
-        limits += f", that of the reasoning before it {budgets.get('reasoning_budget', '?')}"
-    table = DataTable(columns, [[row[name] for name in columns] for row in stats], numbers=columns[1:])
-    return render_table(table, [f"{limits}. Tokens are means per example.", _compare_untruncated(standard, routed)])
+    pairs = [pair for pair in zip(standard, routed, strict=True) if not any(map(is_truncated, pair))]
+    before, after = (sum(pair[side]["correct"] for pair in pairs) / max(len(pairs), 1) for side in (0, 1))
+    return render_template(
+        "token_stats.html",
+        table=DataTable(columns, [[row[name] for name in columns] for row in stats], numbers=columns[1:]),
+        budgets=budgets,
+        reasons=reasons,
+        untruncated=len(pairs),
+        total=len(standard),
+        before=before,
+        after=after,
+    )
 
 
 def is_truncated(outcome: Mapping[str, Any]) -> bool:
@@ -64,18 +71,3 @@ def _make_token_row(name: str, outcomes: Outcomes) -> dict[str, str | Cell]:
             format_percent(correct / len(complete) if complete else None), f"{correct} of {len(complete)}"
         ),
     }
-
-
-def _compare_untruncated(standard: Outcomes, routed: Outcomes) -> str:
-    """Both accuracies on the examples on which neither was truncated."""
-    pairs = [pair for pair in zip(standard, routed, strict=True) if not any(map(is_truncated, pair))]
-    if len(pairs) == len(standard):
-        return "No answer of either was truncated."
-    if not pairs:
-        return "On every example at least one of the two answers was truncated."
-    before, after = (sum(pair[side]["correct"] for pair in pairs) / len(pairs) for side in (0, 1))
-    return (
-        f"On the {len(pairs)} of {len(standard)} examples on which neither was truncated: {format_percent(before)} →"
-        f" {format_percent(after)}, {format_points(after - before)} points. Where the gain vanishes here, the route"
-        " keeps within the budget rather than answers better."
-    )

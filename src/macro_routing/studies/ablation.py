@@ -24,18 +24,11 @@ FULL_STATE = "full state"
 _CHOICES = {TOP_1: "full state, top-1 (no validation)", NO_DECODING: "full state, best draw (no Vit.)"}
 
 
-def list_ablations() -> list[SearchVariant]:
-    """The full state, then one factor removed at a time."""
-    return [
-        SearchVariant(FULL_STATE),
-        *(SearchVariant(name, {"space": {factor: False}}) for factor, name in _ABLATION_NAMES.items()),
-    ]
-
-
 def run_ablation(context: StudyContext, settings: AblationSettings) -> StudyResult:
     """Run the search with each factor removed, and compare with the full state on the same examples."""
     searches = SearchVariants(context, settings.task_names, settings.seeds)
-    runs = searches.run_variants(list_ablations())
+    ablations = [SearchVariant(name, {"space": {factor: False}}) for factor, name in _ABLATION_NAMES.items()]
+    runs = searches.run_variants([SearchVariant(FULL_STATE), *ablations])
     chosen, full = SELECTED[context.base.method], runs[FULL_STATE]
     all_factors = dict.fromkeys(_FACTORS, True)
     rows: list[dict[str, Any]] = [{**searches.summarize_variant(FULL_STATE, full, chosen), **all_factors}]

@@ -80,10 +80,10 @@ def run_explain(context: StudyContext, subject: RouteWithSource) -> StudyResult:
     truncation = split_difference_by_truncation(scores["standard"], scores["route"])
     whole, accuracy = rows[0], statistics.mean(scores["route"]["correct"])
     note = (
-        f"Seed {seed}, n = {whole['n']}; the whole route has {format_percent_number(accuracy)} % correct. Each deviation"
-        " is dropped in turn, the others kept: the difference is what the whole route has over what is left. *Alone*"
-        " is the standard pass with this deviation only, against the standard pass. The first line is the whole route"
-        " against the standard pass. Deviations work together, so the lines need not add up."
+        f"Seed {seed}, n = {whole['n']}; the whole route has {format_percent_number(accuracy)} % correct. Each"
+        " deviation is dropped in turn, the others kept: the difference is what the whole route has over what is"
+        " left. *Alone* is the standard pass with this deviation only, against the standard pass. The first line is the"
+        " whole route against the standard pass. Deviations work together, so the lines need not add up."
     )
     table = make_comparison_table(f"What each deviation of {route} is worth on {task}", _COLUMNS, rows, note)
     truncation_notes = (f"{_TRUNCATION_NOTE} n = {truncation['n']}.",)

@@ -30,19 +30,21 @@ class PooledEvaluator(Evaluator):
     @property
     def scope(self) -> dict[str, Any]:
         """What decides an outcome in any of the members."""
-        return {**super().scope, "pool": {name: one.scope for name, one in self.members.items()}}
+        return {**super().scope, "pool": {name: member.scope for name, member in self.members.items()}}
 
     def run_unit(self, routes: Sequence[Route], unit: WorkUnit) -> dict[Route, list[ExampleOutcome]]:
         """The unit's examples by their tasks, and the answers in the unit's order again."""
-        places: dict[str, list[int]] = {}
-        for place, example in enumerate(unit):
-            places.setdefault(get_member_task(example), []).append(place)
-        found: dict[Route, dict[int, ExampleOutcome]] = {route: {} for route in routes}
-        for name, where in places.items():
-            answered = self.members[name].run_unit(routes, tuple(unit[place] for place in where))
-            for route, outcomes in answered.items():
-                found[route].update(zip(where, outcomes, strict=True))
-        return {route: [rows[place] for place in range(len(unit))] for route, rows in found.items()}
+        tasks = [get_member_task(example) for example in unit]
+        examples_by_task = {
+            name: tuple(example for example, task in zip(unit, tasks, strict=True) if task == name)
+            for name in dict.fromkeys(tasks)
+        }
+        answered = {name: self.members[name].run_unit(routes, part) for name, part in examples_by_task.items()}
+        outcomes: dict[Route, list[ExampleOutcome]] = {}
+        for route in routes:
+            remaining = {name: iter(by_route[route]) for name, by_route in answered.items()}
+            outcomes[route] = [next(remaining[task]) for task in tasks]
+        return outcomes
 
 
 def get_member_task(example: Example) -> str:
@@ -58,11 +60,11 @@ def make_pooled_task(runs: Mapping[str, PreparedRun]) -> Task:
 
 
 def _interleave_examples(runs: Mapping[str, PreparedRun], split: str) -> Iterator[Example]:
-    """One example of each task after the other, so that the first so many are of all tasks."""
+    """One example of each task after the other, so that the first N are of all tasks."""
     for row in itertools.zip_longest(*(run.splits.get_split(split) for run in runs.values())):
-        for name, one in zip(runs, row, strict=True):
-            if one is not None:
-                yield dataclasses.replace(one, id=f"{name}{_MARK}{one.id}")
+        for name, example in zip(runs, row, strict=True):
+            if example is not None:
+                yield dataclasses.replace(example, id=f"{name}{_MARK}{example.id}")
 
 
 def pool_evaluators(run: PreparedRun, members: Mapping[str, PreparedRun]) -> PreparedRun:

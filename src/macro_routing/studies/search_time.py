@@ -1,6 +1,7 @@
 """How long each method searches and selects, beside what that is worth (the paper's headline)."""
 
 import statistics
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -43,29 +44,31 @@ def measure_selection_seconds(run: Path) -> float:
 
 def summarize_search_times(runs: Mapping[Any, Sequence[MethodRun]]) -> list[dict[str, Any]]:
     """A row per model and method: mean seconds per task and seed beside the accuracy."""
-    rows = []
-    grouped: dict[tuple[str, str], list[MethodRun]] = {}
+    grouped: dict[tuple[str, str], list[MethodRun]] = defaultdict(list)
     for (model, _), of_task in runs.items():
         for run in of_task:
-            grouped.setdefault((model, run.method), []).append(run)
-    for (model, method), chosen in grouped.items():
-        if method != STANDARD_METHOD:  # it searches nothing
-            search = [run.seconds for run in chosen]
-            selection = [measure_selection_seconds(Path(run.result.folder)) for run in chosen]
-            rows.append(
-                {
-                    "model": model,
-                    "method": METHODS[method].title,
-                    "runs": len(chosen),
-                    "search_seconds": statistics.mean(search),
-                    "selection_seconds": statistics.mean(selection),
-                    "hours": sum(search + selection) / len(chosen) / 3600,
-                    "accuracy": statistics.mean(run.result.variants[0].accuracy for run in chosen),
-                    "difference": statistics.mean(run.result.comparison.difference for run in chosen),
-                    "asked": statistics.mean(run.asked for run in chosen),
-                }
-            )
-    return rows
+            grouped[model, run.method].append(run)
+    return [
+        _summarize_method_times(model, method, of_method)
+        for (model, method), of_method in grouped.items()
+        if method != STANDARD_METHOD  # it searches nothing
+    ]
+
+
+def _summarize_method_times(model: str, method: str, runs: Sequence[MethodRun]) -> dict[str, Any]:
+    search = statistics.mean(run.seconds for run in runs)
+    selection = statistics.mean(measure_selection_seconds(Path(run.result.folder)) for run in runs)
+    return {
+        "model": model,
+        "method": METHODS[method].title,
+        "runs": len(runs),
+        "search_seconds": search,
+        "selection_seconds": selection,
+        "hours": (search + selection) / 3600,
+        "accuracy": statistics.mean(run.result.variants[0].accuracy for run in runs),
+        "difference": statistics.mean(run.result.comparison.difference for run in runs),
+        "asked": statistics.mean(run.asked for run in runs),
+    }
 
 
 def make_search_time_table(rows: Sequence[Mapping[str, Any]], sizes: str) -> Table:

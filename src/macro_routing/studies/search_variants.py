@@ -7,6 +7,7 @@ from typing import Any
 
 from macro_routing.report.formatting import format_mean_and_deviation
 from macro_routing.runs.comparison_results import MethodRun
+from macro_routing.runs.config import RunConfig
 from macro_routing.runs.result import STANDARD
 from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import SeedPairs, compare_over_seeds
@@ -39,21 +40,22 @@ class SearchVariants:
 
     def run_variants(self, variants: Sequence[SearchVariant]) -> dict[str, VariantRuns]:
         """By variant's name its searches; missing ones run now. An impossible one is rejected before the first runs."""
-        first = [(variant, task, self.seeds[0]) for variant in variants for task in self.tasks]
-        self.context.check_searches((_make_search_name(*search), self._make_config(*search)) for search in first)
-        return {variant.name: self._run_variant(variant) for variant in variants}
-
-    def _run_variant(self, variant: SearchVariant) -> VariantRuns:
+        planned = {variant.name: self._plan_searches(variant) for variant in variants}
+        self.context.check_searches(
+            search for plan in planned.values() for (_, seed), search in plan.items() if seed == self.seeds[0]
+        )
         return {
-            (task, seed): self.context.load_or_search(
-                _make_search_name(variant, task, seed), self._make_config(variant, task, seed)
-            )
+            name: {key: self.context.load_or_search(*search) for key, search in plan.items()}
+            for name, plan in planned.items()
+        }
+
+    def _plan_searches(self, variant: SearchVariant) -> dict[tuple[TaskName, int], tuple[str, RunConfig]]:
+        """By task and seed: the name and the configuration of a search."""
+        return {
+            (task, seed): (f"{variant.name}-{task}-{seed}", self.context.make_config(task, seed, **variant.changes))
             for seed in self.seeds
             for task in self.tasks
         }
-
-    def _make_config(self, variant: SearchVariant, task: TaskName, seed: int) -> Any:
-        return self.context.make_config(task, seed, **variant.changes)
 
     def describe_averages(self, runs: VariantRuns) -> str:
         """What was averaged, and what an interval over test examples leaves out: another search finds another route."""
@@ -83,13 +85,13 @@ class SearchVariants:
         """Accuracy over tasks and seeds of the route chosen by ``choice``, and its difference to the baseline's."""
         accuracy = {key: statistics.mean(map(float, run.right[choice].values())) for key, run in runs.items()}
         by_seed = [statistics.mean(accuracy[task, seed] for task in self.tasks) for seed in self.seeds]
-        lengths = [one.length for run in runs.values() for one in run.result.variants if one.name == choice]
+        chosen = [variant for run in runs.values() for variant in run.result.variants if variant.name == choice]
         row: dict[str, Any] = {
             "variant": name,
             "accuracy": statistics.mean(by_seed),
             "spread": statistics.stdev(by_seed) if len(self.seeds) > 1 else None,
             "by_task": {str(task): statistics.mean(accuracy[task, seed] for seed in self.seeds) for task in self.tasks},
-            "layers": statistics.mean(lengths),
+            "layers": statistics.mean(variant.length for variant in chosen),
             "rounds_seconds": statistics.mean(run.seconds for run in runs.values()),
             "seeds": len(self.seeds),
             "tasks": len(self.tasks),
@@ -101,7 +103,3 @@ class SearchVariants:
     def summarize_standard_pass(self, runs: VariantRuns) -> dict[str, Any]:
         """The standard pass on the same examples."""
         return {**self.summarize_variant("standard pass", runs, STANDARD), "rounds_seconds": 0.0}
-
-
-def _make_search_name(variant: SearchVariant, task: TaskName, seed: int) -> str:
-    return f"{variant.name}-{task}-{seed}"

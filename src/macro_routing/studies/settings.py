@@ -5,7 +5,6 @@ themselves (model, preset, budgets …) are in ``macro_routing.runs.config``.
 """
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
@@ -58,11 +57,6 @@ def _setting_to_json(name: str, value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _check_seeds(seeds: Sequence[int]) -> None:
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise SettingsError(f"--seeds {','.join(map(str, seeds))} is not allowed: name one or more, each once")
-
-
 @dataclass(frozen=True)
 class AblationSettings(StudySettings):
     """Options of ``macro study ablation``."""
@@ -72,7 +66,9 @@ class AblationSettings(StudySettings):
     def __post_init__(self) -> None:
         """Reject impossible values."""
         super().__post_init__()
-        _check_seeds(self.seeds)
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            seeds = ",".join(map(str, self.seeds))
+            raise SettingsError(f"--seeds {seeds} is not allowed: name one or more, each once")
 
 
 @dataclass(frozen=True, kw_only=True)

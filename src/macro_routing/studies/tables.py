@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from macro_routing.report.formatting import (
     format_points,
     format_points_interval,
 )
+from macro_routing.report.tables import flatten_mapping
 
 Row = Mapping[str, Any]
 _LATIN_1 = 0xFF
@@ -86,8 +87,7 @@ class Table:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         lines: list[list[Any]] = [names, *([row.get(name) for name in names] for row in rows)]
-        for values in lines:
-            writer.writerow([join_lines(value) if isinstance(value, str) else value for value in values])
+        writer.writerows([join_lines(value) if isinstance(value, str) else value for value in line] for line in lines)
         return text.getvalue()
 
     def to_markdown(self) -> str:
@@ -128,17 +128,12 @@ class Table:
         ]
 
 
-def flatten_row(row: Row, before: str = "") -> dict[str, Any]:
-    """Nested values one level deep, lists as text."""
-    found: dict[str, Any] = {}
-    for name, value in row.items():
-        if isinstance(value, Mapping):
-            found.update(flatten_row(value, f"{before}{name}."))
-        elif isinstance(value, list | tuple):
-            found[before + name] = " ".join(map(str, value))
-        else:
-            found[before + name] = value
-    return found
+def flatten_row(row: Row) -> dict[str, Any]:
+    """Nested values by dotted name, lists as text."""
+    values = flatten_mapping(row)
+    return {
+        name: " ".join(map(str, value)) if isinstance(value, list | tuple) else value for name, value in values.items()
+    }
 
 
 def _format_markdown_cell(column: Column, row: Row, *, escape: bool = True) -> str:
@@ -179,7 +174,7 @@ _GREEK = (
 """The small letters in the order of the alphabet; LaTeX has no omicron."""
 _LARGE_GREEK = ("Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Upsilon", "Phi", "Psi", "Omega")
 _LATEX_ESCAPES = {
-    **{chr(0x3B1 + place): rf"$\{name}$" for place, name in enumerate(_GREEK) if name},
+    **{chr(0x3B1 + index): rf"$\{name}$" for index, name in enumerate(_GREEK) if name},
     **{sign: rf"$\{name}$" for sign, name in zip("ΓΔΘΛΞΠΣΥΦΨΩ", _LARGE_GREEK, strict=True)},
     # After the end of a row these would be taken for its options.
     "[": "{[}",
@@ -226,20 +221,18 @@ _LATEX_ESCAPES = {
 
 def escape_latex(text: str) -> str:
     """Text that LaTeX sets as it is; signs that pdflatex has no letter for are named by their number."""
-    plain = re.sub(r"\s", lambda found: found[0] if found[0] in _LATEX_ESCAPES else " ", text)
-    return "".join(_escape_latex_characters(plain))
+    plain = re.sub(r"\s", lambda match: match[0] if match[0] in _LATEX_ESCAPES else " ", text)
+    return re.sub("-(?=-)|[^-]", _escape_latex_sign, plain)
 
 
-def _escape_latex_characters(text: str) -> Iterator[str]:
-    for place, sign in enumerate(text):
-        if sign in _LATEX_ESCAPES:
-            yield _LATEX_ESCAPES[sign]
-        elif sign == "-" and text[place + 1 : place + 2] == "-":  # two of them would become a dash
-            yield "-{}"
-        else:
-            yield sign if sign.isprintable() and ord(sign) <= _LATIN_1 else f"{{[}}U+{ord(sign):04X}]"
+def _escape_latex_sign(match: re.Match[str]) -> str:
+    sign = match[0]
+    if sign == "-":  # before another one: two of them would become a dash
+        return "-{}"
+    plain = sign if sign.isprintable() and ord(sign) <= _LATIN_1 else f"{{[}}U+{ord(sign):04X}]"
+    return _LATEX_ESCAPES.get(sign, plain)
 
 
 def strip_markdown(text: str) -> str:
     """Words of a note without the marks of Markdown, which mean nothing elsewhere."""
-    return re.sub(r"`([^`]*)`|\*([^*\s][^*]*)\*", lambda found: found[1] or found[2] or "", text)
+    return re.sub(r"`([^`]*)`|\*([^*\s][^*]*)\*", lambda match: match[1] or match[2] or "", text)
