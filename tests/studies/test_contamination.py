@@ -44,7 +44,7 @@ def test_what_is_shared():
         check_pool_contamination([OTHER, HARD, GSM])
 
 
-def test_a_pool_of_such_tasks_is_refused_before_the_search(tmp_path, frozen):
+def test_a_pool_of_such_tasks_is_rejected_before_the_search(tmp_path, frozen):
     context = context_for(tmp_path, frozen)
     with pytest.raises(SettingsError, match="contaminate"):
         run_one_route(context, OneRouteSettings((TaskName("gsm8k").full_name, HARD.full_name), 1, ()))

@@ -11,7 +11,7 @@ from tests.runs.small import small_frozen, small_task
 from tests.studies.contexts import BASE, OTHER, SMALL, small_context
 
 
-def test_another_model_of_the_same_name_is_refused(tmp_path, frozen):
+def test_another_model_of_the_same_name_is_rejected(tmp_path, frozen):
     small_context(tmp_path, frozen).load_or_search("one", small_context(tmp_path, frozen).make_config(SMALL, 1))
     other = small_context(tmp_path, small_frozen("qwen2"))
     with pytest.raises(RunError, match="other weights"):

@@ -1,4 +1,4 @@
-"""A study's folder: resumed with the same settings, refused with others, whole after any stop."""
+"""A study's folder: resumed with the same settings, rejected with others, whole after any stop."""
 
 import json
 
@@ -50,7 +50,7 @@ def test_a_mistake_blocks_no_folder_in_which_nothing_was_measured(tmp_path):
         opened(tmp_path, tasks=["c"])
 
 
-def test_another_study_is_refused(tmp_path):
+def test_another_study_is_rejected(tmp_path):
     opened(tmp_path)
     with pytest.raises(RunError, match="holds the study ablation"):
         opened(tmp_path, "sweep")
@@ -67,7 +67,7 @@ def test_foreign_folders_are_left_alone(tmp_path):
         opened(tmp_path / "run.json" / "below")
 
 
-def test_other_data_under_the_same_name_are_refused(tmp_path):
+def test_other_data_under_the_same_name_are_rejected(tmp_path):
     folder = opened(tmp_path)
     folder.load_or_measure("one", "mark", dict)
     with pytest.raises(RunError, match="other data"):
@@ -99,9 +99,9 @@ def test_a_damaged_study_is_told_from_a_part(tmp_path, text):
     whole = json.loads((tmp_path / "study.json").read_text())
     kept = {name: whole[name] for name in ("format", "study")}
     (tmp_path / "study.json").write_text(json.dumps(json.loads(text) | kept) if text.endswith("}") else text)
-    with pytest.raises(RunError, match=r"study.json is damaged \(.*put it back, or name another folder") as refused:
+    with pytest.raises(RunError, match=r"study.json is damaged \(.*put it back, or name another folder") as rejected:
         opened(tmp_path)
-    assert "remove" not in str(refused.value)
+    assert "remove" not in str(rejected.value)
 
 
 @pytest.mark.parametrize("kept", [{}, {"values": None}, {"values": [1]}])

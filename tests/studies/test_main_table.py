@@ -72,7 +72,7 @@ def test_a_variant_that_a_task_has_not_is_an_empty_cell(tmp_path, frozen):
     ].keys() == {"other"}
 
 
-def test_models_of_one_name_and_methods_that_compare_nothing_are_refused():
+def test_models_of_one_name_and_methods_that_compare_nothing_are_rejected():
     with pytest.raises(SettingsError, match="a/tiny and b/tiny/ are both called tiny"):
         check_model_names(["a/tiny", "other", "b/tiny/"])
     assert find_leading_method(["standard", "cola", "random", "macro"]) == "random"
@@ -106,7 +106,7 @@ def test_a_main_table_takes_no_cell_of_another_task_or_other_data(tmp_path, froz
         run_main_table(context, MainTableSettings(("other",), (1,), ("small",), ("random",)))
 
 
-def test_what_a_method_refuses_is_refused_before_the_first_search(tmp_path, frozen):
+def test_what_a_method_rejects_is_rejected_before_the_first_search(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
     tight = dataclasses.replace(context, base=context.base.with_changes(budget=10))
     with pytest.raises(SettingsError, match="budget = 10 is not allowed"):
@@ -114,7 +114,7 @@ def test_what_a_method_refuses_is_refused_before_the_first_search(tmp_path, froz
     assert not list((context.folder.path / "runs").glob("*/*"))
 
 
-def test_cells_beside_those_of_other_weights_are_refused(tmp_path, frozen):
+def test_cells_beside_those_of_other_weights_are_rejected(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
     run_main_table(context, MainTableSettings(("other",), (1,), ("small",), ("random",)))
     other = dataclasses.replace(context, loaded_model=small_frozen("qwen2"))

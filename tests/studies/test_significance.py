@@ -38,7 +38,7 @@ def test_the_files_say_the_same(published):
     assert published.figures[0].to_svg().count('class="gain"') == 6 + 1  # and its key
 
 
-def test_lines_that_are_none_are_refused(tmp_path):
+def test_lines_that_are_none_are_rejected(tmp_path):
     with pytest.raises(RunError, match="cannot be read"):
         read_main_table_results(tmp_path / "none.json")
     file = tmp_path / "x.json"
@@ -58,19 +58,19 @@ def line(model="m", method="MACRO", **accuracy):
 def refusal(tmp_path, text):
     file = tmp_path / "lines.json"
     file.write_text(text if isinstance(text, str) else json.dumps(text))
-    with pytest.raises(RunError) as refused:
+    with pytest.raises(RunError) as rejected:
         run_significance(read_main_table_results(file), "Baseline", "MACRO")
-    return str(refused.value)
+    return str(rejected.value)
 
 
-def test_two_lines_of_one_model_and_method_are_refused(tmp_path):
+def test_two_lines_of_one_model_and_method_are_rejected(tmp_path):
     told = refusal(tmp_path, [line(method="Baseline"), line(), line(gsm8k=[60.0, 1.0])])
     assert "two lines of m with MACRO" in told
 
 
 @pytest.mark.parametrize("key", ["model", "method"])
 @pytest.mark.parametrize("name", [["m"], {"m": 1}, None, 4])
-def test_names_that_are_none_are_refused(tmp_path, key, name):
+def test_names_that_are_none_are_rejected(tmp_path, key, name):
     told = refusal(tmp_path, [{**line(), key: name}])
     assert f"the {key} of line 1 is {name!r}, not a string" in told
     assert '{"model": name, "method": name, "accuracy": ' in told
@@ -89,7 +89,7 @@ def test_values_that_are_no_numbers_are_named(tmp_path, value):
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, "4", '"lines"', "[4]", "{}", '{"details": 4}', '[{"accuracy": []}]'])
-def test_other_json_is_refused_in_words(tmp_path, text):
+def test_other_json_is_rejected_in_words(tmp_path, text):
     assert "holds no main table (" in refusal(tmp_path, text)
 
 

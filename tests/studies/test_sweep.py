@@ -55,7 +55,7 @@ def test_settings_that_can_be_swept():
     assert [parse_value(text) for text in ("1", "1.5", "true", "raw")] == [1, 1.5, True, "raw"]
 
 
-def test_an_impossible_value_is_refused_before_anything_runs(tmp_path, frozen):
+def test_an_impossible_value_is_rejected_before_anything_runs(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
     with pytest.raises(SettingsError, match="elite"):
         run_sweep(context, SweepSettings(tasks=("small",), seeds=(1,), setting="elite", values=(1, 400)))

@@ -40,7 +40,7 @@ def test_transfer(tmp_path, frozen):
 
 
 @pytest.mark.parametrize("method", ["drllm", "cola"])
-def test_what_finds_no_route_is_refused_before_it_searches(tmp_path, frozen, method):
+def test_what_finds_no_route_is_rejected_before_it_searches(tmp_path, frozen, method):
     context = small_context(tmp_path, frozen)
     context = dataclasses.replace(context, base=BASE.with_changes(method=method, search={}))
     with pytest.raises(SettingsError, match=f"--method {method} finds no route"):

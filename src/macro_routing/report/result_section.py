@@ -51,7 +51,7 @@ def render_result(result: RunResult, answers: Mapping[str, Any] | None, *, gener
 
 def _compare_with_standard(answers: Mapping[str, Any], result: RunResult, seed: int) -> dict[str, PairedComparison]:
     """Every route that met the test set, example by example against the standard pass."""
-    correct = {route: [one["correct"] for one in outcomes] for route, outcomes in answers["routes"].items()}
+    correct = {route: [outcome["correct"] for outcome in outcomes] for route, outcomes in answers["routes"].items()}
     standard = correct[str(Route.standard(result.layers))]
     return {route: compare_paired(standard, values, seed=seed) for route, values in correct.items()}
 

@@ -221,6 +221,6 @@ def _list_run_settings(run: RunData) -> dict[str, str]:
     splits = {f"{name} examples": f"{size} ({mark})" for name, (size, mark) in run.header["splits"].items()}
     model = {"model": str(run.header["model"]["name"]), "weights": str(run.header["model"]["weights_id"])}
     numerics = {"numerics": str(run.header["scope"].get("numerics", "not recorded"))}
-    given = {name: value for name, value in run.given_config.items() if name != "model"}
-    settings = flatten_settings({**given, **run.resolved_config})
+    config = {name: value for name, value in run.given_config.items() if name != "model"}
+    settings = flatten_settings({**config, **run.resolved_config})
     return {**model, **numerics, **splits, **settings, "macro": str(run.header["macro"])}

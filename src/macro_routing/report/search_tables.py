@@ -39,10 +39,10 @@ _CANDIDATES_NOTE = (
 
 def render_rounds_table(rounds: Sequence[RoundReport], draws: int) -> Markup:
     """Every round, and what was computed and saved in total."""
-    done, saved = sum(one.run for one in rounds), sum(one.saved for one in rounds)
-    duration = format_duration(sum(one.seconds for one in rounds))
+    done, saved = sum(report.run for report in rounds), sum(report.saved for report in rounds)
+    duration = format_duration(sum(report.seconds for report in rounds))
     footer: Row = ["all", *[""] * 6, format_count(done), _make_saved_cell(done, saved), "", duration]
-    rows = [_make_round_row(one, draws) for one in rounds]
+    rows = [_make_round_row(report, draws) for report in rounds]
     return render_table(DataTable(_ROUND_COLUMNS, rows, numbers=_ROUND_COLUMNS, footer=footer), [_ROUNDS_NOTE])
 
 
@@ -72,7 +72,7 @@ def render_candidates_table(choice: dict[str, Any]) -> Markup:
     candidates = choice["candidates"]
     shown = candidates[:_MAX_CANDIDATES]
     rows = [_make_candidate_row(candidate, choice["chosen"]) for candidate in shown]
-    chosen = next((index for index, one in enumerate(shown) if one["route"] == choice["chosen"]), -1)
+    chosen = next((index for index, candidate in enumerate(shown) if candidate["route"] == choice["chosen"]), -1)
     notes = [_CANDIDATES_NOTE]
     if len(candidates) > len(shown):
         notes.append(f"{len(candidates) - len(shown)} more candidates are in candidates.json.")

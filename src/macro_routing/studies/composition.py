@@ -109,12 +109,12 @@ def _list_search_settings(header: Mapping[str, Any]) -> dict[str, Any]:
 
 def _digest_search(header: Mapping[str, Any]) -> str:
     given, resolved = header["config"]["given"], header["config"]["resolved"]
-    asked = [given.get(name) for name in ("task", "seed", "method", "racing", "max_minutes", "init_from", "guard")]
+    options = [given.get(name) for name in ("task", "seed", "method", "racing", "max_minutes", "init_from", "guard")]
     splits = {name: value for name, value in header["splits"].items() if name != "test"}
     decoding = dict(resolved["decoding"])
     if decoding.get("mode") == LIKELIHOOD:  # nothing is written
         decoding = {name: value for name, value in decoding.items() if not name.endswith("_budget")}
-    inputs = [header["model"]["weights_id"], splits, resolved["searcher"], decoding, asked]
+    inputs = [header["model"]["weights_id"], splits, resolved["searcher"], decoding, options]
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
@@ -162,7 +162,9 @@ def _describe_unusual_settings(found: FoundRoute, kind: Sequence[FoundRoute]) ->
 
 def _describe_usual_settings(kind: Sequence[FoundRoute]) -> str:
     """What stands behind settings that a line does not name."""
-    differing = [name for name in _list_setting_names(kind) if len({str(one.settings.get(name)) for one in kind}) > 1]
+    differing = [
+        name for name in _list_setting_names(kind) if len({str(found.settings.get(name)) for found in kind}) > 1
+    ]
     settings = ", ".join(f"{name} = {_most_common_value(name, kind)}" for name in differing)
     return f" Where a line does not say otherwise: {settings}." if settings else ""
 

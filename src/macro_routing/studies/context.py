@@ -138,37 +138,37 @@ class StudyContext:
 
     def load_or_search(self, name: str, config: RunConfig) -> MethodRun:
         """A search of the study: loaded if it is finished, resumed if it was begun, else run."""
-        place = self.folder.run_folder(name)
-        self._check_existing_run(place, config)
-        if not (place / run_files.RUN).is_file():
+        path = self.folder.run_folder(name)
+        self._check_existing_run(path, config)
+        if not (path / run_files.RUN).is_file():
             self.check_time_limit()
             self._check_same_weights()
             self.listener.on_message(f"search {name}")
-            run_search(config, place, **self._get_run_arguments(config.task))
-        elif not RunFolder.open(place).is_finished:
+            run_search(config, path, **self._get_run_arguments(config.task))
+        elif not RunFolder.open(path).is_finished:
             self.check_time_limit()
             self.listener.on_message(f"search {name}, resumed")
-            resume_run(place, **self._get_run_arguments(config.task))
-        return read_method_run(config.method, config.seed, place, ())
+            resume_run(path, **self._get_run_arguments(config.task))
+        return read_method_run(config.method, config.seed, path, ())
 
-    def _check_existing_run(self, place: Path, config: RunConfig) -> None:
+    def _check_existing_run(self, path: Path, config: RunConfig) -> None:
         """Reject a run with other settings, another model or other data in the same folder."""
-        if not (place / run_files.RUN).is_file():
+        if not (path / run_files.RUN).is_file():
             return
-        run = RunFolder.open(place)
+        run = RunFolder.open(path)
         with run.explain_damage(run_files.RUN):
             header = run.read_json(run_files.RUN)
-            check_same_settings(header, config, place)
-            self.check_same_data(header, config, place)
+            check_same_settings(header, config, path)
+            self.check_same_data(header, config, path)
         if self.loaded_model is not None or "frozen" in vars(self):
             now = prepare_run(config, **self._get_run_arguments(config.task)).make_header()
-            check_same_inputs(header, json.loads(json.dumps(now)), place)
+            check_same_inputs(header, json.loads(json.dumps(now)), path)
 
-    def check_same_data(self, header: Mapping[str, Any], config: RunConfig, place: Path) -> None:
+    def check_same_data(self, header: Mapping[str, Any], config: RunConfig, path: Path) -> None:
         """Reject a run on other examples or with other weights; no model is loaded for this check."""
-        check_same_examples(header, config, self._load_task(config), place)
+        check_same_examples(header, config, self._load_task(config), path)
         if self._weights_id not in {None, header["model"]["weights_id"]}:
-            raise RunError(f"{place} was run with other weights; name another folder for the study with --out")
+            raise RunError(f"{path} was run with other weights; name another folder for the study with --out")
 
     def _load_task(self, config: RunConfig) -> Task:
         """The task of a run, read once."""
@@ -233,10 +233,10 @@ def fingerprint_inputs(evaluator: Evaluator, examples: Sequence[Example]) -> dic
 
 def _evaluate_routes(run: PreparedRun, examples: Sequence[Example], routes: Mapping[str, Route]) -> dict[str, Any]:
     evaluator = dataclasses.replace(run.evaluator, on_outcomes=run.listener.on_outcomes)
-    found = evaluator.evaluate(routes.values(), examples)
+    evaluations = evaluator.evaluate(routes.values(), examples)
     return {
         "examples": [example.id for example in examples],
-        "routes": {name: summarize_evaluation(found[route]) for name, route in routes.items()},
+        "routes": {name: summarize_evaluation(evaluations[route]) for name, route in routes.items()},
     }
 
 

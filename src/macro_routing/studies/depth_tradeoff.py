@@ -41,12 +41,12 @@ _COLUMNS = [
 ]
 
 
-def load_policy(place: RunFolder) -> MarkovPolicy:
+def load_policy(run: RunFolder) -> MarkovPolicy:
     """The policy that a run's search has come to."""
-    state = place.last_state()
+    state = run.last_state()
     if not isinstance(state, PolicyState):
         raise RunError(
-            f"{place.path} holds no policy: its search has none, or never began; use a run of --method guided or macro"
+            f"{run.path} holds no policy: its search has none, or never began; use a run of --method guided or macro"
         )
     return MarkovPolicy(RouteSpace(**json.loads(state.identity)["space"]), state.policy_table)
 

@@ -176,10 +176,10 @@ def _read_json_object(path: Path, remedy: str) -> dict[str, Any]:
 
 def _get_json_object(file: Mapping[str, Any], name: str, path: Path, remedy: str) -> dict[str, Any]:
     """An object within a file."""
-    found = file.get(name)
-    if not isinstance(found, dict):
+    contents = file.get(name)
+    if not isinstance(contents, dict):
         raise _make_damage_error(path, f'"{name}" is not an object', remedy)
-    return found
+    return contents
 
 
 def _make_damage_error(path: Path, why: object, remedy: str) -> RunError:

@@ -73,11 +73,13 @@ def make_lens_items(evaluator: Evaluator, examples: Sequence[Example]) -> list[L
     """Contexts and gold tokens of examples, in the evaluator's way to answer."""
     frozen, decoding = evaluator.frozen, evaluator.decoding
     if decoding.mode == LIKELIHOOD:
-        asked = build_choice_items(frozen, evaluator.task, examples, by_letter=decoding.by_letter)
-        pairs = [(item.prompt, item.choices[one.correct_choice]) for item, one in zip(asked, examples, strict=True)]
+        items = build_choice_items(frozen, evaluator.task, examples, by_letter=decoding.by_letter)
+        pairs = [
+            (item.prompt, item.choices[example.correct_choice]) for item, example in zip(items, examples, strict=True)
+        ]
     else:
         contexts = _make_answer_contexts(evaluator, examples)
-        answers = frozen.tokenize_texts([f" {one.answer}" for one in examples], add_special_tokens=False)
+        answers = frozen.tokenize_texts([f" {example.answer}" for example in examples], add_special_tokens=False)
         pairs = [(context, tuple(answer)) for context, answer in zip(contexts, answers, strict=True)]
     return [_make_lens_item(frozen, context, answer) for context, answer in pairs]
 
@@ -91,7 +93,7 @@ def _make_answer_contexts(evaluator: Evaluator, examples: Sequence[Example]) -> 
         return [(*prompt, *cue) for prompt in prompts]
     standard = Route.standard(frozen.layers)
     outcomes = evaluator.evaluate([standard], examples)[standard].outcomes
-    reasonings = frozen.tokenize_texts([one.reasoning for one in outcomes], add_special_tokens=False)
+    reasonings = frozen.tokenize_texts([outcome.reasoning for outcome in outcomes], add_special_tokens=False)
     # Without a think block the bridge between the stages ends with the cue already.
     after = (*stages[0].forced_tokens, *(cue if frozen.chat.think else ()))
     return [(*prompt, *thought, *after) for prompt, thought in zip(prompts, reasonings, strict=True)]

@@ -114,14 +114,14 @@ def make_mean_rows(
     domain: str, rows: Sequence[Row], correct: Mapping[tuple[str, str], SeedPairs]
 ) -> list[dict[str, Any]]:
     """A row with the mean over a domain's tasks that share no questions with the pool; none if there are none."""
-    mine = [row for row in rows if row["domain"] == domain and not row[contamination.KEY]]
-    if not mine:
+    clean_rows = [row for row in rows if row["domain"] == domain and not row[contamination.KEY]]
+    if not clean_rows:
         return []
     mean = {
         "domain": domain,
         "task": "mean",
-        "standard": statistics.mean(row["standard"] for row in mine),
-        "accuracy": statistics.mean(row["accuracy"] for row in mine),
-        **compare_over_seeds([correct[domain, row["task"]] for row in mine]),
+        "standard": statistics.mean(row["standard"] for row in clean_rows),
+        "accuracy": statistics.mean(row["accuracy"] for row in clean_rows),
+        **compare_over_seeds([correct[domain, row["task"]] for row in clean_rows]),
     }
-    return [{**mean, "p": None}] if len(mine) == 1 else [mean]  # the mean of one task was compared already
+    return [{**mean, "p": None}] if len(clean_rows) == 1 else [mean]  # the mean of one task was compared already

@@ -17,7 +17,7 @@ from macro_routing.routes.route import Route
 WINDOW = 256
 """Tokens that are read together; longer texts are cut."""
 _BATCH = 4
-_MOST = 700
+_MAX_EXPONENT = 700
 """Whose exponential is still a floating point number."""
 
 
@@ -32,12 +32,14 @@ def read_plain_text(path: Path) -> str:
     return text
 
 
-def split_windows(frozen: FrozenModel, texts: Sequence[str], most: int) -> list[Tokens]:
+def split_windows(frozen: FrozenModel, texts: Sequence[str], max_rows: int) -> list[Tokens]:
     """The texts as rows of at most ``WINDOW`` tokens; rows of one token predict nothing and are left out."""
-    found: list[Tokens] = []
-    for tokens in frozen.tokenize_texts(texts):
-        found += [tuple(tokens[start : start + WINDOW]) for start in range(0, len(tokens), WINDOW)]
-    rows = [row for row in found if len(row) > 1][:most]
+    windows = [
+        tuple(tokens[start : start + WINDOW])
+        for tokens in frozen.tokenize_texts(texts)
+        for start in range(0, len(tokens), WINDOW)
+    ]
+    rows = [window for window in windows if len(window) > 1][:max_rows]
     if not rows:
         raise TaskError("the text is of one token, so there is none to predict; name a longer one with --text")
     return rows
@@ -47,28 +49,28 @@ def split_windows(frozen: FrozenModel, texts: Sequence[str], most: int) -> list[
 def compute_negative_log_likelihoods(frozen: FrozenModel, route: Route, rows: Sequence[Tokens]) -> list[float]:
     """By row: the sum of −log p over its tokens but the first."""
     model = apply_route(frozen, route)
-    found: list[float] = []
+    values: list[float] = []
     for start in range(0, len(rows), _BATCH):
         part = rows[start : start + _BATCH]
         ids, mask = pad_left(part, frozen.model.device)
         logits = model(ids, attention_mask=mask, position_ids=compute_position_ids(mask), use_cache=False).logits
-        told = torch.log_softmax(logits[:, :-1].float(), -1).gather(-1, ids[:, 1:, None])[..., 0]
+        log_probabilities = torch.log_softmax(logits[:, :-1].float(), -1).gather(-1, ids[:, 1:, None])[..., 0]
         # A token counts where the one before it is no padding.
-        found += torch.where(mask[:, :-1].bool(), -told, 0.0).sum(-1).tolist()
-    return found
+        values += torch.where(mask[:, :-1].bool(), -log_probabilities, 0.0).sum(-1).tolist()
+    return values
 
 
-def compare_perplexities(rows: Sequence[Tokens], found: dict[str, list[float]]) -> dict[str, Any]:
+def compare_perplexities(rows: Sequence[Tokens], measured: dict[str, list[float]]) -> dict[str, Any]:
     """Perplexity of both routes, and their ratio with an interval over rows of text.
 
     Rows on which a route's numbers ran over are left out of both: one of them would make nothing of all others.
     """
-    usable = [place for place in range(len(rows)) if all(math.isfinite(values[place]) for values in found.values())]
+    usable = [index for index in range(len(rows)) if all(math.isfinite(values[index]) for values in measured.values())]
     counts = {"windows": len(usable), "left_out": len(rows) - len(usable)}
     if not usable:
         return {**dict.fromkeys(("standard", "route", "ratio", "low", "high")), **counts, "tokens": 0}
-    total = sum(len(rows[place]) - 1 for place in usable)
-    kept = {name: [values[place] for place in usable] for name, values in found.items()}
+    total = sum(len(rows[index]) - 1 for index in usable)
+    kept = {name: [values[index] for index in usable] for name, values in measured.items()}
     mean = {name: sum(values) / total for name, values in kept.items()}
     per_token = {name: [value * len(usable) / total for value in values] for name, values in kept.items()}
     low, high = paired_bootstrap_interval(per_token["standard"], per_token["route"])
@@ -92,10 +94,10 @@ def describe_perplexity(plain: Mapping[str, Any]) -> str:
 
 def note_left_out_windows(plain: Mapping[str, Any]) -> list[str]:
     """A note where rows were left out."""
-    asked = plain["windows"] + plain["left_out"]
-    told = f"Of {asked} rows {plain['left_out']} are left out: a route came to no finite number on them."
-    return [told] if plain["left_out"] else []
+    total = plain["windows"] + plain["left_out"]
+    note = f"Of {total} rows {plain['left_out']} are left out: a route came to no finite number on them."
+    return [note] if plain["left_out"] else []
 
 
 def _safe_exp(value: float) -> float:
-    return math.inf if value >= _MOST else math.exp(value)
+    return math.inf if value >= _MAX_EXPONENT else math.exp(value)

@@ -21,7 +21,7 @@ _MIN_HOURS_FOR_MINUTES = 0.1
 
 def measure_selection_seconds(run: Path) -> float:
     """Time from the last round to the test: validation, or training routers; without pauses between two processes."""
-    since, last, spent, found = None, None, 0.0, None
+    since, last, spent, selection = None, None, 0.0, None
     try:
         lines = (run / "log.txt").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -29,17 +29,17 @@ def measure_selection_seconds(run: Path) -> float:
     for line in lines:
         if not line[:4].isdigit():
             continue
-        when, what = datetime.fromisoformat(line[:19]), line[21:]
-        if what.startswith("round "):
+        when, event = datetime.fromisoformat(line[:19]), line[21:]
+        if event.startswith("round "):
             since, spent = when, 0.0
-        elif what.startswith("begins or goes on"):
+        elif event.startswith("begins or goes on"):
             if since is not None and last is not None:
                 spent += (last - since).total_seconds()
             since = when
-        elif what.startswith("test:") and since is not None and found is None:
-            found = spent + (when - since).total_seconds()  # a run stopped in its test has selected already
+        elif event.startswith("test:") and since is not None and selection is None:
+            selection = spent + (when - since).total_seconds()  # a run stopped in its test has selected already
         last = when
-    return found or 0.0
+    return selection or 0.0
 
 
 def summarize_search_times(runs: Mapping[Any, Sequence[MethodRun]]) -> list[dict[str, Any]]:
