@@ -65,7 +65,7 @@ def test_they_are_left_out_of_means():
 def test_they_are_named_in_every_table(tmp_path, frozen):
     known = RouteWithSource(parse_route("L0-L2 L1-L3 L4 RJ", frozen.layers), TaskName("gsm8k"), 1)
     context = context_for(tmp_path / "effects", frozen)
-    found = run_side_effects(context, known, SideEffectsSettings((HARD.text, "other"), None, 4))
+    found = run_side_effects(context, known, SideEffectsSettings((HARD.full_name, "other"), None, 4))
     assert [row["shares_questions"] for row in found.table.rows] == ["gsm8k", ""]
     assert "of 1 tasks" in found.headline
     moved = run_transfer(
