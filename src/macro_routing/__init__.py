@@ -13,7 +13,7 @@ from macro_routing.version import __version__
 if TYPE_CHECKING:
     from macro_routing.deploy.route_loading import load_route
     from macro_routing.deploy.routed_checkpoint import register
-    from macro_routing.evaluation.evaluate_route import evaluate
+    from macro_routing.evaluation.evaluator import evaluate
     from macro_routing.models.frozen import load_model
     from macro_routing.models.routing import apply_route
     from macro_routing.routes.notation import parse_route
@@ -40,7 +40,7 @@ __getattr__, __dir__ = make_lazy_imports(
         "Program": "routes.route",
         "Route": "routes.route",
         "apply_route": "models.routing",
-        "evaluate": "evaluation.evaluate_route",
+        "evaluate": "evaluation.evaluator",
         "load_model": "models.frozen",
         "load_route": "deploy.route_loading",
         "load_task": "tasks.catalog",

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from macro_routing.deploy.export_common import open_base_model
-from macro_routing.deploy.gguf_export import write_gguf
-from macro_routing.deploy.gguf_tokenizer import require_known_pretokenizer
+from macro_routing.deploy.gguf_export import require_known_pretokenizer, write_gguf
 from macro_routing.errors import ExportError
 from macro_routing.models import load_model
 from macro_routing.models.routing import apply_route

@@ -7,7 +7,7 @@ import pytest
 from macro_routing import evaluation
 from macro_routing.errors import RouteError
 from macro_routing.evaluation import DecodingSettings, Evaluator, ScoreStore, evaluate
-from macro_routing.evaluation.evaluate_route import summarize_evaluation
+from macro_routing.evaluation.evaluator import summarize_evaluation
 from macro_routing.evaluation.statistics import compare_paired, wilson_interval
 from macro_routing.routes import Route, parse_route
 from tests.runs.small import small_frozen, small_task

@@ -37,28 +37,19 @@ def write_hf_checkpoint(
 
 
 def _write_shards(tensors: Sequence[StoredTensor], folder: Path, shard_bytes: int) -> None:
+    from huggingface_hub import split_state_dict_into_shards_factory
     from safetensors.torch import save_file
 
-    shards = _group_into_shards(tensors, shard_bytes)
-    weight_map: dict[str, str] = {}
-    for number, shard in enumerate(shards, 1):
-        name = "model.safetensors" if len(shards) == 1 else f"model-{number:05}-of-{len(shards):05}.safetensors"
-        save_file({tensor.name: tensor.load() for tensor in shard}, folder / name, metadata={"format": "pt"})
-        (folder / name).chmod(0o644)  # the library writes for its own user alone
-        weight_map.update({tensor.name: name for tensor in shard})
-    if len(shards) > 1:
-        index = {"metadata": {"total_size": sum(tensor.size for tensor in tensors)}, "weight_map": weight_map}
+    by_name = {tensor.name: tensor for tensor in tensors}
+    split = split_state_dict_into_shards_factory(
+        by_name,
+        get_storage_size=lambda tensor: tensor.size,
+        filename_pattern="model{suffix}.safetensors",
+        max_shard_size=shard_bytes,
+    )
+    for file, names in split.filename_to_tensors.items():
+        save_file({name: by_name[name].load() for name in names}, folder / file, metadata={"format": "pt"})
+        (folder / file).chmod(0o644)  # the library writes for its own user alone
+    if split.is_sharded:
+        index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
         (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
-
-
-def _group_into_shards(tensors: Sequence[StoredTensor], max_bytes: int) -> list[list[StoredTensor]]:
-    """Group tensors in order into files of at most ``max_bytes``."""
-    shards: list[list[StoredTensor]] = [[]]
-    n_bytes = 0
-    for tensor in tensors:
-        if shards[-1] and n_bytes + tensor.size > max_bytes:
-            shards.append([])
-            n_bytes = 0
-        shards[-1].append(tensor)
-        n_bytes += tensor.size
-    return shards

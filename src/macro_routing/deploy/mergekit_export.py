@@ -13,18 +13,14 @@ from macro_routing.routes.route import Route
 def write_mergekit_config(base: ModelMetadata, route: Route, out: Path) -> None:
     """Write the YAML; a hub model is named by its id, any other by its local folder."""
     reject_unsupported(base, route, "mergekit")
-    _reject_mixed_layer_types(base, route)
-    name = base.name if get_hub_commit(base) else str(base.folder.resolve())
-    dtype = str(getattr(base.config, "dtype", None) or "bfloat16").removeprefix("torch.")
-    with export_output(out, 0) as file:
-        file.write_text(format_mergekit(route, name, dtype) + "\n", encoding="utf-8")
-
-
-def _reject_mixed_layer_types(base: ModelMetadata, route: Route) -> None:
-    """Reject mixed layer types: mergekit copies the configuration's list of layer types unchanged."""
-    kinds = getattr(get_text_config(base.config), "layer_types", None)
-    if kinds is not None and (len(set(kinds)) > 1 or route.length != base.layers):
+    # mergekit copies the configuration's list of layer types unchanged.
+    layer_types = getattr(get_text_config(base.config), "layer_types", None)
+    if layer_types is not None and (len(set(layer_types)) > 1 or route.length != base.layers):
         raise ExportError(
             f"mergekit cannot write {base.name} with {route.length} layers: its configuration lists the type of each"
             " layer (layer_types), which mergekit does not adapt; use --to hf"
         )
+    name = base.name if get_hub_commit(base) else str(base.folder.resolve())
+    dtype = str(getattr(base.config, "dtype", None) or "bfloat16").removeprefix("torch.")
+    with export_output(out, 0) as file:
+        file.write_text(format_mergekit(route, name, dtype) + "\n", encoding="utf-8")

@@ -11,8 +11,7 @@ from macro_routing.lazy_imports import make_lazy_imports
 
 if TYPE_CHECKING:
     from macro_routing.evaluation.decoding_settings import DecodingSettings
-    from macro_routing.evaluation.evaluate_route import EvaluationSummary, evaluate
-    from macro_routing.evaluation.evaluator import Evaluator
+    from macro_routing.evaluation.evaluator import EvaluationSummary, Evaluator, evaluate
     from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
     from macro_routing.evaluation.score_store import ScoreStore
     from macro_routing.evaluation.statistics import compare_paired, smallest_detectable_gain
@@ -32,12 +31,12 @@ __getattr__, __dir__ = make_lazy_imports(
     __name__,
     {
         "DecodingSettings": "decoding_settings",
-        "EvaluationSummary": "evaluate_route",
+        "EvaluationSummary": "evaluator",
         "Evaluator": "evaluator",
         "PlantedProblem": "planted_problem",
         "ScoreStore": "score_store",
         "compare_paired": "statistics",
-        "evaluate": "evaluate_route",
+        "evaluate": "evaluator",
         "smallest_detectable_gain": "statistics",
         "solve_planted": "planted_problem",
     },

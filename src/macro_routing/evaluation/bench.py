@@ -80,24 +80,27 @@ def time_shared_engine(
     routes = list(dict.fromkeys(routes))
     size = -(-len(examples) // _CHUNKS)
     answer_with_routes(frozen, routes[:1], task, examples[:1], decoding)  # set-up that happens once is not timed
-    plain_chunks, shared_chunks, changed = [], [], 0
-    for start in range(0, len(examples), size):
-        chunk = examples[start : start + size]
-        plain_seconds, expected = measure_seconds(_answer_one_by_one, frozen, routes, task, chunk, decoding)
-        shared_seconds, outcomes = measure_seconds(answer_with_routes, frozen, routes, task, chunk, decoding)
-        plain_chunks.append(plain_seconds)
-        shared_chunks.append(shared_seconds)
-        changed += sum(
-            plain.correct != shared.correct
-            for route in routes
-            for plain, shared in zip(expected[route], outcomes[route], strict=True)
+    timings = [
+        (
+            measure_seconds(_answer_one_by_one, frozen, routes, task, chunk, decoding),
+            measure_seconds(answer_with_routes, frozen, routes, task, chunk, decoding),
         )
+        for chunk in (examples[start : start + size] for start in range(0, len(examples), size))
+    ]
+    plain_chunks = tuple(seconds for (seconds, _), _ in timings)
+    shared_chunks = tuple(seconds for _, (seconds, _) in timings)
+    changed = sum(
+        plain.correct != shared.correct
+        for (_, plain_outcomes), (_, shared_outcomes) in timings
+        for route in routes
+        for plain, shared in zip(plain_outcomes[route], shared_outcomes[route], strict=True)
+    )
     return EngineTiming(
         len(routes),
         len(examples),
         plan_prefix_tree(routes).sharing_factor,
-        tuple(plain_chunks),
-        tuple(shared_chunks),
+        plain_chunks,
+        shared_chunks,
         changed,
         statistics.median(plain / shared for plain, shared in zip(plain_chunks, shared_chunks, strict=True)),
     )

@@ -49,7 +49,12 @@ def rank_candidates(candidates: Sequence[Candidate], get_correct: GetCorrect) ->
         for candidate in candidates
         if not candidate.route.is_standard
     }
-    ranked = sorted(gains, key=lambda candidate: -_gain_lower_bound(gains[candidate]))
+    # A gain less two standard deviations: a larger but less certain gain is not the better one.
+    lower_bounds = {
+        candidate: 0.0 if gain is None else gain.mean - 2 * math.sqrt(gain.variance)
+        for candidate, gain in gains.items()
+    }
+    ranked = sorted(gains, key=lambda candidate: -lower_bounds[candidate])
     return [(candidate, probability_of_gain(gains[candidate])) for candidate in ranked]
 
 
@@ -62,8 +67,3 @@ def select_confirmed(
             return candidate
     standard = next((candidate for candidate in candidates if candidate.route.is_standard), None)
     return standard or Candidate(Route.standard(candidates[0].route.layers))
-
-
-def _gain_lower_bound(expected: ExpectedGain | None) -> float:
-    """A gain less two standard deviations: a larger but less certain gain is not the better one."""
-    return 0.0 if expected is None else expected.mean - 2 * math.sqrt(expected.variance)

@@ -1,7 +1,9 @@
 """Split a dataset into disjoint, fingerprinted training, validation and test examples (specification §5)."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
@@ -123,16 +125,9 @@ def _group_examples(examples: Sequence[Example]) -> list[list[Example]]:
 
 def _take_units(units: list[list[Example]], size: int) -> tuple[list[list[Example]], list[list[Example]]]:
     """Take whole units of up to ``size`` examples, at least one unit; return them and the rest."""
-    taken: list[list[Example]] = []
-    count = 0
-    for index, unit in enumerate(units):
-        if taken and count + len(unit) > size:
-            return taken, units[index:]
-        taken.append(unit)
-        count += len(unit)
-        if count >= size:
-            return taken, units[index + 1 :]
-    return taken, []
+    ends = list(accumulate(map(len, units)))
+    taken = max(1, bisect_right(ends, size))
+    return units[:taken], units[taken:]
 
 
 def _flatten_units(units: list[list[Example]]) -> tuple[Example, ...]:

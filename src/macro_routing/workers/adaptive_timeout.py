@@ -30,30 +30,22 @@ def estimate_work(item: WorkItem, max_new_tokens: int) -> float:
 
 
 @dataclass
-class _Measured:
-    """Total work and time of the finished items of one scope."""
-
-    size: float = 0.0
-    seconds: float = 0.0
-
-
-@dataclass
 class AdaptiveTimeout:
     """Timeouts by the size of an item, separate for each scope: another task or answer mode has another speed."""
 
     minimum: float
     """Seconds that every item may take."""
-    _measured: dict[str, _Measured] = field(default_factory=dict)
+    _measured: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """By scope: the total work and time of its finished items."""
 
     def record_duration(self, scope: str, size: float, seconds: float) -> None:
         """Record that an item of this size took this long."""
-        measured = self._measured.setdefault(scope, _Measured())
-        measured.size += size
-        measured.seconds += seconds
+        total_size, total_seconds = self._measured.get(scope, (0.0, 0.0))
+        self._measured[scope] = total_size + size, total_seconds + seconds
 
     def timeout_seconds(self, scope: str, size: float) -> float:
         """How long an item of this size may take."""
-        measured = self._measured.get(scope)
-        if measured is None or not measured.size:
+        total_size, total_seconds = self._measured.get(scope, (0.0, 0.0))
+        if not total_size:
             return self.minimum * min(max(1.0, size / _USUAL_SIZE), _MAX_UNMEASURED_FACTOR)
-        return max(self.minimum, _SLACK * size * measured.seconds / measured.size)
+        return max(self.minimum, _SLACK * size * total_seconds / total_size)

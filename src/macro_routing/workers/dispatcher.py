@@ -107,7 +107,8 @@ class Dispatcher:
         self._events: deque[Event] = deque()
         """Events that are not handled yet: a run that is closed early leaves them to the next run."""
         self._quarantined: dict[tuple[str, Route], str] = {}
-        self._spec: EvaluatorSpec | None = None
+        self._spec: EvaluatorSpec
+        """Of the latest run."""
         self._has_started = False
         self._fatal_reason = ""
         """Why no worker can be started any more."""
@@ -176,7 +177,6 @@ class Dispatcher:
 
     def _send_items(self) -> Iterator[ItemResult]:
         """Send queued items to idle workers."""
-        assert self._spec is not None
         while self._idle and self._queue:
             yield from self._drop_quarantined()
             if not self._queue:
@@ -202,7 +202,6 @@ class Dispatcher:
 
     def _quarantine_reason(self, route: Route) -> str:
         """Why a route is quarantined; empty if it is not."""
-        assert self._spec is not None
         return self._quarantined.get((self._spec.scope, route), "")
 
     # --- events ---------------------------------------------------------------------------------------------------
@@ -294,9 +293,7 @@ class Dispatcher:
 
     def _allowed_seconds(self, slot: WorkerSlot) -> float:
         """Seconds after its start or its item in which a worker must be heard from."""
-        if slot.is_busy:
-            return self._timeout.timeout_seconds(slot.scope, slot.size)
-        return self._limits.start_seconds
+        return self._timeout.timeout_seconds(slot.scope, slot.size) if slot.is_busy else self._limits.start_seconds
 
     def _get_deadline(self, slot: WorkerSlot) -> float:
         """Computed anew every time: the times of items that finished meanwhile count, too."""
@@ -334,7 +331,6 @@ class Dispatcher:
 
     def _quarantine_route(self, queued: QueuedItem) -> tuple[WorkItem, Failure]:
         """Give up a route that crashes its workers while the standard pass does not."""
-        assert self._spec is not None
         (route,) = queued.item.routes
         reason = f"crashed its worker {queued.crashes} times: {queued.reason}"
         self._quarantined[self._spec.scope, route] = self.counts.quarantined[route] = reason

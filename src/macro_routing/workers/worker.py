@@ -44,9 +44,13 @@ class Worker:
     def model_facts(self) -> RemoteModelInfo:
         """What a driver without weights has to know."""
         model = self._frozen.model
-        dtype = str(model.dtype).removeprefix("torch.")
-        ids = self._frozen.weights_id, self._frozen.numerics_id
-        return RemoteModelInfo(*ids, model.device.type, dtype, fused_unsupported_reason(model))
+        return RemoteModelInfo(
+            self._frozen.weights_id,
+            self._frozen.numerics_id,
+            model.device.type,
+            str(model.dtype).removeprefix("torch."),
+            fused_unsupported_reason(model),
+        )
 
     def handle_item(self, text: str) -> str:
         """Run a work item and return its results as JSON; errors of a user are returned, others are raised."""

@@ -36,9 +36,15 @@ class TaskSource:
 
     def load_task(self) -> Task:
         """Load the task."""
-        columns = {"question": self.question, "answer": self.answer, "choices": self.choices, "kind": self.kind}
-        folder = Path(self.data_dir) if self.data_dir else None
-        return load_task(self.name, folder, self.seed, **columns)  # type: ignore[arg-type]
+        return load_task(
+            self.name,
+            Path(self.data_dir) if self.data_dir else None,
+            self.seed,
+            question=self.question,
+            answer=self.answer,
+            choices=self.choices,
+            kind=self.kind,
+        )
 
 
 @dataclass(frozen=True)

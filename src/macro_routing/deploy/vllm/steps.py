@@ -18,14 +18,20 @@ from macro_routing.routes.route import Route
 
 def check_engine_config(config: Any) -> None:
     """Reject engine settings that do not work with a routed model."""
-    if config.lora_config is not None:
-        raise ModelError(
-            "LoRA adapters cannot be used on a routed model in vLLM; merge the adapter into the checkpoint"
-        )
-    if config.speculative_config is not None:
-        raise ModelError("speculative decoding cannot be used with a route in vLLM; drop the speculative configuration")
-    if config.parallel_config.pipeline_parallel_size > 1:
-        raise ModelError("a route cannot be split over pipeline stages in vLLM; use pipeline_parallel_size 1")
+    reasons = {
+        "LoRA adapters cannot be used on a routed model in vLLM; merge the adapter into the checkpoint": (
+            config.lora_config is not None
+        ),
+        "speculative decoding cannot be used with a route in vLLM; drop the speculative configuration": (
+            config.speculative_config is not None
+        ),
+        "a route cannot be split over pipeline stages in vLLM; use pipeline_parallel_size 1": (
+            config.parallel_config.pipeline_parallel_size > 1
+        ),
+    }
+    for reason, applies in reasons.items():
+        if applies:
+            raise ModelError(reason)
 
 
 def build_steps(decoder: nn.Module, route: Route, compilation: Any, prefix: str) -> tuple[list[Any], nn.ModuleList]:
