@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.record import write_record
-from macro_routing.evaluation.bench import single_repeats_and_skips, time_shared_engine
+from macro_routing.evaluation.bench import make_repeat_and_skip_routes, time_shared_engine
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.planted_problem import TRAIN, PlantedProblem, race_planted_routes
@@ -52,7 +52,7 @@ def measure_sharing(data_dir: Path | None, model: str) -> list[dict[str, Any]]:
     figures = []
     for name, routes, count in (
         (f"{DRAWS} draws from the prior", draws, 24),
-        ("all single repeats and skips", single_repeats_and_skips(frozen.layers), 18),
+        ("all single repeats and skips", make_repeat_and_skip_routes(frozen.layers), 18),
     ):
         timing = time_shared_engine(frozen, task, routes, training[:count], decoding)
         figures.append(

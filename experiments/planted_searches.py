@@ -29,7 +29,7 @@ from experiments.planted_family import (
     FamilyMember,
     make_problem,
 )
-from macro_routing.evaluation.confirmation import select_confirmed
+from macro_routing.evaluation.holdout_selection import select_confirmed_candidate
 from macro_routing.evaluation.planted_problem import TRAIN, solve_planted
 from macro_routing.evaluation.planted_problem import VALIDATION as VALIDATION_SPLIT
 from macro_routing.routes.route import Route
@@ -121,7 +121,9 @@ def confirm_known_target(planted: FamilyMember) -> Route:
         splits = ((TRAIN, TRAINING), (VALIDATION_SPLIT, VALIDATION))
         return np.concatenate([planted.problem.sample_correct(route, split, range(count)) for split, count in splits])
 
-    return select_confirmed([Candidate(planted.problem.target)], verdicts, GuidedSettings().max_error_probability).route
+    return select_confirmed_candidate(
+        [Candidate(planted.problem.target)], verdicts, GuidedSettings().max_error_probability
+    ).route
 
 
 def make_row(name: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:

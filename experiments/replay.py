@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.landscape import Landscape
-from macro_routing.evaluation.confirmation import rank_candidates, select_confirmed
+from macro_routing.evaluation.holdout_selection import rank_by_gain, select_confirmed_candidate
 from macro_routing.routes.route import Route
 from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.macro import select_candidate
@@ -78,8 +78,8 @@ def replay_search(
             return found
 
         chosen, finalists = (
-            select_confirmed(candidates, verdicts, searcher.settings.max_error_probability),
-            rank_candidates(candidates, verdicts),
+            select_confirmed_candidate(candidates, verdicts, searcher.settings.max_error_probability),
+            rank_by_gain(candidates, verdicts),
         )
     else:
         finalists = []

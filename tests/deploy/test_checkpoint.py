@@ -145,27 +145,27 @@ assert "macro-routed" in CONFIG_MAPPING
         ({"macro_route": None}, "damaged"),
     ],
 )
-def test_a_changed_checkpoint_is_refused(routed, changes, message):
+def test_a_changed_checkpoint_is_rejected(routed, changes, message):
     rewrite_config(routed, **changes)
     with pytest.raises(ModelError, match=message):
         AutoModelForCausalLM.from_pretrained(routed)
 
 
-def test_a_link_that_leaves_the_checkpoint_is_refused(base, routed):
+def test_a_link_that_leaves_the_checkpoint_is_rejected(base, routed):
     shutil.rmtree(routed / "base")
     (routed / "base").symlink_to(base.folder)
     with pytest.raises(ModelError, match="directly inside"):
         AutoModelForCausalLM.from_pretrained(routed)
 
 
-def test_other_weights_in_the_checkpoint_are_refused(routed, tmp_path):
+def test_other_weights_in_the_checkpoint_are_rejected(routed, tmp_path):
     tiny_base(tmp_path / "other", "llama", seed=5)
     shutil.copyfile(tmp_path / "other" / "model.safetensors", routed / "base" / "model.safetensors")
     with pytest.raises(ModelError, match="not the one"):
         AutoModelForCausalLM.from_pretrained(routed)
 
 
-def test_an_incomplete_base_is_refused_rather_than_filled_with_random_numbers(tmp_path):
+def test_an_incomplete_base_is_rejected_rather_than_filled_with_random_numbers(tmp_path):
     base = tiny_base(tmp_path / "base", "llama")
     kept = {name: value for name, value in load_file(base.folder / "model.safetensors").items() if ".5.mlp" not in name}
     save_file(kept, base.folder / "model.safetensors", metadata={"format": "pt"})
@@ -277,7 +277,7 @@ def test_what_exists_is_not_written_over(base, tmp_path):
         write_routed_checkpoint(base, PLAIN, None, base.folder / "config.json" / "out")
 
 
-def test_quantised_weights_are_refused(base, tmp_path):
+def test_quantised_weights_are_rejected(base, tmp_path):
     base.config.quantization_config = {"quant_method": "gptq"}
     with pytest.raises(ExportError, match="quantized weights"):
         write_hf_checkpoint(base, PLAIN, None, tmp_path / "out")

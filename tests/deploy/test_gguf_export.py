@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from macro_routing.deploy.export_common import open_base_model
-from macro_routing.deploy.gguf_export import require_known_pretokenizer, write_gguf
+from macro_routing.deploy.gguf_export import get_known_pretokenizer, write_gguf
 from macro_routing.errors import ExportError
 from macro_routing.models import load_model
 from macro_routing.models.routing import apply_route
@@ -130,7 +130,7 @@ def test_the_file_says_where_it_comes_from(tmp_path):
     ],
 )
 @pytest.mark.filterwarnings("ignore")
-def test_what_llama_cpp_would_run_differently_is_refused(architecture, changes, reason, tmp_path):
+def test_what_llama_cpp_would_run_differently_is_rejected(architecture, changes, reason, tmp_path):
     base = tiny_base(tmp_path / "base", architecture, **changes)
     before = files_in(tmp_path)
     with pytest.raises(ExportError, match=reason):
@@ -138,7 +138,7 @@ def test_what_llama_cpp_would_run_differently_is_refused(architecture, changes, 
     assert files_in(tmp_path) == before
 
 
-def test_adds_are_refused_by_their_steps(tmp_path):
+def test_adds_are_rejected_by_their_steps(tmp_path):
     base = tiny_base(tmp_path / "base", "llama")
     with pytest.raises(ExportError, match=r"step 5 \(L2\(\+h-2\)\), step 6 \(L3\(-0.5h-1\)\); use --to routed"):
         write_gguf(base, ADDS, None, tmp_path / "out.gguf")
@@ -149,7 +149,7 @@ def test_ways_to_cut_text():
     digits = {"type": "Digits", "individual_digits": True}
     model = {"type": "BPE", "byte_fallback": False}
     smollm = {"type": "Sequence", "pretokenizers": [digits, byte_level]}
-    assert require_known_pretokenizer({"model": model, "pre_tokenizer": smollm}) == "smollm"
+    assert get_known_pretokenizer({"model": model, "pre_tokenizer": smollm}) == "smollm"
     for stored in (
         {"model": {**model, "byte_fallback": True}, "pre_tokenizer": byte_level},
         {"model": model, "pre_tokenizer": None},
@@ -157,4 +157,4 @@ def test_ways_to_cut_text():
         {"model": {"type": "Unigram"}, "pre_tokenizer": byte_level},
     ):
         with pytest.raises(ExportError, match="pre-tokenizer of GPT-2"):
-            require_known_pretokenizer(stored)
+            get_known_pretokenizer(stored)

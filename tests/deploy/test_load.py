@@ -52,7 +52,7 @@ def test_a_file_with_a_byte_order_mark_is_read(frozen, tmp_path):
     assert load_route(path, frozen) == ROUTE
 
 
-def test_other_weights_are_refused_unless_that_is_meant(frozen, tmp_path):
+def test_other_weights_are_rejected_unless_that_is_meant(frozen, tmp_path):
     path = write(tmp_path / "r.json", frozen)
     other = freeze_model(tiny_model("llama", seed=1))
     for model in (other, other.model):
@@ -133,14 +133,14 @@ def damaged(values, **changes):
         (lambda text: damaged(text, execute="x"), "damaged"),
     ],
 )
-def test_damaged_files_are_refused_by_name(frozen, tmp_path, damage, message):
+def test_damaged_files_are_rejected_by_name(frozen, tmp_path, damage, message):
     path = write(tmp_path / "r.json", frozen)
     path.write_text(damage(path.read_text()))
     with pytest.raises(NotationError, match=message):
         load_route(path, frozen)
 
 
-def test_what_is_no_file_is_refused(frozen, tmp_path):
+def test_what_is_no_file_is_rejected(frozen, tmp_path):
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     for path in (tmp_path, tmp_path / "missing.json", tmp_path / "binary"):
         with pytest.raises(NotationError, match="cannot read"):

@@ -27,7 +27,7 @@ def test_the_configuration_names_the_layers_and_keeps_the_precision(tmp_path):
     assert {source[0]["model"] for source in sources} == {str(base.folder)}
 
 
-def test_what_mergekit_would_write_wrongly_is_refused(tmp_path):
+def test_what_mergekit_would_write_wrongly_is_rejected(tmp_path):
     with pytest.raises(ExportError, match="layer_types"):
         write_mergekit_config(tiny_base(tmp_path / "a", "qwen3"), PLAIN, tmp_path / "out.yml")
     with pytest.raises(ExportError, match=r"step 5 \(L2\(\+h-2\)\)"):

@@ -90,7 +90,7 @@ def test_weights_are_there_once():
     assert not model._forward_hooks
 
 
-def test_a_cache_of_another_route_is_refused():
+def test_a_cache_of_another_route_is_rejected():
     routed = RoutedModel(tiny_model("llama"), ROUTES)
     made = routed["math"](tokens()).past_key_values
     given = DynamicCache()

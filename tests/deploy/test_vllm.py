@@ -149,7 +149,7 @@ def test_weights_are_held_once_and_only_visited_layers_have_slots(kind, route, a
         ("an adapter", "LoRA"),
     ],
 )
-def test_a_bad_route_is_refused_by_the_engine(name, reason, answers):
+def test_a_bad_route_is_rejected_by_the_engine(name, reason, answers):
     assert reason in answers["refused", name]["refusal"]
 
 

@@ -50,7 +50,7 @@ def test_what_is_written_is_read_back(kind, text):
         ({"macro_adds": [[3, 2, 1.0], [3, 1, 1.0]]}, "twice"),
     ],
 )
-def test_anything_else_is_refused(entries, reason):
+def test_anything_else_is_rejected(entries, reason):
     with pytest.raises(MacroError, match=reason):
         read_route_overrides(_config(**{**SOUND, **entries}))
 

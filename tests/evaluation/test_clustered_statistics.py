@@ -49,7 +49,7 @@ def test_no_difference_is_no_evidence():
     assert (found.mean, found.low, found.high, found.p_value) == (0, 0, 0, 1)
 
 
-def test_nothing_to_compare_is_refused():
+def test_nothing_to_compare_is_rejected():
     with pytest.raises(SettingsError, match="examples of every task"):
         estimate_paired_difference([{}])
 

@@ -131,14 +131,14 @@ def test_a_think_block_is_opened_by_the_template_and_closed_for_the_model(smollm
     assert tokenizer.convert_tokens_to_ids("</think>") in seen["reasoning"].end_tokens
 
 
-def test_likelihood_without_choices_is_refused(smollm2):
+def test_likelihood_without_choices_is_rejected(smollm2):
     task = load_task("counting")
     with pytest.raises(TaskError, match="has no choices"):
         answer_examples(smollm2, smollm2.model, task, task.pools["test"][:1], LIKELIHOOD)
 
 
 @pytest.mark.parametrize("wrong", [{"mode": "guess"}, {"answer_budget": 0}, {"reasoning_budget": -1}, {"by_letter": 1}])
-def test_impossible_decodings_are_refused(wrong):
+def test_impossible_decodings_are_rejected(wrong):
     with pytest.raises(MacroError, match=next(iter(wrong))):
         DecodingSettings(**wrong)
 

@@ -69,6 +69,6 @@ def test_random_search_finds_a_frequent_route():
     assert _found(RandomSearch, RandomSettings(draws=60), "L0-L4 L6 RJ", 10) >= 5
 
 
-def test_nothing_planted_is_refused():
+def test_nothing_planted_is_rejected():
     with pytest.raises(SettingsError, match="peak"):
         PlantedProblem(STANDARD, base=0.5, peak=0.5)

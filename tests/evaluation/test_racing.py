@@ -145,7 +145,7 @@ def test_draws_that_fail_are_told_and_the_others_race_on(seed, keep, mode):
         assert [draws[place] for place in select_elite(outcomes, keep)] == best
 
 
-def test_an_unknown_mode_is_refused():
+def test_an_unknown_mode_is_rejected():
     with pytest.raises(SettingsError, match="racing"):
         find_racing_draws([], 1, "quickly")
 

@@ -97,7 +97,7 @@ def test_scopes_and_pruning(store):
     assert store.find_outcomes(other, STANDARD, ["a"]) == {"a": RIGHT}
 
 
-def test_other_files_are_refused(tmp_path):
+def test_other_files_are_rejected(tmp_path):
     (tmp_path / "text").write_text("not a store at all, but long enough to look like one" * 20)
     with pytest.raises(StoreError, match="--store"):
         ScoreStore(tmp_path / "text")

@@ -198,7 +198,7 @@ def test_more_data_shows_smaller_gains():
         lambda: benchmark_significance([float("nan")]),
     ],
 )
-def test_nonsense_is_refused(call):
+def test_nonsense_is_rejected(call):
     with pytest.raises(SettingsError):
         call()
 

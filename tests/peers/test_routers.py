@@ -247,7 +247,7 @@ def test_a_model_in_half_precision_is_decided_in_single(frozen):
     assert routers.compute_logits(0, [torch.ones(2, WIDTH, dtype=torch.bfloat16)]).dtype == torch.float32
 
 
-def test_what_cannot_be_decided_is_refused(frozen):
+def test_what_cannot_be_decided_is_rejected(frozen):
     routers = _untrained(frozen)
     with pytest.raises(ModelError, match="prompt 2 has no tokens"):
         routers.decide_routes(frozen, [(5,), ()])
@@ -394,7 +394,7 @@ def test_a_seed_decides_everything_and_nothing_else_is_touched(frozen):
         ([(0,) * 6], RouteError, "cannot skip every layer"),
     ],
 )
-def test_labels_that_cannot_be_executed_are_refused(frozen, labels, error, message):
+def test_labels_that_cannot_be_executed_are_rejected(frozen, labels, error, message):
     with pytest.raises(error, match=message):
         train_layer_routers(frozen, [(5, 6)], labels, QUICK, 0)
 
@@ -403,7 +403,7 @@ def test_labels_that_cannot_be_executed_are_refused(frozen, labels, error, messa
     ("name", "value"),
     [("hidden", 0), ("windows", 1.5), ("learning_rate", 0), ("effective_beta", 1.1), ("epochs", True)],
 )
-def test_impossible_settings_are_refused_by_name(name, value):
+def test_impossible_settings_are_rejected_by_name(name, value):
     with pytest.raises(SettingsError, match=name):
         RouterSettings(**{name: value})
 
@@ -445,7 +445,7 @@ def _edit(folder, **changes):
         (lambda folder: _edit(folder, routers=7), "holds 7 routers"),
     ],
 )
-def test_damaged_files_are_refused(frozen, trained, tmp_path, damage, message):
+def test_damaged_files_are_rejected(frozen, trained, tmp_path, damage, message):
     folder = tmp_path / "routers"
     trained[0].save(folder)
     damage(folder)
@@ -453,7 +453,7 @@ def test_damaged_files_are_refused(frozen, trained, tmp_path, damage, message):
         LayerRouters.load(folder, frozen)
 
 
-def test_truncated_weights_are_refused(frozen, trained, tmp_path):
+def test_truncated_weights_are_rejected(frozen, trained, tmp_path):
     trained[0].save(tmp_path / "routers")
     path = tmp_path / "routers" / "routers.safetensors"
     path.write_bytes(path.read_bytes()[:-10])
@@ -464,14 +464,14 @@ def test_truncated_weights_are_refused(frozen, trained, tmp_path):
 @pytest.mark.parametrize(
     "changes", [{"space": None}, {"space": {"layers": 5}}, {"space": {"layers": 6, "window": 1}}, {"routers": 9}]
 )
-def test_program_routers_of_another_space_are_refused(frozen, trained_programs, tmp_path, changes):
+def test_program_routers_of_another_space_are_rejected(frozen, trained_programs, tmp_path, changes):
     trained_programs[0].save(tmp_path / "routers")
     _edit(tmp_path / "routers", **changes)
     with pytest.raises(ModelError, match="routers"):
         ProgramRouters.load(tmp_path / "routers", frozen)
 
 
-def test_routers_of_another_model_are_refused(trained, tmp_path):
+def test_routers_of_another_model_are_rejected(trained, tmp_path):
     trained[0].save(tmp_path / "routers")
     with pytest.raises(ModelError, match="another model"):
         LayerRouters.load(tmp_path / "routers", freeze_model(tiny_model("llama", seed=9)))
@@ -567,7 +567,7 @@ def test_a_program_of_the_greatest_length_has_no_router_for_its_forced_end(froze
     assert report.class_counts[space.rejoin_action] == 0
 
 
-def test_programs_outside_the_space_are_refused(frozen):
+def test_programs_outside_the_space_are_rejected(frozen):
     with pytest.raises(SpaceError, match="radius"):
         train_program_routers(frozen, SPACE, [(5, 6)], [parse_program("L0 L5 RJ")], QUICK, 0)
     with pytest.raises(SettingsError, match="for 4 layers"):

@@ -78,7 +78,7 @@ def test_a_driver_without_weights_decides_the_same(reference, tmp_path):
 
 
 @pytest.mark.engines
-def test_a_worker_with_another_model_than_the_driver_is_refused(reference, tmp_path):
+def test_a_worker_with_another_model_than_the_driver_is_rejected(reference, tmp_path):
     """The configuration names one model, the dispatcher was handed another."""
     with pytest.raises(MacroError, match="other numerics"):
         run_search(
@@ -126,7 +126,7 @@ def test_a_model_that_no_worker_can_load_is_the_models_error(reference, tmp_path
         ({"backend": "ray", "address": "http://10.0.0.1:6379"}, "address = 'http://10.0.0.1:6379' is not allowed"),
     ],
 )
-def test_impossible_settings_are_refused(given, says):
+def test_impossible_settings_are_rejected(given, says):
     with pytest.raises(MacroError, match=says):
         WorkerSettings(**given)
 
@@ -136,7 +136,7 @@ def test_addresses_that_ray_knows_are_taken(address):
     assert WorkerSettings("ray", 2, address).address == address
 
 
-def test_what_this_machine_does_not_have_is_refused_with_a_way_out():
+def test_what_this_machine_does_not_have_is_rejected_with_a_way_out():
     with pytest.raises(WorkerError, match=r"no GPU here .* leave it out to work on CPU"):
         make_worker_environments(WorkerSettings(workers=2, gpus_per_worker=0.5), [], 8)
     with pytest.raises(WorkerError, match=r"1000 workers on 8 cores .*; use about 8"):

@@ -129,7 +129,7 @@ def open_files():
         (tempfile, "TemporaryFile", OSError(errno.ENOSPC, "No space left on device")),
     ],
 )
-def test_a_system_that_refuses_a_worker_is_asked_three_times(monkeypatch, module, name, error):
+def test_a_system_that_rejects_a_worker_is_asked_three_times(monkeypatch, module, name, error):
     items = [WorkItem((Route.standard(6),), ())]
     spec = EvaluatorSpec("t", DecodingSettings(), "auto", UnitSizes(), "scope")
     gc.collect()  # what earlier tests left open is not closed in between

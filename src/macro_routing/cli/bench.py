@@ -68,7 +68,7 @@ def bench(
     options.quiet_libraries()
     import numpy as np
 
-    from macro_routing.evaluation.bench import single_repeats_and_skips, time_race, time_shared_engine
+    from macro_routing.evaluation.bench import make_repeat_and_skip_routes, time_race, time_shared_engine
     from macro_routing.evaluation.decoding_settings import DecodingSettings
     from macro_routing.models.environment import describe_environment
     from macro_routing.models.frozen import load_model
@@ -88,7 +88,7 @@ def bench(
     if fused:
         _bench_fused(frozen, chosen, drawn, training[:examples], decoding, compared, output, as_json=as_json)
         return
-    swept = single_repeats_and_skips(frozen.layers)
+    swept = make_repeat_and_skip_routes(frozen.layers)
     swept = swept[:: max(1, len(swept) // edits)][:edits] if edits else swept
     options.report_progress(f"{draws} draws on {examples} examples, together and one after the other")
     drawn_timing = time_shared_engine(frozen, chosen, drawn, training[:examples], decoding)

@@ -68,7 +68,7 @@ def reject_unsupported(base: ModelMetadata, route: Route, target: str) -> None:
 
 
 @contextmanager
-def export_output(out: Path, n_bytes: int) -> Iterator[Path]:
+def open_export_output(out: Path, n_bytes: int) -> Iterator[Path]:
     """Yield a temporary path for a file or folder of about ``n_bytes``, which is moved to ``out`` at the end."""
     try:
         _check_not_existing(out)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.deploy.checkpoint_tensors import StoredTensor, list_copyable_tensors, unroll_tensors
-from macro_routing.deploy.export_common import export_output, reject_unsupported
+from macro_routing.deploy.export_common import open_export_output, reject_unsupported
 from macro_routing.errors import ExportError
 from macro_routing.models.frozen import LoadOptions, load_tokenizer
 from macro_routing.models.metadata import ModelMetadata
@@ -32,7 +32,7 @@ def write_gguf(base: ModelMetadata, route: Route, evidence: RouteFile | None, ou
         raise ExportError("gguf is not installed; --to gguf needs it: pip install 'macro-routing[models]'")
     blocks = list(_list_gguf_tensors(base, route))
     tokenizer = load_tokenizer(base.folder, base.name, LoadOptions())
-    with export_output(out, sum(block.size for block in blocks)) as path:
+    with open_export_output(out, sum(block.size for block in blocks)) as path:
         writer = _write_metadata(base, route, evidence, path)
         _write_tokenizer(writer, tokenizer, base.config.vocab_size)
         _write_tensors(writer, blocks, base.config)
@@ -104,7 +104,7 @@ def _write_tokenizer(writer: Any, tokenizer: Any, size: int) -> None:
     """Write the tokenizer's part of a GGUF file for an embedding with ``size`` rows."""
     stored = json.loads(tokenizer.backend_tokenizer.to_str())
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(require_known_pretokenizer(stored))
+    writer.add_tokenizer_pre(get_known_pretokenizer(stored))
     tokens, kinds = _list_tokens(tokenizer, size)
     writer.add_token_list(tokens)
     writer.add_token_types(kinds)
@@ -118,7 +118,7 @@ def _write_tokenizer(writer: Any, tokenizer: Any, size: int) -> None:
         writer.add_chat_template(tokenizer.chat_template)
 
 
-def require_known_pretokenizer(stored: dict[str, Any]) -> str:
+def get_known_pretokenizer(stored: dict[str, Any]) -> str:
     """llama.cpp's name of the pre-tokenizer; reject unknown ones, which would change the tokens."""
     model, name = stored.get("model", {}), identify_pretokenizer(stored)
     if model.get("type") != "BPE" or model.get("byte_fallback") or name is None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from macro_routing.deploy.checkpoint_tensors import StoredTensor, list_copyable_tensors, unroll_tensors
-from macro_routing.deploy.export_common import copy_companion_files, export_output, reject_unsupported
+from macro_routing.deploy.export_common import copy_companion_files, open_export_output, reject_unsupported
 from macro_routing.deploy.model_card import write_model_card
 from macro_routing.errors import ExportError
 from macro_routing.models.metadata import ModelMetadata
@@ -26,7 +26,7 @@ def write_hf_checkpoint(
     if get_text_config(base.config) is not base.config:
         raise ExportError(f"{base.name} is not a pure text model, which --to hf requires; use --to routed")
     tensors = list(unroll_tensors(list_copyable_tensors(base.folder), route))
-    with export_output(out, sum(tensor.size for tensor in tensors)) as folder:
+    with open_export_output(out, sum(tensor.size for tensor in tensors)) as folder:
         folder.mkdir()
         copy_companion_files(base, folder)
         config = make_routed_config(base.config, route)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from macro_routing.deploy.export_common import export_output, get_hub_commit, reject_unsupported
+from macro_routing.deploy.export_common import get_hub_commit, open_export_output, reject_unsupported
 from macro_routing.errors import ExportError
 from macro_routing.models.metadata import ModelMetadata
 from macro_routing.models.support import get_text_config
@@ -22,5 +22,5 @@ def write_mergekit_config(base: ModelMetadata, route: Route, out: Path) -> None:
         )
     name = base.name if get_hub_commit(base) else str(base.folder.resolve())
     dtype = str(getattr(base.config, "dtype", None) or "bfloat16").removeprefix("torch.")
-    with export_output(out, 0) as file:
+    with open_export_output(out, 0) as file:
         file.write_text(format_mergekit(route, name, dtype) + "\n", encoding="utf-8")

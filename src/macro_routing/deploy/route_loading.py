@@ -53,7 +53,7 @@ def _emit_warning(message: str) -> None:
 
 
 @dataclass(frozen=True)
-class _PlainModel:
+class _TransformersModelIdentity:
     """The identities of a model that transformers has loaded."""
 
     name: str
@@ -73,7 +73,9 @@ def _identify_model(model: Any) -> IdentifiedModel:
         name = str(model.config._name_or_path)  # noqa: SLF001 transformers has no public name for it
         tokenizer, sources = _load_tokenizer_or_none(folder), digest_source_files(folder)
     weights = compute_weights_id(model.config, tokenizer, sources)
-    return _PlainModel(name, layers, weights, compute_numerics_id(weights, model, tokenizer, _get_quantization(model)))
+    return _TransformersModelIdentity(
+        name, layers, weights, compute_numerics_id(weights, model, tokenizer, _get_quantization(model))
+    )
 
 
 def _find_source_folder(model: Any) -> Path | None:

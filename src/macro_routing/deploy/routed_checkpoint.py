@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from macro_routing.deploy.export_common import copy_companion_files, export_output, get_hub_commit
+from macro_routing.deploy.export_common import copy_companion_files, get_hub_commit, open_export_output
 from macro_routing.deploy.model_card import write_model_card
 from macro_routing.errors import ModelError, shorten
 from macro_routing.models.frozen import LoadOptions
@@ -32,7 +32,7 @@ def write_routed_checkpoint(
     """Write the checkpoint; a hub model is referenced unless ``copy_weights`` is true, any other model is copied."""
     commit = None if copy_weights else get_hub_commit(base)
     files = [] if commit else [path for pattern in _WEIGHT_FILES for path in sorted(base.folder.glob(pattern))]
-    with export_output(out, sum(path.stat().st_size for path in files)) as folder:
+    with open_export_output(out, sum(path.stat().st_size for path in files)) as folder:
         folder.mkdir()
         copy_companion_files(base, folder)
         if commit is None:

@@ -31,7 +31,7 @@ _CHUNKS = 6
 _REPEATED_BLOCK_SIZES = (1, 2, 3, 5)
 
 
-def single_repeats_and_skips(layers: int) -> list[Route]:
+def make_repeat_and_skip_routes(layers: int) -> list[Route]:
     """The standard route, all single repeats of blocks of a few layers, and all single skips."""
     standard = list(range(layers))
     orders = [standard]
@@ -82,7 +82,7 @@ def time_shared_engine(
     answer_with_routes(frozen, routes[:1], task, examples[:1], decoding)  # set-up that happens once is not timed
     timings = [
         (
-            measure_seconds(_answer_one_by_one, frozen, routes, task, chunk, decoding),
+            measure_seconds(_answer_route_by_route, frozen, routes, task, chunk, decoding),
             measure_seconds(answer_with_routes, frozen, routes, task, chunk, decoding),
         )
         for chunk in (examples[start : start + size] for start in range(0, len(examples), size))
@@ -106,7 +106,7 @@ def time_shared_engine(
     )
 
 
-def _answer_one_by_one(
+def _answer_route_by_route(
     frozen: FrozenModel, routes: Sequence[Route], task: Task, examples: Sequence[Example], decoding: DecodingSettings
 ) -> dict[Route, list[ExampleOutcome]]:
     return {route: answer_examples(frozen, apply_route(frozen, route), task, examples, decoding) for route in routes}
@@ -207,9 +207,9 @@ def time_fused_decoding(  # noqa: PLR0913
     stages = tuple(dataclasses.replace(stage, end_tokens=frozenset()) for stage in stages)
     short = tuple(dataclasses.replace(stage, max_tokens=4) for stage in stages)
     decoder.generate_for_routes(compared, prompts, GenerationRequest(short))  # compiles the kernels
-    _generate_text(model, prompts[:4], short)
+    _generate_with_transformers(model, prompts[:4], short)
     routed_models = [apply_route(model, route, allow_untested=True) for route in compared]
-    by_route = [measure_seconds(_generate_text, routed, prompts, stages) for routed in routed_models]
+    by_route = [measure_seconds(_generate_with_transformers, routed, prompts, stages) for routed in routed_models]
     request = GenerationRequest(stages)
     fused_seconds, _ = measure_seconds(decoder.generate_for_routes, compared, prompts, request)
     torch.cuda.reset_peak_memory_stats()
@@ -233,7 +233,7 @@ def time_fused_decoding(  # noqa: PLR0913
     )
 
 
-def _generate_text(model: Any, prompts: Sequence[Tokens], stages: Sequence[DecodingStage]) -> int:
+def _generate_with_transformers(model: Any, prompts: Sequence[Tokens], stages: Sequence[DecodingStage]) -> int:
     """Run ``model.generate`` stage after stage in the largest batch that fits; returns its number of rows."""
     limit = BatchLimit(len(prompts))
     run_halving_on_oom(partial(_generate_batch, model, stages), prompts, lambda _message: None, limit)

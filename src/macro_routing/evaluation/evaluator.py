@@ -126,7 +126,7 @@ class Evaluator:
         for route, example in pairs:
             examples_by_route.setdefault(route, []).append(example)
         cache = self._open_cache(examples_by_route, [example for _, example in pairs], examples_by_route)
-        cache.compute_pairs(pairs, self.unit_sizes.full)
+        cache.compute_missing_pairs(pairs, self.unit_sizes.full)
         return [cache.get_pair_outcome(route, example) for route, example in pairs]
 
     def _open_cache(

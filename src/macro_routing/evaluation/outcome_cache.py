@@ -59,13 +59,13 @@ class OutcomeCache:
 
     def compute_missing(self, wanted: RoutesByUnit) -> None:
         """Compute the missing outcomes of these routes on these units; a unit is always run as a whole."""
-        items = [item for unit, routes in wanted for item in self._find_missing(unit, routes)]
+        items = [item for unit, routes in wanted for item in self._find_missing_items(unit, routes)]
         # Two items per worker, so that no worker waits long for the last one.
-        self._run(split_work(1 if self._workers == 1 else 2 * self._workers, items))
+        self._run_and_store(split_work(1 if self._workers == 1 else 2 * self._workers, items))
 
     def prefetch(self, needed: RoutesByUnit, likely: RoutesByUnit) -> None:
         """Compute what is needed; workers that would be idle compute what is likely to be needed next."""
-        items = [item for unit, routes in needed for item in self._find_missing(unit, routes)]
+        items = [item for unit, routes in needed for item in self._find_missing_items(unit, routes)]
         parts = split_work(self._workers, items)
         if not parts:
             return
@@ -74,12 +74,12 @@ class OutcomeCache:
         ahead = (
             WorkItem(item.routes[start : start + size], item.unit, prefetch=True)
             for unit, routes in likely
-            for item in self._find_missing(unit, [route for route in routes if route not in self._no_prefetch])
+            for item in self._find_missing_items(unit, [route for route in routes if route not in self._no_prefetch])
             for start in range(0, len(item.routes), size)
         )
-        self._run([*parts, *islice(ahead, max(0, self._workers - len(parts)))])
+        self._run_and_store([*parts, *islice(ahead, max(0, self._workers - len(parts)))])
 
-    def compute_pairs(self, pairs: Sequence[tuple[Route, Example]], batch_size: int) -> None:
+    def compute_missing_pairs(self, pairs: Sequence[tuple[Route, Example]], batch_size: int) -> None:
         """Compute the missing outcomes of these pairs, batched by their order, so that workers change no batch.
 
         Of a batch only the missing pairs are run: its pairs have little in common, and running all would cost much.
@@ -91,9 +91,9 @@ class OutcomeCache:
             if missing := [pair for pair in batch if self._keys[pair[1]] not in self._outcomes[pair[0]]]:
                 routes, examples = zip(*missing, strict=True)
                 items.append(WorkItem(routes, examples, paired=True))
-        self._run(items)
+        self._run_and_store(items)
 
-    def _find_missing(self, unit: WorkUnit, routes: Sequence[Route]) -> list[WorkItem]:
+    def _find_missing_items(self, unit: WorkUnit, routes: Sequence[Route]) -> list[WorkItem]:
         keys = [self._keys[example] for example in unit]
         missing = [
             route
@@ -102,7 +102,7 @@ class OutcomeCache:
         ]
         return [WorkItem(tuple(missing), unit)] if missing else []
 
-    def _run(self, items: Sequence[WorkItem]) -> None:
+    def _run_and_store(self, items: Sequence[WorkItem]) -> None:
         # Closed at once when storing fails: an executor must not be left in the middle of its work.
         with closing(self._run_items(items)) as finished:
             for item, results in finished:

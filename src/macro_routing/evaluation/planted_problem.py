@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macro_routing.errors import SettingsError
-from macro_routing.evaluation.confirmation import rank_candidates, select_confirmed
+from macro_routing.evaluation.holdout_selection import rank_by_gain, select_confirmed_candidate
 from macro_routing.evaluation.racing import NEVER, race_routes
 from macro_routing.evaluation.work_items import UnitSizes, plan_race_indices
 from macro_routing.routes.route import Route
@@ -121,8 +121,8 @@ def solve_planted(
             holdout = [problem.sample_correct(route, TRAIN, held)] if held else []
             return np.concatenate([*holdout, problem.sample_correct(route, VALIDATION, range(validation))])
 
-        selected = select_confirmed(candidates, get_correct, searcher.settings.max_error_probability)
-        finalists = tuple(rank_candidates(candidates, get_correct))
+        selected = select_confirmed_candidate(candidates, get_correct, searcher.settings.max_error_probability)
+        finalists = tuple(rank_by_gain(candidates, get_correct))
         return PlantedResult(selected, candidates, state, selected.route == problem.target, finalists)
     selected = select_candidate(
         candidates,

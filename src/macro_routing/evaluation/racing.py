@@ -92,7 +92,7 @@ def race_routes(  # noqa: PLR0913
         routes = list(dict.fromkeys(draws[index] for index in wave))
         prefetch(
             [(standings[route].units, route) for route in routes],
-            _predict_next(draws, standings, routes, len(sizes), (keep, mode)),
+            _predict_next_pairs(draws, standings, routes, len(sizes), (keep, mode)),
         )
         for number in sorted({standings[route].units for route in routes}):
             group = [route for route in routes if standings[route].units == number]
@@ -103,7 +103,7 @@ def race_routes(  # noqa: PLR0913
     return standings
 
 
-def _predict_next(
+def _predict_next_pairs(
     draws: Sequence[Route],
     standings: Mapping[Route, RaceStanding],
     wave: Sequence[Route],

@@ -48,7 +48,7 @@ def compare_paired(
     baseline: ArrayLike, routed: ArrayLike, *, seed: int = 0, resamples: int = 10_000
 ) -> PairedComparison:
     """Compare two routes by their outcomes on the same examples, in the same order."""
-    first, second = _check_paired(baseline, routed)
+    first, second = _check_paired_outcomes(baseline, routed)
     fixed = int((second > first).sum())
     broken = int((second < first).sum())
     low, high = paired_bootstrap_interval(first, second, seed=seed, resamples=resamples)
@@ -61,7 +61,7 @@ def paired_bootstrap_interval(
     baseline: ArrayLike, routed: ArrayLike, *, seed: int = 0, resamples: int = 10_000
 ) -> tuple[float, float]:
     """Percentile interval of the mean paired difference, examples resampled with replacement."""
-    first, second = _check_paired(baseline, routed)
+    first, second = _check_paired_outcomes(baseline, routed)
     # Only counts of the distinct differences matter, so resampling is multinomial: fast for any number of examples.
     values, counts = np.unique(second - first, return_counts=True)
     rng = np.random.default_rng(seed)
@@ -260,7 +260,7 @@ def percentile_interval(draws: Floats) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _check_paired(baseline: ArrayLike, routed: ArrayLike) -> tuple[Floats, Floats]:
+def _check_paired_outcomes(baseline: ArrayLike, routed: ArrayLike) -> tuple[Floats, Floats]:
     first, second = (np.asarray(values, dtype=np.float64) for values in (baseline, routed))
     if first.shape != second.shape or first.ndim != 1 or len(first) == 0:
         raise SettingsError(f"a paired comparison needs equally many outcomes, got {first.shape} and {second.shape}")

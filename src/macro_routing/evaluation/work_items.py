@@ -92,7 +92,7 @@ class WorkItem:
     prefetch: bool = False
     """Whether the result is not needed yet; only idle workers take such items."""
 
-    def split(self, parts: int) -> "list[WorkItem]":
+    def split_into_parts(self, parts: int) -> "list[WorkItem]":
         """The same work in about ``parts`` items; pairs have nothing to share, so each becomes an item."""
         if self.paired:
             return self.split_by_route()
@@ -111,7 +111,7 @@ def split_work(parts: int, items: Sequence[WorkItem]) -> list[WorkItem]:
     if not items or len(items) >= parts:
         return list(items)
     per_item = -(-parts // len(items))
-    return [part for item in items for part in item.split(per_item)]
+    return [part for item in items for part in item.split_into_parts(per_item)]
 
 
 def group_by_shared_prefix(routes: Sequence[Route], groups: int) -> list[list[Route]]:

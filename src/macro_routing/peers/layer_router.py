@@ -39,18 +39,18 @@ ChooseCounts = Callable[[list[int], int, list[torch.Tensor]], list[int]]
 
 
 def decide_layer_counts(
-    frozen: FrozenModel, prompts: Sequence[Tokens], choose: ChooseCounts, *, max_batch_tokens: int | None = None
+    frozen: FrozenModel, prompts: Sequence[Tokens], choose_counts: ChooseCounts, *, max_batch_tokens: int | None = None
 ) -> list[tuple[int, ...]]:
-    """Run prompts through the model while ``choose`` decides each layer; returns each prompt's counts by layer.
+    """Run prompts through the model while ``choose_counts`` decides; returns each prompt's counts by layer.
 
-    The states that ``choose`` gets at a layer follow from its earlier choices. A pass that has applied no layer at all
-    applies the last one.
+    The states that ``choose_counts`` gets at a layer follow from its earlier choices. A pass that has applied no layer
+    at all applies the last one.
     """
     counts: list[list[int]] = [[] for _ in prompts]
     for indices, batch in batch_prompts(frozen.model, prompts, max_batch_tokens):
         state = batch.embedded
         for layer in range(frozen.layers):
-            chosen = choose(indices, layer, batch.remove_padding(state, range(len(indices))))
+            chosen = choose_counts(indices, layer, batch.remove_padding(state, range(len(indices))))
             is_last = layer == frozen.layers - 1
             for index, count in zip(indices, chosen, strict=True):
                 counts[index].append(max(count, 1) if is_last and not any(counts[index]) else count)
@@ -77,10 +77,10 @@ class LayerRouters:
         """The route of every prompt, decided layer by layer while the prompts run through the model once."""
         check_router_model(self.weights_id, frozen)
 
-        def choose(_indices: list[int], layer: int, states: list[torch.Tensor]) -> list[int]:
+        def choose_counts(_indices: list[int], layer: int, states: list[torch.Tensor]) -> list[int]:
             return [int(count) for count in self.compute_logits(layer, states).argmax(dim=-1).tolist()]
 
-        counts = decide_layer_counts(frozen, prompts, choose, max_batch_tokens=max_batch_tokens)
+        counts = decide_layer_counts(frozen, prompts, choose_counts, max_batch_tokens=max_batch_tokens)
         return [route_from_drllm_label(prompt_counts) for prompt_counts in counts]
 
     @torch.no_grad()

@@ -43,7 +43,7 @@ class PaddedPrompts:
             return state
         is_full = len(rows) == len(state)
         hidden = state if is_full else state[list(rows)]
-        output = get_decoder(self._model).layers[layer](hidden, **self._get_arguments(tuple(rows))[layer])
+        output = get_decoder(self._model).layers[layer](hidden, **self._get_layer_arguments(tuple(rows))[layer])
         output = output[0] if isinstance(output, tuple) else output
         return output if is_full else replace_rows(state, rows, output)
 
@@ -51,7 +51,7 @@ class PaddedPrompts:
         """The state ``[tokens, width]`` of each of ``rows``."""
         return [state[row, -self._lengths[row] :] for row in rows]
 
-    def _get_arguments(self, rows: tuple[int, ...]) -> tuple[dict[str, Any], ...]:
+    def _get_layer_arguments(self, rows: tuple[int, ...]) -> tuple[dict[str, Any], ...]:
         """Layer arguments for these rows only; the model computes them, since only it knows what depends on a row."""
         if rows not in self._arguments:
             if len(self._arguments) == _MAX_CACHED_ROW_SETS:

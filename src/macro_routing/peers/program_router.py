@@ -44,11 +44,11 @@ def decide_program_actions(
     frozen: FrozenModel,
     space: RouteSpace,
     prompts: Sequence[Tokens],
-    choose: ChooseActions,
+    choose_actions: ChooseActions,
     *,
     max_batch_tokens: int | None = None,
 ) -> list[list[int]]:
-    """Run prompts through the model while ``choose`` decides each step; returns each prompt's actions, rejoin last."""
+    """Run prompts through the model while ``choose_actions`` decides; returns each prompt's actions, rejoin last."""
     check_space_layers(frozen, space)
     actions: list[list[int]] = [[] for _ in prompts]
     for indices, batch in batch_prompts(frozen.model, prompts, max_batch_tokens):
@@ -57,7 +57,7 @@ def decide_program_actions(
         # After each application; the embeddings are not in it.
         history = [batch.apply_layer(0, running, batch.embedded)]
         while running:
-            chosen = choose(
+            chosen = choose_actions(
                 [indices[row] for row in running],
                 [positions[row] for row in running],
                 batch.remove_padding(history[-1], running),
@@ -120,13 +120,13 @@ class ProgramRouters:
         """The program of every prompt; after the last router it rejoins."""
         check_router_model(self.weights_id, frozen)
 
-        def choose(_indices: list[int], positions: list[Position], states: list[torch.Tensor]) -> list[int]:
+        def choose_actions(_indices: list[int], positions: list[Position], states: list[torch.Tensor]) -> list[int]:
             if positions[0].applied > self.routers.count:
                 return [self.space.rejoin_action] * len(positions)
             return [int(action) for action in self.compute_logits(positions, states).argmax(dim=-1).tolist()]
 
         actions_by_prompt = decide_program_actions(
-            frozen, self.space, prompts, choose, max_batch_tokens=max_batch_tokens
+            frozen, self.space, prompts, choose_actions, max_batch_tokens=max_batch_tokens
         )
         return [self.space.program_from_actions(actions) for actions in actions_by_prompt]
 

@@ -69,7 +69,7 @@ class TrainingExamples:
         self.targets[list(indices), router] = torch.tensor(targets)
 
     @property
-    def decided(self) -> torch.Tensor:
+    def decision_mask(self) -> torch.Tensor:
         """``[prompts, routers]``: whether there is a decision to learn."""
         return self.targets != NO_DECISION
 
@@ -103,7 +103,7 @@ def fit_routers(
     """
     prompts = len(examples.targets)
     classes = examples.allowed.shape[2]
-    counts = examples.targets[examples.decided].bincount(minlength=classes).tolist()
+    counts = examples.targets[examples.decision_mask].bincount(minlength=classes).tolist()
     weights = compute_class_weights(counts, settings.effective_beta).to(routers.inner.device)
     optimizer = torch.optim.AdamW(routers.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
     steps = settings.epochs * math.ceil(prompts / settings.accumulation)
@@ -137,12 +137,12 @@ def _compute_losses(
 ) -> torch.Tensor:
     """Mean loss of each prompt over its own decisions."""
     logits = _compute_logits(routers, examples, batch)
-    decided = examples.decided[batch].to(logits.device)
+    decision_mask = examples.decision_mask[batch].to(logits.device)
     targets = examples.targets[batch].to(logits.device)
     # Without a decision the loss is not computed: a masked class would make it infinite, and 0 · ∞ is not 0.
-    losses = torch.zeros(decided.shape, device=logits.device)
-    losses[decided] = focal_loss(logits[decided], targets[decided], weights, gamma)
-    return losses.sum(dim=1) / decided.sum(dim=1)
+    losses = torch.zeros(decision_mask.shape, device=logits.device)
+    losses[decision_mask] = focal_loss(logits[decision_mask], targets[decision_mask], weights, gamma)
+    return losses.sum(dim=1) / decision_mask.sum(dim=1)
 
 
 @torch.no_grad()
@@ -151,7 +151,7 @@ def _compute_accuracy(routers: StackedRouters, examples: TrainingExamples, batch
         int((_compute_logits(routers, examples, batch).argmax(dim=-1).cpu() == examples.targets[batch]).sum())
         for batch in torch.split(torch.arange(len(examples.targets)), batch_size)
     )
-    return correct / int(examples.decided.sum())
+    return correct / int(examples.decision_mask.sum())
 
 
 def train_new_routers(

@@ -7,7 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from macro_routing.evaluation.confirmation import probability_of_gain, select_confirmed, update_expected_gain
+from macro_routing.evaluation.holdout_selection import (
+    compute_gain_probability,
+    select_confirmed_candidate,
+    update_expected_gain,
+)
 from macro_routing.evaluation.outcomes import RouteEvaluation
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
@@ -95,7 +99,7 @@ def select_confirmed_route(
         return FinalSelection(standard, _list_candidates(candidates, validated, turned_down), reason)
     left = list(candidates)
     while True:
-        best = select_confirmed(left, verdicts, max_error_probability)
+        best = select_confirmed_candidate(left, verdicts, max_error_probability)
         reason = (
             "" if best.route.is_standard else _find_failure(best.route, validated, holdout) or objection(best.route)
         )
@@ -106,7 +110,7 @@ def select_confirmed_route(
     refused = "; ".join(f"{route} was turned down: {reason}" for route, reason in turned_down.items())
     control = verdicts(standard)
     sure = {
-        one.route: probability_of_gain(update_expected_gain(one.expected, control, verdicts(one.route)))
+        one.route: compute_gain_probability(update_expected_gain(one.expected, control, verdicts(one.route)))
         for one in candidates
     }
     for one in candidates:

@@ -116,6 +116,6 @@ COPULA = re.compile(
 )
 
 
-def extract_complements(sentence: str) -> list[str]:
+def extract_texts_after_is(sentence: str) -> list[str]:
     """Extract what follows "is" and similar verbs: "The colour of it is blue" → "blue"."""
     return [sentence[verb.end() :] for verb in COPULA.finditer(sentence[:2000])]

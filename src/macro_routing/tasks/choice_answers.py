@@ -3,7 +3,7 @@
 import re
 
 from macro_routing.tasks.answer_extraction import (
-    extract_complements,
+    extract_texts_after_is,
     find_answer_statements,
     list_concluding_sentences,
     split_sentences,
@@ -93,7 +93,7 @@ def _extract_letter_from_context(response: str, letters: str, choices: tuple[str
     ):
         if named:
             return named.pop() if len(named) == 1 else None
-    complements = [text for sentence in sentences[:1] + sentences[-1:] for text in extract_complements(sentence)]
+    complements = [text for sentence in sentences[:1] + sentences[-1:] for text in extract_texts_after_is(sentence)]
     named = {
         _extract_bare_letter(text, letters) or _match_choice_text(text, letters, choices) or "" for text in complements
     } - {""}

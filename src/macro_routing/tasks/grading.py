@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from macro_routing.tasks.answer_extraction import (
-    extract_complements,
     extract_first_sentence,
+    extract_texts_after_is,
     find_answer_statements,
     list_concluding_sentences,
     split_sentences,
@@ -15,7 +15,7 @@ from macro_routing.tasks.answer_extraction import (
 )
 from macro_routing.tasks.choice_answers import extract_choice_letter, normalize_text
 from macro_routing.tasks.math_answers import extract_chained_value, extract_math_answer, is_same_math
-from macro_routing.tasks.number_answers import extract_number, states_number
+from macro_routing.tasks.number_answers import extract_number, has_stated_number
 from macro_routing.tasks.numbers import find_numbers, is_same_number
 
 _UNANSWERABLE = re.compile(
@@ -85,7 +85,7 @@ def _grade_unanswerable(text: str) -> Verdict:
     number = extract_number(text)
     declines = [_UNANSWERABLE.search(sentence) is not None for sentence in split_sentences(response)]
     # "The price of the 3 apples is not given" names a number, but does not answer with it.
-    if declines and (declines[0] or declines[-1]) and not states_number(text) and "=" not in response:
+    if declines and (declines[0] or declines[-1]) and not has_stated_number(text) and "=" not in response:
         return Verdict("None", correct=True)
     if number is not None or find_numbers(response):
         return Verdict(_format_number(number.value) if number else "", correct=False)
@@ -114,7 +114,7 @@ def grade_text(text: str, answer: str, _choices: tuple[str, ...]) -> Verdict:
         return Verdict(line, _is_same_time(line, answer))
     expected = normalize_text(answer)
     is_correct = expected != "" and any(
-        normalize_text(candidate) == expected for candidate in [line, *extract_complements(line)]
+        normalize_text(candidate) == expected for candidate in [line, *extract_texts_after_is(line)]
     )
     return Verdict(line, is_correct)
 

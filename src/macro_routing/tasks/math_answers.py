@@ -12,8 +12,8 @@ from typing import Any
 
 from macro_routing.errors import SettingsError
 from macro_routing.tasks.answer_extraction import (
-    extract_complements,
     extract_first_sentence,
+    extract_texts_after_is,
     find_answer_statements,
     list_concluding_sentences,
     strip_reasoning,
@@ -43,7 +43,7 @@ def extract_math_answer(text: str) -> str:
             inline = _find_inline_math(line)
             return _strip_expression(inline[0] if inline else _REMARK.sub("", line))
     line = next(iter(list_concluding_sentences(response)), "")
-    last = (_find_inline_math(line) or extract_complements(line) or [line])[-1]
+    last = (_find_inline_math(line) or extract_texts_after_is(line) or [line])[-1]
     return _strip_expression(last)
 
 

@@ -59,7 +59,7 @@ def extract_number(text: str, unit: str = "") -> Number | None:
     return _extract_concluding_number(response, unit)
 
 
-def states_number(text: str) -> bool:
+def has_stated_number(text: str) -> bool:
     """Whether a number is stated as the answer, correct or not."""
     return any(
         locate_numbers(_convert_number_words(extract_first_sentence(_clean_latex(part))))
@@ -96,7 +96,7 @@ def _extract_stated_number(statement: str, unit: str) -> Number | None:
     numbers = locate_numbers(remarked)
     if not numbers or _is_calculation(remarked, numbers) or _is_joined_to_next(remarked, numbers, 0):
         return None
-    return None if _is_a_bound(remarked, numbers[0]) else numbers[0]
+    return None if _is_lower_or_upper_bound(remarked, numbers[0]) else numbers[0]
 
 
 def _extract_calculation_result(statement: str) -> Number | None:
@@ -127,7 +127,7 @@ def _is_joined_to_next(text: str, numbers: list[Number], index: int) -> bool:
     return not (gap.strip() in {"-", "−"} and number.value >= other.value)  # a range ascends; "10-5" is a difference
 
 
-def _is_a_bound(text: str, number: Number) -> bool:
+def _is_lower_or_upper_bound(text: str, number: Number) -> bool:
     return (
         re.search(r"\b(?:between|from|at least|at most|less than|more than|over|under)\s*$", text[: number.start])
         is not None
@@ -159,7 +159,7 @@ def _extract_last_result(clause: str, numbers: list[Number]) -> Number | None:
     is_one_of_several = _is_joined_to_next(clause, numbers, index) or (
         index > 0 and _is_joined_to_next(clause, numbers, index - 1)
     )
-    return None if is_one_of_several or _is_a_bound(clause, numbers[index]) else numbers[index]
+    return None if is_one_of_several or _is_lower_or_upper_bound(clause, numbers[index]) else numbers[index]
 
 
 def _remove_list_numbers(text: str) -> str:

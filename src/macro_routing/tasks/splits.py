@@ -47,16 +47,16 @@ def make_splits(task: Task, *, seed: int, training: int = 1000, validation: int 
     test, left = _split_off_test(task, test_pool, rng)
     if task.keeps_validation:
         return _split_named_pools(task, test, rng, training, validation)
-    order = _shuffle_units(other_pool or left, test, rng)
-    size = sum(len(unit) for unit in order)
+    order = _shuffle_groups(other_pool or left, test, rng)
+    size = sum(len(group) for group in order)
     if size < 2:
         raise TaskError(f"{task.name}: after {len(test)} test items only {size} examples are left for training")
     share = min(1.0, size / (training + validation))
     train_size = training if share == 1 else min(round(training * share), size - 1)
     validation_size = validation if share == 1 else max(1, size - train_size)
-    train, rest = _take_units(order, train_size)
-    chosen, _ = _take_units(rest, validation_size)
-    return Splits(_flatten_units(train), _flatten_units(chosen), tuple(test))
+    train, rest = _take_groups(order, train_size)
+    chosen, _ = _take_groups(rest, validation_size)
+    return Splits(_flatten_groups(train), _flatten_groups(chosen), tuple(test))
 
 
 def count_repeated_questions(task: Task) -> int:
@@ -69,20 +69,20 @@ def _split_named_pools(
     task: Task, test: list[Example], rng: np.random.Generator, training: int, validation: int
 ) -> Splits:
     """Take training and validation examples each from the pool of that name."""
-    chosen, _ = _take_units(_shuffle_units(task.pools[VALIDATION], test, rng), validation)
-    train, _ = _take_units(_shuffle_units(task.pools[TRAIN], [*test, *_flatten_units(chosen)], rng), training)
+    chosen, _ = _take_groups(_shuffle_groups(task.pools[VALIDATION], test, rng), validation)
+    train, _ = _take_groups(_shuffle_groups(task.pools[TRAIN], [*test, *_flatten_groups(chosen)], rng), training)
     if not train or not chosen:
         raise TaskError(f"{task.name}: every {'validation' if train else 'training'} item is also in another split")
-    return Splits(_flatten_units(train), _flatten_units(chosen), tuple(test))
+    return Splits(_flatten_groups(train), _flatten_groups(chosen), tuple(test))
 
 
-def _shuffle_units(pool: Sequence[Example], taken: Sequence[Example], rng: np.random.Generator) -> list[list[Example]]:
-    """Shuffle units of distinct questions, without those whose question or group is taken."""
+def _shuffle_groups(pool: Sequence[Example], taken: Sequence[Example], rng: np.random.Generator) -> list[list[Example]]:
+    """Shuffle groups of distinct questions, without those whose question or group is taken."""
     taken_keys = {example.key for example in taken} | {example.group for example in taken if example.group}
     left = [example for example in pool if not {example.key, example.group} & taken_keys]
     distinct = {example.key: example for example in reversed(left)}  # of a repeated question the first example stays
-    units = _group_examples(list(distinct.values())[::-1])
-    return [units[index] for index in rng.permutation(len(units))]
+    groups = _group_examples(list(distinct.values())[::-1])
+    return [groups[index] for index in rng.permutation(len(groups))]
 
 
 def _choose_pools(task: Task) -> tuple[list[Example], list[Example]]:
@@ -107,28 +107,28 @@ def _split_off_test(task: Task, pool: list[Example], rng: np.random.Generator) -
     size = task.test_size or (len(pool) if has_test_split else round(TEST_SHARE * len(pool)))
     if size >= len(pool) and has_test_split:
         return pool, []
-    units = _group_examples(pool)
-    order = [units[index] for index in rng.permutation(len(units))]
-    taken, rest = _take_units(order, size)
+    groups = _group_examples(pool)
+    order = [groups[index] for index in rng.permutation(len(groups))]
+    taken, rest = _take_groups(order, size)
     # A question that is in the pool twice must be on one side.
-    keys = {example.key for unit in taken for example in unit}
-    return list(_flatten_units(taken)), [example for unit in rest for example in unit if example.key not in keys]
+    keys = {example.key for group in taken for example in group}
+    return list(_flatten_groups(taken)), [example for group in rest for example in group if example.key not in keys]
 
 
 def _group_examples(examples: Sequence[Example]) -> list[list[Example]]:
     """Group examples that must stay together: those of one group, others alone."""
-    units: dict[str, list[Example]] = {}
+    groups: dict[str, list[Example]] = {}
     for example in examples:
-        units.setdefault(example.group or example.id, []).append(example)
-    return list(units.values())
+        groups.setdefault(example.group or example.id, []).append(example)
+    return list(groups.values())
 
 
-def _take_units(units: list[list[Example]], size: int) -> tuple[list[list[Example]], list[list[Example]]]:
-    """Take whole units of up to ``size`` examples, at least one unit; return them and the rest."""
-    ends = list(accumulate(map(len, units)))
+def _take_groups(groups: list[list[Example]], size: int) -> tuple[list[list[Example]], list[list[Example]]]:
+    """Take whole groups of up to ``size`` examples, at least one group; return them and the rest."""
+    ends = list(accumulate(map(len, groups)))
     taken = max(1, bisect_right(ends, size))
-    return units[:taken], units[taken:]
+    return groups[:taken], groups[taken:]
 
 
-def _flatten_units(units: list[list[Example]]) -> tuple[Example, ...]:
-    return tuple(example for unit in units for example in unit)
+def _flatten_groups(groups: list[list[Example]]) -> tuple[Example, ...]:
+    return tuple(example for group in groups for example in group)

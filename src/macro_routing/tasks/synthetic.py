@@ -17,7 +17,7 @@ class SyntheticTask:
 
     name: str
     kind: str
-    make: Callable[[Rng], tuple[str, str, tuple[str, ...]]]
+    make_question: Callable[[Rng], tuple[str, str, tuple[str, ...]]]
     """Makes one question, its answer (with choices: the text of the correct choice) and its choices."""
     note: str
     prompts: Mapping[str, str] = field(default_factory=dict)
@@ -45,7 +45,7 @@ def generate_pools(task: SyntheticTask, seed: int) -> dict[str, tuple[Example, .
 
 
 def _make_example(task: SyntheticTask, rng: Rng, key: str) -> Example:
-    question, correct, choices = task.make(rng)
+    question, correct, choices = task.make_question(rng)
     if not choices:
         return Example(key, question, correct)
     order = tuple(choices[index] for index in rng.permutation(len(choices)))
@@ -99,13 +99,13 @@ def _format_count(thing: str, count: int) -> str:
 
 def _make_arithmetic_question(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
     """Two brackets with three small numbers each, as in multi-step arithmetic benchmarks."""
-    left, right = _make_bracket(rng), _make_bracket(rng)
+    left, right = _make_bracketed_term(rng), _make_bracketed_term(rng)
     joined = str(rng.choice(["+", "-"]))
     value = left[1] + right[1] if joined == "+" else left[1] - right[1]
     return f"({left[0]}) {joined} ({right[0]}) =", str(value), ()
 
 
-def _make_bracket(rng: Rng) -> tuple[str, int]:
+def _make_bracketed_term(rng: Rng) -> tuple[str, int]:
     first, second, third = (int(number) for number in rng.integers(1, 10, size=3))
     sign = str(rng.choice(["+", "-"]))
     product = second * third

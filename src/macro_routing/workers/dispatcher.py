@@ -178,7 +178,7 @@ class Dispatcher:
     def _send_items(self) -> Iterator[ItemResult]:
         """Send queued items to idle workers."""
         while self._idle and self._queue:
-            yield from self._drop_quarantined()
+            yield from self._fail_quarantined_routes()
             if not self._queue:
                 return
             number, queued = self._idle.popleft(), self._queue.popleft()
@@ -189,7 +189,7 @@ class Dispatcher:
             slot.size = estimate_work(queued.item, self._spec.decoding.max_new_tokens)
             self._backend.send_message(number, work_item_to_json(self._spec, queued.item))
 
-    def _drop_quarantined(self) -> Iterator[ItemResult]:
+    def _fail_quarantined_routes(self) -> Iterator[ItemResult]:
         """Fail the quarantined routes of the next items without running them."""
         while self._queue and any(map(self._quarantine_reason, self._queue[0].item.routes)):
             queued = self._queue.popleft()
@@ -223,7 +223,7 @@ class Dispatcher:
         if "error" in message and not slot.is_ready:
             self._backend.kill_worker(event.slot)  # its setup failed; a later run may start another
             self._events.append(Exited(event.slot, message["error"]))
-            raise _as_user_error(message)
+            raise _make_user_error(message)
         slot.process_id = message.get("ready", slot.process_id)
         if "facts" in message:
             self._model_facts = RemoteModelInfo(**message["facts"])
@@ -234,7 +234,7 @@ class Dispatcher:
         if queued is None:
             return
         if "error" in message:
-            raise _as_user_error(message)
+            raise _make_user_error(message)
         self._timeout.record_duration(slot.scope, slot.size, time.monotonic() - slot.sent_at)
         if queued.suspect is not None:
             yield self._quarantine_route(queued.suspect)
@@ -288,17 +288,17 @@ class Dispatcher:
                 self.counts.hangs += 1
                 self._backend.kill_worker(number)
                 yield from self._handle_exit(
-                    Exited(number, f"{missing} within {self._allowed_seconds(slot):.4g} seconds")
+                    Exited(number, f"{missing} within {self._get_timeout_seconds(slot):.4g} seconds")
                 )
 
-    def _allowed_seconds(self, slot: WorkerSlot) -> float:
+    def _get_timeout_seconds(self, slot: WorkerSlot) -> float:
         """Seconds after its start or its item in which a worker must be heard from."""
         return self._timeout.timeout_seconds(slot.scope, slot.size) if slot.is_busy else self._limits.start_seconds
 
     def _get_deadline(self, slot: WorkerSlot) -> float:
         """Computed anew every time: the times of items that finished meanwhile count, too."""
         is_expected = (slot.is_busy or not slot.is_ready) and not slot.retired
-        return slot.heard_at + self._allowed_seconds(slot) if is_expected else math.inf
+        return slot.heard_at + self._get_timeout_seconds(slot) if is_expected else math.inf
 
     def _seconds_to_deadline(self) -> float:
         """Seconds until the next deadline; 0 if no message is expected."""
@@ -338,7 +338,7 @@ class Dispatcher:
         return queued.item, Failure(reason)
 
 
-def _as_user_error(message: dict[str, str]) -> MacroError:
+def _make_user_error(message: dict[str, str]) -> MacroError:
     """The error that a worker reported, with its original class."""
     kind = getattr(errors, message["class"], MacroError)
     is_macro_error = isinstance(kind, type) and issubclass(kind, MacroError)

@@ -89,10 +89,10 @@ def build_evaluator(spec: EvaluatorSpec, frozen: FrozenModel, task: Task, report
     return Evaluator(frozen, task, spec.decoding, None, spec.sizes, spec.decoder, report)
 
 
-def start_worker(setup: str, make: Callable[[WorkerSetup], Worker] = Worker) -> tuple[Worker | None, str]:
+def start_worker(setup: str, make_worker: Callable[[WorkerSetup], Worker] = Worker) -> tuple[Worker | None, str]:
     """A worker and its first message: that it is ready, or an error that the user has to fix."""
     try:
-        worker = make(WorkerSetup.from_json(setup))
+        worker = make_worker(WorkerSetup.from_json(setup))
         return worker, json.dumps({"ready": os.getpid(), "facts": dataclasses.asdict(worker.model_facts)})
     except MacroError as error:
         return None, _error_to_json(error)
@@ -102,26 +102,26 @@ def _error_to_json(error: MacroError) -> str:
     return json.dumps({"error": str(error), "class": type(error).__name__})
 
 
-def serve_socket(channel: socket.socket, make: Callable[[WorkerSetup], Worker] = Worker) -> None:
+def serve_socket(channel: socket.socket, make_worker: Callable[[WorkerSetup], Worker] = Worker) -> None:
     """Answer line by line until the driver's end is closed."""
     with channel, channel.makefile("r", encoding="utf-8") as lines:
 
-        def send(text: str) -> None:
+        def send_line(text: str) -> None:
             channel.sendall(f"{text}\n".encode())
 
-        worker, first = start_worker(next(lines), make)
-        send(first)
+        worker, first = start_worker(next(lines), make_worker)
+        send_line(first)
         if worker is not None:
             for line in lines:
-                send(worker.handle_item(line))
+                send_line(worker.handle_item(line))
 
 
-def main(make: Callable[[WorkerSetup], Worker] = Worker) -> None:
+def main(make_worker: Callable[[WorkerSetup], Worker] = Worker) -> None:
     """Serve on the socket whose number is the argument."""
     _exit_with_parent()
     _silence_transformers()
     try:
-        serve_socket(socket.socket(fileno=int(sys.argv[1])), make)
+        serve_socket(socket.socket(fileno=int(sys.argv[1])), make_worker)
     except (BrokenPipeError, ConnectionResetError, StopIteration):
         sys.exit(0)  # the driver exited
 

@@ -49,8 +49,8 @@ def check_route_supported(route: Route, config: Any) -> None:
 def read_route_overrides(config: Any) -> Route:
     """Read the route in a configuration; reject anything but numbers of the correct type."""
     layers = _check_integer("macro_model_layers", getattr(config, "macro_model_layers", None))
-    steps = [_check_integer("macro_layers", layer) for layer in _get_list("macro_layers", config)]
-    entries = _get_list("macro_adds", config)
+    steps = [_check_integer("macro_layers", layer) for layer in _get_list_override("macro_layers", config)]
+    entries = _get_list_override("macro_adds", config)
     adds = dict(_parse_add(entry, len(steps)) for entry in entries)
     if len(adds) != len(entries):
         raise RouteError("macro_adds names a step twice; a step can add one earlier state only")
@@ -70,7 +70,7 @@ def _parse_add(entry: Any, steps: int) -> tuple[int, Add]:
     return index, Add(back, float(entry[2]))
 
 
-def _get_list(name: str, config: Any) -> list[Any]:
+def _get_list_override(name: str, config: Any) -> list[Any]:
     value = getattr(config, name, None)
     if not isinstance(value, list | tuple):
         raise RouteError(f"{name} must be a list, not {shorten(value)}; `macro serve` writes it")

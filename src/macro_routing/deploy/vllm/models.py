@@ -23,7 +23,7 @@ _BATCH_DIMENSIONS = {"input_ids": 0, "positions": -1, "intermediate_tensors": 0,
 def _make_routed_decoder(stock: Any) -> Any:
     """Make a decoder class that runs the route in its configuration."""
 
-    class Routed(stock):  # type: ignore[misc]
+    class RoutedDecoder(stock):  # type: ignore[misc]
         def __init__(self, *, vllm_config: VllmConfig, prefix: str = "", **further: Any) -> None:
             route = read_route_overrides(vllm_config.model_config.hf_config)
             check_engine_config(vllm_config)
@@ -49,7 +49,7 @@ def _make_routed_decoder(stock: Any) -> Any:
             hidden = self.embed_input_ids(input_ids) if inputs_embeds is None else inputs_embeds
             return _run_steps(self, positions, hidden)
 
-    return support_torch_compile(dynamic_arg_dims=_BATCH_DIMENSIONS)(Routed)
+    return support_torch_compile(dynamic_arg_dims=_BATCH_DIMENSIONS)(RoutedDecoder)
 
 
 def _run_steps(decoder: Any, positions: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
@@ -75,7 +75,7 @@ def _make_routed_model(module: ModuleType, family: str) -> Any:
     stock: Any = getattr(module, f"{family}ForCausalLM")
     decoder = _make_routed_decoder(getattr(module, f"{family}Model"))
 
-    class Routed(stock):  # type: ignore[misc]
+    class RoutedForCausalLM(stock):  # type: ignore[misc]
         supports_lora = False
         supports_pp = False
 
@@ -88,8 +88,8 @@ def _make_routed_model(module: ModuleType, family: str) -> Any:
             finally:
                 setattr(module, f"{family}Model", original)
 
-    Routed.__name__ = Routed.__qualname__ = f"Macro{family}ForCausalLM"
-    return Routed
+    RoutedForCausalLM.__name__ = RoutedForCausalLM.__qualname__ = f"Macro{family}ForCausalLM"
+    return RoutedForCausalLM
 
 
 MacroLlamaForCausalLM = _make_routed_model(llama, "Llama")

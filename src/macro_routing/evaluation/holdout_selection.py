@@ -34,14 +34,14 @@ def update_expected_gain(
     return ExpectedGain((expected.mean / variance + fresh.mean / fresh.variance) / precision, 1 / precision)
 
 
-def probability_of_gain(expected: ExpectedGain | None) -> float:
+def compute_gain_probability(expected: ExpectedGain | None) -> float:
     """The probability that a route is truly better than the standard pass."""
     if expected is None:
         return 0.5
     return 0.5 * (1 + math.erf(expected.mean / math.sqrt(2 * max(expected.variance, _MIN_VARIANCE))))
 
 
-def rank_candidates(candidates: Sequence[Candidate], get_correct: GetCorrect) -> list[tuple[Candidate, float]]:
+def rank_by_gain(candidates: Sequence[Candidate], get_correct: GetCorrect) -> list[tuple[Candidate, float]]:
     """Candidates with their probability of a gain, ordered by the lower bound of their gain."""
     standard = get_correct(Route.standard(candidates[0].route.layers))
     gains = {
@@ -55,14 +55,14 @@ def rank_candidates(candidates: Sequence[Candidate], get_correct: GetCorrect) ->
         for candidate, gain in gains.items()
     }
     ranked = sorted(gains, key=lambda candidate: -lower_bounds[candidate])
-    return [(candidate, probability_of_gain(gains[candidate])) for candidate in ranked]
+    return [(candidate, compute_gain_probability(gains[candidate])) for candidate in ranked]
 
 
-def select_confirmed(
+def select_confirmed_candidate(
     candidates: Sequence[Candidate], get_correct: GetCorrect, max_error_probability: float
 ) -> Candidate:
     """The first candidate that is almost certainly better than the standard pass; otherwise the standard pass."""
-    for candidate, probability in rank_candidates(candidates, get_correct):
+    for candidate, probability in rank_by_gain(candidates, get_correct):
         if 1 - probability <= max_error_probability:
             return candidate
     standard = next((candidate for candidate in candidates if candidate.route.is_standard), None)
