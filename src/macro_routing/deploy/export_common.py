@@ -72,7 +72,13 @@ def open_export_output(out: Path, n_bytes: int) -> Iterator[Path]:
     """Yield a temporary path for a file or folder of about ``n_bytes``, which is moved to ``out`` at the end."""
     try:
         _check_not_existing(out)
-        _check_free_space(out, n_bytes + _SPARE_BYTES)
+        needed = n_bytes + _SPARE_BYTES
+        free = shutil.disk_usage(next(folder for folder in out.absolute().parents if folder.exists())).free
+        if free < needed:
+            raise ExportError(
+                f"{out} needs {_format_size(needed)}, but only {_format_size(free)} are free there; nothing was"
+                " written: free some space, or choose another disk with --out"
+            )
         with atomic_output(out) as temporary:
             yield temporary
             _check_not_existing(out)
@@ -85,16 +91,6 @@ def open_export_output(out: Path, n_bytes: int) -> Iterator[Path]:
 def _check_not_existing(out: Path) -> None:
     if out.exists() or out.is_symlink():
         raise ExportError(f"{out} exists already; remove it or choose another path with --out")
-
-
-def _check_free_space(out: Path, n_bytes: int) -> None:
-    folder = next(folder for folder in out.absolute().parents if folder.exists())
-    free = shutil.disk_usage(folder).free
-    if free < n_bytes:
-        raise ExportError(
-            f"{out} needs {_format_size(n_bytes)}, but only {_format_size(free)} are free there; nothing was written:"
-            " free some space, or choose another disk with --out"
-        )
 
 
 def _format_size(n_bytes: int) -> str:

@@ -84,7 +84,7 @@ class RoutedModel:
 # so a cache carries the name of the route that filled it.
 
 
-def _check_cache_route(name: str, _: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _check_cache_route(name: str, _model: Any, _args: Any, kwargs: dict[str, Any]) -> None:
     cache = kwargs.get("past_key_values")
     owner = getattr(cache, "macro_route_name", name)
     if owner != name:
@@ -93,7 +93,6 @@ def _check_cache_route(name: str, _: Any, args: Any, kwargs: dict[str, Any]) -> 
         )
     if cache is not None:
         cache.macro_route_name = name
-    return args, kwargs
 
 
 def _mark_cache_route(name: str, _model: Any, _args: Any, output: Any) -> None:

@@ -106,7 +106,10 @@ def _load_routed_model(name: str, config: Any, arguments: dict[str, Any]) -> Any
     from macro_routing.models.routing import apply_route
     from macro_routing.models.support import check_weights_complete
 
-    route = _read_config_route(config)
+    text, layers = getattr(config, "macro_route", None), getattr(config, "macro_layers", None)
+    if not isinstance(text, str) or not isinstance(layers, int):
+        raise ModelError("the checkpoint is damaged: its config.json has no macro_route and macro_layers")
+    route = parse_program(text).expand(layers)
     base = _find_base_folder(name, arguments.get("revision"), config)
     if read_model_metadata(str(base), LoadOptions()).weights_id != getattr(config, "macro_weights_id", None):
         raise ModelError(f"the base model in {base} is not the one this route was found on; export the route again")
@@ -119,13 +122,6 @@ def _load_routed_model(name: str, config: Any, arguments: dict[str, Any]) -> Any
     check_weights_complete(name, info)
     routed = apply_route(loaded.eval(), route)
     return (routed, info) if wants_info else routed
-
-
-def _read_config_route(config: Any) -> Route:
-    text, layers = getattr(config, "macro_route", None), getattr(config, "macro_layers", None)
-    if not isinstance(text, str) or not isinstance(layers, int):
-        raise ModelError("the checkpoint is damaged: its config.json has no macro_route and macro_layers")
-    return parse_program(text).expand(layers)
 
 
 def _find_base_folder(name: str, revision: str | None, config: Any) -> Path:

@@ -77,20 +77,17 @@ class ScoreStore:
             # Damaged text must not raise here: the checksum reveals it.
             self._connection.text_factory = lambda text: text.decode(errors="replace")
             self._connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;")
-            self._check_version()
+            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+            (tables,) = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if version == 0 and tables == 0:
+                self._connection.execute(f"PRAGMA user_version = {_VERSION}")
+            elif version != _VERSION:
+                raise StoreError(
+                    f"{path} is not a score store of version {_VERSION}; remove it or name another with --store"
+                )
             self._connection.executescript(_TABLES)
         except (sqlite3.Error, OSError, ValueError) as error:  # damaged texts cannot even be decoded
             raise _make_store_error(path, error) from None
-
-    def _check_version(self) -> None:
-        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-        tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if version == 0 and tables == 0:
-            self._connection.execute(f"PRAGMA user_version = {_VERSION}")
-        elif version != _VERSION:
-            raise StoreError(
-                f"{self.path} is not a score store of version {_VERSION}; remove it or name another with --store"
-            )
 
     def close(self) -> None:
         """Release the file."""

@@ -125,9 +125,7 @@ def wilcoxon_p_value(differences: ArrayLike) -> float:
     shares = np.zeros(int(doubled.sum()) + 1)
     shares[0] = 1
     for rank in doubled:
-        shifted = np.zeros_like(shares)
-        shifted[rank:] = shares[: len(shares) - rank]
-        shares = (shares + shifted) / 2
+        shares = (shares + np.pad(shares, (rank, 0))[: len(shares)]) / 2
     return float(shares[observed:].sum())
 
 

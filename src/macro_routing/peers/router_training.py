@@ -13,7 +13,6 @@ import torch
 from macro_routing.engine.batching import Tokens
 from macro_routing.errors import SettingsError
 from macro_routing.models.frozen import FrozenModel
-from macro_routing.peers.padded_prompts import check_prompts
 from macro_routing.peers.router_network import StackedRouters, get_hidden_size, pool_windows
 from macro_routing.peers.router_settings import RouterSettings
 from macro_routing.search.random_streams import check_seed
@@ -173,4 +172,3 @@ def check_training_labels(prompts: Sequence[Tokens], labels: Sequence[object], s
             f"routers need at least one prompt and a label for each,"
             f" not {len(prompts)} prompts and {len(labels)} labels"
         )
-    check_prompts(prompts)

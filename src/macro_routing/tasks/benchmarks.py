@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -39,14 +39,10 @@ def _read_cell(row: RowColumns, column: str) -> str:
     return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
 
 
-def _make_reader(*questions: str, answer: str, group: str = "") -> RowReader:
-    """Make a reader of rows with columns for the parts of the question, the answer and, if named, the group."""
-
-    def read_row(row: RowColumns, key: str) -> Example:
-        question = " ".join(_read_cell(row, column) for column in questions)
-        return Example(key, question, _read_cell(row, answer), group=_read_cell(row, group) if group else "")
-
-    return read_row
+def _read_columns(row: RowColumns, key: str, *, questions: Sequence[str], answer: str, group: str = "") -> Example:
+    """Read a row with columns for the parts of the question, the answer and, if named, the group."""
+    question = " ".join(_read_cell(row, column) for column in questions)
+    return Example(key, question, _read_cell(row, answer), group=_read_cell(row, group) if group else "")
 
 
 def _read_gsm8k(row: RowColumns, key: str) -> Example:
@@ -68,6 +64,15 @@ def _read_mawps(row: RowColumns, key: str) -> Example:
     return Example(key, question, _read_cell(row, "result"))
 
 
+def _make_choice_example(row: RowColumns, key: str, question: str, answer: str, choices: Mapping[str, Any]) -> Example:
+    """Make an example of a row with choices by label and a column ``answer`` that names the correct label."""
+    labels = list(choices)
+    if row.get(answer) not in labels:
+        raise TaskError(f"{answer} {row.get(answer)!r} is not among the labels of the choices, {labels}")
+    correct = LETTERS[labels.index(row[answer])]
+    return Example(key, _read_cell(row, question), correct, tuple(map(str, choices.values())))
+
+
 def _read_labelled_choices(row: RowColumns, key: str, question: str) -> Example:
     """Read ``choices`` with parallel lists ``text`` and ``label``, and an ``answerKey`` among the labels."""
     choices = row.get("choices")
@@ -77,11 +82,8 @@ def _read_labelled_choices(row: RowColumns, key: str, question: str) -> Example:
         or len(choices["text"]) != len(choices.get("label", ()))
     ):
         raise TaskError("the column 'choices' must hold equally long lists 'text' and 'label'")
-    labels = [str(label) for label in choices["label"]]
-    if row.get("answerKey") not in labels:
-        raise TaskError(f"answerKey {row.get('answerKey')!r} is not among the labels {labels}")
-    correct = LETTERS[labels.index(str(row["answerKey"]))]
-    return Example(key, _read_cell(row, question), correct, tuple(str(choice) for choice in choices["text"]))
+    by_label = dict(zip(map(str, choices["label"]), choices["text"], strict=True))
+    return _make_choice_example(row, key, question, "answerKey", by_label)
 
 
 def _read_sciq(row: RowColumns, key: str) -> Example:
@@ -93,27 +95,22 @@ def _read_sciq(row: RowColumns, key: str) -> Example:
 
 
 def _read_medqa(row: RowColumns, key: str) -> Example:
-    options, correct = row.get("options"), row.get("answer_idx")
-    if not isinstance(options, Mapping) or correct not in options:
-        raise TaskError(f"answer_idx {correct!r} is not among the options")
-    labels = sorted(options)
-    return Example(
-        key, _read_cell(row, "question"), LETTERS[labels.index(correct)], tuple(str(options[name]) for name in labels)
-    )
+    options = row.get("options")
+    by_label = dict(sorted(options.items())) if isinstance(options, Mapping) else {}
+    return _make_choice_example(row, key, "question", "answer_idx", by_label)
 
 
 def _read_mmlu_pro(row: RowColumns, key: str) -> Example:
-    options, correct = row.get("options"), row.get("answer")
-    if not isinstance(options, list) or not isinstance(correct, str) or correct not in LETTERS[: len(options)]:
-        raise TaskError(f"answer {correct!r} is not the letter of an option")
-    return Example(key, _read_cell(row, "question"), correct, tuple(str(option) for option in options))
+    options = row.get("options")
+    by_label = dict(zip(LETTERS, options, strict=False)) if isinstance(options, list) else {}
+    return _make_choice_example(row, key, "question", "answer", by_label)
 
 
-_read_gsm_hard = _read_bbh = _make_reader("input", answer="target")
-_read_gsm_plus = _make_reader("question", answer="answer", group="seed_question")
-_read_math500 = _make_reader("problem", answer="answer")
-_read_asdiv = _make_reader("body", "question", answer="answer")
-_read_multiarith = _make_reader("question", answer="final_ans")
+_read_gsm_hard = _read_bbh = partial(_read_columns, questions=["input"], answer="target")
+_read_gsm_plus = partial(_read_columns, questions=["question"], answer="answer", group="seed_question")
+_read_math500 = partial(_read_columns, questions=["problem"], answer="answer")
+_read_asdiv = partial(_read_columns, questions=["body", "question"], answer="answer")
+_read_multiarith = partial(_read_columns, questions=["question"], answer="final_ans")
 _read_openbookqa = partial(_read_labelled_choices, question="question_stem")
 _read_arc = partial(_read_labelled_choices, question="question")
 _ROWS: tuple[tuple[str, str, str, str, str, str | None, RowReader, int | None, str], ...] = (

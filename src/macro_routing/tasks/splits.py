@@ -28,8 +28,7 @@ class Splits:
 
     def get_split(self, name: str) -> tuple[Example, ...]:
         """The examples of the split ``train``, ``validation`` or ``test``."""
-        examples: tuple[Example, ...] = {TRAIN: self.train, VALIDATION: self.validation, TEST: self.test}[name]
-        return examples
+        return {TRAIN: self.train, VALIDATION: self.validation, TEST: self.test}[name]
 
     @property
     def fingerprints(self) -> dict[str, str]:

@@ -194,7 +194,9 @@ def _make_grader(task_file: TaskFile, folder: Path) -> Grader:
     if not callable(grade):
         raise TaskError(f"grader = {name!r}: {path} has no function {function!r}")
     # The version is a digest of the code: a changed grader never uses old scores.
-    return Grader(name, hashlib.sha256(path.read_bytes()).hexdigest()[:16], _wrap_grader(grade, name))
+    return Grader(
+        name, hashlib.sha256(path.read_bytes()).hexdigest()[:16], partial(_grade_with_user_function, grade, name)
+    )
 
 
 def _import_file(path: Path) -> Any:
@@ -210,19 +212,16 @@ def _import_file(path: Path) -> Any:
     return module
 
 
-def _wrap_grader(
-    grade: Callable[[str, str, tuple[str, ...]], object], name: str
-) -> Callable[[str, str, tuple[str, ...]], Verdict]:
-    def grade_checked(text: str, answer: str, choices: tuple[str, ...]) -> Verdict:
-        try:
-            is_correct = grade(text, answer, choices)
-        except Exception as error:  # noqa: BLE001 the user's code may raise anything
-            raise TaskError(f"the grader {name} failed on {shorten(text)}: {type(error).__name__}: {error}") from None
-        if not isinstance(is_correct, bool):
-            raise TaskError(f"the grader {name} returned {shorten(is_correct)}; it must return True or False")
-        return Verdict(text.strip(), is_correct)
-
-    return grade_checked
+def _grade_with_user_function(
+    grade: Callable[[str, str, tuple[str, ...]], object], name: str, text: str, answer: str, choices: tuple[str, ...]
+) -> Verdict:
+    try:
+        is_correct = grade(text, answer, choices)
+    except Exception as error:  # noqa: BLE001 the user's code may raise anything
+        raise TaskError(f"the grader {name} failed on {shorten(text)}: {type(error).__name__}: {error}") from None
+    if not isinstance(is_correct, bool):
+        raise TaskError(f"the grader {name} returned {shorten(is_correct)}; it must return True or False")
+    return Verdict(text.strip(), is_correct)
 
 
 # --- rows of data files -------------------------------------------------------------------------------------------

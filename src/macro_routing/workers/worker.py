@@ -14,7 +14,6 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from typing import Any
 
 from macro_routing.engine.decoders import fused_unsupported_reason
 from macro_routing.errors import MacroError
@@ -129,8 +128,7 @@ def main(make_worker: Callable[[WorkerSetup], Worker] = Worker) -> None:
 def _exit_with_parent() -> None:
     """Ask Linux to end this process with the driver: a worker that hangs would not notice that the driver exited."""
     if sys.platform == "linux":
-        libc: Any = ctypes.CDLL(None)
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _silence_transformers() -> None:
