@@ -6,7 +6,6 @@ Exits with 1 when a target is missed. Takes about twenty minutes on two cores.
 """
 
 import argparse
-import dataclasses
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -58,13 +57,13 @@ def measure_sharing(data_dir: Path | None, model: str) -> list[dict[str, Any]]:
         figures.append(
             {
                 "figure": f"sharing, {name}",
-                "value": 100 * timing.speedup / timing.limit,
+                "value": 100 * timing["speedup"] / timing["limit"],
                 "target": TARGET,
-                "factor": timing.speedup,
-                "limit": timing.limit,
-                "detail": f"{timing.routes} routes × {count} prompts of SciQ;"
-                f" {timing.changed_verdicts} verdicts changed",
-                "measured": dataclasses.asdict(timing),
+                "factor": timing["speedup"],
+                "limit": timing["limit"],
+                "detail": f"{timing['routes']} routes × {count} prompts of SciQ;"
+                f" {timing['changed_verdicts']} verdicts changed",
+                "measured": timing,
             }
         )
     return [*figures, measure_race(frozen, task, draws, training[:100], decoding)]

@@ -14,7 +14,7 @@ from macro_routing.engine.fused.decoder import FusedDecoder
 from macro_routing.engine.generation import DecodingStage, GenerationRequest
 from macro_routing.engine.layer_schedule import schedule_layer_calls
 from macro_routing.engine.memory import cache_bytes_per_token
-from macro_routing.evaluation.bench import DecodingTiming, measure_seconds, time_fused_decoding
+from macro_routing.evaluation.bench import measure_seconds, time_fused_decoding
 from macro_routing.routes.route import Route
 
 _REPEATS = 3
@@ -141,18 +141,20 @@ def measure_fused_decoding(  # noqa: PLR0913
     return [*_format_speedups(timing), *_measure_steps(decoder, model, routes, prompts, tokens, bandwidth)]
 
 
-def _format_speedups(timing: DecodingTiming) -> list[MeasuredFigure]:
+def _format_speedups(timing: dict[str, Any]) -> list[MeasuredFigure]:
     same = (
-        f"{timing.prompts} prompts, {timing.tokens_per_row} tokens each; generate {sum(timing.generate_seconds):.1f} s"
-        f" for {len(timing.generate_seconds)} routes in batches of {timing.generate_rows}, fused"
-        f" {timing.fused_seconds:.2f}"
+        f"{timing['prompts']} prompts, {timing['tokens_per_row']} tokens each;"
+        f" generate {sum(timing['generate_seconds']):.1f} s for {len(timing['generate_seconds'])} routes in batches of"
+        f" {timing['generate_rows']}, fused {timing['fused_seconds']:.2f}"
     )
-    every = f"{timing.all_routes} routes in {timing.all_seconds:.1f} s, at most {timing.peak_bytes / 1e9:.0f} GB"
+    every = (
+        f"{timing['all_routes']} routes in {timing['all_seconds']:.1f} s, at most {timing['peak_bytes'] / 1e9:.0f} GB"
+    )
     return [
-        MeasuredFigure(name, value, LEAST_SPEEDUP, value >= LEAST_SPEEDUP, detail, dataclasses.asdict(timing))
+        MeasuredFigure(name, value, LEAST_SPEEDUP, value >= LEAST_SPEEDUP, detail, timing)
         for name, value, detail in (
-            ("times as fast as generate, the same routes", timing.speedup, same),
-            ("times as fast as generate, all routes, per layer applied", timing.speedup_per_step, every),
+            ("times as fast as generate, the same routes", timing["speedup"], same),
+            ("times as fast as generate, all routes, per layer applied", timing["speedup_per_step"], every),
         )
     ]
 

@@ -16,7 +16,7 @@ from macro_routing.search import Failure
 from macro_routing.tasks import Example
 from macro_routing.workers.adaptive_timeout import AdaptiveTimeout, estimate_work
 from macro_routing.workers.backend import Exited, Message
-from macro_routing.workers.dispatcher import Dispatcher, DispatchLimits
+from macro_routing.workers.dispatcher import Dispatcher
 from macro_routing.workers.worker_messages import results_to_json, work_item_from_json, work_item_to_json
 from macro_routing.workers.worker_pool import WorkerPool
 from macro_routing.workers.worker_settings import WorkerError, WorkerSettings
@@ -84,8 +84,9 @@ def make_items(count=4):
     return [WorkItem(tuple(ROUTES[:3]), unit) for unit in units]
 
 
-def run_dispatcher(backend, workers=2, items=None, limits=None, said=None):
-    dispatcher = Dispatcher(backend, workers, limits or DispatchLimits(), (said if said is not None else []).append)
+def run_dispatcher(backend, workers=2, items=None, said=None, **settings):
+    report = (said if said is not None else []).append
+    dispatcher = Dispatcher(backend, WorkerSettings(workers=workers, **settings), report)
     found = list(dispatcher.run_items(SPEC, items or make_items()))
     return dispatcher, found
 
@@ -126,7 +127,7 @@ def test_a_lost_worker_is_replaced_and_its_item_repeated():
 def test_a_hanging_worker_is_killed_at_its_deadline_and_a_late_answer_is_nobodys():
     hangs = iter([HANG])
     backend = ScriptedBackend(lambda *_: next(hangs, None))
-    dispatcher, found = run_dispatcher(backend, limits=DispatchLimits(item_seconds=0.05))
+    dispatcher, found = run_dispatcher(backend, worker_timeout=0.05 / 60)
     assert complete(found, make_items())
     assert dispatcher.counts.hangs == 1
     assert len(backend.killed) == 1
@@ -162,14 +163,12 @@ class SlowBackend(ScriptedBackend):
 def test_a_large_item_is_given_longer():
     many = tuple(Example(f"e{number}", "q", "A", ("x", "y")) for number in range(100))
     items = [WorkItem(tuple(ROUTES[:3]), many)]
-    dispatcher, found = run_dispatcher(
-        SlowBackend(lambda _slot: 0.3), workers=1, items=items, limits=DispatchLimits(item_seconds=0.1)
-    )
+    dispatcher, found = run_dispatcher(SlowBackend(lambda _slot: 0.3), workers=1, items=items, worker_timeout=0.1 / 60)
     assert complete(found, items)
     assert dispatcher.counts.hangs == 0
     slow = SlowBackend(lambda _slot: 0.3)
     with pytest.raises(WorkerError, match=r"no answer within 0\.1 seconds; .* longer --worker-timeout\) and resume"):
-        run_dispatcher(slow, workers=1, items=make_items(1), limits=DispatchLimits(item_seconds=0.1))
+        run_dispatcher(slow, workers=1, items=make_items(1), worker_timeout=0.1 / 60)
 
 
 def test_timeout_grows_with_the_item_and_by_what_others_have_taken():
@@ -196,7 +195,7 @@ def test_timeout_grows_with_the_item_and_by_what_others_have_taken():
 
 def test_an_answer_that_came_while_the_driver_was_busy_is_taken():
     backend = SlowBackend(lambda slot: 0.1 * slot)
-    dispatcher = Dispatcher(backend, 2, DispatchLimits(item_seconds=0.2))
+    dispatcher = Dispatcher(backend, WorkerSettings(workers=2, worker_timeout=0.2 / 60))
     found = []
     for answer in dispatcher.run_items(SPEC, make_items(2)):
         found.append(answer)
@@ -207,7 +206,7 @@ def test_an_answer_that_came_while_the_driver_was_busy_is_taken():
 
 def test_a_worker_that_got_ready_while_the_driver_was_busy_is_kept():
     backend = ScriptedBackend(starts={1: [HANG]})
-    dispatcher = Dispatcher(backend, 2, DispatchLimits(start_seconds=0.1))
+    dispatcher = Dispatcher(backend, WorkerSettings(workers=2, start_timeout=0.1 / 60))
     run = dispatcher.run_items(SPEC, make_items())
     next(run)
     time.sleep(0.15)
@@ -221,7 +220,7 @@ def test_all_workers_can_be_waited_for():
     backend = SlowBackend(lambda _slot: 0.0)
     backend.starts = {1: [HANG], 2: ["no room"] * 3}
     backend.later.append((time.monotonic() + 0.1, Message(1, json.dumps({"ready": 1}))))
-    dispatcher = Dispatcher(backend, 3, DispatchLimits())
+    dispatcher = Dispatcher(backend, WorkerSettings(workers=3))
     dispatcher.wait_until_ready()
     assert [slot.is_ready for slot in dispatcher._slots] == [True, True, False]
     assert complete(list(dispatcher.run_items(SPEC, make_items(2))), make_items(2))
@@ -293,7 +292,7 @@ def test_pairs_are_split_as_pairs():
             self.events.append(Message(slot, json.dumps({"results": results_to_json(answers)})))
 
     backend = Pairs()
-    dispatcher = Dispatcher(backend, 2, DispatchLimits())
+    dispatcher = Dispatcher(backend, WorkerSettings(workers=2))
     found = list(dispatcher.run_items(SPEC, items))
     assert sorted((item.routes[0].length, item.unit[0].id) for item, _ in found) == sorted(
         (route.length, one.id) for route, one in zip(ROUTES[:3], UNIT, strict=True)
@@ -322,14 +321,14 @@ def test_workers_that_cannot_start_are_done_without_until_none_is_left():
 
 def test_a_worker_that_never_gets_ready_is_replaced():
     backend = ScriptedBackend(starts={0: [HANG], 1: [HANG]})
-    dispatcher, found = run_dispatcher(backend, limits=DispatchLimits(start_seconds=0.05))
+    dispatcher, found = run_dispatcher(backend, start_timeout=0.05 / 60)
     assert complete(found, make_items())
     assert dispatcher.counts.hangs == 2
 
 
 def test_whoever_stops_listening_gets_nothing_old_later():
     backend = ScriptedBackend()
-    dispatcher = Dispatcher(backend, 2, DispatchLimits())
+    dispatcher = Dispatcher(backend, WorkerSettings(workers=2))
     first = dispatcher.run_items(SPEC, make_items())
     next(first)
     first.close()
@@ -339,7 +338,7 @@ def test_whoever_stops_listening_gets_nothing_old_later():
 
 def test_what_is_not_listened_to_any_more_is_dealt_with_by_the_next_run():
     backend = ScriptedBackend()
-    dispatcher = Dispatcher(backend, 2, DispatchLimits())
+    dispatcher = Dispatcher(backend, WorkerSettings(workers=2))
     first = dispatcher.run_items(SPEC, make_items(2))
     next(first)  # both have answered
     first.close()
@@ -353,7 +352,7 @@ def test_what_is_not_listened_to_any_more_is_dealt_with_by_the_next_run():
     # The same where what was not heard is that a worker is lost, or lost since.
     lives = iter([None, DIE])
     backend = ScriptedBackend(lambda *_: next(lives, None))
-    dispatcher = Dispatcher(backend, 2, DispatchLimits())
+    dispatcher = Dispatcher(backend, WorkerSettings(workers=2))
     first = dispatcher.run_items(SPEC, make_items(2))
     next(first)
     first.close()
@@ -365,7 +364,7 @@ def test_what_is_not_listened_to_any_more_is_dealt_with_by_the_next_run():
 
 def test_a_worker_that_told_of_an_error_is_asked_again():
     backend = ScriptedBackend(lambda *_: {"error": "the grader g failed", "class": "TaskError"})
-    dispatcher = Dispatcher(backend, 2, DispatchLimits())
+    dispatcher = Dispatcher(backend, WorkerSettings(workers=2))
     with pytest.raises(TaskError):
         list(dispatcher.run_items(SPEC, make_items()))
     backend.fate = lambda *_: None
@@ -376,14 +375,14 @@ def test_a_worker_that_told_of_an_error_is_asked_again():
 
 def test_a_worker_that_could_not_set_up_is_replaced_in_the_next_run():
     backend = ScriptedBackend(starts={0: [Message(0, json.dumps({"error": "no such model", "class": "ModelError"}))]})
-    dispatcher = Dispatcher(backend, 1, DispatchLimits())
+    dispatcher = Dispatcher(backend, WorkerSettings(workers=1))
     with pytest.raises(MacroError, match="no such model"):
         list(dispatcher.run_items(SPEC, make_items()))
     assert complete(list(dispatcher.run_items(SPEC, make_items())), make_items())
 
 
 def test_without_any_worker_left_a_later_run_says_so_at_once():
-    dispatcher = Dispatcher(ScriptedBackend(starts={0: ["no room"] * 3}), 1, DispatchLimits())
+    dispatcher = Dispatcher(ScriptedBackend(starts={0: ["no room"] * 3}), WorkerSettings(workers=1))
     for call in (lambda: list(dispatcher.run_items(SPEC, make_items())), dispatcher.wait_for_model_facts):
         with pytest.raises(WorkerError, match="no worker can be started: no room"):
             call()

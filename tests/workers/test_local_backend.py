@@ -14,10 +14,10 @@ import pytest
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.work_items import EvaluatorSpec, UnitSizes, WorkItem
 from macro_routing.routes import Route
-from macro_routing.workers.dispatcher import Dispatcher, DispatchLimits
+from macro_routing.workers.dispatcher import Dispatcher
 from macro_routing.workers.local_backend import LocalBackend
 from macro_routing.workers.ray_backend import _describe_exit
-from macro_routing.workers.worker_settings import WorkerError
+from macro_routing.workers.worker_settings import WorkerError, WorkerSettings
 
 WAITS = "import time; time.sleep(600)"
 
@@ -138,7 +138,7 @@ def test_a_system_that_rejects_a_worker_is_asked_three_times(monkeypatch, module
     def run(times):
         refused = refusing(monkeypatch, module, name, times, error)
         backend = make_backend(ANSWERS)
-        dispatcher = Dispatcher(backend, 1, DispatchLimits())
+        dispatcher = Dispatcher(backend, WorkerSettings(workers=1))
         try:
             return list(dispatcher.run_items(spec, items))
         finally:
@@ -167,7 +167,7 @@ with socket.socket(fileno=int(sys.argv[1])) as channel, channel.makefile("r") as
 def test_a_worker_in_the_middle_of_its_answer_is_not_taken_to_hang():
     """A long answer comes in parts; only one that says nothing at all is silent."""
     backend = make_backend(SPEAKS_SLOWLY)
-    dispatcher = Dispatcher(backend, 1, DispatchLimits(item_seconds=3))
+    dispatcher = Dispatcher(backend, WorkerSettings(workers=1, worker_timeout=3 / 60))
     items = [WorkItem((Route.standard(6),), ())]
     try:
         assert list(

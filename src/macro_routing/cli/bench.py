@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
@@ -18,7 +17,6 @@ from macro_routing.errors import SettingsError
 from macro_routing.models.catalog import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from macro_routing.evaluation.bench import EngineTiming, RaceTiming
     from macro_routing.evaluation.decoding_settings import DecodingSettings
     from macro_routing.models.frozen import FrozenModel
     from macro_routing.routes.route import Route
@@ -103,9 +101,9 @@ def bench(
         "decoding": mode.value,
         "seed": seed,
         "environment": {fact.topic: fact.finding for fact in describe_environment()},
-        "draws": dataclasses.asdict(drawn_timing),
-        "sweep": dataclasses.asdict(swept_timing),
-        "race": dataclasses.asdict(race),
+        "draws": drawn_timing,
+        "sweep": swept_timing,
+        "race": race,
     }
     _write_record(record, output, as_json=as_json, show=lambda: _print_timings(drawn_timing, swept_timing, race))
 
@@ -146,16 +144,17 @@ def _bench_fused(
     )
     prompts, stages = encode_prompts_and_stages(frozen, task, examples, decoding)
     timing = time_fused_decoding(decoder, frozen.model, routes, routes[:compared], prompts, stages)
-    record = {"model": frozen.name, "task": task.name, "decoding": dataclasses.asdict(timing)}
+    record = {"model": frozen.name, "task": task.name, "decoding": timing}
 
     def show() -> None:
         print(
-            f"{timing.speedup:.2f} times as fast as generate on the same {len(timing.compared_routes)} routes:"
-            f" {timing.fused_seconds:.2f} s instead of {sum(timing.generate_seconds):.1f} s for"
-            f" {timing.prompts} prompts, {timing.tokens_per_row} tokens each;"
-            f" generate in batches of {timing.generate_rows}\n"
-            f"{timing.speedup_per_step:.2f} times as fast per layer application with all {timing.all_routes} routes:"
-            f" {timing.all_seconds:.1f} s, at most {timing.peak_bytes / 1e9:.0f} GB"
+            f"{timing['speedup']:.2f} times as fast as generate on the same {len(timing['compared_routes'])} routes:"
+            f" {timing['fused_seconds']:.2f} s instead of {sum(timing['generate_seconds']):.1f} s for"
+            f" {timing['prompts']} prompts, {timing['tokens_per_row']} tokens each;"
+            f" generate in batches of {timing['generate_rows']}\n"
+            f"{timing['speedup_per_step']:.2f} times as fast per layer application with all"
+            f" {timing['all_routes']} routes: {timing['all_seconds']:.1f} s,"
+            f" at most {timing['peak_bytes'] / 1e9:.0f} GB"
         )
 
     _write_record(record, output, as_json=as_json, show=show)
@@ -170,18 +169,18 @@ def _check_writable(path: Path) -> None:
         raise SettingsError(f"--output {path} cannot be written: {error.strerror}") from None
 
 
-_ROWS: tuple[tuple[str, Callable[[EngineTiming], str]], ...] = (
-    ("different routes × examples", lambda timing: f"{timing.routes} × {timing.examples}"),
-    ("seconds, one after the other", lambda timing: f"{sum(timing.plain_chunks):.1f}"),
-    ("seconds, together", lambda timing: f"{sum(timing.shared_chunks):.1f}"),
-    ("times as fast", lambda timing: f"{timing.speedup:.2f}"),
-    ("limit of sharing", lambda timing: f"{timing.limit:.2f}"),
-    ("share of the limit", lambda timing: f"{100 * timing.speedup / timing.limit:.0f} %"),
-    ("changed verdicts", lambda timing: str(timing.changed_verdicts)),
+_ROWS: tuple[tuple[str, Callable[[Mapping[str, Any]], str]], ...] = (
+    ("different routes × examples", lambda timing: f"{timing['routes']} × {timing['examples']}"),
+    ("seconds, one after the other", lambda timing: f"{sum(timing['plain_chunks']):.1f}"),
+    ("seconds, together", lambda timing: f"{sum(timing['shared_chunks']):.1f}"),
+    ("times as fast", lambda timing: f"{timing['speedup']:.2f}"),
+    ("limit of sharing", lambda timing: f"{timing['limit']:.2f}"),
+    ("share of the limit", lambda timing: f"{100 * timing['speedup'] / timing['limit']:.0f} %"),
+    ("changed verdicts", lambda timing: str(timing["changed_verdicts"])),
 )
 
 
-def _print_timings(drawn: EngineTiming, swept: EngineTiming, race: RaceTiming) -> None:
+def _print_timings(drawn: Mapping[str, Any], swept: Mapping[str, Any], race: Mapping[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -193,15 +192,15 @@ def _print_timings(drawn: EngineTiming, swept: EngineTiming, race: RaceTiming) -
         table.add_row(title, show(drawn), show(swept))
     Console().print(table)
     print(
-        f"race: {race.draws} draws ({race.distinct_routes} different), {race.examples} examples,"
-        f" the best {race.elite} kept"
+        f"race: {race['draws']} draws ({race['distinct_routes']} different), {race['examples']} examples,"
+        f" the best {race['elite']} kept"
     )
     print_fields(
         [
-            ("  evaluations requested", str(race.requested)),
-            ("  saved by duplicates", str(race.repeated)),
-            ("  saved by racing", f"{race.stopped} of {race.requested - race.repeated}"),
-            ("  same elite as without racing", "yes" if race.same_elite else "no"),
-            ("  seconds", f"{race.race_seconds:.1f} with racing, {race.full_seconds:.1f} without"),
+            ("  evaluations requested", str(race["requested"])),
+            ("  saved by duplicates", str(race["repeated"])),
+            ("  saved by racing", f"{race['stopped']} of {race['requested'] - race['repeated']}"),
+            ("  same elite as without racing", "yes" if race["same_elite"] else "no"),
+            ("  seconds", f"{race['race_seconds']:.1f} with racing, {race['full_seconds']:.1f} without"),
         ]
     )

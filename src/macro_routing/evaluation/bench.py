@@ -5,7 +5,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -56,27 +55,10 @@ def measure_seconds(run: Callable[..., Any], *arguments: Any) -> tuple[float, An
 # --- shared engine against one route after the other ----------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class EngineTiming:
-    """Routes scored together and one after the other, on the same examples."""
-
-    routes: int
-    examples: int
-    limit: float
-    """Highest possible speed-up: layer applications of all routes over those of their prefix tree."""
-    plain_chunks: tuple[float, ...]
-    """Seconds by chunk, one route after the other."""
-    shared_chunks: tuple[float, ...]
-    """Seconds by chunk, all routes together."""
-    changed_verdicts: int
-    speedup: float
-    """Median over chunks."""
-
-
 def time_shared_engine(
     frozen: FrozenModel, task: Task, routes: Sequence[Route], examples: Sequence[Example], decoding: DecodingSettings
-) -> EngineTiming:
-    """Score different routes by both paths."""
+) -> dict[str, Any]:
+    """Score different routes together and one after the other, on the same examples; a record for a JSON file."""
     routes = list(dict.fromkeys(routes))
     size = -(-len(examples) // _CHUNKS)
     answer_with_routes(frozen, routes[:1], task, examples[:1], decoding)  # set-up that happens once is not timed
@@ -95,15 +77,16 @@ def time_shared_engine(
         for route in routes
         for plain, shared in zip(plain_outcomes[route], shared_outcomes[route], strict=True)
     )
-    return EngineTiming(
-        len(routes),
-        len(examples),
-        plan_prefix_tree(routes).sharing_factor,
-        plain_chunks,
-        shared_chunks,
-        changed,
-        statistics.median(plain / shared for plain, shared in zip(plain_chunks, shared_chunks, strict=True)),
-    )
+    return {
+        "routes": len(routes),
+        "examples": len(examples),
+        # Highest possible speed-up: layer applications of all routes over those of their prefix tree.
+        "limit": plan_prefix_tree(routes).sharing_factor,
+        "plain_chunks": plain_chunks,  # seconds, one route after the other
+        "shared_chunks": shared_chunks,  # seconds, all routes together
+        "changed_verdicts": changed,
+        "speedup": statistics.median(plain / shared for plain, shared in zip(plain_chunks, shared_chunks, strict=True)),
+    }
 
 
 def _answer_route_by_route(
@@ -115,25 +98,6 @@ def _answer_route_by_route(
 # --- racing -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class RaceTiming:
-    """A round of draws, first raced, then scored in full."""
-
-    draws: int
-    distinct_routes: int
-    examples: int
-    elite: int
-    requested: int
-    """Evaluations (draw × example) of the round."""
-    repeated: int
-    """Evaluations saved because draws repeat."""
-    stopped: int
-    """Evaluations saved because the race stopped draws early."""
-    same_elite: bool
-    race_seconds: float
-    full_seconds: float
-
-
 def time_race(  # noqa: PLR0913
     frozen: FrozenModel,
     task: Task,
@@ -141,56 +105,29 @@ def time_race(  # noqa: PLR0913
     examples: Sequence[Example],
     elite: int,
     decoding: DecodingSettings,
-) -> RaceTiming:
-    """Race the draws, then score the rest too, and compare both elites."""
+) -> dict[str, Any]:
+    """Race the draws, then score the rest too, and compare both elites; a record for a JSON file."""
     with tempfile.TemporaryDirectory() as folder:
         store = ScoreStore(Path(folder) / "scores.sqlite")
         evaluator = Evaluator(frozen, task, decoding, store)
         race_seconds, raced = measure_seconds(evaluator.race_draws, draws, examples, elite)
         rest_seconds, full = measure_seconds(evaluator.race_draws, draws, examples, elite, NEVER)
         store.close()
-    return RaceTiming(
-        len(draws),
-        len(set(draws)),
-        len(examples),
-        elite,
-        raced.requested,
-        raced.duplicates,
-        raced.stopped,
-        select_elite(raced.outcomes, elite) == select_elite(full.outcomes, elite),
-        race_seconds,
-        race_seconds + rest_seconds,
-    )
+    return {
+        "draws": len(draws),
+        "distinct_routes": len(set(draws)),
+        "examples": len(examples),
+        "elite": elite,
+        "requested": raced.requested,  # evaluations (draw × example) of the round
+        "repeated": raced.duplicates,  # evaluations saved because draws repeat
+        "stopped": raced.stopped,  # evaluations saved because the race stopped draws early
+        "same_elite": select_elite(raced.outcomes, elite) == select_elite(full.outcomes, elite),
+        "race_seconds": race_seconds,
+        "full_seconds": race_seconds + rest_seconds,
+    }
 
 
 # --- fused decoding against generate ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class DecodingTiming:
-    """Seconds for the same texts by fused decoding and by ``model.generate``; all rows use up their budgets."""
-
-    prompts: int
-    tokens_per_row: int
-    compared_routes: tuple[str, ...]
-    """Routes that both sides ran."""
-    compared_steps: int
-    """Layer applications per token of these routes."""
-    generate_seconds: tuple[float, ...]
-    """By route."""
-    generate_rows: int
-    """Rows of ``generate``'s batches."""
-    fused_seconds: float
-    """Fused decoding of the compared routes together."""
-    all_routes: int
-    all_steps: int
-    all_seconds: float
-    """Fused decoding of all routes together."""
-    peak_bytes: int
-    speedup: float
-    """On the routes that both sides ran."""
-    speedup_per_step: float
-    """All routes by fused decoding against ``generate``, per layer application, since routes differ in length."""
 
 
 def time_fused_decoding(  # noqa: PLR0913
@@ -200,8 +137,11 @@ def time_fused_decoding(  # noqa: PLR0913
     compared: Sequence[Route],
     prompts: Sequence[Tokens],
     stages: Sequence[DecodingStage],
-) -> DecodingTiming:
-    """Decode ``compared`` by both sides and all ``routes`` by fused decoding, without end tokens."""
+) -> dict[str, Any]:
+    """Decode ``compared`` by fused decoding and ``model.generate``, and all ``routes`` by fused decoding.
+
+    There are no end tokens, so all rows use up their budgets. Returns a record for a JSON file.
+    """
     import torch
 
     stages = tuple(dataclasses.replace(stage, end_tokens=frozenset()) for stage in stages)
@@ -216,21 +156,22 @@ def time_fused_decoding(  # noqa: PLR0913
     all_seconds, _ = measure_seconds(decoder.generate_for_routes, routes, prompts, request)
     compared_steps, all_steps = (sum(route.length for route in group) for group in (compared, routes))
     generate_seconds = tuple(seconds for seconds, _ in by_route)
-    return DecodingTiming(
-        prompts=len(prompts),
-        tokens_per_row=max_new_tokens(stages),
-        compared_routes=tuple(map(str, compared)),
-        compared_steps=compared_steps,
-        generate_seconds=generate_seconds,
-        generate_rows=min(rows for _, rows in by_route),
-        fused_seconds=fused_seconds,
-        all_routes=len(routes),
-        all_steps=all_steps,
-        all_seconds=all_seconds,
-        peak_bytes=int(torch.cuda.max_memory_allocated()),
-        speedup=sum(generate_seconds) / fused_seconds,
-        speedup_per_step=(sum(generate_seconds) / compared_steps) / (all_seconds / all_steps),
-    )
+    return {
+        "prompts": len(prompts),
+        "tokens_per_row": max_new_tokens(stages),
+        "compared_routes": tuple(map(str, compared)),
+        "compared_steps": compared_steps,  # layer applications per token of these routes
+        "generate_seconds": generate_seconds,  # by route
+        "generate_rows": min(rows for _, rows in by_route),  # of the batches of generate
+        "fused_seconds": fused_seconds,  # the compared routes together
+        "all_routes": len(routes),
+        "all_steps": all_steps,
+        "all_seconds": all_seconds,  # fused decoding of all routes together
+        "peak_bytes": int(torch.cuda.max_memory_allocated()),
+        "speedup": sum(generate_seconds) / fused_seconds,
+        # All routes against generate, per layer application, since routes differ in length.
+        "speedup_per_step": (sum(generate_seconds) / compared_steps) / (all_seconds / all_steps),
+    }
 
 
 def _generate_with_transformers(model: Any, prompts: Sequence[Tokens], stages: Sequence[DecodingStage]) -> int:

@@ -22,22 +22,12 @@ from macro_routing.search.searcher import Failure
 from macro_routing.workers.adaptive_timeout import AdaptiveTimeout, estimate_work
 from macro_routing.workers.backend import Event, Exited, Heartbeat, Message, WorkerBackend
 from macro_routing.workers.worker_messages import results_from_json, work_item_to_json
-from macro_routing.workers.worker_settings import WorkerError
+from macro_routing.workers.worker_settings import WorkerError, WorkerSettings
 
 _CRASHES_BEFORE_SPLIT = 2
 """Workers that an item of several routes may crash before its routes are run one by one."""
 _MAX_WAIT_SECONDS = 60.0
 ItemResult = tuple[WorkItem, Results | Failure]
-
-
-@dataclass(frozen=True)
-class DispatchLimits:
-    """Timeouts and retries."""
-
-    item_seconds: float = 1800.0
-    """Timeout of an item of usual size; larger ones have longer, see ``adaptive_timeout``."""
-    start_seconds: float = 1800.0
-    attempts: int = 3
 
 
 @dataclass(frozen=True)
@@ -92,16 +82,16 @@ class Dispatcher:
     def __init__(
         self,
         backend: WorkerBackend,
-        slots: int,
-        limits: DispatchLimits,
+        settings: WorkerSettings,
         report: Callable[[str], None] = lambda _message: None,
     ) -> None:
         """Workers are started by the first run."""
         self._backend = backend
-        self._limits = limits
-        self._timeout = AdaptiveTimeout(limits.item_seconds)
+        self._settings = settings
+        self._timeout = AdaptiveTimeout(60 * settings.worker_timeout)
         self._report = report
-        self._slots = [WorkerSlot() for _ in range(slots)]
+        self.workers = settings.workers
+        self._slots = [WorkerSlot() for _ in range(settings.workers)]
         self._idle: deque[int] = deque()
         self._queue: deque[QueuedItem] = deque()
         self._events: deque[Event] = deque()
@@ -261,7 +251,7 @@ class Dispatcher:
     def _handle_failed_start(self, number: int, reason: str) -> None:
         slot = self._slots[number]
         slot.failed_starts += 1
-        if slot.failed_starts < self._limits.attempts:
+        if slot.failed_starts < self._settings.attempts:
             self._start_slot(number)
             return
         slot.retired = reason
@@ -293,7 +283,9 @@ class Dispatcher:
 
     def _get_timeout_seconds(self, slot: WorkerSlot) -> float:
         """Seconds after its start or its item in which a worker must be heard from."""
-        return self._timeout.timeout_seconds(slot.scope, slot.size) if slot.is_busy else self._limits.start_seconds
+        return (
+            self._timeout.timeout_seconds(slot.scope, slot.size) if slot.is_busy else 60 * self._settings.start_timeout
+        )
 
     def _get_deadline(self, slot: WorkerSlot) -> float:
         """Computed anew every time: the times of items that finished meanwhile count, too."""
@@ -318,7 +310,7 @@ class Dispatcher:
             parts = item.split_by_route() if split else [item]
             crashes = 0 if split else queued.crashes
             self._queue.extendleft(QueuedItem(part, crashes, queued.reason) for part in reversed(parts))
-        elif queued.crashes < self._limits.attempts:
+        elif queued.crashes < self._settings.attempts:
             self._queue.appendleft(queued)
         elif item.routes[0].is_standard:
             raise WorkerError(

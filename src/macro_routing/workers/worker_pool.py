@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from macro_routing.models.frozen import FrozenModel, LoadOptions, load_model
 from macro_routing.models.remote import make_remote_model
 from macro_routing.workers.backend import WorkerBackend
-from macro_routing.workers.dispatcher import Dispatcher, DispatchLimits
+from macro_routing.workers.dispatcher import Dispatcher
 from macro_routing.workers.local_backend import LocalBackend
 from macro_routing.workers.worker_messages import WorkerSetup
 from macro_routing.workers.worker_settings import RAY, WorkerError, WorkerSettings, check_worker_count
@@ -22,16 +22,13 @@ class WorkerPool(Dispatcher, AbstractContextManager["WorkerPool"]):
         self, backend: WorkerBackend, settings: WorkerSettings, report: Report = lambda _message: None
     ) -> None:
         """No worker is started yet."""
-        limits = DispatchLimits(60 * settings.worker_timeout, 60 * settings.start_timeout, settings.attempts)
-        super().__init__(backend, settings.workers, limits, self._report_to_all)
-        self._light_driver = settings.light_driver
+        super().__init__(backend, settings, self._report_to_all)
         self._reports = [report]
-        self.workers = settings.workers
 
     def load_driver_model(self, name: str, options: LoadOptions, report: Report) -> FrozenModel:
         """The model for the driver's process; without weights if the workers are on GPUs."""
-        facts = None if self._light_driver is False else self.wait_for_model_facts()
-        if facts is None or (facts.device == "cpu" and not self._light_driver):
+        facts = None if self._settings.light_driver is False else self.wait_for_model_facts()
+        if facts is None or (facts.device == "cpu" and not self._settings.light_driver):
             return load_model(name, options, report)
         return make_remote_model(name, options, facts, report)
 
