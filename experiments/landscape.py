@@ -19,7 +19,7 @@ from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.route_edits import list_single_edits, list_single_moves, program_from_edits
-from macro_routing.search.rys_blocks import list_blocks, route_from_block
+from macro_routing.search.rys import list_blocks, route_from_block
 
 FORMAT = "macro-landscape-1"
 

@@ -36,7 +36,7 @@ from macro_routing.routes.route import Route
 from macro_routing.search.guided import GuidedSearch, GuidedSettings
 from macro_routing.search.macro import MacroSearch, MacroSettings, RestartedSearch
 from macro_routing.search.random_search import RandomSearch, RandomSettings
-from macro_routing.search.rys_blocks import BlockSweep, BlockSweepSettings
+from macro_routing.search.rys import BlockSweep, BlockSweepSettings
 from macro_routing.search.searcher import Candidate, Searcher
 
 PAPER = MacroSettings(final_set="raw")

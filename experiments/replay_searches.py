@@ -19,7 +19,7 @@ from experiments.landscape import Landscape
 from experiments.replay import SearchFactory, replay_search
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.guided import GuidedSearch, GuidedSettings
-from macro_routing.search.rys_blocks import BlockSweep, BlockSweepSettings
+from macro_routing.search.rys import BlockSweep, BlockSweepSettings
 
 BUDGET_PER_EXAMPLE = 43.5
 COLUMNS = {

@@ -11,7 +11,7 @@ from macro_routing.report.block_map import compute_mean_differences, draw_block_
 from macro_routing.routes import parse_route
 from macro_routing.routes.route import Route
 from macro_routing.runs import RunFolder, make_config, run_search
-from macro_routing.search.rys_blocks import count_blocks, list_blocks, route_from_block
+from macro_routing.search.rys import count_blocks, list_blocks, route_from_block
 from macro_routing.search.searcher import Draw, Failure, Proposal, Score, Stopped
 from tests.report.test_figure_files import parsed
 from tests.runs.small import small_frozen, small_task

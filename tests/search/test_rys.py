@@ -10,24 +10,22 @@ from macro_routing.errors import RouteError, SearchError, SettingsError
 from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
 from macro_routing.routes import Route
 from macro_routing.search import Failure, Score, load_state, save_state
-from macro_routing.search.rys_blocks import (
+from macro_routing.search.rys import (
     BlockBeamSearch,
     BlockBeamSettings,
     BlockSweep,
     BlockSweepSettings,
-    block_from_route,
-    blocks_from_route,
-    count_blocks,
-    list_blocks,
-    route_from_block,
-    route_from_blocks,
-)
-from macro_routing.search.rys_counts import (
     RepeatCountSettings,
     RepeatCountSweep,
     SurrogateSearch,
     SurrogateSettings,
+    block_from_route,
+    blocks_from_route,
+    count_blocks,
+    list_blocks,
     repeat_counts_from_route,
+    route_from_block,
+    route_from_blocks,
     route_from_repeat_counts,
     sample_repeat_counts,
 )

@@ -13,7 +13,7 @@ from macro_routing.report.formatting import format_count, format_percent, format
 from macro_routing.report.rendering import render_template
 from macro_routing.report.scale import Scale, list_integer_ticks, list_ticks_within, round_up_to_step
 from macro_routing.report.style import SHADES, compute_shade_level
-from macro_routing.search.rys_blocks import Block, block_from_route, count_blocks
+from macro_routing.search.rys import Block, block_from_route, count_blocks
 from macro_routing.search.searcher import Draw, Score
 
 _MIN_CELLS = 3

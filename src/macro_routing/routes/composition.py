@@ -66,16 +66,15 @@ def describe_deviations(route: Route) -> list[str]:
 
 
 def _describe_jumps(route: Route) -> list[str]:
-    lines = []
-    if route.steps[0].layer != 0:
-        lines.append(f"starts at L{route.steps[0].layer}")
-    for number, (before, delta) in enumerate(zip(route.steps, layer_displacements(route), strict=False), 2):
-        if delta != 1:
-            kind = "repeats" if delta == 0 else "jumps back" if delta < 0 else "jumps ahead"
-            lines.append(f"{kind} at step {number}: L{before.layer} to L{before.layer + delta}")
-    if not route.reaches_last_layer:
-        lines.append(f"ends early, after L{route.steps[-1].layer}")
-    return lines
+    start, end = route.steps[0].layer, route.steps[-1].layer
+    verbs = {-1: "jumps back", 0: "repeats"}
+    jumps = [
+        f"{verbs.get(max(delta, -1), 'jumps ahead')} at step {number}: L{before.layer} to L{before.layer + delta}"
+        for number, (before, delta) in enumerate(zip(route.steps, layer_displacements(route), strict=False), 2)
+        if delta != 1
+    ]
+    early_end = [] if route.reaches_last_layer else [f"ends early, after L{end}"]
+    return [*([f"starts at L{start}"] if start else []), *jumps, *early_end]
 
 
 def _group_consecutive_layers(layers: list[int], counts: Sequence[int]) -> list[list[int]]:

@@ -174,9 +174,8 @@ class Program:
 
     def __str__(self) -> str:
         """The program in the paper's notation; plain ascending runs of three or more are written with a dash."""
-        words: list[str] = []
-        for run in split_into_ascending_runs(self.steps):
-            words += [f"{run[0]}-{run[-1]}"] if len(run) >= 3 else [str(step) for step in run]
+        runs = split_into_ascending_runs(self.steps)
+        words = [f"{run[0]}-{run[-1]}" if len(run) >= 3 else " ".join(map(str, run)) for run in runs]
         return " ".join([*words, "RJ"] if self.rejoin else words)
 
     def __repr__(self) -> str:

@@ -26,8 +26,16 @@ from macro_routing.search.macro import MacroSearch, MacroSettings, RestartedSear
 from macro_routing.search.method_names import METHOD_NAMES
 from macro_routing.search.random_search import RandomSearch, RandomSettings
 from macro_routing.search.random_streams import assign_examples_to_rounds
-from macro_routing.search.rys_blocks import BlockBeamSearch, BlockBeamSettings, BlockSweep, BlockSweepSettings
-from macro_routing.search.rys_counts import RepeatCountSettings, RepeatCountSweep, SurrogateSearch, SurrogateSettings
+from macro_routing.search.rys import (
+    BlockBeamSearch,
+    BlockBeamSettings,
+    BlockSweep,
+    BlockSweepSettings,
+    RepeatCountSettings,
+    RepeatCountSweep,
+    SurrogateSearch,
+    SurrogateSettings,
+)
 from macro_routing.search.searcher import Searcher
 from macro_routing.settings import Range, build_settings
 

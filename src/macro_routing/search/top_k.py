@@ -31,7 +31,6 @@ from macro_routing.search.policy import MarkovPolicy
 from macro_routing.search.searcher import Candidate
 from macro_routing.settings import check_integer
 
-Floats = NDArray[np.float64]
 TIE_TOLERANCE = 1e-9
 _UNREACHED = np.iinfo(np.int64).max
 
@@ -145,7 +144,7 @@ class _RankedPrograms:
             tied = total <= self._cost[applied][..., None] + TIE_TOLERANCE
             self._length[applied] = np.where(tied, length[:, None, None, :], _UNREACHED).min(axis=-1)
 
-    def _best_completions_after_actions(self, applied: int) -> tuple[Floats, NDArray[np.int64]]:
+    def _best_completions_after_actions(self, applied: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Cost and length of the best that follows each action, ``[layer, action]``, without the action's cost."""
         rejoin = self._space.rejoin_action
         cost = self._space.look_up_values_after_actions(self._cost, applied, infeasible=np.inf)
