@@ -82,21 +82,10 @@ def _shift_edit_late(edit: RouteEdit, old: Route, new: Route, end: int) -> Route
 
 def describe_edit(edit: RouteEdit) -> str:
     """One edit as a line, with the numbers of its steps."""
-    old, new = _format_steps(edit.old), _format_steps(edit.new)
-    if edit.kind == "added":
-        return f"added at {_format_step_range(edit.new_start, len(edit.new))}: {new}"
-    where = _format_step_range(edit.old_start, len(edit.old))
-    if edit.kind == "removed":
-        return f"removed at {where}: {old}"
-    return f"{edit.kind} at {where}: {old} → {new}"
-
-
-def _format_steps(steps: Sequence[Step]) -> str:
-    return " ".join(str(step) for step in steps)
-
-
-def _format_step_range(first: int, count: int) -> str:
-    return f"step {first}" if count == 1 else f"steps {first}-{first + count - 1}"
+    first, count = (edit.new_start, len(edit.new)) if edit.kind == "added" else (edit.old_start, len(edit.old))
+    numbers = f"step {first}" if count == 1 else f"steps {first}-{first + count - 1}"
+    old_and_new = " → ".join(" ".join(map(str, steps)) for steps in (edit.old, edit.new) if steps)
+    return f"{edit.kind} at {numbers}: {old_and_new}"
 
 
 def describe_adds(route: Route) -> list[str]:

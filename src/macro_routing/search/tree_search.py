@@ -59,13 +59,13 @@ class TreeStatistics:
 
 
 @dataclass(eq=False, slots=True)
-class _Node(Generic[Plan]):
+class _TreeNode(Generic[Plan]):
     plan: Plan
     route: Route
     depth: int
     untried: NDArray[np.int64]
-    """Choices without a child, in the random order in which they will be drawn (from the end)."""
-    children: "list[_Node[Plan]]" = field(default_factory=list)
+    """Actions without a child, in the random order in which they will be drawn (from the end)."""
+    children: "list[_TreeNode[Plan]]" = field(default_factory=list)
     visits: int = 0
     total: float = 0.0
 
@@ -87,13 +87,13 @@ class TreeSearch(Generic[Plan]):
         self._actions = actions
         self._settings = settings
         self._rng = make_generator(seed, RandomStream.TREE_GROWTH, example)
-        self._nodes: list[_Node[Plan]] = []
+        self._nodes: list[_TreeNode[Plan]] = []
         self.rewards: dict[Route, float] = {}
         """Every route asked and its reward, in the order of asking."""
         self.label: Route | None = None
         """The shortest correct route; of equally short ones that with fewer different layers, then the earlier."""
         self._root = self._create_node(actions.root_plan, depth=0)
-        self._waiting: list[_Node[Plan]] = []  # the path to the node whose reward must be told next
+        self._waiting: list[_TreeNode[Plan]] = []  # the path to the node whose reward must be told next
 
     @property
     def statistics(self) -> TreeStatistics:
@@ -150,7 +150,7 @@ class TreeSearch(Generic[Plan]):
             or standard.length - self.label.length >= self._settings.min_layers_saved
         )
 
-    def _select_path(self) -> list[_Node[Plan]]:
+    def _select_path(self) -> list[_TreeNode[Plan]]:
         """One simulation's path: down by UCB to the first node that may widen, and on to its new child.
 
         A node without any children to have ends the path itself: its reward counts once more.
@@ -162,7 +162,7 @@ class TreeSearch(Generic[Plan]):
             path.append(self._expand_node(path[-1]))
         return path
 
-    def _choose_child(self, node: _Node[Plan]) -> _Node[Plan]:
+    def _choose_child(self, node: _TreeNode[Plan]) -> _TreeNode[Plan]:
         if self._rng.random() < self._settings.random_child_probability:
             return node.children[self._rng.integers(len(node.children))]
         layers = node.route.layers
@@ -177,16 +177,16 @@ class TreeSearch(Generic[Plan]):
             ),
         )
 
-    def _expand_node(self, node: _Node[Plan]) -> _Node[Plan]:
+    def _expand_node(self, node: _TreeNode[Plan]) -> _TreeNode[Plan]:
         where, what = node.untried[-1].tolist()
         node.untried = node.untried[:-1]
         child = self._create_node(self._actions.apply_action(node.plan, where, what), node.depth + 1)
         node.children.append(child)
         return child
 
-    def _create_node(self, plan: Plan, depth: int) -> _Node[Plan]:
+    def _create_node(self, plan: Plan, depth: int) -> _TreeNode[Plan]:
         untried = self._rng.permutation(self._actions.list_actions(plan))
-        node = _Node(plan, self._actions.plan_to_route(plan), depth, untried)
+        node = _TreeNode(plan, self._actions.plan_to_route(plan), depth, untried)
         self._nodes.append(node)
         return node
 
@@ -224,7 +224,7 @@ def run_searches_in_lockstep(
             searches[index].tell(reward)
 
 
-def _backpropagate(path: Sequence[_Node[Plan]], reward: float) -> None:
+def _backpropagate(path: Sequence[_TreeNode[Plan]], reward: float) -> None:
     for node in path:
         node.visits += 1
         node.total += reward
