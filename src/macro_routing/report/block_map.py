@@ -58,23 +58,22 @@ class BlockCell:
 
 def list_block_cells(draws: Sequence[Draw]) -> list[BlockCell]:
     """Every block that was scored in a round with the standard pass; a block of several rounds once, over all."""
-    standard: dict[int, Score] = {}
+    scored = [(draw.round, draw.proposal.route, draw.outcome) for draw in draws if isinstance(draw.outcome, Score)]
+    standard = {number: score for number, route, score in scored if route.is_standard}
     blocks: dict[Block, dict[int, Score]] = defaultdict(dict)
-    for draw in draws:
-        route, score = draw.proposal.route, draw.outcome
-        if not isinstance(score, Score):
-            continue
-        if route.is_standard:
-            standard[draw.round] = score
-        elif (block := block_from_route(route)) is not None:
-            blocks[block][draw.round] = score
-    cells = []
-    for block, scores in sorted(blocks.items()):
-        pairs = [(score, standard[number]) for number, score in scores.items() if number in standard]
-        if pairs:
-            correct, baseline = (sum(score.correct for score in side) for side in zip(*pairs, strict=True))
-            cells.append(BlockCell(block, correct, baseline, sum(score.total for score, _ in pairs)))
-    return cells
+    for number, route, score in scored:
+        block = None if route.is_standard else block_from_route(route)
+        if block is not None and number in standard:
+            blocks[block][number] = score
+    return [
+        BlockCell(
+            block,
+            sum(score.correct for score in by_round.values()),
+            sum(standard[number].correct for number in by_round),
+            sum(score.total for score in by_round.values()),
+        )
+        for block, by_round in sorted(blocks.items())
+    ]
 
 
 def compute_mean_differences(cells: Iterable[BlockCell], axis: int) -> dict[int, float]:

@@ -139,22 +139,19 @@ class StudyContext:
     def load_or_search(self, name: str, config: RunConfig) -> MethodRun:
         """A search of the study: loaded if it is finished, resumed if it was begun, else run."""
         path = self.folder.run_folder(name)
-        self._check_existing_run(path, config)
         if not (path / run_files.RUN).is_file():
             self.check_time_limit()
             self._check_same_weights()
             self.listener.on_message(f"search {name}")
             run_search(config, path, **self._get_run_arguments(config.task))
-        elif not RunFolder.open(path).is_finished:
+        elif not self._open_existing_run(path, config).is_finished:
             self.check_time_limit()
             self.listener.on_message(f"search {name}, resumed")
             resume_run(path, **self._get_run_arguments(config.task))
         return read_method_run(config.method, config.seed, path, ())
 
-    def _check_existing_run(self, path: Path, config: RunConfig) -> None:
-        """Reject a run with other settings, another model or other data in the same folder."""
-        if not (path / run_files.RUN).is_file():
-            return
+    def _open_existing_run(self, path: Path, config: RunConfig) -> RunFolder:
+        """A run of the study; one with other settings, another model or other data is rejected."""
         run = RunFolder.open(path)
         with run.explain_damage(run_files.RUN):
             header = run.read_json(run_files.RUN)
@@ -163,6 +160,7 @@ class StudyContext:
         if self.loaded_model is not None or "frozen" in vars(self):
             now = prepare_run(config, **self._get_run_arguments(config.task)).make_header()
             check_same_inputs(header, json.loads(json.dumps(now)), path)
+        return run
 
     def check_same_data(self, header: Mapping[str, Any], config: RunConfig, path: Path) -> None:
         """Reject a run on other examples or with other weights; no model is loaded for this check."""

@@ -174,12 +174,16 @@ def _make_examples_table(examples: Sequence[Example], scores: Scores) -> Table:
     """Which examples the route fixes and breaks, and without which deviation they change back."""
     standard, routed = scores["standard"]["correct"], scores["route"]["correct"]
     numbers = {str(int(name.split("-")[1]) + 1): name for name in scores if name.startswith("without-")}
-    rows = []
-    for index, example in enumerate(examples):
-        if standard[index] != routed[index]:
-            needs = [number for number, name in numbers.items() if scores[name]["correct"][index] != routed[index]]
-            kind = "fixed" if routed[index] else "broken"
-            rows.append({"kind": kind, "example": example.id, "question": example.question, "needs": needs})
+    rows = [
+        {
+            "kind": "fixed" if routed[index] else "broken",
+            "example": example.id,
+            "question": example.question,
+            "needs": [number for number, name in numbers.items() if scores[name]["correct"][index] != routed[index]],
+        }
+        for index, example in enumerate(examples)
+        if standard[index] != routed[index]
+    ]
     kinds = [[row for row in rows if row["kind"] == kind][:_MAX_EXAMPLES] for kind in ("fixed", "broken")]
     note = (
         f"The first {_MAX_EXAMPLES} of each kind; {len(rows)} answers changed from correct to wrong or back. Deviations"

@@ -101,9 +101,8 @@ def _make_answer_contexts(evaluator: Evaluator, examples: Sequence[Example]) -> 
 
 def _make_lens_item(frozen: FrozenModel, context: Tokens, answer: Tokens) -> LensItem:
     """Skip tokens that are only white space, which some tokenizers put before a number; they join the context."""
-    index = 0
-    while index < len(answer) - 1 and not frozen.tokenizer.decode([answer[index]]).strip():
-        index += 1
+    visible = (index for index, token in enumerate(answer[:-1]) if frozen.tokenizer.decode([token]).strip())
+    index = next(visible, len(answer) - 1)
     return LensItem((*context, *answer[:index]), answer[index])
 
 
