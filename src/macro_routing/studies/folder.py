@@ -13,8 +13,9 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from macro_routing.errors import RunError
 from macro_routing.files import UNFINISHED, acquire_lock
@@ -33,25 +34,22 @@ class OtherSettingsError(RunError):
     """A folder holds the same study of something else."""
 
 
+@dataclass(frozen=True)
 class StudyFolder:
-    """One study's folder."""
+    """One study's folder; nothing is read or written before ``open``."""
 
-    def __init__(self, path: Path) -> None:
-        """Nothing is read or written yet."""
-        self.path = path
+    path: Path
 
     @classmethod
     def open(cls, path: Path, study: str, settings: Mapping[str, Any]) -> "StudyFolder":
         """The folder of this study, begun now or earlier with the same settings."""
         wanted = {"format": FORMAT, "study": study, "settings": json.loads(json.dumps(settings))}
         folder = cls(path)
-        try:
+        with _explain_folder_errors(path):
             if (path / STUDY).is_file():
                 folder._check_header(wanted)
             else:
                 folder._create_folder(wanted)
-        except OSError as error:
-            raise _make_folder_error(path, error) from None
         return folder
 
     @classmethod
@@ -70,9 +68,8 @@ class StudyFolder:
         if self.path.exists() and not is_free:
             raise RunError(f"{self.path} is not an empty folder and holds no study; name another one with --out")
         self.path.mkdir(parents=True, exist_ok=True)
-        _write_json(
-            self.path / STUDY, wanted
-        )  # first: a process stopped after it leaves a study and not a foreign folder
+        # First: a process stopped after it leaves a study and not a foreign folder.
+        _write_json(self.path / STUDY, wanted)
         (self.path / MEASUREMENTS).mkdir(exist_ok=True)
 
     def _check_header(self, wanted: Mapping[str, Any]) -> None:
@@ -135,15 +132,10 @@ class StudyFolder:
     def _measurement_path(self, name: str) -> Path:
         return self.path / MEASUREMENTS / f"{make_file_name(name)}.json"
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self) -> TextIO:
         """Keep other processes out; the lock ends with the process."""
-        try:
-            lock = acquire_lock(self.path / LOCK)
-        except OSError as error:
-            raise _make_folder_error(self.path, error) from None
-        with lock:
-            yield
+        with _explain_folder_errors(self.path):
+            return acquire_lock(self.path / LOCK)
 
 
 def make_file_name(name: str) -> str:
@@ -186,8 +178,13 @@ def _make_damage_error(path: Path, why: object, remedy: str) -> RunError:
     return RunError(f"{path} is damaged ({why}); {remedy}")
 
 
-def _make_folder_error(path: Path, error: OSError) -> RunError:
-    return RunError(f"{str(path)[:200]} cannot be used: {error.strerror}; name another folder with --out")
+@contextmanager
+def _explain_folder_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        message = f"{str(path)[:200]} cannot be used: {error.strerror}; name another folder with --out"
+        raise RunError(message) from None
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:
