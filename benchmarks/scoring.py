@@ -25,8 +25,7 @@ from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.models import load_model
 from macro_routing.models.decoder import get_decoder
-from macro_routing.models.layer_inputs import compute_layer_inputs
-from macro_routing.models.lens import apply_lm_head
+from macro_routing.models.hidden_states import apply_lm_head, compute_layer_inputs
 from macro_routing.routes import Route, RouteSpace
 from macro_routing.search.policy import MarkovPolicy
 from macro_routing.tasks import load_task

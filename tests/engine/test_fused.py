@@ -138,7 +138,7 @@ def test_cache_regions_do_not_overlap_and_hold_prompt_and_text():
             for sequence in sequences:
                 for step in range(route.length):
                     begin = table.cache_start[sequence] + step * table.step_stride[sequence]
-                    taken[begin : begin + batch.region_tokens] += 1
+                    taken[begin : begin + batch.cache_region_tokens] += 1
     assert (taken == 1).all()
     assert plan.num_sequences == len(ROUTES) * len(PROMPTS) + 2
     assert [[len(rows) for rows in group] for group in plan.group_results(range(plan.num_sequences))] == [

@@ -4,7 +4,7 @@ import torch
 from macro_routing.engine.memory import (
     BatchLimit,
     cache_bytes_per_token,
-    free_bytes,
+    free_memory_bytes,
     max_cached_tokens,
     run_halving_on_oom,
 )
@@ -68,7 +68,7 @@ def test_other_errors_are_raised():
 def test_sizes_come_from_the_model_and_the_machine():
     model = tiny_model("llama")
     assert cache_bytes_per_token(model) == 2 * 2 * 8 * 4  # keys and values, 2 heads of width 8, float32
-    assert free_bytes(torch.device("cpu")) > 1 << 20
+    assert free_memory_bytes(torch.device("cpu")) > 1 << 20
     assert max_cached_tokens(model, 6) > max_cached_tokens(model, 60) > 1
 
 
@@ -79,7 +79,7 @@ def test_a_share_of_a_gpu_is_not_exceeded(monkeypatch):
         monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
     for fraction, free in ((1.0, 75), (0.5, 35), (0.2, 5), (0.1, 5)):
         monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda *_, part=fraction: part)
-        assert free_bytes(torch.device("cuda")) == free
+        assert free_memory_bytes(torch.device("cuda")) == free
 
 
 @pytest.mark.gpu
@@ -90,6 +90,6 @@ def test_a_share_of_a_real_gpu():
     before = torch.cuda.get_per_process_memory_fraction(device)
     torch.cuda.set_per_process_memory_fraction(0.1, device)
     try:
-        assert 0 < free_bytes(device) <= total // 10
+        assert 0 < free_memory_bytes(device) <= total // 10
     finally:
         torch.cuda.set_per_process_memory_fraction(before, device)

@@ -6,7 +6,7 @@ import zipfile
 import pytest
 
 from macro_routing.errors import ModelError
-from macro_routing.models import catalog, load_model
+from macro_routing.models import gguf_import, load_model
 from macro_routing.models.catalog import BUILT_IN_MODELS, BuiltInModel, cache_folder, get_converted_folder, locate_model
 from tests.models.tiny import tiny_model
 
@@ -42,13 +42,13 @@ def test_a_folder_without_a_model(tmp_path):
         locate_model(str(tmp_path))
 
 
-def test_a_lora_adapter_is_refused_by_name(tmp_path):
+def test_a_lora_adapter_is_rejected_by_name(tmp_path):
     (tmp_path / "adapter_config.json").write_text("{}")
     with pytest.raises(ModelError, match="LoRA adapter"):
         locate_model(str(tmp_path))
 
 
-def test_a_damaged_gguf_is_refused(tmp_path, empty_cache):
+def test_a_damaged_gguf_is_rejected(tmp_path, empty_cache):
     path = tmp_path / "model.gguf"
     path.write_bytes(b"GGUF" + bytes(200))
     with pytest.raises(ModelError, match="GGUF"):
@@ -104,12 +104,12 @@ def test_parts_are_joined_and_checked(packaged, monkeypatch):
     content = packaged(hashlib.sha256(b"GGUF" + bytes(4000)).hexdigest())
     seen = []
 
-    def convert(folder, source, digest, _report):
+    def convert(source, folder, digest):
         seen.append(source.read_bytes())
         assert digest == hashlib.sha256(content).hexdigest()
-        return folder
+        folder.mkdir()
 
-    monkeypatch.setattr(catalog, "_convert_to_folder", convert)
+    monkeypatch.setattr(gguf_import, "convert_gguf", convert)
     locate_model("carried")
     assert seen == [content]
 
@@ -150,7 +150,7 @@ def test_a_hub_id_that_is_not_cached_says_what_to_do():
 
 
 @pytest.mark.usefixtures("empty_cache")
-def test_a_gguf_that_lacks_a_layer_is_refused(tmp_path):
+def test_a_gguf_that_lacks_a_layer_is_rejected(tmp_path):
     from tests.models.gguf_writer import write_llama
 
     path = write_llama(tiny_model("llama", vocab_size=64), tmp_path / "part.gguf", without="layers.3.")

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from macro_routing.engine.batching import pad_left
-from macro_routing.models.block_influence import block_influence
-from macro_routing.models.lens import collect_hidden_states
+from macro_routing.models.hidden_states import block_influence, collect_hidden_states
 from tests.models.tiny import tiny_model
 
 

@@ -9,7 +9,7 @@ from macro_routing.errors import ModelError, RouteError
 from macro_routing.models import apply_route, collect_hidden_states, freeze_model
 from macro_routing.models.decoder import get_decoder
 from macro_routing.models.doctor import break_cache_slots, run_checks
-from macro_routing.models.reference import build_unrolled_model, reference_logits
+from macro_routing.models.reference import build_unrolled_model, compute_reference_logits
 from macro_routing.routes import Route, parse_route
 from tests.models.tiny import LAYERS, VARIANTS, tiny_model, tokens
 
@@ -43,7 +43,7 @@ def test_plain_route_is_the_deeper_model_bit_for_bit(model):
 @pytest.mark.parametrize("route", [PLAIN, ADDING, GENERAL], ids=["plain", "adding", "general"])
 def test_routes_equal_a_pass_by_hand(model, route):
     ids = tokens(length=20)
-    torch.testing.assert_close(logits(apply_route(model, route), ids), reference_logits(model, route, ids))
+    torch.testing.assert_close(logits(apply_route(model, route), ids), compute_reference_logits(model, route, ids))
 
 
 @pytest.mark.parametrize("route", [PLAIN, ADDING], ids=["plain", "adding"])
@@ -92,7 +92,7 @@ def test_left_padding_in_generate(model):
 def test_both_attention_kernels(name, attention):
     model = tiny_model(name, attention=attention)
     ids = tokens(length=20)
-    torch.testing.assert_close(logits(apply_route(model, ADDING), ids), reference_logits(model, ADDING, ids))
+    torch.testing.assert_close(logits(apply_route(model, ADDING), ids), compute_reference_logits(model, ADDING, ids))
 
 
 @pytest.mark.parametrize("name", ["llama", "gemma3_text"])
@@ -275,11 +275,11 @@ class TestNegativeControl:
         from macro_routing.models.doctor import ModelUnderTest, _compare_cached_with_recomputed
 
         frozen = freeze_model(tiny_model("llama"))
-        patient = ModelUnderTest(frozen, PLAIN, ADDING)
+        subject = ModelUnderTest(frozen, PLAIN, ADDING)
         sound = apply_route(frozen.model, PLAIN)
-        assert _compare_cached_with_recomputed(patient, "sound", sound).passed
+        assert _compare_cached_with_recomputed(subject, "sound", sound).passed
         break_cache_slots(sound, PLAIN)
-        assert not _compare_cached_with_recomputed(patient, "shared", sound).passed
+        assert not _compare_cached_with_recomputed(subject, "shared", sound).passed
 
     def test_doctor_fails_when_routing_shares_slots(self, monkeypatch):
         from macro_routing.models import doctor
@@ -351,9 +351,9 @@ class TestNegativeControl:
     def test_doctor_notices_changed_weights(self, monkeypatch):
         from macro_routing.models import doctor
 
-        def meddle(patient, name):
-            patient.model.lm_head.weight.data.mul_(1.001)
-            return doctor.CheckResult(name, passed=True, difference=None, allowed=None)
+        def meddle(subject, name):
+            subject.model.lm_head.weight.data.mul_(1.001)
+            return doctor.CheckResult(name, passed=True)
 
         monkeypatch.setattr(doctor, "CHECKS", [("meddling", meddle)])
         (*_, last) = run_checks(freeze_model(tiny_model("llama")))

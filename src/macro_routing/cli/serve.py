@@ -106,13 +106,13 @@ class _ServeRequest:
 
 def _serve_with_vllm(wish: _ServeRequest, further: list[str], only_print: bool) -> None:
     from macro_routing.deploy.serving import make_vllm_command
-    from macro_routing.models.frozen import resolve_dtype_name
+    from macro_routing.models.frozen import resolve_dtype
     from macro_routing.models.metadata import read_model_metadata
 
     found = read_model_metadata(wish.model, wish.loading, options.report_progress)
     route = options.read_route(wish.route, found)
     further = [
-        *("--served-model-name", wish.name, "--dtype", resolve_dtype_name(wish.loading)),
+        *("--served-model-name", wish.name, "--dtype", resolve_dtype(wish.loading)),
         *("--host", wish.host, "--port", str(wish.port)),  # vLLM's own default is every network the machine is in
         *further,
     ]

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from macro_routing.errors import ModelError
 from macro_routing.models.frozen import FrozenModel
-from macro_routing.models.remote import RemoteModelStub
+from macro_routing.models.metadata import UnloadedModel
 from macro_routing.settings import check_choice
 
 if TYPE_CHECKING:  # needs triton
@@ -26,7 +26,7 @@ def fused_unsupported_reason(model: Any, choice: str = AUTO) -> str | None:
     check_choice("decoder", choice, DECODERS)
     if choice == EAGER:
         return "decoder = eager was chosen"
-    if isinstance(model, RemoteModelStub):
+    if isinstance(model, UnloadedModel):
         reason = model.fused_unsupported_reason
     else:
         from macro_routing.engine.fused.support import find_unsupported_reason

@@ -7,6 +7,7 @@ starts again with a longer prompt. The faster decoders are tested against it.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -61,7 +62,7 @@ def extend_prompt(prompt: Tokens, texts: Sequence[GeneratedText], stages: Sequen
     return (*prompt, *(token for piece in pieces for token in piece))
 
 
-def group_by_route(routes: Sequence[Route]) -> dict[Route, list[int]]:
+def group_indices_by_route(routes: Sequence[Route]) -> dict[Route, list[int]]:
     """The indices of every different route, in the order of first appearance."""
     indices: dict[Route, list[int]] = {}
     for index, route in enumerate(routes):
@@ -90,7 +91,8 @@ def generate_greedy(
     """Greedy continuations of ``prompts``, each up to an end token or ``max_tokens`` tokens."""
     generate_batch = partial(_generate_batch, model, end_tokens, max_tokens)
     rows = run_in_batches(generate_batch, prompts, [len(prompt) + max_tokens for prompt in prompts], max_batch_tokens)
-    return [_truncate_at_end(row, end_tokens, max_tokens) for row in rows]
+    texts = [tuple(takewhile(lambda token: token not in end_tokens, row)) for row in rows]
+    return [GeneratedText(tokens, truncated=len(tokens) >= max_tokens) for tokens in texts]
 
 
 @torch.no_grad()
@@ -116,10 +118,3 @@ def _generate_batch(model: Any, end_tokens: Collection[int], max_tokens: int, pr
         mask = torch.cat([mask, torch.ones_like(input_ids)], dim=1)
         positions = positions[:, -1:] + 1
     return torch.stack(generated, dim=1).tolist() if generated else [[] for _ in prompts]
-
-
-def _truncate_at_end(row: list[int], end_tokens: Collection[int], max_tokens: int) -> GeneratedText:
-    for length, token in enumerate(row):
-        if token in end_tokens:
-            return GeneratedText(tuple(row[:length]), truncated=False)
-    return GeneratedText(tuple(row), truncated=len(row) >= max_tokens)

@@ -19,12 +19,11 @@ NONE = -1
 _BEAM_WIDTH = 40
 _MAX_BEAM_SEARCH_ROUTES = 48
 """With more routes nearly every layer is needed all the time, and a beam search takes longer than it saves."""
-_Trail = tuple[int, "_Trail"] | None
 _LayerOrders = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True)
-class StepRef:
+class RouteStep:
     """One step of one route."""
 
     route: int
@@ -42,7 +41,7 @@ class LayerCall:
     """A layer, and the steps that it serves, in the order of their routes."""
 
     layer: int
-    steps: tuple[StepRef, ...]
+    steps: tuple[RouteStep, ...]
 
     @cached_property
     def indices(self) -> NDArray[np.int64]:
@@ -65,7 +64,7 @@ class LayerSchedule:
     """The largest number of states that a route keeps for its adds."""
 
 
-class _OrderProgress:
+class _RouteProgress:
     """How far each order has come, and which orders need which layer next."""
 
     def __init__(self, orders: _LayerOrders) -> None:
@@ -75,7 +74,7 @@ class _OrderProgress:
         for index, order in enumerate(orders):
             self.waiting.setdefault(order[0], []).append(index)
 
-    def run_layer(self, layer: int) -> list[int]:
+    def advance_at_layer(self, layer: int) -> list[int]:
         """Advance all orders that need ``layer`` next; their indices, in ascending order."""
         indices = sorted(self.waiting.pop(layer))
         for index in indices:
@@ -104,24 +103,24 @@ def schedule_layer_calls(
     routes: Sequence[Route], merge_orders: Callable[[_LayerOrders], list[int]] = merge_layer_orders
 ) -> LayerSchedule:
     """Layer calls that take every route through all its steps, in order."""
-    steps = [list_step_refs(index, route) for index, route in enumerate(routes)]
+    steps = [_list_route_steps(index, route) for index, route in enumerate(routes)]
     orders = [[step.layer for step in route.steps] for route in routes]
-    progress = _OrderProgress(orders)
+    progress = _RouteProgress(orders)
     calls = []
     for layer in merge_orders(orders):
-        indices = progress.run_layer(layer)
+        indices = progress.advance_at_layer(layer)
         calls.append(LayerCall(layer, tuple(steps[index][progress.done[index] - 1] for index in indices)))
     kept = max((ref.keep_slot + 1 for refs in steps for ref in refs), default=0)
     return LayerSchedule(tuple(calls), kept)
 
 
-def list_step_refs(index: int, route: Route) -> list[StepRef]:
+def _list_route_steps(index: int, route: Route) -> list[RouteStep]:
     """The steps of one route, with the slots in which states are kept for its adds."""
     # h_{t-b} before step number t + 1 is the state after step number t - b; numbers here count from 0.
     sources = {number: number - step.add.back - 1 for number, step in enumerate(route.steps) if step.add}
     slots = {state: slot for slot, state in enumerate(sorted(set(sources.values())))}
     return [
-        StepRef(
+        RouteStep(
             index,
             number,
             slots[sources[number]] if step.add else NONE,
@@ -134,30 +133,30 @@ def list_step_refs(index: int, route: Route) -> list[StepRef]:
 
 def _merge_by_sweeps(orders: _LayerOrders, min_move: float) -> list[int]:
     """Run the lowest needed layer that is at least ``min_move`` above the last one, or else the lowest of all."""
-    progress = _OrderProgress(orders)
+    progress = _RouteProgress(orders)
     merged: list[int] = []
     while progress.waiting:
         lowest = merged[-1] + min_move if merged else 0
         merged.append(min([layer for layer in progress.waiting if layer >= lowest] or progress.waiting))
-        progress.run_layer(merged[-1])
+        progress.advance_at_layer(merged[-1])
     return merged
 
 
 def _merge_by_beam_search(orders: _LayerOrders) -> list[int]:
     """The list by a beam search."""
-    # How far each order has come → the list that led there, as (last layer, the list before it).
-    beam: dict[tuple[int, ...], _Trail] = {(0,) * len(orders): None}
+    # How far each order has come → the list of layers that led there.
+    beam: dict[tuple[int, ...], list[int]] = {(0,) * len(orders): []}
     while True:
-        extended: dict[tuple[int, ...], _Trail] = {}
-        for done, trail in beam.items():
+        extended: dict[tuple[int, ...], list[int]] = {}
+        for done, merged in beam.items():
             needed = {order[at] for order, at in zip(orders, done, strict=True) if at < len(order)}
             if not needed:
-                return _list_trail_layers(trail)
+                return merged
             for layer in sorted(needed):
                 after = tuple(
                     at + (at < len(order) and order[at] == layer) for order, at in zip(orders, done, strict=True)
                 )
-                extended.setdefault(after, (layer, trail))
+                extended.setdefault(after, [*merged, layer])
         best = sorted(extended, key=lambda done: _remaining_cost(orders, done))[:_BEAM_WIDTH]
         beam = {done: extended[done] for done in best}
 
@@ -165,11 +164,3 @@ def _merge_by_beam_search(orders: _LayerOrders) -> list[int]:
 def _remaining_cost(orders: _LayerOrders, done: Sequence[int]) -> int:
     # Squared, so that no order is left far behind and finishes alone.
     return sum((len(order) - at) ** 2 for order, at in zip(orders, done, strict=True))
-
-
-def _list_trail_layers(trail: _Trail) -> list[int]:
-    layers = []
-    while trail is not None:
-        layer, trail = trail
-        layers.append(layer)
-    return layers[::-1]

@@ -16,12 +16,12 @@ from macro_routing.engine.batching import Tokens, compute_position_ids, pad_left
 from macro_routing.engine.prefix_tree import plan_prefix_trees
 from macro_routing.engine.shared_forward import (
     HiddenStates,
-    PerRowForward,
-    Segment,
-    SharedForward,
+    PrefixTreeForward,
+    RoutePerRowForward,
+    TokenSegment,
     make_prompt_segments,
 )
-from macro_routing.models.lens import apply_lm_head
+from macro_routing.models.hidden_states import apply_lm_head
 from macro_routing.models.support import get_text_config
 from macro_routing.routes.route import Route
 
@@ -135,7 +135,7 @@ class ChoiceBatch:
         """
         logits = prompt_logits.float()  # [items, vocabulary]
         # The logit minus the normalizer: a log-softmax would be computed for all tokens, and one is needed.
-        totals = logits[self.item_indices, self.first_tokens] - _log_normalizers(logits)[self.item_indices]
+        totals = logits[self.item_indices, self.first_tokens] - _compute_log_normalizers(logits)[self.item_indices]
         if target_log_probs is not None:
             totals[self.long_choices] += (target_log_probs * self.target_mask).sum(dim=1)
         scores: list[list[float]] = [[] for _ in range(len(self.prompt_ids))]
@@ -147,10 +147,10 @@ class ChoiceBatch:
 def compute_log_probs(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
     """The log-probability of ``tokens``, one for each row of ``logits``."""
     logits = logits.float()
-    return logits.gather(-1, tokens[..., None])[..., 0] - _log_normalizers(logits)
+    return logits.gather(-1, tokens[..., None])[..., 0] - _compute_log_normalizers(logits)
 
 
-def _log_normalizers(logits: torch.Tensor) -> torch.Tensor:
+def _compute_log_normalizers(logits: torch.Tensor) -> torch.Tensor:
     """The log-sum-exp of every row; on a CPU a few rows at a time, since memory is the bottleneck there."""
     if logits.device.type != "cpu":
         return logits.logsumexp(dim=-1)
@@ -188,7 +188,7 @@ def _score_batch_for_routes(
     batch = ChoiceBatch.from_items(items, model.device)
     new_tokens = batch.input_ids.shape[-1] if batch.long_choices else 0
     segments = _add_choice_segment(make_prompt_segments(model, [item.prompt for item in items], new_tokens), batch)
-    forward = SharedForward(model, segments)
+    forward = PrefixTreeForward(model, segments)
     scores = {
         plan.routes[finished.route_index]: _score_hidden_states(model, batch, finished.states)
         for plan in plan_prefix_trees(routes, max(2, state_bytes // forward.state_bytes))
@@ -200,16 +200,18 @@ def _score_batch_for_routes(
 @torch.no_grad()
 def _score_batch_of_pairs(model: Any, pairs: Sequence[tuple[Route, ChoiceItem]]) -> list[list[float]]:
     batch = ChoiceBatch.from_items([item for _, item in pairs], model.device)
-    segments = _add_choice_segment([Segment(batch.prompt_ids, batch.prompt_mask)], batch)
-    return _score_hidden_states(model, batch, PerRowForward(model, segments).run_routes([route for route, _ in pairs]))
+    segments = _add_choice_segment([TokenSegment(batch.prompt_ids, batch.prompt_mask)], batch)
+    return _score_hidden_states(
+        model, batch, RoutePerRowForward(model, segments).run_routes([route for route, _ in pairs])
+    )
 
 
-def _add_choice_segment(segments: list[Segment], batch: ChoiceBatch) -> list[Segment]:
+def _add_choice_segment(segments: list[TokenSegment], batch: ChoiceBatch) -> list[TokenSegment]:
     """The prompts' segments, and one for the long choices where there are any."""
     if not batch.long_choices:
         return segments
     mask = torch.cat([segments[-1].mask[batch.long_choice_items], batch.target_mask], dim=1)
-    return [*segments, Segment(batch.input_ids, mask, batch.long_choice_items)]
+    return [*segments, TokenSegment(batch.input_ids, mask, batch.long_choice_items)]
 
 
 def _score_hidden_states(model: Any, batch: ChoiceBatch, states: HiddenStates) -> list[list[float]]:

@@ -18,7 +18,7 @@ CACHE_SHARE = 0.6
 """Share of the free memory for the cache: the rest is for running a layer, and for copies when a cache grows."""
 
 
-def free_bytes(device: torch.device) -> int:
+def free_memory_bytes(device: torch.device) -> int:
     """The free memory of a device; on a shared GPU at most what torch may use."""
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
@@ -42,7 +42,7 @@ def cache_bytes_per_token(model: Any) -> int:
 
 def max_cached_tokens(model: Any, steps: int) -> int:
     """The number of tokens that can be cached at once for a route with ``steps`` steps."""
-    free = free_bytes(torch.device(model.device))
+    free = free_memory_bytes(torch.device(model.device))
     return max(1, int(CACHE_SHARE * free) // (cache_bytes_per_token(model) * steps))
 
 

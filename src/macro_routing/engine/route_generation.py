@@ -20,13 +20,13 @@ from macro_routing.engine.generation import (
     GenerationRequest,
     StageTexts,
     extend_prompt,
-    group_by_route,
+    group_indices_by_route,
     max_new_tokens,
 )
 from macro_routing.engine.prefix_tree import plan_prefix_tree
-from macro_routing.engine.shared_forward import SharedForward, make_prompt_segments
+from macro_routing.engine.shared_forward import PrefixTreeForward, make_prompt_segments
 from macro_routing.engine.staged_decoding import StagedDecoder
-from macro_routing.models.lens import apply_lm_head
+from macro_routing.models.hidden_states import apply_lm_head
 from macro_routing.models.routing import apply_route
 from macro_routing.routes.route import Route
 
@@ -70,7 +70,7 @@ def _decode_pairs(
     if fused is not None and supports_stages(request.stages):
         return fused.generate_for_pairs(pairs, request)
     texts: list[StageTexts] = [()] * len(pairs)
-    for route, indices in group_by_route([route for route, _ in pairs]).items():
+    for route, indices in group_indices_by_route([route for route, _ in pairs]).items():
         rows = generate_eager(model, [route], [pairs[index][1] for index in indices], request)[route]
         for index, row in zip(indices, rows, strict=True):
             texts[index] = row
@@ -113,7 +113,7 @@ def _generate_batch(
     segments = make_prompt_segments(model, prompts, max_new_tokens(request.stages))
     plan = plan_prefix_tree(routes)
     texts: list[dict[Route, StageTexts]] = [{} for _ in prompts]
-    for finished in SharedForward(model, segments).run_plan(plan, keep_caches=True):
+    for finished in PrefixTreeForward(model, segments).run_plan(plan, keep_caches=True):
         route = plan.routes[finished.route_index]
         logits = apply_lm_head(model, finished.states[-1][:, -1:])[:, -1]
         # Other routes need these cache layers unchanged: growing or selecting makes new tensors.

@@ -1,7 +1,8 @@
 """One forward pass for many routes at once: all routes over the same rows, or every row with a route of its own.
 
-``SharedForward`` computes every common prefix of steps once. In ``PerRowForward`` a layer runs on all rows that need it
-next, in one call, and the other rows wait. So a hundred rows with a hundred routes take a few calls per layer.
+``PrefixTreeForward`` computes every common prefix of steps once. In ``RoutePerRowForward`` a layer runs on all rows
+that need it next, in one call, and the other rows wait. So a hundred rows with a hundred routes take a few calls per
+layer.
 
 The tokens come as *segments*; each segment continues the rows of the one before: a common prefix of all prompts (one
 row), the prompts, the choices that follow them. A layer runs on all segments in turn with a cache layer of its own, so
@@ -10,6 +11,7 @@ the keys and values of a step are freed after the step unless the caller keeps t
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -18,10 +20,16 @@ import torch
 from numpy.typing import NDArray
 
 from macro_routing.engine.batching import Tokens, common_prefix_length, compute_position_ids, pad_left
-from macro_routing.engine.layer_schedule import NONE, LayerCall, StepRef, merge_layer_orders_fast, schedule_layer_calls
+from macro_routing.engine.layer_schedule import (
+    NONE,
+    LayerCall,
+    RouteStep,
+    merge_layer_orders_fast,
+    schedule_layer_calls,
+)
 from macro_routing.engine.prefix_tree import EMBEDDINGS, LayerApplication, PrefixTreePlan
 from macro_routing.models.decoder import get_decoder
-from macro_routing.models.layer_inputs import LayerInputs, compute_layer_inputs
+from macro_routing.models.hidden_states import LayerInputs, compute_layer_inputs
 from macro_routing.models.routing import add_hidden_state
 from macro_routing.routes.route import Route
 
@@ -31,7 +39,7 @@ _Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Segment:
+class TokenSegment:
     """Tokens that are fed together."""
 
     ids: torch.Tensor
@@ -53,15 +61,15 @@ class FinishedRoute:
     """The cache layer of every step; None where caches are not kept."""
 
 
-class SegmentForward:
+class LayerByLayerForward:
     """A forward pass over segments, layer by layer; each layer call has a cache layer of its own."""
 
-    def __init__(self, model: Any, segments: Sequence[Segment]) -> None:
+    def __init__(self, model: Any, segments: Sequence[TokenSegment]) -> None:
         """Compute the arguments of every layer for each segment."""
         from transformers import DynamicCache
 
         self._layers = get_decoder(model).layers
-        self._empty_layers = empty_cache_layers(model)
+        self._empty_layers = get_empty_cache_layers(model)
         self._cache: Any = DynamicCache()
         self._cache.layers = list(self._empty_layers)
         self._segments = segments
@@ -76,7 +84,7 @@ class SegmentForward:
         self._cache.layers[layer] = cache_layer
         return cache_layer
 
-    def _end_cache_layer(self, layer: int) -> None:
+    def _clear_cache_layer(self, layer: int) -> None:
         self._cache.layers[layer] = self._empty_layers[layer]
 
     def _call_layer(self, layer: int, hidden: torch.Tensor, arguments: dict[str, Any], cache_name: str) -> torch.Tensor:
@@ -85,7 +93,7 @@ class SegmentForward:
         return state
 
 
-class SharedForward(SegmentForward):
+class PrefixTreeForward(LayerByLayerForward):
     """The forward pass of many routes, over their prefix tree."""
 
     @property
@@ -123,22 +131,22 @@ class SharedForward(SegmentForward):
                 select_cache_rows(cache_layer, segment.parents)
             arguments = inputs.arguments[application.layer]
             outputs.append(self._call_layer(application.layer, hidden, arguments, inputs.cache_name))
-        self._end_cache_layer(application.layer)
+        self._clear_cache_layer(application.layer)
         return outputs, cache_layer
 
 
-class PerRowForward(SegmentForward):
+class RoutePerRowForward(LayerByLayerForward):
     """The forward pass over some segments; rows of the first segment have routes, later rows follow their parents."""
 
-    def __init__(self, model: Any, segments: Sequence[Segment]) -> None:
+    def __init__(self, model: Any, segments: Sequence[TokenSegment]) -> None:
         """Find the row of the first segment that each row follows."""
         super().__init__(model, segments)
         # Copied to the host once, so that no layer call waits for the device.
-        self._parents = [None if segment.parents is None else segment.parents.cpu().numpy() for segment in segments]
-        self._first_rows = [np.arange(len(segments[0].ids))]
-        for parents in self._parents[1:]:
-            assert parents is not None
-            self._first_rows.append(self._first_rows[-1][parents])
+        self._parents: list[_Indices] = [
+            np.arange(len(segment.ids)) if segment.parents is None else segment.parents.cpu().numpy()
+            for segment in segments
+        ]
+        self._first_rows = list(accumulate(self._parents, lambda first_rows, parents: first_rows[parents]))
 
     @torch.no_grad()
     def run_routes(
@@ -164,10 +172,9 @@ class PerRowForward(SegmentForward):
                 break  # no later segment continues these rows either
             device = states[index].device
             if parent_rows is not None:
-                parents = self._parents[index]
-                assert parents is not None
                 # The cached rows are in ascending order, so a binary search finds each parent among them.
-                select_cache_rows(cache_layer, _to_device(np.searchsorted(parent_rows, parents[rows]), device))
+                cached_rows = np.searchsorted(parent_rows, self._parents[index][rows])
+                select_cache_rows(cache_layer, _to_device(cached_rows, device))
             device_rows = _to_device(rows, device)
             steps = [call.steps[step] for step in step_indices[rows]]
             hidden = _add_kept_states(states[index][device_rows], kept[index], rows, steps)
@@ -176,7 +183,7 @@ class PerRowForward(SegmentForward):
             states[index][device_rows] = output.to(device)
             _keep_states(kept[index], rows, steps, states[index])
             parent_rows = rows
-        self._end_cache_layer(call.layer)
+        self._clear_cache_layer(call.layer)
         return cache_layer
 
 
@@ -185,7 +192,7 @@ def _to_device(indices: _Indices, device: torch.device) -> torch.Tensor:
 
 
 def _add_kept_states(
-    hidden: torch.Tensor, kept: torch.Tensor, rows: _Indices, steps: Sequence[StepRef]
+    hidden: torch.Tensor, kept: torch.Tensor, rows: _Indices, steps: Sequence[RouteStep]
 ) -> torch.Tensor:
     """``hidden`` with the kept states that some rows' steps add."""
     adds = [(step.add_slot, step.coefficient) for step in steps]
@@ -197,7 +204,7 @@ def _add_kept_states(
     return hidden
 
 
-def _keep_states(kept: torch.Tensor, rows: _Indices, steps: Sequence[StepRef], states: torch.Tensor) -> None:
+def _keep_states(kept: torch.Tensor, rows: _Indices, steps: Sequence[RouteStep], states: torch.Tensor) -> None:
     """Keep the states that a later step adds."""
     for slot in sorted({step.keep_slot for step in steps if step.keep_slot != NONE}):
         matching = rows[[index for index, step in enumerate(steps) if step.keep_slot == slot]]
@@ -222,7 +229,7 @@ def _select_row_arguments(inputs: LayerInputs, layer: int, rows: torch.Tensor, s
 _EMPTY_LAYERS: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
 
 
-def empty_cache_layers(model: Any) -> list[Any]:
+def get_empty_cache_layers(model: Any) -> list[Any]:
     """An empty cache layer per layer of the model, to be copied and never filled.
 
     Made once per model: making them from the configuration takes longer than running a small layer.
@@ -248,14 +255,14 @@ def select_cache_rows(cache_layer: Any, parents: torch.Tensor) -> None:
         cache_layer.reorder_cache(parents)
 
 
-def _compute_segment_inputs(model: Any, segment: Segment) -> LayerInputs:
+def _compute_segment_inputs(model: Any, segment: TokenSegment) -> LayerInputs:
     """The arguments of all layers for a segment."""
     tokens = segment.ids.shape[1]
     positions = compute_position_ids(segment.mask)[:, -tokens:]
     return compute_layer_inputs(model, segment.ids, segment.mask, positions, cached=segment.mask.shape[1] - tokens)
 
 
-def make_prompt_segments(model: Any, prompts: Sequence[Tokens], new_tokens: int) -> list[Segment]:
+def make_prompt_segments(model: Any, prompts: Sequence[Tokens], new_tokens: int) -> list[TokenSegment]:
     """The prompts, after a segment for their common prefix where there is one.
 
     At most ``new_tokens`` tokens will follow each prompt.
@@ -263,14 +270,14 @@ def make_prompt_segments(model: Any, prompts: Sequence[Tokens], new_tokens: int)
     shared = common_prefix_length(prompts, _max_prompt_within_window(model, new_tokens))
     ids, mask = pad_left([prompt[shared:] for prompt in prompts], model.device)
     if shared == 0:
-        return [Segment(ids, mask)]
+        return [TokenSegment(ids, mask)]
     prefix = torch.tensor([prompts[0][:shared]], device=model.device)
     full_mask = torch.cat([mask.new_ones(len(prompts), shared), mask], dim=1)
     parents = torch.zeros(len(prompts), dtype=torch.long, device=model.device)
-    return [Segment(prefix, torch.ones_like(prefix)), Segment(ids, full_mask, parents)]
+    return [TokenSegment(prefix, torch.ones_like(prefix)), TokenSegment(ids, full_mask, parents)]
 
 
 def _max_prompt_within_window(model: Any, new_tokens: int) -> int | None:
     """The longest prompt that no sliding window ever moves over; None where no layer has a window."""
-    windows = [layer.sliding_window for layer in empty_cache_layers(model) if layer.is_sliding]
+    windows = [layer.sliding_window for layer in get_empty_cache_layers(model) if layer.is_sliding]
     return min(windows) - new_tokens if windows else None

@@ -9,7 +9,7 @@ from macro_routing.lazy_imports import make_lazy_imports
 
 if TYPE_CHECKING:
     from macro_routing.models.frozen import FrozenModel, LoadOptions, freeze_model, load_model
-    from macro_routing.models.lens import apply_lm_head, collect_hidden_states
+    from macro_routing.models.hidden_states import apply_lm_head, collect_hidden_states
     from macro_routing.models.routing import apply_route
 
 __all__ = [
@@ -29,8 +29,8 @@ __getattr__, __dir__ = make_lazy_imports(
         "LoadOptions": "frozen",
         "freeze_model": "frozen",
         "load_model": "frozen",
-        "collect_hidden_states": "lens",
-        "apply_lm_head": "lens",
+        "collect_hidden_states": "hidden_states",
+        "apply_lm_head": "hidden_states",
         "apply_route": "routing",
     },
 )

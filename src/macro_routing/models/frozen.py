@@ -20,7 +20,7 @@ from macro_routing.models.identity import (
     digest_loaded_weights,
     digest_source_files,
 )
-from macro_routing.models.support import check_supported, check_weights_complete
+from macro_routing.models.support import check_supported, check_weights_complete, get_text_config
 from macro_routing.settings import check_boolean, check_choice, option
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -87,8 +87,10 @@ class FrozenModel:
 
     def __repr__(self) -> str:
         """One line; the model itself prints a page."""
-        kind = self.model.config.get_text_config(decoder=True).model_type
-        return f"FrozenModel({self.name!r}, {kind}, {self.layers} layers, {self.model.dtype}, {self.model.device})"
+        architecture = get_text_config(self.model.config).model_type
+        return (
+            f"FrozenModel({self.name!r}, {architecture}, {self.layers} layers, {self.model.dtype}, {self.model.device})"
+        )
 
     def tokenize_texts(self, texts: Sequence[str], *, add_special_tokens: bool = True) -> list[list[int]]:
         """Tokenize many texts, without the offsets and masks that calling the tokenizer computes."""
@@ -107,7 +109,7 @@ def load_model(
     """Find, load and freeze a model named by built-in name, folder, GGUF file or hub id."""
     options = options or LoadOptions()
     folder = locate_model(name, revision=options.revision, report=report)
-    config = read_config(folder, name, options)
+    config = read_model_config(folder, name, options)
     check_supported(config, allow_untested=options.allow_untested)
     model = _load_weights(folder, name, config, options)
     tokenizer = load_tokenizer(folder, name, options)
@@ -118,10 +120,10 @@ def freeze_model(
     model: Any, tokenizer: Any = None, *, name: str = "a model in memory", allow_untested: bool = False
 ) -> FrozenModel:
     """Freeze a model that is already loaded; its weights are hashed in memory."""
-    from macro_routing.models.decoder import reject_adapters
+    from macro_routing.models.decoder import check_has_no_adapter
 
     check_supported(model.config, allow_untested=allow_untested)
-    reject_adapters(model)
+    check_has_no_adapter(model)
     return _make_frozen_model(name, model, tokenizer, digest_loaded_weights(model), None)
 
 
@@ -134,7 +136,7 @@ def _make_frozen_model(
     return FrozenModel(name, model, tokenizer, weights, compute_numerics_id(weights, model, tokenizer, quantization))
 
 
-def read_config(folder: Path, name: str, options: LoadOptions) -> Any:
+def read_model_config(folder: Path, name: str, options: LoadOptions) -> Any:
     """Read the configuration in a model's folder."""
     from transformers import AutoConfig
 
@@ -161,7 +163,7 @@ def _load_weights(folder: Path, name: str, config: Any, options: LoadOptions) ->
     device = _resolve_device(options)
     arguments: dict[str, Any] = {
         "config": config,
-        "dtype": _resolve_dtype(options, device),
+        "dtype": resolve_dtype(options),
         "trust_remote_code": options.trust_remote_code,
         "use_safetensors": True,  # pickled weights run code
     }
@@ -208,17 +210,12 @@ def _resolve_device(options: LoadOptions) -> str:
     return options.device
 
 
-def _resolve_dtype(options: LoadOptions, device: str) -> Any:
-    import torch
-
-    if options.dtype == "auto":
-        return torch.bfloat16 if device.startswith("cuda") or options.quantization else torch.float32
-    return getattr(torch, options.dtype)
-
-
-def resolve_dtype_name(options: LoadOptions) -> str:
+def resolve_dtype(options: LoadOptions) -> str:
     """The name of the dtype that ``options`` give on this machine."""
-    return str(_resolve_dtype(options, _resolve_device(options))).removeprefix("torch.")
+    device = _resolve_device(options)
+    if options.dtype != "auto":
+        return options.dtype
+    return "bfloat16" if device.startswith("cuda") or options.quantization else "float32"
 
 
 def _make_quantization_config(kind: str) -> Any:

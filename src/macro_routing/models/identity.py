@@ -44,7 +44,8 @@ def compute_weights_id(config: Any, tokenizer: Any, sources: Mapping[str, Any]) 
         {
             "architecture": text.model_type,
             "layers": text.num_hidden_layers,
-            "vocabulary": digest_vocabulary(tokenizer),
+            # Independent of file format and library version.
+            "vocabulary": None if tokenizer is None else _digest_json(sorted(tokenizer.get_vocab().items())),
             "sources": dict(sources),
         }
     )
@@ -73,9 +74,9 @@ def digest_source_files(folder: Path) -> dict[str, Any]:
     """Digest weight files and configuration; a converted model is identified by its GGUF file."""
     weights = {path.name: _digest_file_cached(path) for path in sorted(folder.glob("*.safetensors"))}
     _check_weight_index(folder, weights)
-    source = _read_conversion_record(folder / CONVERSION_RECORD)
-    if source is not None and source["weights"] == weights:
-        return {"gguf": source["sha256"], "stored": source["stored"]}
+    record = _read_conversion_record(folder / CONVERSION_RECORD)
+    if record is not None and record["weights"] == weights:
+        return {"gguf": record["sha256"], "stored": record["stored"]}
     configuration = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     return {"weights": weights, "configuration": _drop_incidental_fields(configuration)}
 
@@ -96,8 +97,8 @@ def _check_weight_index(folder: Path, weights: Mapping[str, str]) -> None:
 def _read_conversion_record(path: Path) -> dict[str, Any] | None:
     """Read the record of a conversion; None if it is missing or invalid."""
     try:
-        note = json.loads(path.read_text(encoding="utf-8"))
-        return note if isinstance(note, dict) and {"sha256", "stored", "weights"} <= set(note) else None
+        record = json.loads(path.read_text(encoding="utf-8"))
+        return record if isinstance(record, dict) and {"sha256", "stored", "weights"} <= set(record) else None
     except (OSError, ValueError):
         return None
 
@@ -120,11 +121,6 @@ def _drop_incidental_fields(configuration: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in configuration.items()
         if name not in _INCIDENTAL_FIELDS
     }
-
-
-def digest_vocabulary(tokenizer: Any) -> str | None:
-    """Digest the vocabulary, independent of file format and library version."""
-    return None if tokenizer is None else _digest_json(sorted(tokenizer.get_vocab().items()))
 
 
 def _digest_file_cached(path: Path) -> str:

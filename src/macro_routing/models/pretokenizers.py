@@ -21,7 +21,7 @@ _PRETOKENIZERS: dict[str, tuple[tuple[str, Any], ...]] = {
 def identify_pretokenizer(stored: dict[str, Any]) -> str | None:
     """The GGUF name of the pre-tokenizer in a tokenizer.json; None if it is unknown."""
     first = stored.get("pre_tokenizer") or {}
-    parts = tuple(_parse_part(part) for part in first.get("pretokenizers", [first]))
+    parts = tuple(_parse_pretokenizer_part(part) for part in first.get("pretokenizers", [first]))
     return next((name for name, known in _PRETOKENIZERS.items() if known == parts), None)
 
 
@@ -30,10 +30,14 @@ def build_pretokenizer(name: str) -> Any:
     from tokenizers import pre_tokenizers
 
     known = _PRETOKENIZERS.get(name)
-    return None if known is None else pre_tokenizers.Sequence([_build_part(kind, detail) for kind, detail in known])
+    return (
+        None
+        if known is None
+        else pre_tokenizers.Sequence([_build_pretokenizer_part(kind, detail) for kind, detail in known])
+    )
 
 
-def _build_part(kind: str, detail: Any) -> Any:
+def _build_pretokenizer_part(kind: str, detail: Any) -> Any:
     from tokenizers import Regex, pre_tokenizers
 
     if kind == "ByteLevel":
@@ -43,7 +47,7 @@ def _build_part(kind: str, detail: Any) -> Any:
     return pre_tokenizers.Digits(individual_digits=detail)
 
 
-def _parse_part(part: dict[str, Any]) -> tuple[Any, Any]:
+def _parse_pretokenizer_part(part: dict[str, Any]) -> tuple[Any, Any]:
     kind = part.get("type")
     if kind == "ByteLevel":
         return kind, None if part.get("add_prefix_space") else part.get("use_regex", True)

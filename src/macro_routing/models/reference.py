@@ -11,12 +11,12 @@ import torch
 from torch import nn
 
 from macro_routing.models.decoder import get_decoder, remove_hooks_on_exit
-from macro_routing.models.lens import apply_lm_head
+from macro_routing.models.hidden_states import apply_lm_head
 from macro_routing.models.support import get_text_config
 from macro_routing.routes.route import Route
 
 
-def reference_logits(model: Any, route: Route, input_ids: torch.Tensor, **inputs: Any) -> torch.Tensor:
+def compute_reference_logits(model: Any, route: Route, input_ids: torch.Tensor, **inputs: Any) -> torch.Tensor:
     """Logits of the route on the untouched ``model``, layer by layer."""
     decoder = get_decoder(model)
     embedded, arguments = _capture_layer_arguments(model, decoder, input_ids, **inputs)

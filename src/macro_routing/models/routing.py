@@ -16,10 +16,10 @@ import torch
 from torch import nn
 
 from macro_routing.errors import ModelError, RouteError
-from macro_routing.models.decoder import NoAdapters, count_layers, get_decoder, reject_adapter, reject_adapters
+from macro_routing.models.decoder import NoAdapters, check_has_no_adapter, count_layers, get_decoder, reject_new_adapter
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.models.support import check_supported, get_text_config
-from macro_routing.routes.route import Add, Route
+from macro_routing.routes.route import Route
 
 _COPIED_DICTIONARIES = (
     "_parameters",
@@ -45,30 +45,33 @@ def apply_route(model: Any, route: Route, *, allow_untested: bool = False) -> An
     """
     if isinstance(model, FrozenModel):
         model, allow_untested = model.model, True  # it was checked when it was loaded
-    _check_arguments(model, route, allow_untested)
-    recorded = _list_recorded_classes(model)
+    _check_route_and_model(model, route, allow_untested)
     config = make_routed_config(model.config, route)
     decoder = get_decoder(model)
-    steps = nn.ModuleList(_make_steps(decoder.layers, route, get_text_config(config), recorded))
-    routed = _copy_with_steps(model, decoder, config, steps)
+    routed_decoder = shallow_copy(decoder)
+    routed_decoder.config = get_text_config(config)
+    routed_decoder.layers = nn.ModuleList(
+        _make_step_layers(decoder.layers, route, routed_decoder.config, _list_recorded_classes(model))
+    )
+    routed = replace_decoder(model, decoder, routed_decoder, config)
     routed.macro_route = route
     routed.save_pretrained = functools.partial(_reject_saving, route)
-    routed.add_adapter = routed.load_adapter = reject_adapter
+    routed.add_adapter = routed.load_adapter = reject_new_adapter
     routed.peft_config = NoAdapters()
     if getattr(model, "generation_config", None) is not None:
         routed.generation_config = copy.deepcopy(model.generation_config)
     if route.has_adds:
-        get_decoder(routed).register_forward_pre_hook(_pass_saved_states, with_kwargs=True)
+        routed_decoder.register_forward_pre_hook(_pass_saved_states, with_kwargs=True)
     return routed
 
 
-def _check_arguments(model: Any, route: Route, allow_untested: bool) -> None:
+def _check_route_and_model(model: Any, route: Route, allow_untested: bool) -> None:
     if not isinstance(route, Route):
         raise RouteError(f"{route!r} is not a Route; parse it with parse_route(text, layers) first")
     if not hasattr(model, "modules") or not hasattr(model, "config"):
         raise ModelError(f"a {type(model).__name__} is not a transformers model")
     check_supported(model.config, allow_untested=allow_untested)
-    reject_adapters(model)
+    check_has_no_adapter(model)
     if getattr(model, "macro_route", None) is not None:
         raise ModelError("this model is routed already; apply the route to the model it was made from")
     layers = count_layers(model)
@@ -90,24 +93,18 @@ def make_routed_config(config: Any, route: Route) -> Any:
 # --- steps --------------------------------------------------------------------------------------------------------
 
 
-def _make_steps(layers: Any, route: Route, config: Any, recorded: tuple[type, ...]) -> Iterator[Any]:
-    saved_steps = frozenset(_source_step(number, step.add) for number, step in enumerate(route.steps) if step.add)
+def _make_step_layers(layers: Any, route: Route, config: Any, recorded: tuple[type, ...]) -> Iterator[Any]:
+    # The input of step ``t`` is ``h_t``, the output of the step before; so ``h_{t-back}`` is the input of ``t - back``.
+    sources = {slot: slot - step.add.back for slot, step in enumerate(route.steps) if step.add}
     for slot, step in enumerate(route.steps):
         layer = layers[step.layer]
-        routed = _copy_with_cache_slot(
-            layer, slot, config, recorded, make_adding_class(layer.__class__) if route.has_adds else None
-        )
+        kind = make_adding_layer_class(layer.__class__) if route.has_adds else None
+        routed = _copy_with_cache_slot(layer, slot, config, recorded, kind)
         if route.has_adds:
             routed.macro_add = step.add
-            routed.macro_source = None if step.add is None else _source_step(slot, step.add)
-            routed.macro_keep = slot if slot in saved_steps else None
+            routed.macro_source = sources.get(slot)
+            routed.macro_keep = slot if slot in sources.values() else None
         yield routed
-
-
-def _source_step(slot: int, add: Add | None) -> int:
-    """The step whose *input* is ``h_{t-back}``: the input of step ``t`` is ``h_t``, the output of the one before."""
-    assert add is not None
-    return slot - add.back
 
 
 def _copy_with_cache_slot(
@@ -135,13 +132,10 @@ def _list_recorded_classes(model: Any) -> tuple[type, ...]:
 
     A hook on a module that several steps (and the untouched model) share would record all of them.
     """
-    classes: list[type] = []
-    for part in (model, get_decoder(model)):
-        for entry in (getattr(part, "_can_record_outputs", None) or {}).values():
-            for recorder in entry if isinstance(entry, list | tuple) else [entry]:
-                kind = getattr(recorder, "target_class", recorder)
-                classes += [kind] if isinstance(kind, type) else []
-    return tuple(dict.fromkeys(classes))
+    tables = [getattr(part, "_can_record_outputs", None) or {} for part in (model, get_decoder(model))]
+    entries = [entry if isinstance(entry, list | tuple) else [entry] for table in tables for entry in table.values()]
+    classes = [getattr(recorder, "target_class", recorder) for entry in entries for recorder in entry]
+    return tuple(dict.fromkeys(kind for kind in classes if isinstance(kind, type)))
 
 
 def _reject_saving(route: Route, *_args: Any, **_kwargs: Any) -> None:
@@ -172,7 +166,7 @@ def _pass_saved_states(_: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> tu
 
 
 @functools.cache
-def make_adding_class(kind: Any) -> type[nn.Module]:
+def make_adding_layer_class(kind: Any) -> type[nn.Module]:
     """Make a layer class with an add in front: it reads and writes the saved states, then runs the layer."""
 
     def forward(self: Any, hidden_states: torch.Tensor, *args: Any, macro_states: SavedStates, **kwargs: Any) -> Any:
@@ -194,17 +188,16 @@ def add_hidden_state(hidden: torch.Tensor, earlier: torch.Tensor, coefficient: f
 # --- copies -------------------------------------------------------------------------------------------------------
 
 
-def _copy_with_steps(module: Any, decoder: Any, config: Any, steps: nn.ModuleList) -> Any:
-    """Copy the modules from the model down to its decoder, and put the steps into the decoder."""
-    copied = shallow_copy(module)
+def replace_decoder(module: Any, decoder: Any, replacement: Any, config: Any = None) -> Any:
+    """Copy the modules above the decoder, with another decoder inside, and with ``config`` where one is given."""
     if module is decoder:
-        copied.config = get_text_config(config)
-        copied._modules["layers"] = steps  # noqa: SLF001
-        return copied
-    copied.config = config
+        return replacement
+    copied = shallow_copy(module)
+    if config is not None:
+        copied.config = config
     for name, child in module._modules.items():  # noqa: SLF001
         if child is not None and any(part is decoder for part in child.modules()):
-            copied._modules[name] = _copy_with_steps(child, decoder, config, steps)  # noqa: SLF001
+            copied._modules[name] = replace_decoder(child, decoder, replacement, config)  # noqa: SLF001
     return copied
 
 

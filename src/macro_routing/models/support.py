@@ -32,7 +32,7 @@ def unsupported_reason(config: Any, *, allow_untested: bool = False) -> str | No
     """Why a model with this configuration cannot be routed; None when it can."""
     text = get_text_config(config)
     name = getattr(config, "model_type", "unknown")
-    reason = _structural_reason(config, text)
+    reason = _find_structural_reason(config, text)
     if reason is not None:
         return f"{name} models cannot be routed: {reason}"
     if getattr(text, "model_type", None) not in SUPPORTED_ARCHITECTURES and not allow_untested:
@@ -64,7 +64,7 @@ def check_weights_complete(name: str, loaded: Mapping[str, Any]) -> None:
             raise ModelError(f"{name} cannot be loaded: its files {what} {keys[0]}{more}; fetch or convert it again")
 
 
-def _structural_reason(config: Any, text: Any) -> str | None:
+def _find_structural_reason(config: Any, text: Any) -> str | None:
     """Find a structure that ties a layer to its position in the stack."""
     recurrent = _find_recurrent_layers(text)
     reasons = {
@@ -88,10 +88,7 @@ def _structural_reason(config: Any, text: Any) -> str | None:
 def _find_recurrent_layers(text: Any) -> str | None:
     """Find a layer type without keys and values."""
     known = {"full_attention", "sliding_attention", "chunked_attention"}
-    for kind in getattr(text, "layer_types", None) or ():
-        if kind not in known:
-            return str(kind)
-    for name in ("mamba_d_state", "ssm_cfg", "state_size", "ssm_state_size", "linear_num_value_heads"):
-        if getattr(text, name, None):
-            return f"state-space ({name})"
-    return None
+    unknown = [str(kind) for kind in getattr(text, "layer_types", None) or () if kind not in known]
+    names = ("mamba_d_state", "ssm_cfg", "state_size", "ssm_state_size", "linear_num_value_heads")
+    state_space = [f"state-space ({name})" for name in names if getattr(text, name, None)]
+    return next(iter([*unknown, *state_space]), None)

@@ -12,7 +12,6 @@ from macro_routing.errors import RunError, SettingsError
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.model_answers import encode_prompts
 from macro_routing.evaluation.score_store import ScoreStore, default_store_path
-from macro_routing.models.block_influence import block_influence
 from macro_routing.models.frozen import FrozenModel, load_model
 from macro_routing.peers.per_example_search import PerExampleSearch
 from macro_routing.runs import folder as files

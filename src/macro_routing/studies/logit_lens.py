@@ -20,7 +20,7 @@ from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.model_answers import build_choice_items, encode_prompts_and_stages
 from macro_routing.evaluation.statistics import paired_bootstrap_interval
 from macro_routing.models.frozen import FrozenModel
-from macro_routing.models.lens import apply_lm_head, collect_hidden_states
+from macro_routing.models.hidden_states import apply_lm_head, collect_hidden_states
 from macro_routing.models.routing import apply_route
 from macro_routing.report.figure import Figure
 from macro_routing.report.formatting import format_signed, use_minus_sign

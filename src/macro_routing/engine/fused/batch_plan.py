@@ -9,7 +9,7 @@ import numpy as np
 
 from macro_routing.engine.batching import Tokens, batch_by_length
 from macro_routing.engine.fused.device_tables import SequenceTable
-from macro_routing.engine.generation import group_by_route
+from macro_routing.engine.generation import group_indices_by_route
 from macro_routing.routes.route import Route
 
 MAX_SEQUENCES = 2048
@@ -31,8 +31,8 @@ class RequestGroup:
 class PromptBatch:
     """Prompts of a group that are prefilled together; a sequence is one of them with one route.
 
-    In the cache every step of every sequence has a region of ``region_tokens`` tokens: route by route, step by step,
-    row by row.
+    In the cache every step of every sequence has a region of ``cache_region_tokens`` tokens: route by route, step by
+    step, row by row.
     """
 
     group: int
@@ -54,14 +54,14 @@ class PromptBatch:
         return max(map(len, self.prompts))
 
     @property
-    def region_tokens(self) -> int:
+    def cache_region_tokens(self) -> int:
         """Tokens of one step of one sequence."""
         return self.prompt_length + self.new_tokens
 
     def route_cache_start(self, index: int) -> int:
         """First token of a route's regions; the index after the last route gives the start of the next batch."""
         steps = sum(route.length for route in self.routes[:index])
-        return self.cache_start + steps * len(self.prompts) * self.region_tokens
+        return self.cache_start + steps * len(self.prompts) * self.cache_region_tokens
 
     def route_sequences(self, index: int) -> slice:
         """The sequences of a route."""
@@ -97,8 +97,8 @@ class BatchPlan:
         parts = [
             (
                 np.full(len(batch.prompts), batch.first_route + index),
-                batch.route_cache_start(index) + batch.region_tokens * np.arange(len(batch.prompts)),
-                np.full(len(batch.prompts), len(batch.prompts) * batch.region_tokens),
+                batch.route_cache_start(index) + batch.cache_region_tokens * np.arange(len(batch.prompts)),
+                np.full(len(batch.prompts), len(batch.prompts) * batch.cache_region_tokens),
             )
             for batch in self.batches
             for index in range(len(batch.routes))
@@ -130,20 +130,20 @@ def plan_batches(groups: Sequence[RequestGroup], new_tokens: int) -> BatchPlan:
     return BatchPlan(groups, tuple(batches))
 
 
-def list_layers(route: Route) -> list[int]:
+def list_step_layers(route: Route) -> list[int]:
     """The layers of a route's steps; routes sorted by them share the longest prefixes."""
     return [step.layer for step in route.steps]
 
 
-def split_pairs(
+def split_pairs_to_fit_memory(
     pairs: Sequence[tuple[Route, Tokens]], new_tokens: int, max_cached_tokens: int
 ) -> Iterator[dict[Route, list[int]]]:
     """The pairs' indices by route, in groups that stay within the limits of memory and sequences."""
-    by_route = group_by_route([route for route, _ in pairs])
+    by_route = group_indices_by_route([route for route, _ in pairs])
     group: dict[Route, list[int]] = {}
     sequences = tokens = 0
     # Routes with a common prefix need the same layers at the same time, so they decode together.
-    for route in sorted(by_route, key=list_layers):
+    for route in sorted(by_route, key=list_step_layers):
         for index in by_route[route]:
             needed = (len(pairs[index][1]) + new_tokens) * route.length
             if group and (sequences + 1 > MAX_SEQUENCES or tokens + needed > max_cached_tokens):
@@ -155,13 +155,13 @@ def split_pairs(
         yield group
 
 
-def split_routes_and_prompts(
+def split_routes_to_fit_memory(
     routes: Sequence[Route], prompts: Sequence[Tokens], new_tokens: int, max_cached_tokens: int
 ) -> Iterator[tuple[Sequence[Route], list[int]]]:
     """Routes and indices of prompts that decode together: all prompts if they fit, then as many routes as fit."""
-    region_tokens = max(map(len, prompts)) + new_tokens
+    cache_region_tokens = max(map(len, prompts)) + new_tokens
     longest_route = max(route.length for route in routes)
-    max_sequences = max(1, min(MAX_SEQUENCES, max_cached_tokens // (region_tokens * longest_route)))
+    max_sequences = max(1, min(MAX_SEQUENCES, max_cached_tokens // (cache_region_tokens * longest_route)))
     by_length = sorted(range(len(prompts)), key=lambda index: (-len(prompts[index]), index))
     for indices in np.array_split(by_length, math.ceil(len(prompts) / max_sequences)):
         routes_per_group = max(1, max_sequences // len(indices))

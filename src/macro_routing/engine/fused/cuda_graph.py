@@ -26,10 +26,10 @@ class CudaGraphCache:
         self._warmed_up: set[Hashable] = set()
         self.num_captures = 0
 
-    def get_replay(
+    def get_or_capture_graph(
         self, key: Hashable, launch: Callable[[], None], warm_ups: dict[Hashable, Callable[[], None]]
-    ) -> Callable[[], None]:
-        """A function that replays ``launch``, captured first if needed.
+    ) -> Any:
+        """The CUDA graph of ``launch``, captured first if needed.
 
         ``warm_ups`` launch every kernel of it once without changing anything.
         """
@@ -38,8 +38,7 @@ class CudaGraphCache:
             if len(self._graphs) > _MAX_GRAPHS:
                 self._graphs.popitem(last=False)
         self._graphs.move_to_end(key)
-        replay: Callable[[], None] = self._graphs[key].replay
-        return replay
+        return self._graphs[key]
 
     def _capture_graph(self, launch: Callable[[], None], warm_ups: dict[Hashable, Callable[[], None]]) -> Any:
         self.num_captures += 1

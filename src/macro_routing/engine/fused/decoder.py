@@ -14,10 +14,10 @@ from macro_routing.engine.batching import Tokens
 from macro_routing.engine.fused.batch_plan import (
     BatchPlan,
     RequestGroup,
-    list_layers,
+    list_step_layers,
     plan_batches,
-    split_pairs,
-    split_routes_and_prompts,
+    split_pairs_to_fit_memory,
+    split_routes_to_fit_memory,
 )
 from macro_routing.engine.fused.device_tables import RowAssignment, SequenceTable, assign_rows, pad_row_count
 from macro_routing.engine.fused.model_runner import BufferSizes, ModelRunner
@@ -26,7 +26,7 @@ from macro_routing.engine.fused.support import find_unsupported_reason
 from macro_routing.engine.fused.weights import fuse_weights
 from macro_routing.engine.generation import GenerationRequest, StageTexts, max_new_tokens
 from macro_routing.engine.layer_schedule import LayerSchedule, schedule_layer_calls
-from macro_routing.engine.memory import CACHE_SHARE, cache_bytes_per_token, free_bytes
+from macro_routing.engine.memory import CACHE_SHARE, cache_bytes_per_token, free_memory_bytes
 from macro_routing.engine.staged_decoding import StagedDecoder
 from macro_routing.errors import ModelError
 from macro_routing.models.decoder import get_decoder
@@ -61,7 +61,7 @@ class FusedDecoder:
     @property
     def max_cached_tokens(self) -> int:
         """Tokens that the cache can hold, over all sequences and steps."""
-        free = free_bytes(self.weights.embeddings.device) + self.cache_bytes
+        free = free_memory_bytes(self.weights.embeddings.device) + self.cache_bytes
         return min(2**31 - 1, int(CACHE_SHARE * free) // cache_bytes_per_token(self._model))
 
     def release_memory(self) -> None:
@@ -79,9 +79,9 @@ class FusedDecoder:
         """
         texts: dict[Route, list[StageTexts]] = {route: [()] * len(prompts) for route in routes}
         # Routes with a common prefix share the prefill, so they decode together.
-        ordered = sorted(texts, key=list_layers)
+        ordered = sorted(texts, key=list_step_layers)
         new_tokens = max_new_tokens(request.stages)
-        for group, indices in split_routes_and_prompts(ordered, prompts, new_tokens, self.max_cached_tokens):
+        for group, indices in split_routes_to_fit_memory(ordered, prompts, new_tokens, self.max_cached_tokens):
             (decoded,) = self.decode_groups([RequestGroup(group, [prompts[index] for index in indices])], request)
             for route, rows in zip(group, decoded, strict=True):
                 for index, row in zip(indices, rows, strict=True):
@@ -91,7 +91,7 @@ class FusedDecoder:
     def generate_for_pairs(self, pairs: Sequence[tuple[Route, Tokens]], request: GenerationRequest) -> list[StageTexts]:
         """The texts of each pair's route after its prompt: a request group per route, as many together as fit."""
         texts: list[StageTexts] = [()] * len(pairs)
-        for group in split_pairs(pairs, max_new_tokens(request.stages), self.max_cached_tokens):
+        for group in split_pairs_to_fit_memory(pairs, max_new_tokens(request.stages), self.max_cached_tokens):
             requests = [RequestGroup([route], [pairs[n][1] for n in indices]) for route, indices in group.items()]
             for indices, (rows,) in zip(group.values(), self.decode_groups(requests, request), strict=True):
                 for index, row in zip(indices, rows, strict=True):
@@ -107,7 +107,7 @@ class FusedDecoder:
             new_tokens = max_new_tokens(request.stages)
             plan = plan_batches(groups, new_tokens)
             schedule = schedule_layer_calls(plan.routes)
-            runner = self._get_runner(_needed_sizes(plan, schedule))
+            runner = self._get_runner(_compute_buffer_sizes(plan, schedule))
             runner.stage_tables.upload_stages(request.stages)
             tokens = prefill_prompts(self._model, runner, plan)
             decoders = [StagedDecoder(request) for _ in range(plan.num_sequences)]
@@ -182,7 +182,7 @@ class _DecodingLoop:
                 self._active[sequence] = False
 
 
-def _needed_sizes(plan: BatchPlan, schedule: LayerSchedule) -> BufferSizes:
-    longest = max(batch.region_tokens for batch in plan.batches)
+def _compute_buffer_sizes(plan: BatchPlan, schedule: LayerSchedule) -> BufferSizes:
+    longest = max(batch.cache_region_tokens for batch in plan.batches)
     rows = pad_row_count(plan.num_sequences)
     return BufferSizes(rows, len(schedule.calls), plan.cached_tokens, schedule.kept_states, longest)

@@ -43,7 +43,7 @@ class SequenceTable:
 
 
 @dataclass(frozen=True)
-class AssignedCall:
+class PaddedLayerCall:
     """The size of one layer call; layers and sizes determine what is launched."""
 
     layer: int
@@ -57,7 +57,7 @@ class AssignedCall:
 class RowAssignment:
     """The rows of the sequences that are still running."""
 
-    calls: tuple[AssignedCall, ...]
+    calls: tuple[PaddedLayerCall, ...]
     padded_rows: int
     """Running sequences, with padding."""
     num_sequences: int
@@ -68,7 +68,7 @@ class RowAssignment:
     live_sequences: _Array
 
 
-def expand_counts(counts: _Array) -> tuple[_Array, _Array]:
+def enumerate_within_groups(counts: _Array) -> tuple[_Array, _Array]:
     """For as many items as each count says: the index of the count, and the item's number within it."""
     owner = np.repeat(np.arange(len(counts)), counts)
     return owner, np.arange(len(owner)) - (np.cumsum(counts) - counts)[owner]
@@ -87,14 +87,14 @@ def assign_rows(schedule: LayerSchedule, table: SequenceTable, active: _Array, m
     rows = []
     for number, call in enumerate(calls):
         routes, steps, add_slots, keep_slots = call.indices
-        ref, offset = expand_counts(counts[routes])
+        ref, offset = enumerate_within_groups(counts[routes])
         sequences = by_route[starts[routes][ref] + offset]
         cache_starts = table.cache_start[sequences] + steps[ref] * table.step_stride[sequences]
         indices[:, number, : len(ref)] = sequences, cache_starts, add_slots[ref], keep_slots[ref]
         coefficients[number, : len(ref)] = call.coefficients[ref]
         rows.append(pad_row_count(len(ref)))
     same_rows = [bool((indices[0, n] == indices[0, n + 1]).all()) for n in range(len(calls) - 1)]
-    assigned = tuple(map(AssignedCall, (call.layer for call in calls), rows, [*same_rows, False]))
+    assigned = tuple(map(PaddedLayerCall, (call.layer for call in calls), rows, [*same_rows, False]))
     live_sequences = np.full(max_rows, NONE, dtype=np.int32)
     live_sequences[: len(live)] = live
     return RowAssignment(assigned, pad_row_count(len(live)), len(live), indices, coefficients, live_sequences)

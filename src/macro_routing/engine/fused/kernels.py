@@ -19,16 +19,50 @@ def _rms_norm(state, weight, width, epsilon):
 
 
 @triton.jit
-def _add_kept_state(
-    state, sequence, entry, kept_states, row_add_slot, row_coefficient, kept_slots, width, column, in_width
+def _store_normed(normed, row, state, weight, column, in_width, width, epsilon):
+    """Store the normalized state of a row."""
+    scale = tl.load(weight + column, mask=in_width, other=0.0)
+    tl.store(normed + row * width + column, _rms_norm(state.to(tl.float32), scale, width, epsilon), mask=in_width)
+
+
+@triton.jit
+def _update_state(
+    states, kept_states, delta, normed, weight, call, row_sequence, row_keep_slot, row_add_slot, row_coefficient,
+    max_rows, kept_slots, width, epsilon,
+    RESIDUAL: tl.constexpr, KEEP: tl.constexpr, ADD: tl.constexpr, NORM: tl.constexpr, BLOCK: tl.constexpr,
 ):
-    """The state plus the kept state that its step adds."""
-    add_slot = tl.load(row_add_slot + entry)
-    if add_slot >= 0:
-        earlier = tl.load(kept_states + (sequence * kept_slots + add_slot) * width + column, mask=in_width, other=0.0)
-        scaled = (earlier.to(tl.float32) * tl.load(row_coefficient + entry)).to(state.dtype)
-        state = (state.to(tl.float32) + scaled.to(tl.float32)).to(state.dtype)
-    return state
+    """What happens to a row's state between two matrix products; the flags say which parts.
+
+    ``RESIDUAL`` adds a block's output, ``KEEP`` keeps the state where a later step adds it, ``ADD`` adds the kept state
+    that the step asks for (after ``RESIDUAL`` that of the next call), and ``NORM`` normalizes the state.
+    """
+    row = tl.program_id(0)
+    entry = call.to(tl.int64) * max_rows + row
+    sequence = tl.load(row_sequence + entry).to(tl.int64)
+    if sequence < 0:
+        return
+    column = tl.arange(0, BLOCK)
+    in_width = column < width
+    state = tl.load(states + sequence * width + column, mask=in_width, other=0.0)
+    if RESIDUAL:
+        output = tl.load(delta + row * width + column, mask=in_width, other=0.0)
+        state = (state.to(tl.float32) + output.to(tl.float32)).to(state.dtype)
+    if KEEP:
+        keep_slot = tl.load(row_keep_slot + entry)
+        if keep_slot >= 0:
+            tl.store(kept_states + (sequence * kept_slots + keep_slot) * width + column, state, mask=in_width)
+    if ADD:
+        if RESIDUAL:
+            entry += max_rows
+        add_slot = tl.load(row_add_slot + entry)
+        if add_slot >= 0:
+            kept = kept_states + (sequence * kept_slots + add_slot) * width + column
+            earlier = tl.load(kept, mask=in_width, other=0.0).to(tl.float32)
+            scaled = (earlier * tl.load(row_coefficient + entry)).to(state.dtype)
+            state = (state.to(tl.float32) + scaled.to(tl.float32)).to(state.dtype)
+    tl.store(states + sequence * width + column, state, mask=in_width)
+    if NORM:
+        _store_normed(normed, row, state, weight, column, in_width, width, epsilon)
 
 
 @triton.jit(do_not_specialize=["call"])
@@ -38,20 +72,10 @@ def pre_attn_norm(
     BLOCK: tl.constexpr,
 ):
     """Add the kept state that the step asks for, store the state, and normalize it for the attention."""
-    row = tl.program_id(0)
-    entry = call.to(tl.int64) * max_rows + row
-    sequence = tl.load(row_sequence + entry).to(tl.int64)
-    if sequence < 0:
-        return
-    column = tl.arange(0, BLOCK)
-    in_width = column < width
-    state = tl.load(states + sequence * width + column, mask=in_width, other=0.0)
-    state = _add_kept_state(
-        state, sequence, entry, kept_states, row_add_slot, row_coefficient, kept_slots, width, column, in_width
+    _update_state(
+        states, kept_states, states, normed, weight, call, row_sequence, row_add_slot, row_add_slot, row_coefficient,
+        max_rows, kept_slots, width, epsilon, RESIDUAL=False, KEEP=False, ADD=True, NORM=True, BLOCK=BLOCK,
     )
-    tl.store(states + sequence * width + column, state, mask=in_width)
-    scale = tl.load(weight + column, mask=in_width, other=0.0)
-    tl.store(normed + row * width + column, _rms_norm(state.to(tl.float32), scale, width, epsilon), mask=in_width)
 
 
 @triton.jit(do_not_specialize=["call"])
@@ -60,24 +84,35 @@ def post_attn_norm(
     BLOCK: tl.constexpr,
 ):
     """Add the attention's output to the state, store it, and normalize it for the MLP."""
-    row = tl.program_id(0)
-    sequence = tl.load(row_sequence + call.to(tl.int64) * max_rows + row).to(tl.int64)
-    if sequence < 0:
-        return
-    column = tl.arange(0, BLOCK)
-    in_width = column < width
-    state = _add_residual(states + sequence * width + column, delta + row * width + column, in_width)
-    tl.store(states + sequence * width + column, state, mask=in_width)
-    scale = tl.load(weight + column, mask=in_width, other=0.0)
-    tl.store(normed + row * width + column, _rms_norm(state.to(tl.float32), scale, width, epsilon), mask=in_width)
+    _update_state(
+        states, states, delta, normed, weight, call, row_sequence, row_sequence, row_sequence, row_sequence,
+        max_rows, 0, width, epsilon, RESIDUAL=True, KEEP=False, ADD=False, NORM=True, BLOCK=BLOCK,
+    )
 
 
-@triton.jit
-def _add_residual(state_pointer, delta_pointer, in_width):
-    """The state plus a block's output."""
-    state = tl.load(state_pointer, mask=in_width, other=0.0)
-    delta = tl.load(delta_pointer, mask=in_width, other=0.0)
-    return (state.to(tl.float32) + delta.to(tl.float32)).to(state.dtype)
+@triton.jit(do_not_specialize=["call"])
+def residual_store(
+    states, kept_states, delta, call, row_sequence, row_keep_slot, max_rows, kept_slots, width,
+    BLOCK: tl.constexpr,
+):
+    """Add the MLP's output to the state, store it, and keep it where a later step adds it."""
+    _update_state(
+        states, kept_states, delta, states, states, call, row_sequence, row_keep_slot, row_keep_slot, row_keep_slot,
+        max_rows, kept_slots, width, 0.0, RESIDUAL=True, KEEP=True, ADD=False, NORM=False, BLOCK=BLOCK,
+    )
+
+
+@triton.jit(do_not_specialize=["call"])
+def residual_pre_attn_norm(
+    states, kept_states, delta, normed, weight, call, row_sequence, row_keep_slot, row_add_slot, row_coefficient,
+    max_rows, kept_slots, width, epsilon,
+    BLOCK: tl.constexpr,
+):
+    """``residual_store`` and the next call's ``pre_attn_norm`` in one, where both calls have the same rows."""
+    _update_state(
+        states, kept_states, delta, normed, weight, call, row_sequence, row_keep_slot, row_add_slot, row_coefficient,
+        max_rows, kept_slots, width, epsilon, RESIDUAL=True, KEEP=True, ADD=True, NORM=True, BLOCK=BLOCK,
+    )
 
 
 @triton.jit
@@ -89,53 +124,6 @@ def silu_and_mul(gate_up, out, intermediate, BLOCK: tl.constexpr):
     up = tl.load(gate_up + (row * 2 + 1) * intermediate + column, mask=in_range, other=0.0)
     active = (gate * tl.sigmoid(gate)).to(up.dtype)
     tl.store(out + row * intermediate + column, active * up, mask=in_range)
-
-
-@triton.jit(do_not_specialize=["call"])
-def residual_store(
-    states, kept_states, delta, call, row_sequence, row_keep_slot, max_rows, kept_slots, width,
-    BLOCK: tl.constexpr,
-):
-    """Add the MLP's output to the state, store it, and keep it where a later step adds it."""
-    row = tl.program_id(0)
-    entry = call.to(tl.int64) * max_rows + row
-    sequence = tl.load(row_sequence + entry).to(tl.int64)
-    if sequence < 0:
-        return
-    column = tl.arange(0, BLOCK)
-    in_width = column < width
-    state = _add_residual(states + sequence * width + column, delta + row * width + column, in_width)
-    tl.store(states + sequence * width + column, state, mask=in_width)
-    keep_slot = tl.load(row_keep_slot + entry)
-    if keep_slot >= 0:
-        tl.store(kept_states + (sequence * kept_slots + keep_slot) * width + column, state, mask=in_width)
-
-
-@triton.jit(do_not_specialize=["call"])
-def residual_pre_attn_norm(
-    states, kept_states, delta, normed, weight, call, row_sequence, row_keep_slot, row_add_slot, row_coefficient,
-    max_rows, kept_slots, width, epsilon,
-    BLOCK: tl.constexpr,
-):
-    """``residual_store`` and the next call's ``pre_attn_norm`` in one, where both calls have the same rows."""
-    row = tl.program_id(0)
-    entry = call.to(tl.int64) * max_rows + row
-    sequence = tl.load(row_sequence + entry).to(tl.int64)
-    if sequence < 0:
-        return
-    column = tl.arange(0, BLOCK)
-    in_width = column < width
-    state = _add_residual(states + sequence * width + column, delta + row * width + column, in_width)
-    keep_slot = tl.load(row_keep_slot + entry)
-    if keep_slot >= 0:
-        tl.store(kept_states + (sequence * kept_slots + keep_slot) * width + column, state, mask=in_width)
-    state = _add_kept_state(
-        state, sequence, entry + max_rows, kept_states, row_add_slot, row_coefficient, kept_slots,
-        width, column, in_width,
-    )
-    tl.store(states + sequence * width + column, state, mask=in_width)
-    scale = tl.load(weight + column, mask=in_width, other=0.0)
-    tl.store(normed + row * width + column, _rms_norm(state.to(tl.float32), scale, width, epsilon), mask=in_width)
 
 
 @triton.jit
@@ -261,9 +249,8 @@ def final_norm(states, normed, weight, live_sequences, first_row, width, epsilon
         return
     column = tl.arange(0, BLOCK)
     in_width = column < width
-    state = tl.load(states + sequence * width + column, mask=in_width, other=0.0).to(tl.float32)
-    scale = tl.load(weight + column, mask=in_width, other=0.0)
-    tl.store(normed + row * width + column, _rms_norm(state, scale, width, epsilon), mask=in_width)
+    state = tl.load(states + sequence * width + column, mask=in_width, other=0.0)
+    _store_normed(normed, row, state, weight, column, in_width, width, epsilon)
 
 
 @triton.jit

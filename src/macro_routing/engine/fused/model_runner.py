@@ -9,10 +9,11 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 import torch
+from triton import next_power_of_2
 
 from macro_routing.engine.fused import kernels
 from macro_routing.engine.fused.cuda_graph import CudaGraphCache
-from macro_routing.engine.fused.device_tables import AssignedCall, RowAssignment, RowTables, StageTables
+from macro_routing.engine.fused.device_tables import PaddedLayerCall, RowAssignment, RowTables, StageTables
 from macro_routing.engine.fused.weights import LayerWeights, ModelWeights
 
 _LOGIT_ROWS = 512
@@ -64,12 +65,12 @@ class ModelRunner:
         self.weights, self.sizes = weights, sizes
         self._cosines, self._sines = rotary
         device = weights.embeddings.device
-        self._allocate_state(sizes, {"dtype": weights.embeddings.dtype, "device": device})
-        self._allocate_scratch(sizes.rows, {"dtype": weights.embeddings.dtype, "device": device})
+        self._allocate_sequence_state(sizes, {"dtype": weights.embeddings.dtype, "device": device})
+        self._allocate_scratch_buffers(sizes.rows, {"dtype": weights.embeddings.dtype, "device": device})
         self.stage_tables = StageTables(device)
         self.graphs = CudaGraphCache(device) if graphs else None
 
-    def _allocate_state(self, sizes: BufferSizes, options: dict[str, Any]) -> None:
+    def _allocate_sequence_state(self, sizes: BufferSizes, options: dict[str, Any]) -> None:
         shape, int32 = self.weights.shape, {"dtype": torch.int32, "device": options["device"]}
         self.tables = RowTables(sizes.calls, sizes.rows, options["device"])
         self.keys = torch.empty(shape.kv_heads, sizes.cached_tokens, shape.head_size, **options)
@@ -78,20 +79,20 @@ class ModelRunner:
         kept_states = max(1, sizes.kept_states)
         self._kept_states = torch.zeros(sizes.rows, kept_states, shape.width, **options)
         self._kernel_sizes = (sizes.rows, kept_states, shape.width)
-        self._width_block = _next_power_of_2(shape.width)
+        self._width_block = next_power_of_2(shape.width)
         sequence_numbers = torch.zeros(6, sizes.rows, **int32)
         self.position, self.start, self._done, self._stage, self._stage_tokens, self._forced_index = sequence_numbers
         self._step, self._warm_up_step = torch.zeros(2, 1, **int32)
         self.token_log = torch.zeros(sizes.text_tokens + 1, sizes.rows, **int32)
 
-    def _allocate_scratch(self, rows: int, options: dict[str, Any]) -> None:
+    def _allocate_scratch_buffers(self, rows: int, options: dict[str, Any]) -> None:
         shape, float32 = self.weights.shape, {"dtype": torch.float32, "device": options["device"]}
         self._normed, self._delta = torch.zeros(2, rows, shape.width, **options)
         self._qkv = torch.zeros(rows, (shape.heads + 2 * shape.kv_heads) * shape.head_size, **options)
         self._attended = torch.zeros(rows, shape.heads * shape.head_size, **options)
         self._gate_up = torch.zeros(rows, 2 * shape.intermediate, **options)
         self._active = torch.zeros(rows, shape.intermediate, **options)
-        group = max(_MIN_GROUP, _next_power_of_2(shape.heads // shape.kv_heads))
+        group = max(_MIN_GROUP, next_power_of_2(shape.heads // shape.kv_heads))
         self._split_outputs = torch.zeros(_MAX_SPLIT_ROWS, group, shape.head_size, **float32)
         self._split_stats = torch.zeros(_MAX_SPLIT_ROWS, 2, group, **float32)
         self._split_counters = torch.zeros(_MAX_SPLIT_ROWS, dtype=torch.int32, device=options["device"])
@@ -113,7 +114,8 @@ class ModelRunner:
         warm_ups[None, assignment.padded_rows] = functools.partial(
             self._launch_next_tokens, assignment.padded_rows, warm_up=True
         )
-        return self.graphs.get_replay((assignment.calls, assignment.padded_rows), launch, warm_ups)
+        graph = self.graphs.get_or_capture_graph((assignment.calls, assignment.padded_rows), launch, warm_ups)
+        return graph.replay  # type: ignore[no-any-return]
 
     def reset_sequences(self) -> None:
         """Start all sequences at the first token of their first stage."""
@@ -131,7 +133,7 @@ class ModelRunner:
 
     # --- launches --------------------------------------------------------------------------------------------------
 
-    def _launch_step(self, calls: Sequence[AssignedCall], rows: int) -> None:
+    def _launch_step(self, calls: Sequence[PaddedLayerCall], rows: int) -> None:
         normed = False
         for number, call in enumerate(calls):
             layer = self.weights.layers[call.layer]
@@ -192,7 +194,9 @@ class ModelRunner:
 
     def _launch_attention(self, layer: LayerWeights, qkv: torch.Tensor, call: int, rows: int) -> None:
         shape, tables = self.weights.shape, self.tables
-        group, splits = shape.heads // shape.kv_heads, _count_splits(rows * shape.kv_heads)
+        group = shape.heads // shape.kv_heads
+        # The number of programs that share the attention of one row and KV head.
+        splits = min(_MAX_SPLITS, max(1, _TARGET_PROGRAMS // (rows * shape.kv_heads)))
         norms = (layer.query_norm, layer.key_norm)
         kernels.attention_decode[(rows, shape.kv_heads, splits)](
             qkv, self._attended, self._split_outputs, self._split_stats, self._split_counters,
@@ -200,7 +204,7 @@ class ModelRunner:
             *(self.states if norm is None else norm for norm in norms),
             call, tables.sequence, tables.cache_start, self.position, self.start, self._done,
             tables.max_rows, self.keys.shape[1], shape.scale, shape.epsilon,
-            HEADS=shape.heads, KV_HEADS=shape.kv_heads, GROUP=group, PADDED=max(_MIN_GROUP, _next_power_of_2(group)),
+            HEADS=shape.heads, KV_HEADS=shape.kv_heads, GROUP=group, PADDED=max(_MIN_GROUP, next_power_of_2(group)),
             HALF=shape.head_size // 2, BLOCK=_ATTENTION_BLOCK, SPLITS=splits, NORMED=norms[0] is not None,
             PRECISION="ieee" if self.states.dtype == torch.float32 else "tf32", num_warps=4, num_stages=2,
         )  # fmt: skip
@@ -232,20 +236,10 @@ class ModelRunner:
             self._step, self.position, self._done, self._stage, self._stage_tokens, self._forced_index,
             stages.end_tokens, stages.max_tokens, stages.forced_tokens, stages.forced_lengths, stages.num_stages,
             stages.end_tokens.shape[1], stages.forced_tokens.shape[1], self.tables.max_rows, shape.width, self._blocks,
-            ENDS=_next_power_of_2(stages.end_tokens.shape[1]), BLOCKS=_next_power_of_2(self._blocks),
+            ENDS=next_power_of_2(stages.end_tokens.shape[1]), BLOCKS=next_power_of_2(self._blocks),
             BLOCK=self._width_block,
         )  # fmt: skip
 
 
 def _round_up(size: int, multiple: int) -> int:
     return -(-size // multiple) * multiple
-
-
-def _count_splits(programs: int) -> int:
-    """The number of programs that share the attention of one row and KV head."""
-    return min(_MAX_SPLITS, max(1, _TARGET_PROGRAMS // programs))
-
-
-def _next_power_of_2(size: int) -> int:
-    """The smallest power of 2 that is at least ``size``."""
-    return 1 << (size - 1).bit_length()

@@ -8,18 +8,18 @@ import torch
 
 from macro_routing.engine.batching import batch_by_length, pad_left
 from macro_routing.engine.fused.batch_plan import MAX_PREFILL_TOKENS, BatchPlan, PromptBatch
-from macro_routing.engine.fused.device_tables import expand_counts
+from macro_routing.engine.fused.device_tables import enumerate_within_groups
 from macro_routing.engine.fused.model_runner import ModelRunner
 from macro_routing.engine.layer_schedule import LayerCall
 from macro_routing.engine.prefix_tree import plan_prefix_tree
 from macro_routing.engine.shared_forward import (
     FinishedRoute,
-    PerRowForward,
-    Segment,
-    SharedForward,
+    PrefixTreeForward,
+    RoutePerRowForward,
+    TokenSegment,
     make_prompt_segments,
 )
-from macro_routing.models.lens import apply_lm_head
+from macro_routing.models.hidden_states import apply_lm_head
 
 
 def prefill_prompts(model: Any, runner: ModelRunner, plan: BatchPlan) -> torch.Tensor:
@@ -27,7 +27,7 @@ def prefill_prompts(model: Any, runner: ModelRunner, plan: BatchPlan) -> torch.T
     tokens = torch.zeros(plan.num_sequences, dtype=torch.int32, device=runner.states.device)
     # With one route per group, a forward pass per group would leave the device idle.
     if len(plan.groups) > 1 and all(len(group.routes) == 1 for group in plan.groups):
-        _prefill_rows(model, runner, plan, tokens)
+        _prefill_mixed_routes(model, runner, plan, tokens)
     else:
         for batch in plan.batches:
             _prefill_batch(model, runner, batch, tokens)
@@ -42,7 +42,7 @@ def _prefill_batch(model: Any, runner: ModelRunner, batch: PromptBatch, tokens: 
     # Padding stands between a common prefix and the rest of a prompt; in the cache it goes to the front.
     token_order = mask.argsort(dim=1, stable=True) if len(segments) > 1 else None
     tree = plan_prefix_tree(batch.routes)
-    for finished in SharedForward(model, segments).run_plan(tree, keep_caches=True):
+    for finished in PrefixTreeForward(model, segments).run_plan(tree, keep_caches=True):
         sequences = batch.route_sequences(finished.route_index)
         tokens[sequences] = _predict_tokens(model, finished.states[-1])
         runner.start[sequences] = (mask == 0).sum(dim=1).to(torch.int32)
@@ -50,7 +50,7 @@ def _prefill_batch(model: Any, runner: ModelRunner, batch: PromptBatch, tokens: 
         _copy_route_cache(runner, batch, finished, token_order)
 
 
-def _prefill_rows(model: Any, runner: ModelRunner, plan: BatchPlan, tokens: torch.Tensor) -> None:
+def _prefill_mixed_routes(model: Any, runner: ModelRunner, plan: BatchPlan, tokens: torch.Tensor) -> None:
     """Prefill groups with one route each: prompts with different routes run together."""
     all_rows = [(batch, row) for batch in plan.batches for row in range(len(batch.prompts))]
     for indices in batch_by_length([batch.prompt_length for batch, _ in all_rows], MAX_PREFILL_TOKENS):
@@ -60,10 +60,10 @@ def _prefill_rows(model: Any, runner: ModelRunner, plan: BatchPlan, tokens: torc
         ids, mask = pad_left([batch.prompts[row] for batch, row in rows], tokens.device, min_length=length)
 
         def copy_cache(call: LayerCall, cache_layer: Any, rows: list[tuple[PromptBatch, int]] = rows) -> None:
-            _copy_call_cache(runner, [(*rows[ref.route], ref.step) for ref in call.steps], cache_layer)
+            _copy_layer_call_cache(runner, [(*rows[ref.route], ref.step) for ref in call.steps], cache_layer)
 
         routes = [batch.routes[0] for batch, _ in rows]
-        (states,) = PerRowForward(model, [Segment(ids, mask)]).run_routes(routes, copy_cache)
+        (states,) = RoutePerRowForward(model, [TokenSegment(ids, mask)]).run_routes(routes, copy_cache)
         sequences = torch.tensor([batch.first_sequence + row for batch, row in rows], device=tokens.device)
         tokens[sequences] = _predict_tokens(model, states)
         lengths = [(batch.prompt_length, batch.prompt_length - len(batch.prompts[row])) for batch, row in rows]
@@ -81,7 +81,7 @@ def _copy_route_cache(
     """Copy the prompts' keys and values to a route's regions; ``token_order`` reorders the tokens of each row."""
     index = finished.route_index
     start, end = batch.route_cache_start(index), batch.route_cache_start(index + 1)
-    shape = (batch.routes[index].length, len(batch.prompts), batch.region_tokens)
+    shape = (batch.routes[index].length, len(batch.prompts), batch.cache_region_tokens)
     for cache, name in ((runner.keys, "keys"), (runner.values, "values")):
         regions = cache[:, start:end].view(
             cache.shape[0], *shape, cache.shape[2]
@@ -93,14 +93,19 @@ def _copy_route_cache(
             regions[:, step, :, : source.shape[2]].copy_(source.transpose(0, 1))
 
 
-def _copy_call_cache(runner: ModelRunner, steps: Sequence[tuple[PromptBatch, int, int]], cache_layer: Any) -> None:
+def _copy_layer_call_cache(
+    runner: ModelRunner, steps: Sequence[tuple[PromptBatch, int, int]], cache_layer: Any
+) -> None:
     """Copy the keys and values of a layer call to its (batch, row, step)s' regions, with the batch's padding."""
     region_starts = np.array(
-        [batch.cache_start + (step * len(batch.prompts) + row) * batch.region_tokens for batch, row, step in steps]
+        [
+            batch.cache_start + (step * len(batch.prompts) + row) * batch.cache_region_tokens
+            for batch, row, step in steps
+        ]
     )
     lengths = np.array([batch.prompt_length for batch, _, _ in steps])
     # Token by token: its row, its column in the cache layer (rows are aligned at the end), its place in the cache.
-    row, offset = expand_counts(lengths)
+    row, offset = enumerate_within_groups(lengths)
     places = np.stack([row, cache_layer.keys.shape[2] - lengths[row] + offset, region_starts[row] + offset])
     rows, columns, targets = torch.from_numpy(places).to(runner.keys.device)
     for cache, source in ((runner.keys, cache_layer.keys), (runner.values, cache_layer.values)):

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from macro_routing.engine.generation import DecodingStage
-from macro_routing.engine.shared_forward import empty_cache_layers
+from macro_routing.engine.shared_forward import get_empty_cache_layers
 from macro_routing.models.decoder import get_decoder
 from macro_routing.models.support import get_text_config
 
@@ -55,20 +55,15 @@ def _find_unsupported_layer_reason(model: Any, config: Any) -> str | None:
     layer = get_decoder(model).layers[0]
     linears = [module for module in layer.modules() if isinstance(module, nn.Linear)]
     head_size = layer.self_attn.head_dim
-    rotary_type = _get_rotary_type(config)
+    rotary = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
     problems = {
         "its layers are not made of plain linear maps": len(linears) != 7
         or any(type(linear) is not nn.Linear for linear in linears),
         "its weights are moved in and out by hooks": any(hasattr(module, "_hf_hook") for module in layer.modules()),
-        "some layers have a sliding window": any(cache.is_sliding for cache in empty_cache_layers(model)),
-        "its rotary table depends on the length of the text": rotary_type in _LENGTH_DEPENDENT_ROTARY,
+        "some layers have a sliding window": any(cache.is_sliding for cache in get_empty_cache_layers(model)),
+        "its rotary table depends on the length of the text": rotary.get("rope_type") in _LENGTH_DEPENDENT_ROTARY,
         f"its head size is {head_size} (it must be a power of 2, at least {MIN_HEAD_SIZE})": head_size < MIN_HEAD_SIZE
         or head_size & (head_size - 1) != 0,
         "only a part of each head is rotated": getattr(config, "partial_rotary_factor", None) not in (None, 1, 1.0),
     }
     return next((reason for reason, applies in problems.items() if applies), None)
-
-
-def _get_rotary_type(config: Any) -> str:
-    parameters = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
-    return str(parameters.get("rope_type", "default"))

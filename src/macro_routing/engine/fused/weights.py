@@ -70,7 +70,7 @@ class ModelWeights:
 def fuse_weights(model: Any) -> ModelWeights:
     """The weights of a supported model; its projections become views of the concatenated ones."""
     decoder = get_decoder(model)
-    layers = tuple(_fuse_layer(layer) for layer in decoder.layers)
+    layers = tuple(_fuse_layer_weights(layer) for layer in decoder.layers)
     attention, mlp = decoder.layers[0].self_attn, decoder.layers[0].mlp
     shape = ModelShape(
         decoder.embed_tokens.weight.shape[1],
@@ -86,7 +86,7 @@ def fuse_weights(model: Any) -> ModelWeights:
     return ModelWeights(shape, decoder.embed_tokens.weight, layers, decoder.norm.weight, head)
 
 
-def _fuse_layer(layer: Any) -> LayerWeights:
+def _fuse_layer_weights(layer: Any) -> LayerWeights:
     attention, mlp = layer.self_attn, layer.mlp
     query_norm, key_norm = getattr(attention, "q_norm", None), getattr(attention, "k_norm", None)
     return LayerWeights(
