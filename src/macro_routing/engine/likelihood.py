@@ -138,10 +138,8 @@ class ChoiceBatch:
         totals = logits[self.item_indices, self.first_tokens] - _compute_log_normalizers(logits)[self.item_indices]
         if target_log_probs is not None:
             totals[self.long_choices] += (target_log_probs * self.target_mask).sum(dim=1)
-        scores: list[list[float]] = [[] for _ in range(len(self.prompt_ids))]
-        for item, value in zip(self.item_indices.tolist(), totals.tolist(), strict=True):
-            scores[item].append(value)
-        return scores
+        choices_per_item = torch.bincount(self.item_indices).tolist()
+        return [values.tolist() for values in torch.split(totals.cpu(), choices_per_item)]
 
 
 def compute_log_probs(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:

@@ -142,9 +142,9 @@ def _download_hub_model(name: str, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    wanted = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt", "*.py"]
+    patterns = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt", "*.py"]
     try:
-        folder = Path(snapshot_download(name, revision=revision, allow_patterns=wanted))
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
     except LocalEntryNotFoundError:
         raise ModelError(
             f"{name} is not in the local hub cache and the hub cannot be reached;"

@@ -21,7 +21,7 @@ from macro_routing.models.identity import (
     digest_source_files,
 )
 from macro_routing.models.support import check_supported, check_weights_complete, get_text_config
-from macro_routing.settings import check_boolean, check_choice, option
+from macro_routing.settings import check_choice, check_fields, check_string, option
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 QUANTIZATIONS = ("4bit", "8bit")
@@ -50,11 +50,9 @@ class LoadOptions:
         check_choice("dtype", self.dtype, DTYPES)
         if self.quantization is not None:
             check_choice("quantization", self.quantization, QUANTIZATIONS)
-        check_boolean("trust_remote_code", self.trust_remote_code)  # a string such as "no" would count as true
-        check_boolean("allow_untested", self.allow_untested)
+        check_fields(self)  # a string such as "no" would count as true
         for name in ("device", "device_map", "attention", "revision"):
-            if not isinstance(getattr(self, name), str | None):
-                raise ModelError(f"{name} = {getattr(self, name)!r} is not allowed: it must be a string")
+            check_string(name, getattr(self, name))
         if self.device.startswith("mps"):
             raise ModelError("Apple GPUs (mps) are not supported: routes were never tested there; use the device cpu")
         if not re.fullmatch(r"auto|cpu|cuda(:[0-9]+)?", self.device):

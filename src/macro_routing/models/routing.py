@@ -226,10 +226,7 @@ def _bind_accelerate_hook(module: Any) -> None:
     @functools.wraps(plain)
     def forward(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = hook.pre_forward(module, *args, **kwargs)
-        if hook.no_grad:
-            with torch.no_grad():
-                output = plain(*args, **kwargs)
-        else:
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not hook.no_grad):
             output = plain(*args, **kwargs)
         return hook.post_forward(module, output)
 

@@ -4,6 +4,7 @@ A step is replayed from a CUDA graph; without graphs the same kernels are launch
 """
 
 import functools
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
@@ -12,7 +13,6 @@ import torch
 from triton import next_power_of_2
 
 from macro_routing.engine.fused import kernels
-from macro_routing.engine.fused.cuda_graph import CudaGraphCache
 from macro_routing.engine.fused.device_tables import PaddedLayerCall, RowAssignment, RowTables, StageTables
 from macro_routing.engine.fused.weights import LayerWeights, ModelWeights
 
@@ -27,6 +27,8 @@ _MIN_GROUP = 16
 _TARGET_PROGRAMS, _MAX_SPLITS = 264, 8
 """Attention is split while fewer programs than this would run, into at most so many parts: parts take time, too."""
 _MAX_SPLIT_ROWS = 2 * _TARGET_PROGRAMS
+_MAX_GRAPHS = 64
+"""Graphs that are kept; the least recently used one is dropped first."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,58 @@ class BufferSizes:
         rows, calls, tokens, kept, text = map(max, astuple(self), astuple(other))
         spare = max(tokens, min(tokens * 5 // 4, max_cached_tokens))
         return BufferSizes(_round_up(rows, 256), _round_up(calls, 128), spare, _round_up(kept, 8), _round_up(text, 256))
+
+
+class CudaGraphCache:
+    """CUDA graphs of whole decoding steps by the launches that they contain, captured on first use.
+
+    Between two graphs the device is idle for as long as a small layer takes, so a step is one graph. Its launches
+    depend on the order of layers and the numbers of rows alone, so one graph serves every token, and every batch of the
+    same sizes.
+    """
+
+    def __init__(self, device: Any) -> None:
+        """Start without graphs."""
+        self._device = device
+        self._stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._pool = torch.cuda.graph_pool_handle()
+        self._graphs: OrderedDict[Hashable, Any] = OrderedDict()
+        self._warmed_up: set[Hashable] = set()
+        self.num_captures = 0
+
+    def get_or_capture_graph(
+        self, key: Hashable, launch: Callable[[], None], warm_ups: dict[Hashable, Callable[[], None]]
+    ) -> Any:
+        """The CUDA graph of ``launch``, captured first if needed.
+
+        ``warm_ups`` launch every kernel of it once without changing anything.
+        """
+        if key not in self._graphs:
+            self._graphs[key] = self._capture_graph(launch, warm_ups)
+            if len(self._graphs) > _MAX_GRAPHS:
+                self._graphs.popitem(last=False)
+        self._graphs.move_to_end(key)
+        return self._graphs[key]
+
+    def _capture_graph(self, launch: Callable[[], None], warm_ups: dict[Hashable, Callable[[], None]]) -> Any:
+        self.num_captures += 1
+        current = torch.cuda.current_stream(self._device)
+        with torch.cuda.stream(self._stream):
+            # Kernels are compiled and libraries choose theirs at the first launch of a size, which no graph can hold.
+            if new := warm_ups.keys() - self._warmed_up:
+                self._stream.wait_stream(current)
+                for name in new:
+                    warm_ups[name]()
+                self._stream.synchronize()
+                self._warmed_up |= new
+            # Not ``torch.cuda.graph``, which waits for the device, collects garbage and empties the allocator's cache.
+            graph = torch.cuda.CUDAGraph()
+            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            try:
+                launch()
+            finally:
+                graph.capture_end()
+        return graph
 
 
 class ModelRunner:
@@ -156,10 +210,10 @@ class ModelRunner:
         self._launch_residual_store(call, rows)
 
     def _launch_pre_attn_norm(self, layer: LayerWeights, call: int, rows: int) -> None:
-        tables = self.tables
         kernels.pre_attn_norm[(rows,)](
-            self.states, self._kept_states, self._normed, layer.pre_attn_norm, call, tables.sequence, tables.add_slot,
-            tables.coefficient, *self._kernel_sizes, self.weights.shape.epsilon, BLOCK=self._width_block,
+            self.states, self._kept_states, self._normed, layer.pre_attn_norm, call, self.tables.sequence,
+            self.tables.add_slot, self.tables.coefficient, *self._kernel_sizes, self.weights.shape.epsilon,
+            BLOCK=self._width_block,
         )  # fmt: skip
 
     def _launch_layer(self, layer: LayerWeights, call: int, rows: int) -> None:
@@ -178,18 +232,16 @@ class ModelRunner:
         layer.down.apply_into(active, delta)
 
     def _launch_residual_store(self, call: int, rows: int) -> None:
-        tables = self.tables
         kernels.residual_store[(rows,)](
-            self.states, self._kept_states, self._delta, call, tables.sequence, tables.keep_slot, *self._kernel_sizes,
-            BLOCK=self._width_block,
+            self.states, self._kept_states, self._delta, call, self.tables.sequence, self.tables.keep_slot,
+            *self._kernel_sizes, BLOCK=self._width_block,
         )  # fmt: skip
 
     def _launch_residual_pre_attn_norm(self, next_layer: LayerWeights, call: int, rows: int) -> None:
-        tables = self.tables
         kernels.residual_pre_attn_norm[(rows,)](
-            self.states, self._kept_states, self._delta, self._normed, next_layer.pre_attn_norm, call, tables.sequence,
-            tables.keep_slot, tables.add_slot, tables.coefficient, *self._kernel_sizes, self.weights.shape.epsilon,
-            BLOCK=self._width_block,
+            self.states, self._kept_states, self._delta, self._normed, next_layer.pre_attn_norm, call,
+            self.tables.sequence, self.tables.keep_slot, self.tables.add_slot, self.tables.coefficient,
+            *self._kernel_sizes, self.weights.shape.epsilon, BLOCK=self._width_block,
         )  # fmt: skip
 
     def _launch_attention(self, layer: LayerWeights, qkv: torch.Tensor, call: int, rows: int) -> None:
