@@ -35,8 +35,8 @@ HEADS = {"head_dim": 32}
 
 def _assert_fused_equals_eager(model, prompts, stages=STAGES, routes=ROUTES):
     expected = generate_for_routes(model, routes, prompts, GenerationRequest(stages))
-    found = FusedDecoder(model, graphs=False).generate_for_routes(routes, prompts, GenerationRequest(stages))
-    assert found == expected
+    actual = FusedDecoder(model, graphs=False).generate_for_routes(routes, prompts, GenerationRequest(stages))
+    assert actual == expected
     return expected
 
 
@@ -186,12 +186,12 @@ def test_rows_assigned_at_once_equal_rows_assigned_one_by_one(routes, data):
     schedule, table = schedule_layer_calls(plan.routes), plan.sequence_table
     active = np.array(data.draw(st.lists(st.booleans(), min_size=len(table), max_size=len(table))))
     max_rows = pad_row_count(len(table))
-    found = assign_rows(schedule, table, active, max_rows)
+    actual = assign_rows(schedule, table, active, max_rows)
     calls, indices, coefficients = _assign_one_by_one(schedule, table, active, max_rows)
-    assert [call.layer for call in found.calls] == [call.layer for call in calls]
-    assert np.array_equal(found.indices, indices)
-    assert np.array_equal(found.coefficients, coefficients)
-    assert found.num_sequences == active.sum()
+    assert [call.layer for call in actual.calls] == [call.layer for call in calls]
+    assert np.array_equal(actual.indices, indices)
+    assert np.array_equal(actual.coefficients, coefficients)
+    assert actual.num_sequences == active.sum()
 
 
 def test_stages_that_the_kernels_do_not_support():

@@ -19,7 +19,7 @@ DEVICE = "cuda"
 ROUTES = [
     parse_route(text, LAYERS) for text in ("L0 RJ", "L0-L3 L1(+h-2) L2(-0.25h-1) RJ", "L0 L2 RJ", "L0-L4 L4 L2 RJ")
 ]
-PROMPTS = [tuple((7 * row + 3 * place) % 90 + 5 for place in range(4 + row % 23)) for row in range(40)]
+PROMPTS = [tuple((7 * row + 3 * index) % 90 + 5 for index in range(4 + row % 23)) for row in range(40)]
 ENDS = frozenset(range(3, 7))
 STAGES = (DecodingStage(ENDS, 60, (50, 51)), DecodingStage(ENDS, 12))
 SHAPE = {"head_dim": 64, "hidden_size": 256, "intermediate_size": 512}
@@ -41,12 +41,12 @@ def test_texts_are_equal_in_float32(name, stop_loops):
     request = GenerationRequest(STAGES, stop_loops=stop_loops)
     expected = generate_for_routes(model, ROUTES, PROMPTS, request)
     decoder = FusedDecoder(model)
-    found = generate_for_routes(model, ROUTES, PROMPTS, request, decoder)
-    pairs = [(a, b) for route in ROUTES for a, b in zip(expected[route], found[route], strict=True)]
+    actual = generate_for_routes(model, ROUTES, PROMPTS, request, decoder)
+    pairs = [(a, b) for route in ROUTES for a, b in zip(expected[route], actual[route], strict=True)]
     # Sums in another order differ in the last digit, and a near tie of two logits can turn on it.
     assert sum(a != b for a, b in pairs) <= 0.02 * len(pairs)
     captures = decoder.runner.graphs.num_captures
-    assert generate_for_routes(model, ROUTES, PROMPTS, request, decoder) == found
+    assert generate_for_routes(model, ROUTES, PROMPTS, request, decoder) == actual
     assert decoder.runner.graphs.num_captures == captures  # graphs are used again
     assert len({len(text.tokens) for a, _ in pairs for text in a}) > 3  # rows left at different times
 
@@ -57,15 +57,17 @@ def test_logits_agree_within_the_tolerance_of_the_dtype(name, dtype):
     """Every token of the fused decoder is the best one, up to the error of the eager path in this dtype."""
     model = _make_model(name, dtype)
     exact = copy.deepcopy(model).double()
-    found = FusedDecoder(model).generate_for_routes(
+    actual = FusedDecoder(model).generate_for_routes(
         ROUTES, PROMPTS, GenerationRequest((DecodingStage(frozenset(), 48),))
     )
     for route in ROUTES:
-        texts = [row[0].tokens for row in found[route]]
+        texts = [row[0].tokens for row in actual[route]]
         ids, mask = pad_left([(*prompt, *text) for prompt, text in zip(PROMPTS, texts, strict=True)], DEVICE)
         inputs = {"attention_mask": mask, "position_ids": compute_position_ids(mask)}
         with torch.no_grad():
-            truth, eager = (apply_route(one, route)(ids, **inputs).logits[:, -49:-1].double() for one in (exact, model))
+            truth, eager = (
+                apply_route(candidate, route)(ids, **inputs).logits[:, -49:-1].double() for candidate in (exact, model)
+            )
         error = (truth - eager).abs().max()
         chosen = truth.gather(2, ids[:, -48:, None])[..., 0]
         # Two logits err, so a choice may lie behind the best by twice the error of one.

@@ -27,11 +27,11 @@ def _generate_alone(model, prompt, end_tokens, max_tokens):
 def test_batches_generate_what_each_prompt_gets_alone(name):
     model = apply_route(tiny_model(name), ROUTE)
     ends = set(range(3, 20))  # a fifth of the vocabulary, so that some rows end early
-    found = generate_greedy(model, PROMPTS, ends, 10)
-    assert [(row.tokens, row.truncated) for row in found] == [
+    actual = generate_greedy(model, PROMPTS, ends, 10)
+    assert [(row.tokens, row.truncated) for row in actual] == [
         _generate_alone(model, prompt, ends, 10) for prompt in PROMPTS
     ]
-    assert any(row.truncated for row in found) or any(len(row.tokens) < 10 for row in found)
+    assert any(row.truncated for row in actual) or any(len(row.tokens) < 10 for row in actual)
 
 
 def test_token_limits_truncate_and_end_tokens_do_not():

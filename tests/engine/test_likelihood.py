@@ -25,35 +25,35 @@ def _make_items(seed=0, count=7):
 
 def _score_without_cache(model, item):
     """One choice at a time, everything recomputed, no cache, no padding."""
-    found = []
+    actual = []
     for choice in item.choices:
         ids = torch.tensor([[*item.prompt, *choice]])
         with torch.no_grad():
             logs = torch.log_softmax(model(ids, use_cache=False).logits[0].float(), dim=-1)
         start = len(item.prompt) - 1
-        found.append(sum(logs[start + place, token].item() for place, token in enumerate(choice)))
-    return found
+        actual.append(sum(logs[start + index, token].item() for index, token in enumerate(choice)))
+    return actual
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_batched_scores_equal_scores_without_cache(name):
     model = apply_route(tiny_model(name), ROUTE)
     items = _make_items()
-    for found, item in zip(score_choices(model, items), items, strict=True):
-        assert found == pytest.approx(_score_without_cache(model, item), abs=2e-4)
+    for actual, item in zip(score_choices(model, items), items, strict=True):
+        assert actual == pytest.approx(_score_without_cache(model, item), abs=2e-4)
 
 
 @pytest.mark.parametrize("max_tokens", [1, 50, 100_000])
 def test_the_batch_size_changes_no_score(max_tokens):
     model = tiny_model("llama")
     expected = score_choices(model, _make_items())
-    found = score_choices(model, _make_items(), max_tokens=max_tokens)
-    for one, other in zip(found, expected, strict=True):
-        assert one == pytest.approx(other, abs=1e-5)
+    actual = score_choices(model, _make_items(), max_tokens=max_tokens)
+    for actual_row, expected_row in zip(actual, expected, strict=True):
+        assert actual_row == pytest.approx(expected_row, abs=1e-5)
 
 
 def test_batches_hold_every_row_once_within_the_limit():
     lengths = [3, 9, 1, 9, 4, 30, 2]
     batches = batch_by_length(lengths, 20)
-    assert sorted(place for batch in batches for place in batch) == list(range(7))
-    assert all(len(batch) == 1 or len(batch) * max(lengths[place] for place in batch) <= 20 for batch in batches)
+    assert sorted(index for batch in batches for index in batch) == list(range(7))
+    assert all(len(batch) == 1 or len(batch) * max(lengths[index] for index in batch) <= 20 for batch in batches)

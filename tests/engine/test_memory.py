@@ -34,11 +34,11 @@ def _make_limited_run(limit, error):
 )
 def test_batches_are_halved_until_they_fit_and_no_result_is_lost(error):
     run, tried = _make_limited_run(3, error)
-    said = []
-    assert run_halving_on_oom(run, range(13), said.append) == [item * 10 for item in range(13)]
+    messages = []
+    assert run_halving_on_oom(run, range(13), messages.append) == [item * 10 for item in range(13)]
     assert max(tried) == 13
-    assert said
-    assert all("memory ran out" in message for message in said)
+    assert messages
+    assert all("memory ran out" in message for message in messages)
 
 
 def test_a_batch_size_that_ran_out_of_memory_is_not_tried_again():
@@ -74,8 +74,8 @@ def test_sizes_come_from_the_model_and_the_machine():
 
 def test_a_share_of_a_gpu_is_not_exceeded(monkeypatch):
     """The numbers of a GPU are patched in; the next test asks a real GPU."""
-    told = {"mem_get_info": (70, 100), "memory_reserved": 20, "memory_allocated": 15}
-    for name, value in told.items():
+    gpu_numbers = {"mem_get_info": (70, 100), "memory_reserved": 20, "memory_allocated": 15}
+    for name, value in gpu_numbers.items():
         monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
     for fraction, free in ((1.0, 75), (0.5, 35), (0.2, 5), (0.1, 5)):
         monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda *_, part=fraction: part)

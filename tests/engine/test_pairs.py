@@ -25,7 +25,7 @@ from tests.strategies import programs
 ENDS = frozenset(range(3, 12))
 STAGES = (DecodingStage(ENDS, 3, (50, 51)), DecodingStage(ENDS, 2))
 ROUTES = [parse_route(text, LAYERS) for text in ("L0-L3 L1(+h-2) RJ", "L0 L2 RJ", "L0 RJ")]
-PAIRS = [(ROUTES[place % len(ROUTES)], prompt) for place, prompt in enumerate(PROMPTS)]
+PAIRS = [(ROUTES[index % len(ROUTES)], prompt) for index, prompt in enumerate(PROMPTS)]
 
 
 def _generate_one_by_one(model, pairs=PAIRS, stages=STAGES):
@@ -45,11 +45,11 @@ def test_fused_pairs_equal_eager_pairs(monkeypatch):
     decoder = FusedDecoder(model, graphs=False)
     pairs, stages = PAIRS, (DecodingStage(ENDS, 2),)  # interpreted kernels take long
     with torch.no_grad():
-        found = generate_for_pairs(model, pairs, GenerationRequest(stages), decoder)
-        assert found == _generate_one_by_one(model, pairs, stages)
+        actual = generate_for_pairs(model, pairs, GenerationRequest(stages), decoder)
+        assert actual == _generate_one_by_one(model, pairs, stages)
         decoder.release_memory()  # what it held is gone, and made anew when it is needed
         assert decoder.cache_bytes == 0
-        assert generate_for_pairs(model, pairs, GenerationRequest(stages), decoder) == found
+        assert generate_for_pairs(model, pairs, GenerationRequest(stages), decoder) == actual
         assert decoder.cache_bytes > 0
 
 
@@ -61,8 +61,8 @@ def test_fused_pairs_of_one_route_do_not_depend_on_the_prefill_batch(monkeypatch
     monkeypatch.setattr(prefill, "MAX_PREFILL_TOKENS", 18)  # two rows at once
     stages = (DecodingStage(ENDS, 2),)
     with torch.no_grad():
-        found = generate_for_pairs(model, pairs, GenerationRequest(stages), FusedDecoder(model, graphs=False))
-    assert found == _generate_one_by_one(model, pairs, stages)
+        actual = generate_for_pairs(model, pairs, GenerationRequest(stages), FusedDecoder(model, graphs=False))
+    assert actual == _generate_one_by_one(model, pairs, stages)
 
 
 @pytest.mark.parametrize(
@@ -72,14 +72,14 @@ def test_pairs_and_routes_get_the_same_scores_and_share_the_store(decoding, tmp_
     frozen, task = small_frozen(), small_task()
     examples = task.pools["test"][:6]
     routes = [parse_route(text, frozen.layers) for text in ("L0 RJ", "L0 L2 RJ", "L0-L3 L1 RJ")]
-    pairs = [(routes[place % 3], example) for place, example in enumerate(examples)]
+    pairs = [(routes[index % 3], example) for index, example in enumerate(examples)]
     ran = []
     evaluator = Evaluator(frozen, task, decoding, ScoreStore(tmp_path / "s.sqlite"), on_outcomes=ran.append)
-    found = evaluator.evaluate_pairs([*pairs, pairs[0]])
+    actual = evaluator.evaluate_pairs([*pairs, pairs[0]])
     assert sum(ran) == len(pairs)  # the one that came twice was run once
-    assert found[-1] == found[0]
+    assert actual[-1] == actual[0]
     alone = Evaluator(frozen, task, decoding)
-    for (route, example), outcome in zip(pairs, found, strict=False):
+    for (route, example), outcome in zip(pairs, actual, strict=False):
         assert alone.evaluate([route], [example])[route].outcomes == (outcome,)
     ran.clear()
     evaluator.evaluate_pairs(pairs)
@@ -103,11 +103,11 @@ def test_pairs_have_the_same_batches_with_and_without_workers(tmp_path, monkeypa
     """Batches change the last digits, so they must be equal, also with repeated pairs and pairs in the store."""
     frozen, task = small_frozen(), small_task()
     routes = [parse_route(text, frozen.layers) for text in ("L0 RJ", "L0 L2 RJ", "L0-L3 L1 RJ")]
-    pairs = [(routes[place % 3], one) for place, one in enumerate(task.pools["test"][:20])]
+    pairs = [(routes[index % 3], example) for index, example in enumerate(task.pools["test"][:20])]
     asked = [*pairs[:7], *pairs[:3], *pairs[7:]]
     run, batches = Evaluator.run_pairs, []
     monkeypatch.setattr(Evaluator, "run_pairs", lambda self, some: batches.append(tuple(some)) or run(self, some))
-    found, seen = [], []
+    actual, seen = [], []
     alone = Evaluator(frozen, task, DecodingSettings("likelihood"))
     for number, executor in enumerate((None, Dealt(alone))):
         store = ScoreStore(tmp_path / f"{number}.sqlite")
@@ -122,15 +122,15 @@ def test_pairs_have_the_same_batches_with_and_without_workers(tmp_path, monkeypa
         )
         evaluator.evaluate_pairs([pairs[2], pairs[9], pairs[10]])
         batches.clear()
-        found.append((evaluator.evaluate_pairs(asked), set(batches)))
-    assert found[0] == found[1]
-    assert [len(part) for part in sorted(found[0][1], key=lambda part: part[0][1].id)] == [5, 4, 6, 2]
+        actual.append((evaluator.evaluate_pairs(asked), set(batches)))
+    assert actual[0] == actual[1]
+    assert [len(part) for part in sorted(actual[0][1], key=lambda part: part[0][1].id)] == [5, 4, 6, 2]
     assert sum(seen) == 2 * len(pairs)  # none twice
 
 
 ITEMS = [
-    ChoiceItem(prompt, tuple((30 + place, *range(40, 40 + length)) for length in range(3)))
-    for place, prompt in enumerate(PROMPTS)
+    ChoiceItem(prompt, tuple((30 + index, *range(40, 40 + length)) for length in range(3)))
+    for index, prompt in enumerate(PROMPTS)
 ]
 
 
@@ -140,9 +140,9 @@ def test_rows_with_different_routes_score_as_each_alone(name):
     texts = ("L0-L3 L1(+h-2) L2(-0.25h-1) RJ", "L0 L2 RJ", "L0 RJ", "L0-L2", "L0-L3 L3 L3 L1(+h-3) RJ")
     routes = [parse_route(text, LAYERS) for text in texts]
     model = tiny_model(name)
-    pairs = [(routes[(place + shift) % 5], item) for shift in range(3) for place, item in enumerate(ITEMS)]
-    found = score_choices_for_pairs(model, pairs, max_tokens=400)
-    for (route, item), values in zip(pairs, found, strict=True):
+    pairs = [(routes[(index + shift) % 5], item) for shift in range(3) for index, item in enumerate(ITEMS)]
+    actual = score_choices_for_pairs(model, pairs, max_tokens=400)
+    for (route, item), values in zip(pairs, actual, strict=True):
         assert values == pytest.approx(score_choices(apply_route(model, route), [item])[0], rel=1e-4, abs=1e-4)
 
 
@@ -153,13 +153,13 @@ def test_rows_with_different_routes_score_on_a_gpu_as_on_a_cpu():
     model = tiny_model("qwen2")
     pairs = [(route, item) for route in routes for item in ITEMS]
     expected = score_choices_for_pairs(model, pairs)
-    found = score_choices_for_pairs(model.cuda(), pairs)
-    assert [pytest.approx(values, rel=1e-3, abs=1e-3) for values in expected] == found
+    actual = score_choices_for_pairs(model.cuda(), pairs)
+    assert [pytest.approx(values, rel=1e-3, abs=1e-3) for values in expected] == actual
 
 
 @given(st.lists(programs(), min_size=1, max_size=6))
 def test_layer_calls_take_every_row_through_its_route(drawn):
-    layers = max(program.steps[place].layer for program in drawn for place in range(len(program.steps))) + 1
+    layers = max(program.steps[index].layer for program in drawn for index in range(len(program.steps))) + 1
     routes = [program.expand(layers) for program in drawn]
     taken = [[] for _ in routes]
     for call in schedule_layer_calls(routes, merge_layer_orders_fast).calls:

@@ -25,8 +25,8 @@ def _replay_plan(plan):
         states[application.state] = (*before, (application.layer, extra))
         del path[path.index(application.source) + 1 :]  # depth first: the source is on the path to the last state
         path.append(application.state)
-        for place in application.finished_routes:
-            ends[place] = states[application.state]
+        for index in application.finished_routes:
+            ends[index] = states[application.state]
         for state in application.freed_states:
             del states[state]
     assert not states
@@ -45,17 +45,17 @@ def _replay_route(route):
 def test_every_route_is_complete_and_no_step_is_computed_twice(layers, count, seed):
     routes = _sample_routes(layers, count, seed)
     plan = plan_prefix_tree(routes)
-    assert _replay_plan(plan) == {place: _replay_route(route) for place, route in enumerate(routes)}
+    assert _replay_plan(plan) == {index: _replay_route(route) for index, route in enumerate(routes)}
     prefixes = {route.steps[:length] for route in routes for length in range(1, route.length + 1)}
     assert len(plan.applications) == len(prefixes)
 
 
-@given(count=st.integers(1, 40), seed=st.integers(0, 10**6), most=st.integers(1, 6))
-def test_groups_stay_within_the_limit_of_states(count, seed, most):
+@given(count=st.integers(1, 40), seed=st.integers(0, 10**6), max_states=st.integers(1, 6))
+def test_groups_stay_within_the_limit_of_states(count, seed, max_states):
     routes = _sample_routes(10, count, seed)
-    plans = plan_prefix_trees(routes, most)
+    plans = plan_prefix_trees(routes, max_states)
     assert sorted(map(str, routes)) == sorted(str(route) for plan in plans for route in plan.routes)
-    assert all(plan.max_live_states <= most or len(plan.routes) == 1 for plan in plans)
+    assert all(plan.max_live_states <= max_states or len(plan.routes) == 1 for plan in plans)
     for plan in plans:
         assert len(_replay_plan(plan)) == len(plan.routes)
 

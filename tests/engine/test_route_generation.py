@@ -23,10 +23,10 @@ def _generate_plainly(model, route, prompts):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_one_stage_equals_plain_generation(name):
     model = tiny_model(name)
-    found = generate_for_routes(model, ROUTES, PROMPTS, GenerationRequest((DecodingStage(ENDS, 10),)))
+    actual = generate_for_routes(model, ROUTES, PROMPTS, GenerationRequest((DecodingStage(ENDS, 10),)))
     for route in ROUTES:
-        assert [row for (row,) in found[route]] == generate_greedy(apply_route(model, route), PROMPTS, ENDS, 10)
-    lengths = [len(row.tokens) for rows in found.values() for (row,) in rows]
+        assert [row for (row,) in actual[route]] == generate_greedy(apply_route(model, route), PROMPTS, ENDS, 10)
+    lengths = [len(row.tokens) for rows in actual.values() for (row,) in rows]
     assert min(lengths) < 10 <= max(lengths)  # some rows left early, others ran to the budget
 
 
@@ -35,16 +35,16 @@ def test_one_stage_equals_plain_generation(name):
 def test_two_stages_in_one_loop_equal_two_generations(name, beginning):
     model = tiny_model(name)
     prompts = [(*beginning, *prompt) for prompt in PROMPTS]
-    found = generate_for_routes(model, ROUTES[:3], prompts, GenerationRequest(TWO))
+    actual = generate_for_routes(model, ROUTES[:3], prompts, GenerationRequest(TWO))
     for route in ROUTES[:3]:
-        assert found[route] == _generate_plainly(model, route, prompts)
+        assert actual[route] == _generate_plainly(model, route, prompts)
 
 
 @pytest.mark.parametrize("max_tokens", [1, 40, 10**6])
 def test_the_batch_size_changes_no_text(max_tokens):
     model = tiny_model("llama")
-    found = generate_for_routes(model, ROUTES[:2], PROMPTS, GenerationRequest(TWO, max_tokens))
-    assert all(found[route] == _generate_plainly(model, route, PROMPTS) for route in ROUTES[:2])
+    actual = generate_for_routes(model, ROUTES[:2], PROMPTS, GenerationRequest(TWO, max_tokens))
+    assert all(actual[route] == _generate_plainly(model, route, PROMPTS) for route in ROUTES[:2])
 
 
 def test_prefixes_are_prefilled_once_and_finished_rows_leave():

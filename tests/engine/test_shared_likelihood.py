@@ -22,19 +22,19 @@ def _score_route_by_route(model, items):
     return {route: score_choices(apply_route(model, route), items) for route in ROUTES}
 
 
-def _assert_equal(found, expected, tolerance=1e-4):
-    assert list(found) == list(expected)
+def _assert_equal(actual, expected, tolerance=1e-4):
+    assert list(actual) == list(expected)
     for route, rows in expected.items():
-        for one, other in zip(found[route], rows, strict=True):
-            assert one == pytest.approx(other, abs=tolerance)
+        for actual_row, expected_row in zip(actual[route], rows, strict=True):
+            assert actual_row == pytest.approx(expected_row, abs=tolerance)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_shared_scores_equal_scores_of_single_routes(name):
     model = tiny_model(name)
     expected = _score_route_by_route(model, _make_items())
-    found = score_choices_for_routes(model, ROUTES, _make_items())
-    _assert_equal(found, expected)
+    actual = score_choices_for_routes(model, ROUTES, _make_items())
+    _assert_equal(actual, expected)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -54,7 +54,7 @@ def test_logits_are_computed_in_chunks_and_not_for_padding(name, monkeypatch):
     model, items, at_once = tiny_model(name), _make_items(), 3
     expected = _score_route_by_route(model, items)
     read, shapes = likelihood.apply_lm_head, []
-    monkeypatch.setattr(likelihood, "apply_lm_head", lambda *given: shapes.append(given[1].shape[:2]) or read(*given))
+    monkeypatch.setattr(likelihood, "apply_lm_head", lambda *args: shapes.append(args[1].shape[:2]) or read(*args))
     monkeypatch.setattr(likelihood, "MAX_LOGIT_BYTES", at_once * 4 * model.config.vocab_size)
     _assert_equal(score_choices_for_routes(model, ROUTES, items), expected)
     parts = [tokens for rows, tokens in shapes if tokens > 1 or rows == 1]
@@ -68,11 +68,11 @@ def test_a_common_prefix_is_computed_once_and_changes_no_score(name):
     items = [ChoiceItem((*COMMON_PREFIX, *item.prompt), item.choices) for item in _make_items()]
     seen = []
     handle = get_decoder(model).layers[0].register_forward_pre_hook(lambda _, args: seen.append(tuple(args[0].shape)))
-    found = score_choices_for_routes(model, ROUTES, items)
+    actual = score_choices_for_routes(model, ROUTES, items)
     handle.remove()
     once = any(shape[:2] == (1, len(COMMON_PREFIX)) for shape in seen)
     assert once == (getattr(model.config, "sliding_window", None) is None or "sliding" not in str(model.config))
-    _assert_equal(found, _score_route_by_route(model, items))
+    _assert_equal(actual, _score_route_by_route(model, items))
 
 
 @pytest.mark.parametrize("bound", [1, 10**9])
@@ -80,10 +80,10 @@ def test_a_memory_limit_reduces_sharing_and_changes_no_score(bound):
     model = tiny_model("llama")
     calls = []
     handles = [layer.register_forward_hook(lambda *_: calls.append(1)) for layer in get_decoder(model).layers]
-    found = score_choices_for_routes(model, ROUTES, _make_items(count=1), state_bytes=bound)
+    actual = score_choices_for_routes(model, ROUTES, _make_items(count=1), state_bytes=bound)
     for handle in handles:
         handle.remove()
-    _assert_equal(found, _score_route_by_route(model, _make_items(count=1)))
+    _assert_equal(actual, _score_route_by_route(model, _make_items(count=1)))
     segments = 2  # the prompt, then the choices
     if bound == 10**9:
         assert len(calls) == segments * len(plan_prefix_tree(ROUTES).applications)
@@ -94,8 +94,8 @@ def test_a_memory_limit_reduces_sharing_and_changes_no_score(bound):
 @pytest.mark.parametrize("max_tokens", [1, 60, 10**6])
 def test_batches_of_one_equal_batches_of_many(max_tokens):
     model = tiny_model("qwen3")
-    found = score_choices_for_routes(model, ROUTES, _make_items(), max_tokens=max_tokens)
-    _assert_equal(found, _score_route_by_route(model, _make_items()))
+    actual = score_choices_for_routes(model, ROUTES, _make_items(), max_tokens=max_tokens)
+    _assert_equal(actual, _score_route_by_route(model, _make_items()))
 
 
 def test_choices_of_one_token_need_no_second_pass():
@@ -104,7 +104,7 @@ def test_choices_of_one_token_need_no_second_pass():
     calls = []
     handle = get_decoder(model).layers[0].register_forward_hook(lambda *_: calls.append(1))
     standard = Route.standard(LAYERS)
-    found = score_choices_for_routes(model, [standard], items)
+    actual = score_choices_for_routes(model, [standard], items)
     handle.remove()
     assert len(calls) == 1
-    _assert_equal(found, {standard: score_choices(model, items)})
+    _assert_equal(actual, {standard: score_choices(model, items)})

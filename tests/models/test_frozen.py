@@ -29,11 +29,11 @@ def test_frozen_means_no_gradients_and_no_dropout(folder):
 
 
 def test_weights_id_is_the_same_in_every_dtype_and_numerics_id_is_not(folder):
-    whole = load_model(str(folder))
+    full = load_model(str(folder))
     half = load_model(str(folder), LoadOptions(dtype="bfloat16"))
     eager = load_model(str(folder), LoadOptions(attention="eager"))
-    assert whole.weights_id == half.weights_id == eager.weights_id
-    assert len({whole.numerics_id, half.numerics_id, eager.numerics_id}) == 3
+    assert full.weights_id == half.weights_id == eager.weights_id
+    assert len({full.numerics_id, half.numerics_id, eager.numerics_id}) == 3
     assert half.model.dtype == torch.bfloat16
 
 
@@ -84,14 +84,14 @@ def _without(folder, fragment):
 
 
 @pytest.mark.parametrize("fragment", ["layers.3.", "lm_head", "q_proj"])
-def test_missing_weights_are_refused_not_made_up(folder, fragment):
+def test_missing_weights_are_rejected_not_made_up(folder, fragment):
     _without(folder, fragment)
     with pytest.raises(ModelError, match=f"its files lack .*{fragment}"):
         load_model(str(folder))
 
 
 @pytest.mark.parametrize(("layers", "message"), [(8, "its files lack"), (4, "beyond the model")])
-def test_a_configuration_of_another_depth_is_refused(folder, layers, message):
+def test_a_configuration_of_another_depth_is_rejected(folder, layers, message):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": layers}))
     with pytest.raises(ModelError, match=message):
@@ -110,7 +110,7 @@ def test_a_configuration_of_another_depth_is_refused(folder, layers, message):
         ("generation_config.json", b"[]"),
     ],
 )
-def test_damaged_files_are_refused(folder, file, content):
+def test_damaged_files_are_rejected(folder, file, content):
     (folder / file).write_bytes(content)
     with pytest.raises(ModelError):
         load_model(str(folder))
@@ -119,7 +119,7 @@ def test_damaged_files_are_refused(folder, file, content):
 @pytest.mark.parametrize(
     "changes", [{"num_attention_heads": 0}, {"rope_parameters": 5}, {"num_hidden_layers": "6"}, {"rms_norm_eps": "x"}]
 )
-def test_impossible_configurations_are_refused(folder, changes):
+def test_impossible_configurations_are_rejected(folder, changes):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, **changes}))
     with pytest.raises(ModelError):
@@ -172,7 +172,7 @@ def test_device_map(folder):
         ({"device": "meta"}, "device = 'meta' is not allowed"),
     ],
 )
-def test_impossible_options_are_refused_by_name(options, message):
+def test_impossible_options_are_rejected_by_name(options, message):
     with pytest.raises(MacroError, match=message):
         LoadOptions(**options)
 
@@ -267,7 +267,7 @@ class TestChatFormat:
         tokenizer = _with_template(smollm2.tokenizer, "{{ raise_exception('no') }}")
         assert read_chat_format(tokenizer).end_token_ids == (tokenizer.eos_token_id,)
 
-    def test_without_a_template_rendering_is_refused(self, smollm2):
+    def test_without_a_template_rendering_is_rejected(self, smollm2):
         tokenizer = _with_template(smollm2.tokenizer, None)
         assert read_chat_format(tokenizer).template is None
         with pytest.raises(ModelError, match="no chat template"):

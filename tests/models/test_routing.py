@@ -125,11 +125,11 @@ def test_weights_are_shared_and_the_base_is_untouched(model):
 def test_routed_models_do_not_disturb_each_other():
     model = tiny_model("llama")
     ids = tokens()
-    one, other = apply_route(model, ADDING), apply_route(model, PLAIN)
-    expected = logits(one, ids), logits(other, ids)
-    one.generate(ids, max_new_tokens=3, do_sample=False)
-    assert torch.equal(logits(one, ids), expected[0])
-    assert torch.equal(logits(other, ids), expected[1])
+    adding, plain = apply_route(model, ADDING), apply_route(model, PLAIN)
+    expected = logits(adding, ids), logits(plain, ids)
+    adding.generate(ids, max_new_tokens=3, do_sample=False)
+    assert torch.equal(logits(adding, ids), expected[0])
+    assert torch.equal(logits(plain, ids), expected[1])
 
 
 def test_a_hook_on_a_routed_model_stays_there():
@@ -175,7 +175,7 @@ def test_routed_models_cannot_be_routed_again():
         apply_route(apply_route(tiny_model("llama"), PLAIN), PLAIN)
 
 
-def test_a_route_for_another_depth_is_refused():
+def test_a_route_for_another_depth_is_rejected():
     with pytest.raises(RouteError, match="for 28 layers, but the model has 6"):
         apply_route(tiny_model("llama"), Route.standard(28))
 
@@ -217,7 +217,7 @@ def test_likely_mistakes_are_explained():
     assert "6 layers" in repr(frozen)
 
 
-def test_a_replaced_forward_is_refused():
+def test_a_replaced_forward_is_rejected():
     model = copy.copy(tiny_model("llama"))
     layer = get_decoder(model).layers[2]
     layer.forward = lambda *_args, **_kwargs: None
@@ -225,7 +225,7 @@ def test_a_replaced_forward_is_refused():
         apply_route(model, PLAIN)
 
 
-def test_a_model_with_an_adapter_is_refused():
+def test_a_model_with_an_adapter_is_rejected():
     from peft import LoraConfig, get_peft_model
 
     adapted = get_peft_model(tiny_model("llama"), LoraConfig(task_type="CAUSAL_LM", target_modules=["q_proj"]))

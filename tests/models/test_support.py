@@ -32,7 +32,7 @@ def test_supported(name):
         ("granite", {}, "granite is not among the tested architectures"),
     ],
 )
-def test_refused_by_name_and_reason(name, changes, reason):
+def test_rejected_by_name_and_reason(name, changes, reason):
     config = AutoConfig.for_model(name, **changes)
     with pytest.raises(ModelError, match=reason):
         check_supported(config)
@@ -43,7 +43,7 @@ def test_untested_architectures_can_be_allowed_but_impossible_ones_cannot():
     assert unsupported_reason(AutoConfig.for_model("qwen3_next"), allow_untested=True) is not None
 
 
-def test_layers_described_one_by_one_are_refused():
+def test_layers_described_one_by_one_are_rejected():
     config = config_of("llama")
     config.per_layer_config = {1: {"intermediate_size": 24}}
     with pytest.raises(ModelError, match="one by one"):
