@@ -59,7 +59,7 @@ class PrefixTreePlan:
 class _TreeNode:
     step: Step
     parent: int
-    children: list[int] = field(default_factory=list)
+    children: dict[Step, int] = field(default_factory=dict)
     finished_routes: list[int] = field(default_factory=list)
 
 
@@ -117,44 +117,38 @@ def route_sort_key(route: Route) -> list[tuple[int, int, float]]:
     ]
 
 
-def _build_tree(routes: Sequence[Route]) -> dict[int, _TreeNode]:
-    """Nodes by number, parents before children; the embeddings have no node."""
-    nodes: dict[int, _TreeNode] = {}
-    children: dict[tuple[int, Step], int] = {}
+def _build_tree(routes: Sequence[Route]) -> list[_TreeNode]:
+    """Nodes by number, parents before children; the first one stands for the embeddings, and its step is not run."""
+    nodes = [_TreeNode(Step(0), EMBEDDINGS)]
     for index, route in enumerate(routes):
         current = EMBEDDINGS
         for step in route.steps:
-            if (current, step) not in children:
-                children[current, step] = len(nodes) + 1
-                nodes[len(nodes) + 1] = _TreeNode(step, current)
-                if current != EMBEDDINGS:
-                    nodes[current].children.append(len(nodes))
-            current = children[current, step]
+            children = nodes[current].children
+            if step not in children:
+                children[step] = len(nodes)
+                nodes.append(_TreeNode(step, current))
+            current = children[step]
         nodes[current].finished_routes.append(index)
     return nodes
 
 
-def _order_depth_first(nodes: dict[int, _TreeNode]) -> list[int]:
+def _order_depth_first(nodes: list[_TreeNode]) -> list[int]:
     """Node numbers in the order of execution; of each node's branches the one with most live states comes last."""
     live_states: dict[int, int] = {}
-    for number in reversed(nodes):  # children have higher numbers than their parents
-        below = sorted((live_states[child] for child in nodes[number].children), reverse=True)
+    for number in reversed(range(len(nodes))):  # children have higher numbers than their parents
+        below = sorted((live_states[child] for child in nodes[number].children.values()), reverse=True)
         # While the last (largest) branch runs, the node's own state is not needed any more.
         live_states[number] = max([1, *below[:1], *(size + 1 for size in below[1:])])
-
-    def sort_largest_first(numbers: list[int]) -> list[int]:
-        return sorted(numbers, key=lambda number: (-live_states[number], -number))
-
-    stack = sort_largest_first([number for number, node in nodes.items() if node.parent == EMBEDDINGS])
+    stack = [EMBEDDINGS]
     order = []
     while stack:
         number = stack.pop()
         order.append(number)
-        stack += sort_largest_first(nodes[number].children)
-    return order
+        stack += sorted(nodes[number].children.values(), key=lambda child: (-live_states[child], -child))
+    return order[1:]
 
 
-def _find_added_state(nodes: dict[int, _TreeNode], number: int) -> int | None:
+def _find_added_state(nodes: list[_TreeNode], number: int) -> int | None:
     """The state that a step's add reads: ``back`` applications before the one that the step continues."""
     add = nodes[number].step.add
     if add is None:

@@ -70,13 +70,13 @@ class CudaGraphCache:
         self._device = device
         self._stream: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._pool = torch.cuda.graph_pool_handle()
-        self._graphs: OrderedDict[Hashable, Any] = OrderedDict()
+        self._graphs: OrderedDict[Hashable, torch.cuda.CUDAGraph] = OrderedDict()
         self._warmed_up: set[Hashable] = set()
         self.num_captures = 0
 
     def get_or_capture_graph(
         self, key: Hashable, launch: Callable[[], None], warm_ups: dict[Hashable, Callable[[], None]]
-    ) -> Any:
+    ) -> torch.cuda.CUDAGraph:
         """The CUDA graph of ``launch``, captured first if needed.
 
         ``warm_ups`` launch every kernel of it once without changing anything.
@@ -88,7 +88,9 @@ class CudaGraphCache:
         self._graphs.move_to_end(key)
         return self._graphs[key]
 
-    def _capture_graph(self, launch: Callable[[], None], warm_ups: dict[Hashable, Callable[[], None]]) -> Any:
+    def _capture_graph(
+        self, launch: Callable[[], None], warm_ups: dict[Hashable, Callable[[], None]]
+    ) -> torch.cuda.CUDAGraph:
         self.num_captures += 1
         current = torch.cuda.current_stream(self._device)
         with torch.cuda.stream(self._stream):
@@ -168,8 +170,7 @@ class ModelRunner:
         warm_ups[None, assignment.padded_rows] = functools.partial(
             self._launch_next_tokens, assignment.padded_rows, warm_up=True
         )
-        graph = self.graphs.get_or_capture_graph((assignment.calls, assignment.padded_rows), launch, warm_ups)
-        return graph.replay  # type: ignore[no-any-return]
+        return self.graphs.get_or_capture_graph((assignment.calls, assignment.padded_rows), launch, warm_ups).replay
 
     def reset_sequences(self) -> None:
         """Start all sequences at the first token of their first stage."""
