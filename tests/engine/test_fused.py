@@ -78,19 +78,19 @@ def test_layer_calls_take_every_route_through_its_steps_and_adds(routes, are_man
     done = [[] for _ in routes]
     kept = [{} for _ in routes]
     for call in schedule.calls:
-        for ref in call.steps:
-            step = routes[ref.route].steps[ref.step]
+        for route_step in call.steps:
+            step = routes[route_step.route].steps[route_step.step]
             assert step.layer == call.layer
-            assert ref.step == len(done[ref.route])
+            assert route_step.step == len(done[route_step.route])
             if step.add:  # the state that is added is the one that was kept
-                assert kept[ref.route][ref.add_slot] == ref.step - step.add.back - 1
-                assert ref.coefficient == step.add.coefficient
+                assert kept[route_step.route][route_step.add_slot] == route_step.step - step.add.back - 1
+                assert route_step.coefficient == step.add.coefficient
             else:
-                assert ref.add_slot == -1
-            done[ref.route].append(call.layer)
-            if ref.keep_slot >= 0:
-                assert ref.keep_slot < schedule.kept_states
-                kept[ref.route][ref.keep_slot] = ref.step
+                assert route_step.add_slot == -1
+            done[route_step.route].append(call.layer)
+            if route_step.keep_slot >= 0:
+                assert route_step.keep_slot < schedule.kept_states
+                kept[route_step.route][route_step.keep_slot] = route_step.step
     assert done == [[step.layer for step in route.steps] for route in routes]
 
 
@@ -161,16 +161,16 @@ def test_finished_sequences_get_no_rows():
 def _assign_one_by_one(schedule, table, active, max_rows):
     """Step after step: what ``assign_rows`` does for all steps of a layer call at once."""
     of_route = [np.flatnonzero(active & (table.route == route)) for route in range(max(table.route) + 1)]
-    calls = [call for call in schedule.calls if any(len(of_route[ref.route]) for ref in call.steps)]
+    calls = [call for call in schedule.calls if any(len(of_route[route_step.route]) for route_step in call.steps)]
     indices = np.full((4, len(calls), max_rows), -1, dtype=np.int32)
     coefficients = np.zeros((len(calls), max_rows), dtype=np.float32)
     for number, call in enumerate(calls):
         row = 0
-        for ref in call.steps:
-            for sequence in of_route[ref.route]:
-                region = table.cache_start[sequence] + ref.step * table.step_stride[sequence]
-                indices[:, number, row] = sequence, region, ref.add_slot, ref.keep_slot
-                coefficients[number, row] = torch.tensor(ref.coefficient)
+        for route_step in call.steps:
+            for sequence in of_route[route_step.route]:
+                region = table.cache_start[sequence] + route_step.step * table.step_stride[sequence]
+                indices[:, number, row] = sequence, region, route_step.add_slot, route_step.keep_slot
+                coefficients[number, row] = torch.tensor(route_step.coefficient)
                 row += 1
     return calls, indices, coefficients
 

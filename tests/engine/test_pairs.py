@@ -163,8 +163,8 @@ def test_layer_calls_take_every_row_through_its_route(drawn):
     routes = [program.expand(layers) for program in drawn]
     taken = [[] for _ in routes]
     for call in schedule_layer_calls(routes, merge_layer_orders_fast).calls:
-        assert [ref.route for ref in call.steps] == sorted(ref.route for ref in call.steps)
-        for ref in call.steps:
-            assert ref.step == len(taken[ref.route])
-            taken[ref.route].append(call.layer)
+        assert [route_step.route for route_step in call.steps] == sorted(route_step.route for route_step in call.steps)
+        for route_step in call.steps:
+            assert route_step.step == len(taken[route_step.route])
+            taken[route_step.route].append(call.layer)
     assert taken == [[step.layer for step in route.steps] for route in routes]

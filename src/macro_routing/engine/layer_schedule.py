@@ -46,13 +46,18 @@ class LayerCall:
     @cached_property
     def indices(self) -> NDArray[np.int64]:
         """``[4, steps]``: route, step, slot to add from, slot to keep in."""
-        return np.array([(ref.route, ref.step, ref.add_slot, ref.keep_slot) for ref in self.steps]).T
+        return np.array(
+            [
+                (route_step.route, route_step.step, route_step.add_slot, route_step.keep_slot)
+                for route_step in self.steps
+            ]
+        ).T
 
     @cached_property
     def coefficients(self) -> NDArray[np.float32]:
         """``[steps]``: of the states to add; infinite where a number is too large for float32."""
         with np.errstate(over="ignore"):
-            return np.array([ref.coefficient for ref in self.steps], dtype=np.float32)
+            return np.array([route_step.coefficient for route_step in self.steps], dtype=np.float32)
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,7 @@ def schedule_layer_calls(
     for layer in merge_orders(orders):
         indices = progress.advance_at_layer(layer)
         calls.append(LayerCall(layer, tuple(steps[index][progress.done[index] - 1] for index in indices)))
-    kept = max((ref.keep_slot + 1 for refs in steps for ref in refs), default=0)
+    kept = max((route_step.keep_slot + 1 for route_steps in steps for route_step in route_steps), default=0)
     return LayerSchedule(tuple(calls), kept)
 
 

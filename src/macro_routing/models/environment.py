@@ -43,7 +43,7 @@ def describe_environment() -> list[EnvironmentFact]:
     ]
 
 
-def _find_version(package: str) -> str | None:
+def _find_installed_version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -51,10 +51,10 @@ def _find_version(package: str) -> str | None:
 
 
 def _describe_extras() -> list[EnvironmentFact]:
-    base = ", ".join(f"{name} {_find_version(name)}" for name in ("numpy", "typer", "rich", "PyYAML"))
+    base = ", ".join(f"{name} {_find_installed_version(name)}" for name in ("numpy", "typer", "rich", "PyYAML"))
     facts = [EnvironmentFact("base", base)]
     for extra, packages in EXTRA_PACKAGES.items():
-        versions = {name: _find_version(name) for name in packages}
+        versions = {name: _find_installed_version(name) for name in packages}
         missing = [name for name, version in versions.items() if version is None]
         installed = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
         parts = [installed, f"missing: {', '.join(missing)}" if missing else ""]
@@ -64,7 +64,7 @@ def _describe_extras() -> list[EnvironmentFact]:
 
 
 def _describe_devices() -> list[EnvironmentFact]:
-    if _find_version("torch") is None:
+    if _find_installed_version("torch") is None:
         return [EnvironmentFact("devices", "unknown without torch", "pip install 'macro-routing[models]'")]
     import torch
 

@@ -63,7 +63,7 @@ class _FixedDecoder(nn.Module):
 
 
 @torch.no_grad()
-def block_influence(model: Any, batches: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> list[float]:
+def compute_block_influence(model: Any, batches: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> list[float]:
     """How much each layer changes its input in the standard pass, as 1 - cosine(input, output).
 
     The mean over the tokens of batches of (ids, mask).

@@ -13,6 +13,7 @@ from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.model_answers import encode_prompts
 from macro_routing.evaluation.score_store import ScoreStore, default_store_path
 from macro_routing.models.frozen import FrozenModel, load_model
+from macro_routing.models.hidden_states import compute_block_influence
 from macro_routing.peers.per_example_search import PerExampleSearch
 from macro_routing.runs import folder as files
 from macro_routing.runs.config import DataSettings, RunConfig
@@ -222,7 +223,7 @@ def measure_influence(evaluator: Evaluator, examples: Sequence[Example]) -> list
     prompts = encode_prompts(evaluator.frozen, evaluator.task, examples[:_INFLUENCE_EXAMPLES], evaluator.decoding)
     device = evaluator.frozen.model.device
     parts = [prompts[start : start + _INFLUENCE_BATCH] for start in range(0, len(prompts), _INFLUENCE_BATCH)]
-    return block_influence(evaluator.frozen.model, [pad_left(part, device) for part in parts])
+    return compute_block_influence(evaluator.frozen.model, [pad_left(part, device) for part in parts])
 
 
 def check_same_settings(before: dict[str, Any], config: RunConfig, path: Path) -> None:

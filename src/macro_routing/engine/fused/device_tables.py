@@ -87,12 +87,12 @@ def assign_rows(schedule: LayerSchedule, table: SequenceTable, active: _Array, m
     rows = []
     for number, call in enumerate(calls):
         routes, steps, add_slots, keep_slots = call.indices
-        ref, offset = enumerate_within_groups(counts[routes])
-        sequences = by_route[starts[routes][ref] + offset]
-        cache_starts = table.cache_start[sequences] + steps[ref] * table.step_stride[sequences]
-        indices[:, number, : len(ref)] = sequences, cache_starts, add_slots[ref], keep_slots[ref]
-        coefficients[number, : len(ref)] = call.coefficients[ref]
-        rows.append(pad_row_count(len(ref)))
+        step_index, offset = enumerate_within_groups(counts[routes])
+        sequences = by_route[starts[routes][step_index] + offset]
+        cache_starts = table.cache_start[sequences] + steps[step_index] * table.step_stride[sequences]
+        indices[:, number, : len(step_index)] = sequences, cache_starts, add_slots[step_index], keep_slots[step_index]
+        coefficients[number, : len(step_index)] = call.coefficients[step_index]
+        rows.append(pad_row_count(len(step_index)))
     same_rows = [bool((indices[0, n] == indices[0, n + 1]).all()) for n in range(len(calls) - 1)]
     assigned = tuple(map(PaddedLayerCall, (call.layer for call in calls), rows, [*same_rows, False]))
     live_sequences = np.full(max_rows, NONE, dtype=np.int32)

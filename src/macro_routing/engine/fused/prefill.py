@@ -60,7 +60,9 @@ def _prefill_mixed_routes(model: Any, runner: ModelRunner, plan: BatchPlan, toke
         ids, mask = pad_left([batch.prompts[row] for batch, row in rows], tokens.device, min_length=length)
 
         def copy_cache(call: LayerCall, cache_layer: Any, rows: list[tuple[PromptBatch, int]] = rows) -> None:
-            _copy_layer_call_cache(runner, [(*rows[ref.route], ref.step) for ref in call.steps], cache_layer)
+            _copy_layer_call_cache(
+                runner, [(*rows[route_step.route], route_step.step) for route_step in call.steps], cache_layer
+            )
 
         routes = [batch.routes[0] for batch, _ in rows]
         (states,) = RoutePerRowForward(model, [TokenSegment(ids, mask)]).run_routes(routes, copy_cache)
