@@ -21,7 +21,7 @@ from macro_routing.models.identity import (
     digest_source_files,
 )
 from macro_routing.models.support import check_supported, check_weights_complete, get_text_config
-from macro_routing.settings import check_choice, check_fields, check_string, option
+from macro_routing.settings import CheckedSettings, check_choice, check_string, option
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 QUANTIZATIONS = ("4bit", "8bit")
@@ -29,7 +29,7 @@ _PANEL = "Model"
 
 
 @dataclass(frozen=True)
-class LoadOptions:
+class LoadOptions(CheckedSettings):
     """How a model is loaded."""
 
     dtype: str = option("auto", "auto, float32, bfloat16 or float16; auto is bfloat16 on CUDA, float32 on CPU.", _PANEL)
@@ -50,7 +50,7 @@ class LoadOptions:
         check_choice("dtype", self.dtype, DTYPES)
         if self.quantization is not None:
             check_choice("quantization", self.quantization, QUANTIZATIONS)
-        check_fields(self)  # a string such as "no" would count as true
+        super().__post_init__()  # a string such as "no" would count as true
         for name in ("device", "device_map", "attention", "revision"):
             check_string(name, getattr(self, name))
         if self.device.startswith("mps"):
