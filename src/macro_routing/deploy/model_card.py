@@ -37,8 +37,11 @@ def write_model_card(
 def make_model_card(base: ModelMetadata, route: Route, evidence: RouteFile | None, *, needs_macro: bool) -> str:
     """The card's text."""
     hub_model = {"base_model": base.name} if get_hub_commit(base) else {}
-    library = "macro-routing" if needs_macro else "transformers"
-    front_matter = {"library_name": library, **hub_model, "tags": ["layer-routing", "macro-routing"]}
+    front_matter = {
+        "library_name": "macro-routing" if needs_macro else "transformers",
+        **hub_model,
+        "tags": ["layer-routing", "macro-routing"],
+    }
     environment = Environment(  # noqa: S701 the template escapes Markdown itself
         loader=PackageLoader("macro_routing.deploy"),
         undefined=StrictUndefined,

@@ -107,5 +107,4 @@ def _load_tokenizer_or_none(folder: Path) -> Any:
 
 def _get_quantization(model: Any) -> str | None:
     """As ``LoadOptions.quantization`` names it."""
-    kinds = ("4bit", "8bit")
-    return next((kind for kind in kinds if getattr(model, f"is_loaded_in_{kind}", False)), None)
+    return next((kind for kind in ("4bit", "8bit") if getattr(model, f"is_loaded_in_{kind}", False)), None)

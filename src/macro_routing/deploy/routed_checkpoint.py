@@ -49,8 +49,7 @@ def write_routed_checkpoint(
             "macro_base": source,
             "macro_weights_id": base.weights_id,
         }
-        text = json.dumps(config, indent=1, ensure_ascii=False)
-        (folder / "config.json").write_text(text + "\n", encoding="utf-8")
+        (folder / "config.json").write_text(json.dumps(config, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         write_model_card(folder, base, route, evidence, needs_macro=True)
 
 

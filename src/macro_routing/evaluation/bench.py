@@ -33,10 +33,13 @@ _REPEATED_BLOCK_SIZES = (1, 2, 3, 5)
 def make_repeat_and_skip_routes(layers: int) -> list[Route]:
     """The standard route, all single repeats of blocks of a few layers, and all single skips."""
     standard = list(range(layers))
-    orders = [standard]
-    for size in _REPEATED_BLOCK_SIZES:
-        orders += [standard[: start + size] + standard[start:] for start in range(layers - size + 1)]
-    orders += [[layer for layer in standard if layer != skipped] for skipped in range(1, layers)]
+    repeats = [
+        standard[: start + size] + standard[start:]
+        for size in _REPEATED_BLOCK_SIZES
+        for start in range(layers - size + 1)
+    ]
+    skips = [[layer for layer in standard if layer != skipped] for skipped in range(1, layers)]
+    orders = [standard, *repeats, *skips]
     return list(dict.fromkeys(Route(tuple(map(Step, order)), layers) for order in orders))
 
 

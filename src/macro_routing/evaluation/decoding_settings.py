@@ -31,8 +31,7 @@ class DecodingSettings(CheckedSettings):
     @property
     def max_new_tokens(self) -> int:
         """Maximum tokens generated per example; 0 when choices are compared by likelihood."""
-        budgets = {REASONING: self.reasoning_budget + self.answer_budget, DIRECT: self.answer_budget}
-        return budgets.get(self.mode, 0)
+        return {REASONING: self.reasoning_budget + self.answer_budget, DIRECT: self.answer_budget}.get(self.mode, 0)
 
 
 def default_answer_mode(task: Task) -> str:

@@ -148,17 +148,16 @@ class Evaluator:
 
     def _run_items(self, items: Sequence[WorkItem]) -> Generator[tuple[WorkItem, Results | Failure]]:
         """Each item with its results: in this process and in order, or by workers and as they finish."""
-        if self.executor is not None:
+        if self.executor is None:
+            yield from ((item, self.run_work_item(item)) for item in items)
+        else:
             yield from self.executor.run_items(self.spec, items)
-            return
-        for item in items:
-            yield item, self.run_work_item(item)
 
     def run_work_item(self, item: WorkItem) -> Results:
         """Run an item in this process, without the store; workers call this."""
         if item.paired:
-            outcomes = self.run_pairs(list(zip(item.routes, item.unit, strict=True)))
-            return tuple((outcome,) for outcome in outcomes)
+            pairs = list(zip(item.routes, item.unit, strict=True))
+            return tuple((outcome,) for outcome in self.run_pairs(pairs))
         by_route = self.run_unit(item.routes, item.unit)
         return tuple(tuple(by_route[route]) for route in item.routes)
 

@@ -71,14 +71,14 @@ def answer_pairs(
     decoder: str = AUTO,
 ) -> list[ExampleOutcome]:
     """The outcome of each pair's route on its example, for methods that give every example its own route."""
-    examples = [example for _, example in pairs]
+    routes, examples = [route for route, _ in pairs], [example for _, example in pairs]
     if decoding.mode == LIKELIHOOD:
         items = build_choice_items(frozen, task, examples, by_letter=decoding.by_letter)
-        item_pairs = [(route, item) for (route, _), item in zip(pairs, items, strict=True)]
-        return grade_choices(examples, score_choices_for_pairs(frozen.model, item_pairs), decoding)
+        scored = score_choices_for_pairs(frozen.model, list(zip(routes, items, strict=True)))
+        return grade_choices(examples, scored, decoding)
     prompts, stages = encode_prompts_and_stages(frozen, task, examples, decoding)
-    request = _make_request(frozen, [route for route, _ in pairs], stages, decoding)
-    prompt_pairs = [(route, prompt) for (route, _), prompt in zip(pairs, prompts, strict=True)]
+    request = _make_request(frozen, routes, stages, decoding)
+    prompt_pairs = list(zip(routes, prompts, strict=True))
     texts = generate_for_pairs(frozen.model, prompt_pairs, request, get_fused_decoder(frozen, decoder))
     return _grade_texts(frozen, task, examples, texts)
 
@@ -90,16 +90,19 @@ def grade_choices(
     examples: Sequence[Example], log_likelihoods: Sequence[Sequence[float]], decoding: DecodingSettings
 ) -> list[ExampleOutcome]:
     """Outcomes from the log-likelihoods of every example's choices."""
-    outcomes = []
-    for example, values in zip(examples, log_likelihoods, strict=True):
-        if not all(map(math.isfinite, values)):  # numeric overflow on this route: no choice can be made
-            outcomes.append(ExampleOutcome(correct=False, prediction=""))
-            continue
-        # Per byte of text, so that long choices are not at a disadvantage and tokenizers compare alike.
-        sizes = [1 if decoding.by_letter else len(choice.encode()) for choice in example.choices]
-        best = max(range(len(values)), key=lambda index: values[index] / sizes[index])
-        outcomes.append(ExampleOutcome(best == example.correct_choice, LETTERS[best]))
-    return outcomes
+    return [
+        _grade_choice(example, values, by_letter=decoding.by_letter)
+        for example, values in zip(examples, log_likelihoods, strict=True)
+    ]
+
+
+def _grade_choice(example: Example, values: Sequence[float], *, by_letter: bool) -> ExampleOutcome:
+    if not all(map(math.isfinite, values)):  # numeric overflow on this route: no choice can be made
+        return ExampleOutcome(correct=False, prediction="")
+    # Per byte of text, so that long choices are not at a disadvantage and tokenizers compare alike.
+    sizes = [1 if by_letter else len(choice.encode()) for choice in example.choices]
+    best = max(range(len(values)), key=lambda index: values[index] / sizes[index])
+    return ExampleOutcome(best == example.correct_choice, LETTERS[best])
 
 
 def build_choice_items(

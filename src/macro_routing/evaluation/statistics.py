@@ -104,8 +104,9 @@ def benchmark_significance(differences: ArrayLike, *, seed: int = 0, resamples: 
     rng = np.random.default_rng(seed)
     means = values[rng.integers(len(values), size=(resamples, len(values)))].mean(axis=1)
     wins, ties, losses = (int(mask.sum()) for mask in (values > 0, values == 0, values < 0))
-    interval = percentile_interval(means)
-    return BenchmarkSignificance(float(values.mean()), *interval, wins, ties, losses, wilcoxon_p_value(values))
+    return BenchmarkSignificance(
+        float(values.mean()), *percentile_interval(means), wins, ties, losses, wilcoxon_p_value(values)
+    )
 
 
 def wilcoxon_p_value(differences: ArrayLike) -> float:

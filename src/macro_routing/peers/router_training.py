@@ -78,10 +78,9 @@ def compute_class_weights(counts: Sequence[int], beta: float) -> torch.Tensor:
 
     They average 1 over the classes that occur; a class that never occurs has weight 0.
     """
-    present = sum(1 for count in counts if count)
     effective = [float(count) if beta == 1 else (1 - beta**count) / (1 - beta) for count in counts]
     inverse = torch.tensor([1 / number if number else 0.0 for number in effective], dtype=torch.float64)
-    return (inverse * present / inverse.sum()).float()
+    return (inverse * sum(map(bool, counts)) / inverse.sum()).float()
 
 
 def focal_loss(logits: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor, gamma: float) -> torch.Tensor:

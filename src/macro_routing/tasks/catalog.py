@@ -53,10 +53,9 @@ def load_task(  # noqa: PLR0913
         return read_task_file(Path(name))
     if name.endswith(DATA_FILE_SUFFIXES):
         return _load_data_file(name, question, answer, choices, kind)
-    hint = suggestion(name, list_task_names())
     raise TaskError(
         f"{name!r} is not a task: give a name ({', '.join(list_task_names())})"
-        f" or your own .toml, .jsonl or .csv file{hint}"
+        f" or your own .toml, .jsonl or .csv file{suggestion(name, list_task_names())}"
     )
 
 

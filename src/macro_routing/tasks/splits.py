@@ -92,12 +92,11 @@ def _choose_pools(task: Task) -> tuple[list[Example], list[Example]]:
     if len(pools) == 1:
         return next(iter(pools.values())), []
     test = pools.pop(TEST, None)
+    others = [example for pool in pools.values() for example in pool]
     if test is None:
-        return [example for pool in pools.values() for example in pool], []
+        return others, []
     train = pools.get(TRAIN, [])
-    if len(train) >= MIN_TRAINING_POOL:
-        return test, train
-    return test, [example for pool in pools.values() for example in pool]
+    return test, train if len(train) >= MIN_TRAINING_POOL else others
 
 
 def _split_off_test(task: Task, pool: list[Example], rng: np.random.Generator) -> tuple[list[Example], list[Example]]:

@@ -24,12 +24,13 @@ ARCHITECTURES = {
 def make_route_overrides(route: Route, config: Any) -> dict[str, Any]:
     """Make the ``hf_overrides`` with which a model of this configuration runs ``route``."""
     check_route_supported(route, config)
-    adds = [[index, step.add.back, step.add.coefficient] for index, step in enumerate(route.steps) if step.add]
     return {
         "architectures": [ARCHITECTURES[config.model_type]],
         "macro_model_layers": route.layers,
         "macro_layers": [step.layer for step in route.steps],
-        "macro_adds": adds,
+        "macro_adds": [
+            [index, step.add.back, step.add.coefficient] for index, step in enumerate(route.steps) if step.add
+        ],
     }
 
 
