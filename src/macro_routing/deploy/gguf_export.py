@@ -186,8 +186,8 @@ def _write_tensors(writer: Any, blocks: list[_GgufTensor], config: Any) -> None:
 
     kinds = gguf.GGMLQuantizationType
     file_types = {"F32": "ALL_F32", "F16": "MOSTLY_F16", "BF16": "MOSTLY_BF16"}
-    largest = max(blocks, key=lambda block: block.size)
-    writer.add_file_type(int(gguf.LlamaFileType[file_types[largest.precision]]))
+    precision = max(blocks, key=lambda block: block.size).precision
+    writer.add_file_type(int(gguf.LlamaFileType[file_types[precision]]))
     rope_factors = _compute_llama3_rope_factors(config)
     for factors in rope_factors:
         writer.add_tensor_info("rope_freqs.weight", factors.shape, factors.dtype, factors.nbytes, kinds.F32)

@@ -23,6 +23,9 @@ _CONCLUDING_WORD = re.compile(
 _ENDS_IN_RESULT = re.compile(r"=\s*[-−$]*[\d.,/]*\d(?:\\text\{[^{}]*|[^\w=])*$")
 _ENDS_IN_STATEMENT = re.compile(r"(?:\b(?:is|are|was|were|has|have)|[=:])\s*[-−$]*[\d.,/]*\d(?:\s+[a-z]+){0,2}\W*$")
 _FINAL_STOP = re.compile(r"(?:[.!?][\"'”’)\]*$`\\]*|\\\]|\\\)|\$|```)\s*$")
+_WORD = re.compile(r"\w")
+_BULLET = re.compile(r"\n[ \t]*[-*•][ \t]+")
+"""The dash before a list item, which is not a minus sign."""
 _MIN_TRUNCATED_LENGTH = 150
 """From this length on a text without a final stop counts as truncated, not as a short answer."""
 
@@ -68,7 +71,7 @@ def extract_last_boxed(text: str) -> str | None:
 def extract_first_sentence(part: str) -> str:
     """Extract the first sentence of a statement; a line that ends in a colon continues in the next."""
     pieces = [
-        piece for piece in _SENTENCE_END.split(_remove_bullets(part[:2000]).lstrip(" \t\n:")) if _contains_word(piece)
+        piece for piece in _SENTENCE_END.split(_BULLET.sub("\n", part[:2000]).lstrip(" \t\n:")) if _WORD.search(piece)
     ]
     for index, piece in enumerate(pieces):
         if not piece.rstrip().endswith((":", "=")):
@@ -78,7 +81,7 @@ def extract_first_sentence(part: str) -> str:
 
 def split_sentences(response: str) -> list[str]:
     """Split a text into sentences and lines."""
-    return [piece.strip() for piece in _SENTENCE_END.split(_remove_bullets(response)) if _contains_word(piece)]
+    return [piece.strip() for piece in _SENTENCE_END.split(_BULLET.sub("\n", response)) if _WORD.search(piece)]
 
 
 def list_concluding_sentences(response: str) -> list[str]:
@@ -100,15 +103,6 @@ def list_concluding_sentences(response: str) -> list[str]:
     if _ENDS_IN_STATEMENT.search(last):
         return sentences[::-1]
     return sentences[-2::-1] if _ENDS_IN_RESULT.search(before) else []
-
-
-def _remove_bullets(text: str) -> str:
-    """Remove the dashes before list items, which are not minus signs."""
-    return re.sub(r"\n[ \t]*[-*•][ \t]+", "\n", text)
-
-
-def _contains_word(piece: str) -> bool:
-    return re.search(r"\w", piece) is not None
 
 
 COPULA = re.compile(

@@ -31,6 +31,7 @@ _RESULT_CUE = re.compile(
     r"(?:=|\b(?:is|are|was|were|be|has|have|had|costs?|equals?|gets?|makes?|made|needs?|takes?|took|spent|earned"
     r"|earns?|total of|pays?|paid|left)\b)\s*(?:(?:about|exactly|only|approximately|a total of|still|now)\s+)?$"
 )
+_BOUND_WORD = re.compile(r"\b(?:between|from|at least|at most|less than|more than|over|under)\s*$")
 _LEADING_CLAUSE = re.compile(r"^\W*(?:since|as|if|after|because|when|with|out of|given)\b[^,=]*,", re.IGNORECASE)
 _UNIT_RATIOS = {
     ("hour", "minute"): 60,
@@ -96,7 +97,7 @@ def _extract_stated_number(statement: str, unit: str) -> Number | None:
     numbers = locate_numbers(remarked)
     if not numbers or _is_calculation(remarked, numbers) or _is_joined_to_next(remarked, numbers, 0):
         return None
-    return None if _is_lower_or_upper_bound(remarked, numbers[0]) else numbers[0]
+    return None if _BOUND_WORD.search(remarked[: numbers[0].start]) else numbers[0]
 
 
 def _extract_calculation_result(statement: str) -> Number | None:
@@ -127,13 +128,6 @@ def _is_joined_to_next(text: str, numbers: list[Number], index: int) -> bool:
     return not (gap.strip() in {"-", "−"} and number.value >= other.value)  # a range ascends; "10-5" is a difference
 
 
-def _is_lower_or_upper_bound(text: str, number: Number) -> bool:
-    return (
-        re.search(r"\b(?:between|from|at least|at most|less than|more than|over|under)\s*$", text[: number.start])
-        is not None
-    )
-
-
 def _extract_concluding_number(response: str, unit: str) -> Number | None:
     """Extract the result of the last sentence that has a number."""
     concluding = list_concluding_sentences(_remove_list_numbers(_convert_number_words(_CODE.sub(" ", response))))
@@ -159,7 +153,7 @@ def _extract_last_result(clause: str, numbers: list[Number]) -> Number | None:
     is_one_of_several = _is_joined_to_next(clause, numbers, index) or (
         index > 0 and _is_joined_to_next(clause, numbers, index - 1)
     )
-    return None if is_one_of_several or _is_lower_or_upper_bound(clause, numbers[index]) else numbers[index]
+    return None if is_one_of_several or _BOUND_WORD.search(clause[: numbers[index].start]) else numbers[index]
 
 
 def _remove_list_numbers(text: str) -> str:
