@@ -109,7 +109,7 @@ class Evaluator:
 
         def score_unit(number: int, routes: Sequence[Route]) -> dict[Route, float | Failure]:
             cache.compute_missing([(units[number], routes)])
-            return {route: cache.count_correct(route, units[number]) for route in routes}
+            return {route: cache.count_correct_answers(route, units[number]) for route in routes}
 
         def prefetch(needed: Sequence[UnitRoute], likely: Iterator[UnitRoute]) -> None:
             if self.executor is not None:

@@ -57,7 +57,7 @@ def answer_with_routes(  # noqa: PLR0913
         scored = score_choices_for_routes(frozen.model, routes, items, state_bytes=state_bytes)
         return {route: grade_choices(examples, values, decoding) for route, values in scored.items()}
     prompts, stages = encode_prompts_and_stages(frozen, task, examples, decoding)
-    request = _make_request(frozen, routes, stages, decoding)
+    request = _make_generation_request(frozen, routes, stages, decoding)
     generated = generate_for_routes(frozen.model, routes, prompts, request, get_fused_decoder(frozen, decoder))
     return {route: _grade_texts(frozen, task, examples, texts) for route, texts in generated.items()}
 
@@ -77,7 +77,7 @@ def answer_pairs(
         scored = score_choices_for_pairs(frozen.model, list(zip(routes, items, strict=True)))
         return grade_choices(examples, scored, decoding)
     prompts, stages = encode_prompts_and_stages(frozen, task, examples, decoding)
-    request = _make_request(frozen, routes, stages, decoding)
+    request = _make_generation_request(frozen, routes, stages, decoding)
     prompt_pairs = list(zip(routes, prompts, strict=True))
     texts = generate_for_pairs(frozen.model, prompt_pairs, request, get_fused_decoder(frozen, decoder))
     return _grade_texts(frozen, task, examples, texts)
@@ -181,7 +181,7 @@ def mean_input_tokens(
     return sum(map(len, prompts)) / len(prompts)
 
 
-def _make_request(
+def _make_generation_request(
     frozen: FrozenModel, routes: Sequence[Route], stages: tuple[DecodingStage, ...], decoding: DecodingSettings
 ) -> GenerationRequest:
     token_limit = max_cached_tokens(frozen.model, max(route.length for route in routes))

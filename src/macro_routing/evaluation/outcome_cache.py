@@ -126,7 +126,7 @@ class OutcomeCache:
             self._outcomes[route] = {**by_key, **self._outcomes[route]}
         self._on_outcomes(sum(map(len, results)))
 
-    def count_correct(self, route: Route, unit: WorkUnit) -> float | Failure:
+    def count_correct_answers(self, route: Route, unit: WorkUnit) -> float | Failure:
         """Number of correct answers on a unit, or why there are none."""
         if reason := self._failures.get(route):
             return Failure(reason)

@@ -97,9 +97,11 @@ class ScoreStore:
         self, scope: Mapping[str, Any], route: Route, examples: Sequence[str]
     ) -> dict[str, ExampleOutcome]:
         """Stored outcomes of these examples (by key) under a scope and route."""
-        with self._wrap_errors():
+        with self._wrap_database_errors():
             ids = self._find_row_ids(scope, route)
-            outcomes, damaged = self._read_outcomes(ids, _hash_prefix(scope, route), examples) if ids else ({}, [])
+            outcomes, damaged = (
+                self._read_outcomes(ids, _hash_scope_and_route(scope, route), examples) if ids else ({}, [])
+            )
         if damaged:  # they are computed and stored again
             with self._transaction() as cursor:
                 cursor.executemany(
@@ -114,7 +116,7 @@ class ScoreStore:
         """Sound outcomes by example key, and digests of the examples whose outcome is damaged."""
         outcomes: dict[str, ExampleOutcome] = {}
         damaged: list[bytes] = []
-        keys = {_digest_key(example): example for example in examples}
+        keys = {_digest_example_key(example): example for example in examples}
         digests = list(keys)
         for start in range(0, len(digests), _MAX_PARAMETERS):
             part = digests[start : start + _MAX_PARAMETERS]
@@ -131,7 +133,7 @@ class ScoreStore:
         """Store outcomes by route and example key, all or none; outcomes that are stored already stay unchanged."""
         with self._transaction() as cursor:
             for route, by_example in outcomes.items():
-                ids, prefix = self._insert_row_ids(cursor, scope, route), _hash_prefix(scope, route)
+                ids, prefix = self._insert_row_ids(cursor, scope, route), _hash_scope_and_route(scope, route)
                 cursor.executemany(
                     "INSERT OR IGNORE INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (_outcome_to_row(ids, prefix, example, outcome) for example, outcome in by_example.items()),
@@ -156,7 +158,7 @@ class ScoreStore:
             "SELECT description, made, (SELECT count(*) FROM outcomes WHERE scope = scopes.id),"
             " (SELECT count(DISTINCT route) FROM outcomes WHERE scope = scopes.id) FROM scopes ORDER BY id"
         )
-        with self._wrap_errors():
+        with self._wrap_database_errors():
             return [ScopeInfo(json.loads(row[0]), *row[1:]) for row in self._connection.execute(query)]
 
     def delete_scopes(self, matches: Callable[[Mapping[str, Any]], bool]) -> int:
@@ -167,12 +169,12 @@ class ScoreStore:
             for number in [number for number, description in scopes if matches(json.loads(description))]:
                 removed += cursor.execute("DELETE FROM outcomes WHERE scope = ?", (number,)).rowcount
                 cursor.execute("DELETE FROM scopes WHERE id = ?", (number,))
-        with self._wrap_errors():
+        with self._wrap_database_errors():
             self._connection.execute("VACUUM")
         return removed
 
     @contextmanager
-    def _wrap_errors(self) -> Iterator[None]:
+    def _wrap_database_errors(self) -> Iterator[None]:
         """Turn database errors into a StoreError."""
         try:
             yield
@@ -182,7 +184,7 @@ class ScoreStore:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Cursor]:
         """All or nothing, without other writers in between."""
-        with self._wrap_errors(), closing(self._connection.cursor()) as cursor:
+        with self._wrap_database_errors(), closing(self._connection.cursor()) as cursor:
             cursor.execute("BEGIN IMMEDIATE")
             try:
                 yield cursor
@@ -207,11 +209,11 @@ def _scope_to_json(scope: Mapping[str, Any]) -> str:
     return json.dumps(scope, sort_keys=True, ensure_ascii=False)
 
 
-def _digest_key(example: str) -> bytes:
+def _digest_example_key(example: str) -> bytes:
     return hashlib.sha256(example.encode()).digest()[:16]
 
 
-def _hash_prefix(scope: Mapping[str, Any], route: Route) -> "hashlib._Hash":
+def _hash_scope_and_route(scope: Mapping[str, Any], route: Route) -> "hashlib._Hash":
     """The beginning of all checksums of a scope and route."""
     return hashlib.sha256(f"{_scope_to_json(scope)}\0{route.layers}\0{route}\0".encode())
 
@@ -232,5 +234,5 @@ def _outcome_to_row(
     ids: tuple[int, int], prefix: "hashlib._Hash", example: str, outcome: ExampleOutcome
 ) -> tuple[Any, ...]:
     values = [getattr(outcome, name) for name in _OUTCOME_FIELDS]
-    digest = _digest_key(example)
+    digest = _digest_example_key(example)
     return (*ids, digest, *values, _compute_checksum(prefix, digest, values))

@@ -40,10 +40,10 @@ class DrLLMSettings(RouterSettings, TreeSettings):
     @property
     def router(self) -> RouterSettings:
         """Settings of the routers."""
-        return _select_fields(RouterSettings, self)
+        return _select_settings_fields(RouterSettings, self)
 
 
-def _select_fields(kind: type[_Settings], settings: TreeSettings) -> _Settings:
+def _select_settings_fields(kind: type[_Settings], settings: TreeSettings) -> _Settings:
     """The part of combined settings that belongs to one class."""
     return kind(**{field.name: getattr(settings, field.name) for field in dataclasses.fields(kind)})
 
@@ -113,7 +113,9 @@ class PerExampleSearch:
     def run_searches(self, score: Callable[[list[tuple[int, Route]]], Sequence[float]]) -> list[TreeSearch[Any]]:
         """Run every searched example's search to its end; ``score`` scores (index of the example, route) pairs."""
         actions: Any = ProgramEdits(self.space) if self.extended else LayerEdits(self.space.layers)
-        settings = dataclasses.replace(_select_fields(TreeSettings, self.settings), simulations=self.simulations)
+        settings = dataclasses.replace(
+            _select_settings_fields(TreeSettings, self.settings), simulations=self.simulations
+        )
         searches = [TreeSearch(actions, settings, self.seed, example=index) for index in self.searched_examples]
         run_searches_in_lockstep(
             searches, lambda asked: score([(self.searched_examples[number], route) for number, route in asked])

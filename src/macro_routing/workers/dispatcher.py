@@ -116,13 +116,13 @@ class Dispatcher:
             return
         self._spec = spec
         self._queue = deque(map(QueuedItem, items))
-        self._start_all()
+        self._start_all_workers()
         try:
             yield from self._handle_events(0.0)  # a worker that exited since the last run gets no item
             while self._queue or any(slot.queued for slot in self._slots):
                 yield from self._send_items()
                 yield from self._handle_events(self._seconds_to_deadline())
-                yield from self._replace_hanging()
+                yield from self._replace_hanging_workers()
         finally:
             # If the run is closed early, results that still arrive are ignored and not counted.
             self._queue.clear()
@@ -131,33 +131,33 @@ class Dispatcher:
 
     def wait_for_model_facts(self) -> RemoteModelInfo:
         """What the first worker that is ready reports about its model."""
-        self._start_all()
+        self._start_all_workers()
         while self._model_facts is None:
             self._handle_idle_events()
         return self._model_facts
 
     def wait_until_ready(self) -> None:
         """Wait until every worker that can be started is ready."""
-        self._start_all()
+        self._start_all_workers()
         while not all(slot.is_ready or slot.retired for slot in self._slots):
             self._handle_idle_events()
 
     def _handle_idle_events(self) -> None:
         """Handle events while no item is queued."""
         list(self._handle_events(self._seconds_to_deadline()))
-        list(self._replace_hanging())
+        list(self._replace_hanging_workers())
 
     # --- sending --------------------------------------------------------------------------------------------------
 
-    def _start_all(self) -> None:
+    def _start_all_workers(self) -> None:
         if self._fatal_reason:
             raise WorkerError(self._fatal_reason)
         if not self._has_started:
             self._has_started = True
             for number in range(len(self._slots)):
-                self._start_slot(number)
+                self._start_worker_in_slot(number)
 
-    def _start_slot(self, number: int) -> None:
+    def _start_worker_in_slot(self, number: int) -> None:
         slot = self._slots[number]
         slot.is_ready = slot.is_busy = False
         slot.queued = None
@@ -204,7 +204,9 @@ class Dispatcher:
             if isinstance(event, Heartbeat):
                 self._slots[event.slot].heard_at = time.monotonic()
             else:
-                yield from self._handle_message(event) if isinstance(event, Message) else self._handle_exit(event)
+                yield from (
+                    self._handle_message(event) if isinstance(event, Message) else self._handle_worker_exit(event)
+                )
 
     def _handle_message(self, event: Message) -> Iterator[ItemResult]:
         slot = self._slots[event.slot]
@@ -233,7 +235,7 @@ class Dispatcher:
             self.counts.finished_by_slot[event.slot] = self.counts.finished_by_slot.get(event.slot, 0) + 1
             yield queued.item, results_from_json(message["results"])
 
-    def _handle_exit(self, event: Exited) -> Iterator[ItemResult]:
+    def _handle_worker_exit(self, event: Exited) -> Iterator[ItemResult]:
         slot = self._slots[event.slot]
         reason = without_secrets(event.reason)  # it is stored with the route and shown
         if event.slot in self._idle:
@@ -241,7 +243,7 @@ class Dispatcher:
         self.counts.crashes += 1
         queued = slot.queued
         if slot.is_ready:
-            self._start_slot(event.slot)
+            self._start_worker_in_slot(event.slot)
             self._report(f"a worker exited: {reason}; a new one replaces it")
         else:
             self._handle_failed_start(event.slot, reason)
@@ -252,7 +254,7 @@ class Dispatcher:
         slot = self._slots[number]
         slot.failed_starts += 1
         if slot.failed_starts < self._settings.attempts:
-            self._start_slot(number)
+            self._start_worker_in_slot(number)
             return
         slot.retired = reason
         left = sum(not slot.retired for slot in self._slots)
@@ -265,7 +267,7 @@ class Dispatcher:
 
     # --- timeouts -------------------------------------------------------------------------------------------------
 
-    def _replace_hanging(self) -> Iterator[ItemResult]:
+    def _replace_hanging_workers(self) -> Iterator[ItemResult]:
         """Replace workers that are past their deadline."""
         now = time.monotonic()
         if not any(self._get_deadline(slot) <= now for slot in self._slots):
@@ -277,7 +279,7 @@ class Dispatcher:
                 missing = "no answer" if slot.is_busy else "not ready"
                 self.counts.hangs += 1
                 self._backend.kill_worker(number)
-                yield from self._handle_exit(
+                yield from self._handle_worker_exit(
                     Exited(number, f"{missing} within {self._get_timeout_seconds(slot):.4g} seconds")
                 )
 
