@@ -89,7 +89,7 @@ class BudgetedSearch(Searcher):
     def _ask(self, state: SearchState) -> Round | None:
         return self._make_round(state, [Proposal(route) for route in self._propose_routes(state)])
 
-    def _candidates(self, state: SearchState) -> tuple[Candidate, ...]:
+    def _list_candidates(self, state: SearchState) -> tuple[Candidate, ...]:
         return self.settings.select_final_set(state.draws, self.layers)
 
 
@@ -139,7 +139,7 @@ class StandardPassOnly(BudgetedSearch):
     def _propose_routes(self, state: SearchState) -> Sequence[Route]:  # noqa: ARG002 nothing is searched
         return ()
 
-    def _candidates(self, state: SearchState) -> tuple[Candidate, ...]:  # noqa: ARG002 nothing was scored
+    def _list_candidates(self, state: SearchState) -> tuple[Candidate, ...]:  # noqa: ARG002 nothing was scored
         return (Candidate(Route.standard(self.layers), rank=1),)
 
 

@@ -329,7 +329,7 @@ class GuidedSearch(PolicySearcher):
         empirical_best = ranked[: bool(self.settings.n_empirical_best)]
         return list(dict.fromkeys([*self._rank_scored_routes(state)[: self.settings.finalists], *empirical_best]))
 
-    def _candidates(self, state: GuidedState) -> tuple[Candidate, ...]:
+    def _list_candidates(self, state: GuidedState) -> tuple[Candidate, ...]:
         """The standard pass and the finalists."""
         confirmed = [draw.proposal.route for draw in state.draws if draw.round == len(self.example_chunks)]
         routes = [self._standard_proposal.route, *(confirmed[1:] or self._select_finalists(state))]

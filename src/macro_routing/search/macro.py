@@ -115,7 +115,7 @@ class MacroSearch(SamplingSearcher, PolicySearcher):
         converged = len(asked.proposals) > 1 and len({proposal.route for proposal in asked.proposals}) == 1
         return replace(state, policy_table=policy.table, stopped=converged)
 
-    def _candidates(self, state: PolicyState) -> tuple[Candidate, ...]:
+    def _list_candidates(self, state: PolicyState) -> tuple[Candidate, ...]:
         """The final set, decoded exactly."""
         return FINAL_SETS[self.settings.final_set](self.policy(state), self.settings.k)
 
@@ -251,7 +251,7 @@ class RestartedSearch(Searcher):
         assert isinstance(learned, PolicyState)
         return replace(state, restarts=(*state.restarts[:index], replace(learned, draws=())))
 
-    def _candidates(self, state: RestartState) -> tuple[Candidate, ...]:
+    def _list_candidates(self, state: RestartState) -> tuple[Candidate, ...]:
         """The final sets of all restarts, each different route once, ranked by restart."""
         candidates: dict[Route, Candidate] = {}
         for index, inner in enumerate(state.restarts or (self._current_restart(state)[1],)):

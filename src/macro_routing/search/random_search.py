@@ -47,5 +47,5 @@ class RandomSearch(SamplingSearcher):
     def _ask(self, state: SearchState) -> Round | None:
         return self._sample_round(state, self._prior)
 
-    def _candidates(self, state: SearchState) -> tuple[Candidate, ...]:
+    def _list_candidates(self, state: SearchState) -> tuple[Candidate, ...]:
         return self.settings.select_final_set(state.draws, self.space.layers)

@@ -3,7 +3,7 @@
 A search is a value: its state goes in, its next state comes out, nothing is changed in place. ``ask`` of the same state
 always gives the same round, so an interrupted run asks again and continues as if nothing had happened. The base class
 counts rounds, checks states and outcomes, and records draws; an algorithm implements ``round_plan``, ``_ask``,
-``_candidates`` and, if it learns, ``_tell``.
+``_list_candidates`` and, if it learns, ``_tell``.
 """
 
 import dataclasses
@@ -207,7 +207,7 @@ class Searcher(ABC):
         return state
 
     @abstractmethod
-    def _candidates(self, state: Any) -> tuple[Candidate, ...]:
+    def _list_candidates(self, state: Any) -> tuple[Candidate, ...]:
         """The routes to be validated, most promising first."""
 
     # --- what the base class does ---------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ class Searcher(ABC):
     def candidates(self, state: SearchState) -> tuple[Candidate, ...]:
         """The routes to be validated, most promising first."""
         self.check_state(state)
-        return self._candidates(state)
+        return self._list_candidates(state)
 
     def _pending_round(self, state: SearchState) -> Round | None:
         return None if self.is_over(state) else state.get_cached("pending_round", lambda: self._ask(state))
