@@ -14,7 +14,9 @@ from benchmarks.record import write_record
 
 COLUMNS = {"part": "part", "seconds": "seconds", "detail": "what was done"}
 _LINE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)  (.*)")
-_ROUND = re.compile(r"round (\d+)/(\d+): .*?(\d+) different routes, (\d+) stopped; (\d+) outcomes run, (\d+) saved")
+_ROUND = re.compile(
+    r"round (\d+)/(\d+): .*?(\d+) different routes, (\d+) stopped; (\d+) (?:evaluations|outcomes) run, (\d+) saved"
+)
 
 
 def parse_log_phases(log: str) -> list[dict[str, Any]]:
@@ -23,7 +25,7 @@ def parse_log_phases(log: str) -> list[dict[str, Any]]:
     found, before = [], lines[0][0]
     for index, (when, text) in enumerate(lines):
         if match := _ROUND.match(text):
-            detail = f"{match[3]} different routes, {match[4]} stopped; {match[5]} outcomes run, {match[6]} saved"
+            detail = f"{match[3]} different routes, {match[4]} stopped; {match[5]} evaluations run, {match[6]} saved"
             found.append(
                 {"part": f"round {match[1]} of {match[2]}", "seconds": _seconds_between(before, when), "detail": detail}
             )

@@ -9,9 +9,8 @@ import re
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
 from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
@@ -156,8 +155,8 @@ def _parameter(name: str, kind: Any, info: OptionInfo | ArgumentInfo, default: A
 
 
 def _value(kind: Any, info: ParameterInfo) -> str:
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return ", ".join(f"`{one.value}`" for one in kind)
+    if get_origin(kind) is Literal:
+        return ", ".join(f"`{choice}`" for choice in get_args(kind))
     least = "" if info.min is None else f" from {info.min:g}"
     return _WORDS[kind] + least
 
@@ -167,7 +166,7 @@ def _default(info: ParameterInfo, default: Any) -> str:
         return info.show_default
     if default is None or default is False or default == "" or not info.show_default:
         return ""
-    return f"`{default.value if isinstance(default, Enum) else default}`"
+    return f"`{default}`"
 
 
 def stale_pages(pages: Mapping[str, str], folder: Path) -> list[Path]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from macro_routing.models.routing import apply_route
     from macro_routing.routes.notation import parse_route
     from macro_routing.routes.route import Program, Route
-    from macro_routing.runs.python_api import search_routes
+    from macro_routing.runs.prepare import search_routes
     from macro_routing.tasks.catalog import load_task
 
 __all__ = [
@@ -46,6 +46,6 @@ __getattr__, __dir__ = make_lazy_imports(
         "load_task": "tasks.catalog",
         "parse_route": "routes.notation",
         "register": "deploy.routed_checkpoint",
-        "search_routes": "runs.python_api",
+        "search_routes": "runs.prepare",
     },
 )

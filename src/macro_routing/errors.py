@@ -62,7 +62,7 @@ def shorten(value: object, limit: int = 60) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def suggestion(name: str, allowed: Iterable[str]) -> str:
+def suggest_name(name: str, allowed: Iterable[str]) -> str:
     """A closing hint such as "; did you mean 'draws'?", or nothing when no name is close."""
     close = difflib.get_close_matches(name, list(allowed), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
@@ -75,7 +75,7 @@ _SHORTEST_SECRET = 8
 """Shorter values also occur in ordinary text."""
 
 
-def without_secrets(text: str) -> str:
+def redact_secrets(text: str) -> str:
     """Replace the values of environment variables that are named like secrets by their names.
 
     Libraries put tokens into their messages now and then; what is kept in a run's folder is often shared. To be used

@@ -2,16 +2,17 @@
 
 import errno
 import hashlib
+import math
 import os
 import platform
 import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from macro_routing.errors import RunError
 
@@ -23,6 +24,15 @@ def write_atomically(path: Path, data: str | bytes, *, concurrent: bool = False)
     """Write a file completely or not at all; a previous file stays as it was until then."""
     with open_atomically(path, concurrent=concurrent) as file:
         file.write(data.encode() if isinstance(data, str) else data)
+
+
+def replace_non_finite(value: Any) -> Any:
+    """NaN and infinity as null, since JSON has neither."""
+    if isinstance(value, Mapping):
+        return {str(key): replace_non_finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [replace_non_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
-from macro_routing.errors import SettingsError, shorten, suggestion
+from macro_routing.errors import SettingsError, shorten, suggest_name
 
 Settings = TypeVar("Settings")
 _OPTION = "option"
@@ -42,7 +42,7 @@ def option(default: Any, help: str, panel: str, **more: Any) -> Any:  # noqa: A0
     return dataclasses.field(default=default, metadata={_OPTION: Option(help, panel, **more)})
 
 
-def field_options(settings: type) -> dict[str, Option]:
+def get_field_options(settings: type) -> dict[str, Option]:
     """The options of a settings dataclass by field name; fields without one are for Python and TOML files only."""
     fields = dataclasses.fields(settings)
     return {field.name: field.metadata[_OPTION] for field in fields if _OPTION in field.metadata}
@@ -62,7 +62,7 @@ def check_keys(values: Mapping[str, Any], known: list[str], source: str) -> None
     """Reject a key that is not known, with a suggestion."""
     for name in values:
         if name not in known:
-            hint = suggestion(str(name), known)
+            hint = suggest_name(str(name), known)
             raise SettingsError(f"{source}: unknown key {shorten(name)}; known keys: {', '.join(known)}{hint}")
 
 
@@ -71,7 +71,7 @@ class Range:
     """The allowed values of a numeric field."""
 
     minimum: float
-    maximum: float | None = None
+    maximum: float = math.inf
     exclusive: bool = False
     """Whether the minimum itself is not allowed."""
     symbol: str = ""
@@ -98,11 +98,10 @@ class CheckedSettings:
 
 def _check_range(name: str, value: object, allowed: Range, kind: object) -> None:
     if kind is int:
-        maximum = None if allowed.maximum is None else int(allowed.maximum)
+        maximum = None if allowed.maximum == math.inf else int(allowed.maximum)
         check_integer(name, value, minimum=int(allowed.minimum), maximum=maximum)
     else:
-        maximum_number = math.inf if allowed.maximum is None else allowed.maximum
-        check_number(name, value, minimum=allowed.minimum, maximum=maximum_number, exclusive=allowed.exclusive)
+        check_number(name, value, minimum=allowed.minimum, maximum=allowed.maximum, exclusive=allowed.exclusive)
 
 
 def check_integer(name: str, value: object, *, minimum: int, maximum: int | None = None) -> None:
@@ -140,5 +139,5 @@ def check_string(name: str, value: object) -> None:
 def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
     """Reject ``value`` unless it is one of ``allowed``."""
     if value not in allowed:
-        hint = suggestion(str(value), allowed)
+        hint = suggest_name(str(value), allowed)
         raise SettingsError(f"{name} = {shorten(value)} is not allowed: it must be one of {', '.join(allowed)}{hint}")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from macro_routing.cli.evaluate import _read_search_seed, _resolve_decoding, _warn_of_overlap
+from macro_routing.cli.evaluate import _read_search_seed, _resolve_decoding, _warn_of_seen_examples
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile
 from macro_routing.tasks import load_task, make_splits
@@ -48,7 +48,7 @@ def test_seeds():
 def test_examples_that_a_route_was_searched_on_are_counted(capsys):
     task = load_task("category", seed=3)
     splits = make_splits(task, seed=3)
-    _warn_of_overlap(splits.test, task, 3)
+    _warn_of_seen_examples(splits.test, task, 3)
     assert not capsys.readouterr().err
-    _warn_of_overlap([*splits.test[:5], *splits.train[:2]], task, 3)
+    _warn_of_seen_examples([*splits.test[:5], *splits.train[:2]], task, 3)
     assert "2 of these 7 examples may have been among" in capsys.readouterr().err

@@ -4,7 +4,6 @@ import pytest
 import typer
 
 from macro_routing.cli import export as command
-from macro_routing.cli.export import Target
 from macro_routing.errors import MacroError
 from tests.cli.runner import ENVIRONMENT, run
 from tests.deploy.bases import ADDS, PLAIN, route_file, tiny_base
@@ -48,28 +47,28 @@ def test_mistakes_leave_nothing(base, run_folder, tmp_path):
     (tmp_path / "taken").mkdir()
     out = tmp_path / "out"
     for route, target, model, message in (
-        (str(PLAIN), Target.hf, None, "name one with --model"),
-        (str(ADDS), Target.hf, base.name, r"step 5 \(L2\(\+h-2\)\)"),
-        (str(tmp_path / "other.json"), Target.routed, None, "belongs to"),
-        ("L0-L9", Target.routed, base.name, "layer 6"),
-        (str(tmp_path / "taken"), Target.routed, None, "no finished run"),
-        ("-", Target.routed, base.name, "pipe"),
-        ("", Target.routed, base.name, "empty string"),
-        (_written(tmp_path / "empty.json", " \n"), Target.routed, base.name, r"empty\.json is empty"),
+        (str(PLAIN), "hf", None, "name one with --model"),
+        (str(ADDS), "hf", base.name, r"step 5 \(L2\(\+h-2\)\)"),
+        (str(tmp_path / "other.json"), "routed", None, "belongs to"),
+        ("L0-L9", "routed", base.name, "layer 6"),
+        (str(tmp_path / "taken"), "routed", None, "no finished run"),
+        ("-", "routed", base.name, "pipe"),
+        ("", "routed", base.name, "empty string"),
+        (_written(tmp_path / "empty.json", " \n"), "routed", base.name, r"empty\.json is empty"),
         (
             _written(tmp_path / "half.json", _evidence(base)[:200]),
-            Target.routed,
+            "routed",
             None,
             r"half\.json: .*damaged.*sound one",
         ),
-        (_written(tmp_path / "start.json", '{"for'), Target.routed, None, r"start\.json is not a route file"),
-        ("/dev/null", Target.routed, base.name, "is not a regular file"),
+        (_written(tmp_path / "start.json", '{"for'), "routed", None, r"start\.json is not a route file"),
+        ("/dev/null", "routed", base.name, "is not a regular file"),
     ):
         with pytest.raises(MacroError, match=message):
             export(route, target, out, model)
         assert not out.exists()
     with pytest.raises(MacroError, match="exists already"):
-        export(str(run_folder), Target.routed, tmp_path / "taken")
+        export(str(run_folder), "routed", tmp_path / "taken")
 
 
 def test_a_mistake_is_one_line(tmp_path):
@@ -92,16 +91,16 @@ main()
 
 def test_a_file_with_a_byte_order_mark_is_read(base, tmp_path):
     path = _written(tmp_path / "route.json", "\ufeff" + _evidence(base))
-    export(path, Target.mergekit, tmp_path / "out.yml")
+    export(path, "mergekit", tmp_path / "out.yml")
     assert (tmp_path / "out.yml").is_file()
 
 
 def test_what_does_nothing_is_refused(base, tmp_path):
     with pytest.raises(MacroError, match="--copy-weights belongs to --to routed"):
-        export(str(PLAIN), Target.hf, tmp_path / "out", base.name, copy_weights=True)
+        export(str(PLAIN), "hf", tmp_path / "out", base.name, copy_weights=True)
 
 
-@pytest.mark.parametrize("target", list(Target))
+@pytest.mark.parametrize("target", ["hf", "routed", "gguf", "mergekit"])
 def test_models_without_sound_weights_are_refused_by_every_target(target, tmp_path):
     folder = tiny_base(tmp_path / "model", "llama").folder
     weights = folder / "model.safetensors"
@@ -116,13 +115,13 @@ def test_models_without_sound_weights_are_refused_by_every_target(target, tmp_pa
 
 
 def test_a_routed_checkpoint_is_no_base_model(base, tmp_path):
-    export(str(PLAIN), Target.routed, tmp_path / "routed", base.name)
+    export(str(PLAIN), "routed", tmp_path / "routed", base.name)
     inside = tmp_path / "routed" / "base"
     with pytest.raises(MacroError, match=f"a routed checkpoint already; use its base model instead, {inside}"):
-        export(str(PLAIN), Target.hf, tmp_path / "out", str(tmp_path / "routed"))
+        export(str(PLAIN), "hf", tmp_path / "out", str(tmp_path / "routed"))
     (inside / "tokenizer.json").unlink()
     with pytest.raises(MacroError, match=r"tokenizer .* are not beside the weights, or damaged"):
-        export(str(PLAIN), Target.hf, tmp_path / "out", str(inside))
+        export(str(PLAIN), "hf", tmp_path / "out", str(inside))
 
 
 def test_a_stopped_export_says_so_and_leaves_nothing(base, tmp_path, monkeypatch, capsys):
@@ -131,7 +130,7 @@ def test_a_stopped_export_says_so_and_leaves_nothing(base, tmp_path, monkeypatch
 
     monkeypatch.setattr("macro_routing.deploy.hf_export._write_shards", stopped)
     with pytest.raises(typer.Exit) as ended:
-        export(str(PLAIN), Target.hf, tmp_path / "deep" / "er" / "out", base.name)
+        export(str(PLAIN), "hf", tmp_path / "deep" / "er" / "out", base.name)
     assert ended.value.exit_code == 130
     assert capsys.readouterr().err.strip() == "macro: stopped; nothing was written"
     assert not list(tmp_path.iterdir())

@@ -4,7 +4,7 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from macro_routing.cli.main import app
+from macro_routing.cli.main import make_app, make_overview
 
 
 def _commands(command, path=()):
@@ -13,6 +13,7 @@ def _commands(command, path=()):
         yield from _commands(one, (*path, name))
 
 
+app = make_app()
 COMMANDS = dict(_commands(typer.main.get_command(app)))
 del COMMANDS[("lm-eval",)]  # its help is the harness' own
 
@@ -30,3 +31,11 @@ def test_every_name_and_sentence_is_whole(path):
         assert name in words
         sentence = command.help.split("\n\n")[0].split(". ")[0].rstrip(".").split()
         assert " ".join(sentence) in " ".join(words)
+
+
+def test_the_overview_has_the_commands_and_their_first_sentences():
+    overview = typer.main.get_command(make_overview())
+    full = typer.main.get_command(app)
+    assert set(overview.commands) == set(full.commands)
+    for name, command in full.commands.items():
+        assert overview.commands[name].get_short_help_str(999) == command.get_short_help_str(999)

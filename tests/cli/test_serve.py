@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from macro_routing.cli import console
+from macro_routing.cli import route_argument
 from macro_routing.cli.serve import serve
 from macro_routing.deploy.export_common import open_base_model
 from macro_routing.deploy.serving import check_server_address
@@ -83,8 +83,8 @@ def test_an_address_that_cannot_be_had_is_refused_before_a_model_is_loaded():
 
 def test_a_route_file_can_come_through_a_pipe(folders, monkeypatch, capsys):
     text = route_file(open_base_model(str(folders / "llama")), parse_route("L0-L3 L2 RJ", 6)).to_json()
-    console._read_standard_input.cache_clear()
+    route_argument._read_standard_input.cache_clear()
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
     serve(route="-", only_print=True)
-    console._read_standard_input.cache_clear()
+    route_argument._read_standard_input.cache_clear()
     assert '"macro_layers":[0,1,2,3,2,3,4,5]' in capsys.readouterr().out

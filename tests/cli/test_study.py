@@ -13,9 +13,9 @@ import typer.testing
 
 from experiments import recorded_studies as recorded
 from macro_routing.cli import study_command
-from macro_routing.cli.main import app
-from macro_routing.cli.study_command import StudyCall, read_route_settings
-from macro_routing.cli.study_routes import use_searched_mode
+from macro_routing.cli.main import make_app
+from macro_routing.cli.study_command import StudyInvocation
+from macro_routing.cli.study_routes import read_route_settings, use_searched_mode
 from macro_routing.errors import MacroError
 from macro_routing.routes import parse_route
 from macro_routing.routes.route_file import RouteFile
@@ -24,6 +24,7 @@ from tests.cli.runner import ENVIRONMENT
 from tests.runs.small import small_folder, write_task_file
 
 ROOT = Path(__file__).parents[2]
+app = make_app()
 STUDIES = (
     *("main-table", "significance", "ablation", "sweep", "logit-lens", "transfer"),
     *("one-route", "composition", "cost", "side-effects", "depth-tradeoff"),
@@ -183,7 +184,7 @@ def test_what_a_route_file_brings_and_what_a_file_of_settings_changes(tmp_path):
     brought = read_route_settings(str(tmp_path / "route.json"))
     assert brought["decoding"] == {"mode": "reasoning", "answer_budget": 9, "stop_loops": True}
     (tmp_path / "c.toml").write_text("[decoding]\nanswer_budget = 7\n")
-    study = StudyCall("explain", None, {}, tmp_path / "c.toml", None, None, None, as_json=False)
+    study = StudyInvocation("explain", None, {}, tmp_path / "c.toml", None, None, None, as_json=False)
     base = study.make_base_config({**brought, "preset": "quick"})
     assert base.given["decoding"] == {"mode": "reasoning", "answer_budget": 7, "stop_loops": True}
 
@@ -192,7 +193,7 @@ def test_side_effects_of_a_run_answer_its_task_its_way(searched, monkeypatch):
     """Only what would be run is looked at: the study itself is tested elsewhere."""
     asked = {}
     monkeypatch.setattr(
-        study_command.StudyCall,
+        study_command.StudyInvocation,
         "run",
         lambda _self, _base, settings, _make, tasks: asked.update(own=settings, tasks=tasks),
     )

@@ -134,7 +134,7 @@ def store_path(run: Path) -> Path:
 
 def read_decisions(run: Path) -> list[Any]:
     """Everything a run decided: result, choice, answers, draws, policy; without times and places."""
-    state = RunFolder.open(run).last_state()
+    state = RunFolder.open(run).load_last_state()
     assert state is not None
     texts = [(run / name).read_text(encoding="utf-8") for name in (files.RESULT, files.CANDIDATES, files.ANSWERS)]
     draws = [(str(draw.proposal.route), draw.outcome) for draw in state.draws]

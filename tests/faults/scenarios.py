@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from macro_routing.errors import MacroError, without_secrets
+from macro_routing.errors import MacroError, redact_secrets
 from macro_routing.runs import RunFolder, resume_run, run_search
 from macro_routing.search import Failure, Score
 from macro_routing.workers.dispatcher import DispatchCounts
@@ -119,7 +119,7 @@ def crash_on_route(reference: ReferenceSearch, run_folder: Path, rng: random.Ran
 
 def _find_undecisive_routes(reference: ReferenceSearch) -> list[str]:
     """Routes that were drawn, stopped wherever they were, and no candidates in the end."""
-    state = RunFolder.open(reference.undisturbed).last_state()
+    state = RunFolder.open(reference.undisturbed).load_last_state()
     assert state is not None
     candidates = json.loads((reference.undisturbed / "candidates.json").read_text(encoding="utf-8"))["candidates"]
     scored = {one["route"] for one in candidates}
@@ -291,7 +291,7 @@ def jump_clock(reference: ReferenceSearch, run_folder: Path, rng: random.Random)
         assert driver.stderr is not None
         said = driver.stderr.read().strip()
     if driver.returncode != 0:
-        return FaultResult(happened=jumps > 0, same=False, lost=None, twice=None, note=without_secrets(said)[-300:])
+        return FaultResult(happened=jumps > 0, same=False, lost=None, twice=None, note=redact_secrets(said)[-300:])
     lines = (run_folder / "log.txt").read_text(encoding="utf-8").splitlines()
     times = [datetime.fromisoformat(line[:19]) for line in lines]
     wrong = sum(not start < one < datetime.now() + timedelta(minutes=1) for one in times)  # noqa: DTZ005

@@ -14,7 +14,8 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from macro_routing.cli.console import read_text_argument, read_toml
+from macro_routing.cli.console import read_toml
+from macro_routing.cli.route_argument import read_route_text
 from macro_routing.errors import MacroError
 from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.evaluation.score_store import ScoreStore
@@ -73,7 +74,7 @@ def route_files(_folder):
     def read(raw, place):
         file = place / "route.json"
         file.write_bytes(raw)
-        return parse_route_file(read_text_argument(str(file)))
+        return parse_route_file(read_route_text(str(file)))
 
     return files(good), read
 
@@ -203,7 +204,7 @@ def run_folders(folder):
 
 def _read_run(path):
     run = RunFolder.open(path)
-    found = [run.is_finished, run.last_state(), run.read_rounds(), read_result(run)]
+    found = [run.is_finished, run.load_last_state(), run.read_round_reports(), read_result(run)]
     with run.explain_damage(files_of_run.CANDIDATES):
         found.append(FinalSelection.from_json(run.read_json(files_of_run.CANDIDATES), 6))
     config = run.read_json(files_of_run.RUN)

@@ -148,7 +148,7 @@ def test_a_sweep_has_the_map_on_its_page_and_as_files(tmp_path):
     run_search(config, folder, frozen=small_frozen(), task=small_task(), store=tmp_path / "s.sqlite")
     page = write_report(folder).read_text(encoding="utf-8")
     assert re.findall(r"<h2[^>]*>([^<]*)</h2>", page).index("Repeated blocks") > 0
-    state = RunFolder.open(folder).last_state()
+    state = RunFolder.open(folder).load_last_state()
     assert len(list_block_cells(state.draws)) == count_blocks(6)
     for cell in list_block_cells(state.draws):
         assert cell.description in page

@@ -7,9 +7,10 @@ from typing import Annotated
 import pytest
 import typer.main
 
-from macro_routing.cli.main import app
+from macro_routing.cli.main import make_app
 
 ROOT = Path(__file__).parents[2]
+app = make_app()
 
 
 @pytest.fixture

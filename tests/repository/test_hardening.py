@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from macro_routing.errors import without_secrets
+from macro_routing.errors import redact_secrets
 from macro_routing.runs import Listener, RunFolder, run_search
 from tests.runs.small import small_frozen, small_task
 from tests.runs.test_run import CONFIG
@@ -77,7 +77,7 @@ def test_secrets_of_the_environment_are_struck_out(monkeypatch):
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("SHORT_TOKEN", "abc")  # would strike out half of every text
-    said = without_secrets(f"could not log in with {SECRETS['HF_TOKEN']} or '{SECRETS['DB_PASSWORD']}', abc")
+    said = redact_secrets(f"could not log in with {SECRETS['HF_TOKEN']} or '{SECRETS['DB_PASSWORD']}', abc")
     assert said == "could not log in with [HF_TOKEN] or '[DB_PASSWORD]', abc"
 
 
@@ -88,7 +88,7 @@ def test_names_of_secrets_are_many(monkeypatch, name):
     monkeypatch.setenv(name, "0123456789abcdef")
     monkeypatch.setenv("OTHER_API_KEY", "0123456789")  # the beginning of the other
     monkeypatch.setenv("KEYBOARD_LAYOUT", "somewhere else")
-    assert without_secrets("0123456789abcdef, somewhere else") == f"[{name}], somewhere else"
+    assert redact_secrets("0123456789abcdef, somewhere else") == f"[{name}], somewhere else"
 
 
 def test_no_secret_is_written_into_a_runs_folder(tmp_path, monkeypatch):

@@ -106,6 +106,6 @@ def test_sampled_states_are_spread_from_the_first_to_the_last(frozen, tmp_path):
     folder = tmp_path / "run"
     run_search(CONFIG, folder, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite")
     place = RunFolder.open(folder)
-    assert [state.rounds for state in place.sample_states(9)] == [0, 1, 2]
-    assert [state.rounds for state in place.sample_states(2)] == [0, 2]
-    assert [state.rounds for state in place.sample_states(1)] == [0]
+    assert [state.rounds for state in place.load_evenly_spaced_states(9)] == [0, 1, 2]
+    assert [state.rounds for state in place.load_evenly_spaced_states(2)] == [0, 2]
+    assert [state.rounds for state in place.load_evenly_spaced_states(1)] == [0]

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from macro_routing.cli.options import report_changed_files
+from macro_routing.cli.progress import report_changed_files
 from macro_routing.errors import MacroError, RunError, SettingsError
 from macro_routing.runs import RunConfig, RunFolder, resume_run, run_search
 from macro_routing.runs import folder as files

@@ -32,7 +32,7 @@ def parse_command(command, monkeypatch, tmp_path):
     parsed = []
     monkeypatch.setattr(search_command, "search_and_report", lambda config, *_, **__: parsed.append(config))
     monkeypatch.chdir(tmp_path)
-    result = typer.testing.CliRunner().invoke(main.app, shlex.split(command)[1:])
+    result = typer.testing.CliRunner().invoke(main.make_app(), shlex.split(command)[1:])
     assert result.exit_code == 0, (command, result.output, result.exception)
     return parsed[0]
 
@@ -80,20 +80,20 @@ def test_the_space_of_a_configuration_has_the_fields_of_the_route_space():
 @pytest.mark.parametrize("words", [["--help"], ["search", "--help"], ["study", "sweep", "--help"]])
 def test_help_loads_neither_torch_nor_transformers(words):
     code = (
-        "import sys; from typer.testing import CliRunner; from macro_routing.cli.main import app;"
-        f"assert CliRunner().invoke(app, {words}).exit_code == 0;"
+        "import sys; from typer.testing import CliRunner; from macro_routing.cli.main import make_app;"
+        f"assert CliRunner().invoke(make_app(), {words}).exit_code == 0;"
         "loaded = {'torch', 'transformers', 'matplotlib'} & set(sys.modules); assert not loaded, loaded"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_search_help_groups_its_options():
-    shown = typer.testing.CliRunner().invoke(main.app, ["search", "--help"]).output
+    shown = typer.testing.CliRunner().invoke(main.make_app(), ["search", "--help"]).output
     for panel in ("Model:", "Data:", "Answering:", "Search:", "Budget:", "Execution:", "Output:"):
         assert f"\n{panel}\n" in shown
 
 
 def test_every_flag_of_search_is_an_option_of_a_run_or_of_the_command():
-    command = typer.main.get_command(main.app).commands["search"]
+    command = typer.main.get_command(main.make_app()).commands["search"]
     own = {"config", "store", "dry_run", "out", "log_to", "as_json"}
-    assert {one.name for one in command.params} == {*run_options.run_options(), *own}
+    assert {one.name for one in command.params} == {*run_options.get_run_options(), *own}

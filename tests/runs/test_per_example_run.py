@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from macro_routing.cli.console import read_text_argument
+from macro_routing.cli.route_argument import read_route_text
 from macro_routing.engine import decoders
 from macro_routing.errors import NotationError, RunError, SettingsError
 from macro_routing.peers.layer_router import LayerRouters
@@ -51,9 +51,9 @@ def test_a_run_stays_within_its_budget_and_says_what_it_is(frozen, tmp_path, met
     with pytest.raises(RunError, match="holds no route"):
         _ = result.best_route
     with pytest.raises(NotationError, match="only routes are exported"):
-        read_text_argument(str(folder))
+        read_route_text(str(folder))
     with pytest.raises(NotationError, match="only routes are exported"):
-        read_text_argument(str(folder / "route.json"))
+        read_route_text(str(folder / "route.json"))
     answers = json.loads((folder / "answers.json").read_text())
     assert len(answers["decided"]) == 20
     page = write_report(folder).read_text()
@@ -155,7 +155,7 @@ def _decided(folder):
 
 
 def _draws(folder):
-    return {str(draw.proposal.route): draw.outcome for draw in RunFolder.open(folder).last_state().draws}
+    return {str(draw.proposal.route): draw.outcome for draw in RunFolder.open(folder).load_last_state().draws}
 
 
 @pytest.mark.parametrize(("method", "cursed"), [("cola", "L0 L3 RJ"), ("drllm", "L0-L2 L4 RJ")])

@@ -50,7 +50,7 @@ def _run(frozen, folder, config=CONFIG, listener=None, **more):
 
 def _final(folder):
     """Everything a run decided, without times."""
-    state = RunFolder.open(folder).last_state()
+    state = RunFolder.open(folder).load_last_state()
     return (
         (folder / files.RESULT).read_text().replace(str(folder), ""),
         (folder / files.CANDIDATES).read_text(),
@@ -76,9 +76,9 @@ def test_a_run_writes_all_it_promises(frozen, tmp_path):
     log = (folder / "log.txt").read_text()
     assert "round 4/4" in log
     assert result.verdict in log
-    rounds = RunFolder.open(folder).read_rounds()
+    rounds = RunFolder.open(folder).read_round_reports()
     assert [one["number"] for one in rounds] == [1, 2, 3, 4]
-    state = RunFolder.open(folder).last_state()
+    state = RunFolder.open(folder).load_last_state()
     assert any(isinstance(draw.outcome, Stopped) for draw in state.draws)
     assert not list(folder.rglob("*.unfinished"))
 
@@ -100,7 +100,7 @@ def test_a_run_that_is_over_holds_its_store_no_longer(frozen, tmp_path):
 def test_a_guided_run_confirms_on_examples_it_held_back(frozen, tmp_path):
     result = _run(frozen, tmp_path / "run", GUIDED)
     folder = RunFolder.open(tmp_path / "run")
-    rounds = folder.read_rounds()
+    rounds = folder.read_round_reports()
     assert sum(one["asked"] for one in rounds) <= 600
     choice = json.loads((tmp_path / "run" / files.CANDIDATES).read_text())
     first, *finalists = choice["candidates"]
@@ -182,7 +182,7 @@ def test_the_same_configuration_gives_the_same_run_with_and_without_racing(froze
     assert _final(tmp_path / "a") == _final(tmp_path / "b")
     full = _run(frozen, tmp_path / "c", CONFIG.with_changes(racing="never"))
     assert full.route == again.route
-    policies = [RunFolder.open(tmp_path / name).last_state().policy_table for name in "ac"]
+    policies = [RunFolder.open(tmp_path / name).load_last_state().policy_table for name in "ac"]
     assert np.array_equal(*policies)
 
 
@@ -390,7 +390,7 @@ def test_time_that_is_up_still_ends_in_a_choice(frozen, tmp_path):
 def test_a_search_starts_from_a_route_or_an_earlier_run(frozen, tmp_path):
     route = "L0-L3 L2 RJ"
     _run(frozen, tmp_path / "taught", CONFIG.with_changes(init_from=route))
-    first = [d for d in RunFolder.open(tmp_path / "taught").last_state().draws if d.round == 0]
+    first = [d for d in RunFolder.open(tmp_path / "taught").load_last_state().draws if d.round == 0]
     drawn = [d.proposal.route for d in first]
     assert drawn.count(parse_route(route, 6)) >= 1
     _run(frozen, tmp_path / "next", CONFIG.with_changes(init_from=str(tmp_path / "taught"), seed=4))
@@ -398,7 +398,7 @@ def test_a_search_starts_from_a_route_or_an_earlier_run(frozen, tmp_path):
     with pytest.raises(RunError, match="another route space"):
         _run(frozen, tmp_path / "no", other)
     _run(frozen, tmp_path / "guided", GUIDED.with_changes(init_from=route))
-    first = [d for d in RunFolder.open(tmp_path / "guided").last_state().draws if d.round == 0]
+    first = [d for d in RunFolder.open(tmp_path / "guided").load_last_state().draws if d.round == 0]
     assert parse_route(route, 6) in [d.proposal.route for d in first]
     _run(frozen, tmp_path / "next2", GUIDED.with_changes(init_from=str(tmp_path / "guided"), seed=4))
     with pytest.raises(RunError, match="only searches with a policy"):

@@ -6,16 +6,19 @@ from typing import Annotated, Any
 
 import typer
 
-from macro_routing.cli import options
-from macro_routing.cli.run_options import Tables, make_load_options, with_run_options
+from macro_routing import models
+from macro_routing.cli.console import prepare_model_libraries, report_progress
+from macro_routing.cli.route_argument import read_route
+from macro_routing.cli.run_options import FlagTables, make_load_options, with_run_options
 from macro_routing.models.catalog import DEFAULT_MODEL
+from macro_routing.models.chat import encode_messages
 
-HELP = "An empty line or Ctrl-D ends the talk; /reset forgets it."
+HELP = "An empty line or Ctrl-D ends the conversation; /reset forgets it."
 
 
 @with_run_options("dtype", "device", "quantization", "revision")
 def chat(
-    flags: Tables,
+    flags: FlagTables,
     model: Annotated[str, typer.Argument(help="A built-in name, a folder, a .gguf file or a hub id.")] = DEFAULT_MODEL,
     route: Annotated[
         str, typer.Option(help="The route, in any notation, or a route file; 'L0 RJ' is the standard pass.")
@@ -30,27 +33,24 @@ def chat(
 
     Example: `echo 'Hello' | macro chat smollm2-135m`
     """
-    options.require_models_extra()
-    options.quiet_libraries()
-    from macro_routing.models import apply_route, load_model
-
-    frozen = load_model(model, make_load_options(flags), options.report_progress)
-    chosen = options.read_route(route, frozen)
-    running = frozen.model if chosen.is_standard else apply_route(frozen, chosen)
+    prepare_model_libraries()
+    frozen = models.load_model(model, make_load_options(flags), report_progress)
+    parsed = read_route(route, frozen)
+    routed = frozen.model if parsed.is_standard else models.apply_route(frozen, parsed)
     if sys.stdin.isatty():
-        options.report_progress(f"{frozen.name} on {chosen}. {HELP}")
+        report_progress(f"{frozen.name} on {parsed}. {HELP}")
     beginning = [{"role": "system", "content": system}] if system else []
-    talk: list[dict[str, str]] = list(beginning)
-    while (said := _read_user_line()) is not None:
-        if said == "/reset":
-            talk = list(beginning)
+    messages: list[dict[str, str]] = list(beginning)
+    while (line := _read_user_line()) is not None:
+        if line == "/reset":
+            messages = list(beginning)
             continue
-        talk.append({"role": "user", "content": said})
-        talk.append({"role": "assistant", "content": _stream_answer(frozen, running, talk, budget, temperature)})
+        messages.append({"role": "user", "content": line})
+        messages.append({"role": "assistant", "content": _stream_answer(frozen, routed, messages, budget, temperature)})
 
 
 def _read_user_line() -> str | None:
-    """What the user says; None at the end."""
+    """What the user types; None at the end."""
     if sys.stdin.isatty():
         print("> ", end="", file=sys.stderr, flush=True)
     try:
@@ -61,20 +61,18 @@ def _read_user_line() -> str | None:
     return line.strip() or None
 
 
-def _stream_answer(frozen: Any, model: Any, talk: Sequence[dict[str, str]], budget: int, temperature: float) -> str:
-    """Stream an answer to standard output; Ctrl-C ends the answer, not the talk."""
+def _stream_answer(frozen: Any, model: Any, messages: Sequence[dict[str, str]], budget: int, temperature: float) -> str:
+    """Stream an answer to standard output; Ctrl-C ends the answer, not the conversation."""
     import torch
     from transformers import TextStreamer
 
-    from macro_routing.models.chat import encode_messages
-
-    ids = torch.tensor([encode_messages(frozen.tokenizer, talk)], device=model.device)
+    ids = torch.tensor([encode_messages(frozen.tokenizer, messages)], device=model.device)
     sampling = {"do_sample": True, "temperature": temperature} if temperature > 0 else {"do_sample": False}
-    written: list[str] = []
+    parts: list[str] = []
 
     class Streamer(TextStreamer):
         def on_finalized_text(self, text: str, stream_end: bool = False) -> None:
-            written.append(text)
+            parts.append(text)
             print(text, end="\n" if stream_end else "", flush=True)
 
     streamer = Streamer(frozen.tokenizer, skip_prompt=True, skip_special_tokens=True)
@@ -90,4 +88,4 @@ def _stream_answer(frozen: Any, model: Any, talk: Sequence[dict[str, str]], budg
         )
     except KeyboardInterrupt:
         print(" …", flush=True)
-    return "".join(written)
+    return "".join(parts)

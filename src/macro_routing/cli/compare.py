@@ -1,16 +1,15 @@
 """``macro compare``: several methods on one model and task, at one budget."""
 
-from __future__ import annotations
-
 import dataclasses
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from macro_routing.cli import options
-from macro_routing.cli.console import print_json, read_toml
+from macro_routing.cli.console import prepare_model_libraries, print_json, print_table, read_toml
+from macro_routing.cli.plan import print_comparison_plan
+from macro_routing.cli.progress import make_listener
 from macro_routing.cli.run_options import (
     DATA,
     DECODING,
@@ -20,21 +19,27 @@ from macro_routing.cli.run_options import (
     SEARCH_PANEL,
     ConfigOption,
     DryRunOption,
+    FlagOverride,
+    FlagTables,
     JsonOption,
-    Shown,
     StoreOption,
-    Tables,
     make_run_config,
     make_worker_settings,
     parse_names,
     parse_seeds,
     with_run_options,
 )
+from macro_routing.cli.stopping import stop_with_hint
 from macro_routing.errors import SettingsError
+from macro_routing.runs.comparison_results import (
+    MethodRow,
+    describe_comparison,
+    read_method_runs,
+    summarize_methods,
+)
+from macro_routing.runs.methods import check_methods, keep_known_settings
+from macro_routing.runs.result import ORACLE, STANDARD
 from macro_routing.search.method_names import METHOD_NAMES
-
-if TYPE_CHECKING:
-    from macro_routing.runs.comparison_results import MethodRow
 
 _WIDTH = 80
 _LEGEND = (
@@ -48,12 +53,12 @@ DEFAULT_METHODS = "guided,macro,macro-restarts,random,rys,shortgpt,early-exit"
 @with_run_options(
     *("task", "model", "preset", "budget", "racing", "decoder"),
     *(*DECODING, *DATA, "iterations", "draws", "elite", "k", "max_span", *LOADING, *EXECUTION),
-    task=Shown(required=True),
-    preset=Shown(value="default"),
-    budget=Shown(help="Maximum evaluations (route × example) of each search."),
+    task=FlagOverride(required=True),
+    preset=FlagOverride(value="default"),
+    budget=FlagOverride(help="Maximum evaluations (route × example) of each search."),
 )
 def compare(
-    flags: Tables,
+    flags: FlagTables,
     methods: Annotated[
         str,
         typer.Option(
@@ -78,53 +83,43 @@ def compare(
 
     Your own data: `macro compare --task mine.csv --answer right --choices right,wrong1,wrong2 --preset quick`
     """
-    options.require_models_extra()
-    options.quiet_libraries()
+    prepare_model_libraries()
     workers = make_worker_settings(flags)
-    from macro_routing.runs.methods import check_methods
-
     # The settings of searches are for those that know them, so they are not checked against one method here.
     names, numbers = parse_names(methods), parse_seeds(seeds)
     check_methods(names, numbers)
-    values = read_toml(config) if config else {}
+    values = read_toml(config)
     search = {**_check_search_table(values.pop("search", {}), names, config), **flags.pop("search", {})}
     base = make_run_config(flags, config, values)
     # From here on there is something to wait for.
     if dry_run:
-        from macro_routing.cli.plan import print_comparison_plan
-
         print_comparison_plan(base, names, numbers, out, search, store, as_json=as_json)
         return
-    from macro_routing.cli.progress import make_listener
-    from macro_routing.cli.stopping import stop_with_hint
     from macro_routing.report import write_method_comparison, write_report
     from macro_routing.runs.compare_methods import compare_methods
-    from macro_routing.runs.comparison_results import describe_comparison, read_method_runs, summarize_methods
 
     with make_listener(out, []) as listener, stop_with_hint("the same command goes on where it was"):
-        arms = compare_methods(
+        method_runs = compare_methods(
             base, names, numbers, out, search=search, listener=listener, store=store, workers=workers
         )
-        for arm in arms:
-            write_report(out / f"{arm.method}-{arm.seed}")
-        told, kept = describe_comparison(out), read_method_runs(out)  # earlier methods stay on the page
-        page = write_method_comparison(kept, out / "compare.html", told)
-    rows = summarize_methods(arms)
+        for run in method_runs:
+            write_report(out / f"{run.method}-{run.seed}")
+        description, all_runs = describe_comparison(out), read_method_runs(out)  # earlier methods stay on the page
+        page = write_method_comparison(all_runs, out / "compare.html", description)
+    rows = summarize_methods(method_runs)
     if as_json:
-        found = [{**dataclasses.asdict(arm), "result": arm.result.to_json(), "right": None} for arm in arms]
-        print_json({"rows": [dataclasses.asdict(row) for row in rows], "runs": found, "report": str(page)})
+        records = [{**dataclasses.asdict(run), "result": run.result.to_json(), "right": None} for run in method_runs]
+        print_json({"rows": [dataclasses.asdict(row) for row in rows], "runs": records, "report": str(page)})
         return
-    if told:
-        print(textwrap.fill(told, _WIDTH))
+    if description:
+        print(textwrap.fill(description, _WIDTH))
     _print_method_table(rows)
-    earlier = len(kept) - len(arms)
+    earlier = len(all_runs) - len(method_runs)
     print(f"report  {page}{f' (with {earlier} earlier runs of this folder)' if earlier else ''}")
 
 
 def _check_search_table(values: Any, names: list[str], file: Path | None) -> dict[str, Any]:
     """The file's settings of searches; each must be known to one of the methods at least."""
-    from macro_routing.runs.methods import keep_known_settings
-
     if not isinstance(values, dict):
         raise SettingsError(f"{file}: search must be a table of settings")
     for key, value in values.items():
@@ -134,28 +129,23 @@ def _check_search_table(values: Any, names: list[str], file: Path | None) -> dic
 
 
 def _print_method_table(rows: list[MethodRow]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from macro_routing.runs.result import ORACLE, STANDARD
-
-    # A terminal is narrow: no lines between columns, and short heads.
-    shown = Table(box=None, padding=(0, 1, 0, 0))
-    for name in ("", "right %", "gain", "95 %", "asked", "work", "s", "layers"):
-        shown.add_column(name, justify="right" if name else "left", no_wrap=True)
-    for row in rows:
-        is_reference = row.name == STANDARD
-        shown.add_row(
-            row.name,
-            f"{100 * row.accuracy:.1f}" + ("" if row.spread is None else f"±{100 * row.spread:.1f}"),
-            "" if is_reference else f"{100 * row.difference:+.1f}",
-            "" if is_reference else f"{100 * row.low:+.1f} to {100 * row.high:+.1f}",
-            f"{row.asked:,.0f}",
-            f"{row.work:.2g}",
-            f"{row.seconds:.0f}",
-            f"{row.layers:.1f}",
-        )
-    Console().print(shown)
+    # A terminal is narrow: no lines between columns, and short headings.
+    headings = ("", "right %", "gain", "95 %", "asked", "work", "s", "layers")
+    print_table(headings, map(_format_method_row, rows), box=None, padding=(0, 1, 0, 0))
     print(textwrap.fill(_LEGEND, _WIDTH))
     if any(row.kind == ORACLE for row in rows):
         print("An oracle knows the answers: it is a bound, not a method.")
+
+
+def _format_method_row(row: MethodRow) -> list[str]:
+    is_reference = row.name == STANDARD
+    return [
+        row.name,
+        f"{100 * row.accuracy:.1f}" + ("" if row.spread is None else f"±{100 * row.spread:.1f}"),
+        "" if is_reference else f"{100 * row.difference:+.1f}",
+        "" if is_reference else f"{100 * row.low:+.1f} to {100 * row.high:+.1f}",
+        f"{row.asked:,.0f}",
+        f"{row.work:.2g}",
+        f"{row.seconds:.0f}",
+        f"{row.layers:.1f}",
+    ]

@@ -1,21 +1,28 @@
-"""How the commands print: data to standard output, everything else to standard error, JSON on request."""
+"""How the commands print: data to standard output, everything else to standard error, JSON on request.
 
+What the libraries below would print is kept out.
+"""
+
+import importlib.util
 import json
-import math
+import logging
+import os
 import sys
-from collections.abc import Sequence
-from functools import cache
+import tomllib
+import warnings
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from macro_routing.errors import MacroError, NotationError
+from macro_routing.errors import MacroError, ModelError
+from macro_routing.files import replace_non_finite
 
-_RUN_ROUTE = "route.json"
-"""Where a run's folder keeps the route it found."""
+_MAX_WIDTH = 10_000
+"""Maximum characters of a table's line."""
 
 
 def escape_control_characters(text: str) -> str:
-    """A text without signs that would steer a terminal."""
+    """Replace characters that would control a terminal."""
     return "".join(sign if sign.isprintable() or sign in "\n\t" else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
 
@@ -24,18 +31,14 @@ def print_error(message: str) -> None:
     print(f"macro: error: {escape_control_characters(message)}", file=sys.stderr)
 
 
+def report_progress(message: str) -> None:
+    """What takes a while, on standard error."""
+    print(f"macro: {message}", file=sys.stderr, flush=True)
+
+
 def print_json(value: Any) -> None:
     """A program's view of a result."""
-    print(json.dumps(_replace_non_finite(value), indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def _replace_non_finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity; they become null."""
-    if isinstance(value, dict):
-        return {key: _replace_non_finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_replace_non_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    print(json.dumps(replace_non_finite(value), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def print_fields(fields: Sequence[tuple[str, str]]) -> None:
@@ -45,63 +48,49 @@ def print_fields(fields: Sequence[tuple[str, str]]) -> None:
         print(f"{name:<{width}}  {value}".rstrip())
 
 
-def read_text_argument(argument: str) -> str:
-    """The argument itself, or the contents of the file it names, a run's folder, or standard input for ``-``."""
-    if argument == "-":
-        return _read_standard_input()
-    if not argument.strip():
-        raise NotationError("the route is an empty string; the standard pass is 'L0 RJ'")
-    try:
-        path = Path(argument)
-        path = path / _RUN_ROUTE if (path / _RUN_ROUTE).is_file() else path
-        is_file = path.is_file()
-    except (OSError, ValueError):  # too long or otherwise impossible as a file name
-        return argument
-    if is_file:
-        return _read_route_text(path, argument)
-    if reason := _explain_missing_route(path if path.is_dir() else path.parent):
-        raise NotationError(f"{argument} cannot be used as a route: {reason}")
-    if path.is_dir():
-        raise NotationError(f"{argument} is a folder, but no finished run: it holds no {_RUN_ROUTE}")
-    if path.suffix in {".json", ".yml", ".yaml", ".txt"}:
-        raise NotationError(f"there is no file {argument}")
-    if path.exists():
-        raise NotationError(f"{argument} is not a regular file; put the route into one")
-    return argument
+def make_multiline_field(name: str, lines: Iterable[str]) -> list[tuple[str, str]]:
+    """Several lines of one named value, as ``print_fields`` takes them."""
+    return [("" if number else name, line) for number, line in enumerate(lines)]
 
 
-@cache
-def _read_standard_input() -> str:
-    """What came through the pipe; kept, since a command may look at its route twice."""
-    return sys.stdin.read()
+def print_table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    left: Collection[str] = ("",),
+    wrapped: Collection[str] = (),
+    **style: Any,
+) -> None:
+    """A table; ``left`` columns are aligned to the left, ``wrapped`` ones are folded to the terminal's width.
+
+    Without one that is folded, lines may be longer than the terminal's: they are read more easily than cut words.
+    """
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.measure import Measurement
+    from rich.table import Column, Table
+
+    columns = [
+        Column(
+            escape(heading),
+            justify="left" if heading in left else "right",
+            no_wrap=heading not in wrapped,
+            overflow="fold",
+        )
+        for heading in headings
+    ]
+    table = Table(*columns, **style)
+    for row in rows:
+        table.add_row(*(escape(escape_control_characters(cell)) for cell in row))
+    wide = Console(width=_MAX_WIDTH)
+    needed = 0 if wrapped else Measurement.get(wide, wide.options, table).maximum
+    Console(width=max(Console().width, needed)).print(table)
 
 
-def _read_route_text(path: Path, argument: str) -> str:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise NotationError(f"cannot read the route file {argument}: {error}") from None
-    if not text.strip():
-        raise NotationError(f"{argument} is empty; a finished run's folder holds a route.json")
-    return text
-
-
-def _explain_missing_route(folder: Path) -> str:
-    """Why a run has no route though it is finished; empty for anything else."""
-    try:
-        kind = json.loads((folder / "result.json").read_text(encoding="utf-8")).get("kind")
-    except (OSError, ValueError, AttributeError):
-        return ""
-    return {
-        "router": "the run's result is a router, which decides for each prompt; only routes are exported and served",
-        "oracle": "the run's result is an oracle, which knows the answers; only routes are exported and served",
-    }.get(kind, "")
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file's contents; a missing or malformed one is an error that says so."""
-    import tomllib
-
+def read_toml(path: Path | None) -> dict[str, Any]:
+    """A TOML file's contents, empty without one; a missing or malformed file is an error that says so."""
+    if path is None:
+        return {}
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -110,3 +99,21 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise MacroError(f"cannot read {path}: {error}") from None
     except ValueError as error:
         raise MacroError(f"cannot read {path}: {error}; it must be a TOML file (lines of key = value)") from None
+
+
+def prepare_model_libraries() -> None:
+    """Check that the libraries for models are installed, and keep their progress bars and advice out of the output.
+
+    They read the environment when they are imported: an error in the flags is reported before that.
+    """
+    for name in ("torch", "transformers"):
+        if importlib.util.find_spec(name) is None:
+            raise ModelError(f"{name} is not installed; models need it: pip install 'macro-routing[models]'")
+    # transformers has two kinds of progress bar; TQDM_DISABLE is for the one of converting GGUF files.
+    quiet = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "TQDM_DISABLE": "1"}
+    os.environ.update({name: value for name, value in quiet.items() if name not in os.environ})
+    if loaded := sys.modules.get("transformers.utils.logging"):  # it is, where a program calls a command
+        loaded.set_verbosity_error()
+        loaded.disable_progress_bar()
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module=r"(transformers|bitsandbytes|accelerate|torch)\b")

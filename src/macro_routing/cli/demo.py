@@ -5,11 +5,17 @@ from typing import Annotated
 
 import typer
 
-from macro_routing.cli import options
+from macro_routing.cli.console import prepare_model_libraries
+from macro_routing.cli.search import find_free_folder, search_and_report
 from macro_routing.models.catalog import DEFAULT_MODEL
+from macro_routing.runs.config import make_config
 
 TASK, SEED = "category", 1
 """The task was picked on other seeds (docs/data/short_tasks.json)."""
+_NEXT_STEPS = """
+Now your own model and data:
+  macro search --model YOUR/MODEL --task sciq --preset quick
+  macro search --task mine.csv --question ask --answer right --choices right,wrong1,wrong2 --preset quick"""
 
 
 def demo(
@@ -22,23 +28,8 @@ def demo(
 
     Example: `macro demo`
     """
-    options.require_models_extra()
-    options.quiet_libraries()
-    from macro_routing.cli.search import search_and_report
-    from macro_routing.runs.config import make_config
-
+    prepare_model_libraries()
     config = make_config(TASK, DEFAULT_MODEL, "quick", seed=SEED)
-    search_and_report(config, out or _find_free_folder(), None, [], as_json=as_json)
+    search_and_report(config, out or find_free_folder("demo"), None, [], as_json=as_json)
     if not as_json:
-        print("\nNow your own model and data:")
-        print("  macro search --model YOUR/MODEL --task sciq --preset quick")
-        print(
-            "  macro search --task mine.csv --question ask --answer right --choices right,wrong1,wrong2 --preset quick"
-        )
-
-
-def _find_free_folder() -> Path:
-    path, number = Path("runs/demo"), 2
-    while path.exists():
-        path, number = Path(f"runs/demo.{number}"), number + 1
-    return path
+        print(_NEXT_STEPS)

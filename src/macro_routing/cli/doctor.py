@@ -1,27 +1,23 @@
 """``macro doctor``: is this machine ready, and do routes run exactly on this very model?"""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
-from macro_routing.cli import options
-from macro_routing.cli.console import print_fields, print_json
-from macro_routing.cli.run_options import LOADING, Tables, make_load_options, with_run_options
+from macro_routing.cli.console import prepare_model_libraries, print_fields, print_json, report_progress
+from macro_routing.cli.route_argument import read_route
+from macro_routing.cli.run_options import LOADING, FlagTables, make_load_options, with_run_options
 from macro_routing.errors import MacroError
 from macro_routing.models.catalog import DEFAULT_MODEL
-
-if TYPE_CHECKING:
-    from macro_routing.models.doctor import CheckResult
-    from macro_routing.models.frozen import FrozenModel
+from macro_routing.models.environment import describe_environment
+from macro_routing.models.frozen import FrozenModel, load_model
 
 
 @with_run_options(*LOADING)
 def doctor(
-    flags: Tables,
+    flags: FlagTables,
     model: Annotated[
         str | None,
         typer.Argument(
@@ -45,33 +41,25 @@ def doctor(
     if environment:
         if model is not None or route is not None:
             raise MacroError("--environment describes the machine and takes no model or route; run the two separately")
-        _print_environment(as_json)
+        facts = describe_environment()
+        if as_json:
+            print_json([dataclasses.asdict(fact) for fact in facts])
+        else:
+            print_fields([(fact.topic, fact.finding + (f"  → {fact.remedy}" if fact.remedy else "")) for fact in facts])
         return
-    options.require_models_extra()
-    options.quiet_libraries()
+    prepare_model_libraries()
     from macro_routing.models.doctor import run_checks
-    from macro_routing.models.frozen import load_model
 
     if model == "":
         raise MacroError("MODEL is empty; leave it out for the default")
-    options.report_progress(f"loading {model or DEFAULT_MODEL}")
-    frozen = load_model(model or DEFAULT_MODEL, make_load_options(flags), options.report_progress)
-    parsed = None if route is None else options.read_route(route, frozen)
-    findings = list(_print_findings(frozen, run_checks(frozen, parsed), as_json))
+    report_progress(f"loading {model or DEFAULT_MODEL}")
+    frozen = load_model(model or DEFAULT_MODEL, make_load_options(flags), report_progress)
+    parsed = None if route is None else read_route(route, frozen)
+    findings = list(_print_check_results(frozen, run_checks(frozen, parsed), as_json))
     if as_json:
         print_json({**_describe_model(frozen), "findings": [dataclasses.asdict(finding) for finding in findings]})
     if not all(finding.passed for finding in findings):
         raise typer.Exit(1)
-
-
-def _print_environment(as_json: bool) -> None:
-    from macro_routing.models.environment import describe_environment
-
-    facts = describe_environment()
-    if as_json:
-        print_json([dataclasses.asdict(fact) for fact in facts])
-        return
-    print_fields([(fact.topic, fact.finding + (f"  → {fact.remedy}" if fact.remedy else "")) for fact in facts])
 
 
 def _describe_model(frozen: FrozenModel) -> dict[str, object]:
@@ -88,28 +76,25 @@ def _describe_model(frozen: FrozenModel) -> dict[str, object]:
     }
 
 
-def _print_findings(frozen: FrozenModel, findings: Iterator[CheckResult], as_json: bool) -> Iterator[CheckResult]:
-    """Findings as they come, printed on the way unless JSON is wanted in the end."""
+def _print_check_results(frozen: FrozenModel, findings: Iterator[Any], as_json: bool) -> Iterator[Any]:
+    """Results of checks as they come, printed on the way unless JSON is wanted in the end."""
     if as_json:
         yield from findings
         return
     print_fields([(name.replace("_", " "), str(value)) for name, value in _describe_model(frozen).items()])
     print()
-    _print_row("", "check", "max difference", "allowed", "")
-    passed = failed = 0
+    _print_check_row("", "check", "max difference", "allowed", "")
+    passed = []
     for finding in findings:
-        _print_row(*_format_row(finding))
-        passed, failed = passed + finding.passed, failed + (not finding.passed)
+        verdict = "ok" if finding.passed else "FAIL"
+        difference, allowed = (
+            "" if value is None else f"{value:.3g}" for value in (finding.difference, finding.allowed)
+        )
+        _print_check_row("skip" if finding.skipped else verdict, finding.name, difference, allowed, finding.detail)
+        passed.append(finding.passed)
         yield finding
-    print(f"\n{'all checks passed' if not failed else f'{failed} of {passed + failed} checks FAILED'}")
+    print("\nall checks passed" if all(passed) else f"\n{passed.count(False)} of {len(passed)} checks FAILED")
 
 
-def _print_row(status: str, name: str, difference: str, allowed: str, detail: str) -> None:
+def _print_check_row(status: str, name: str, difference: str, allowed: str, detail: str) -> None:
     print(f"{status:<4}  {name:<54}  {difference:>14}  {allowed:>8}  {detail}".rstrip(), flush=True)
-
-
-def _format_row(finding: CheckResult) -> tuple[str, str, str, str, str]:
-    status = "skip" if finding.skipped else "ok" if finding.passed else "FAIL"
-    difference = "" if finding.difference is None else f"{finding.difference:.3g}"
-    allowed = "" if finding.allowed is None else f"{finding.allowed:.3g}"
-    return status, finding.name, difference, allowed, finding.detail

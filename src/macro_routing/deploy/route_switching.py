@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
-from macro_routing.errors import ModelError, RouteError, suggestion
+from macro_routing.errors import ModelError, RouteError, suggest_name
 from macro_routing.models.decoder import count_layers
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.models.routing import apply_route
@@ -54,7 +54,7 @@ class RoutedModel:
     def __getitem__(self, name: str) -> Any:
         """The model on the route ``name``."""
         if name not in self._models:
-            hint = suggestion(str(name), self.names)
+            hint = suggest_name(str(name), self.names)
             raise RouteError(f"unknown route {name!r}; known routes: {', '.join(self.names)}{hint}")
         return self._models[name]
 

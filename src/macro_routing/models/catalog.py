@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from macro_routing.errors import ModelError, shorten, suggestion
+from macro_routing.errors import ModelError, shorten, suggest_name
 from macro_routing.files import acquire_lock, atomic_output, digest_file
 
 MessageCallback = Callable[[str], None]
@@ -110,7 +110,7 @@ def locate_model(name: str, *, revision: str | None = None, report: MessageCallb
         return _download_hub_model(name, revision)
     raise ModelError(
         f"{shorten(name)} is not a model: give a built-in name ({', '.join(BUILT_IN_MODELS)}), a folder, a .gguf file"
-        f" or a hub id such as Qwen/Qwen3-1.7B{suggestion(name, BUILT_IN_MODELS)}"
+        f" or a hub id such as Qwen/Qwen3-1.7B{suggest_name(name, BUILT_IN_MODELS)}"
     )
 
 

@@ -133,11 +133,11 @@ def _read_run(folder: RunFolder) -> RunData:
         return folder.read_json(name) if folder.has_file(name) else None
 
     result = read_optional_file(files.RESULT)
-    header, last = folder.read_json(files.RUN), folder.last_state()
+    header, last = folder.read_json(files.RUN), folder.load_last_state()
     return RunData(
         path=folder.path,
         header=header,
-        rounds=tuple(RoundReport(**report) for report in folder.read_rounds()),
+        rounds=tuple(RoundReport(**report) for report in folder.read_round_reports()),
         draws=() if last is None else last.draws,
         policies=_read_policies(folder, header),
         ended=read_optional_file(files.ENDED),
@@ -151,7 +151,7 @@ def _read_run(folder: RunFolder) -> RunData:
 
 
 def _read_policies(folder: RunFolder, header: dict[str, Any]) -> tuple[PolicyFrame, ...]:
-    states = [state for state in folder.sample_states(_MAX_FRAMES) if isinstance(state, PolicyState)]
+    states = [state for state in folder.load_evenly_spaced_states(_MAX_FRAMES) if isinstance(state, PolicyState)]
     if not states:
         return ()
     space = RouteSpace(**header["config"]["resolved"]["searcher"]["space"])

@@ -12,9 +12,8 @@ from macro_routing.lazy_imports import make_lazy_imports
 if TYPE_CHECKING:
     from macro_routing.runs.config import RunConfig, make_config
     from macro_routing.runs.folder import RunFolder
-    from macro_routing.runs.prepare import resume_run, run_search
+    from macro_routing.runs.prepare import resume_run, run_search, search_routes
     from macro_routing.runs.progress import Listener
-    from macro_routing.runs.python_api import search_routes
     from macro_routing.runs.result import RunResult
 
 __all__ = [
@@ -37,6 +36,6 @@ __getattr__, __dir__ = make_lazy_imports(
         "make_config": "config",
         "resume_run": "prepare",
         "run_search": "prepare",
-        "search_routes": "python_api",
+        "search_routes": "prepare",
     },
 )

@@ -13,11 +13,12 @@ import numpy as np
 from macro_routing.errors import RunError
 from macro_routing.evaluation.statistics import Floats, bootstrap_means
 from macro_routing.files import write_atomically
-from macro_routing.runs import folder as files
-from macro_routing.runs import methods
-from macro_routing.runs.folder import RunFolder
+from macro_routing.runs.folder import ANSWERS, RESULT, RUN, RunFolder
 from macro_routing.runs.methods import METHODS
-from macro_routing.runs.result import ORACLE, ROUTE, STANDARD, RunResult, Variant, read_result
+from macro_routing.runs.methods import STANDARD as STANDARD_METHOD
+from macro_routing.runs.result import ORACLE, ROUTE, STANDARD, RunResult, read_result
+
+_RESAMPLES = 4000
 
 
 @dataclass(frozen=True)
@@ -75,19 +76,19 @@ class MethodRow:
 
 def read_method_runs(folder: Path) -> list[MethodRun]:
     """What a comparison's folder holds already, by seed and method; nothing is run and no model is needed."""
-    found = []
-    for place in sorted(folder.glob("*-*/")):
-        method, _, seed = place.name.rpartition("-")
-        if method in METHODS and seed.isdigit() and (curve := read_curve(place)) is not None:
-            found.append(read_method_run(method, int(seed), place, curve))
-    return sorted(found, key=lambda arm: (arm.seed, list(METHODS).index(arm.method)))
+    runs = []
+    for path in sorted(folder.glob("*-*/")):
+        method, _, seed = path.name.rpartition("-")
+        if method in METHODS and seed.isdigit() and (curve := read_curve(path)) is not None:
+            runs.append(read_method_run(method, int(seed), path, curve))
+    return sorted(runs, key=lambda run: (run.seed, list(METHODS).index(run.method)))
 
 
 def describe_comparison(folder: Path) -> str:
     """What the runs of a comparison have in common, in a line; read from the first of them."""
-    for place in sorted(folder.glob("*-*/")):
+    for path in sorted(folder.glob("*-*/")):
         try:
-            header = json.loads((place / files.RUN).read_text(encoding="utf-8"))
+            header = json.loads((path / RUN).read_text(encoding="utf-8"))
             given, scope = header["config"]["given"], header["scope"]
             sizes = "/".join(str(header["splits"][name][0]) for name in ("train", "validation", "test"))
             asked = "" if given["budget"] is None else f", at most {given['budget']:,} evaluations each"
@@ -98,101 +99,101 @@ def describe_comparison(folder: Path) -> str:
     return ""
 
 
-def read_curve(place: Path) -> list[CurvePoint] | None:
+def read_curve(path: Path) -> list[CurvePoint] | None:
     """The curve that was drawn for a run; None where there is none, or one of another run of that name."""
     try:
-        kept = json.loads(_curve_path(place).read_text(encoding="utf-8"))
-        if kept["run"] != _digest_run(place):
-            return None
-        return [CurvePoint(int(one["asked"]), str(one["route"]), float(one["accuracy"])) for one in kept["points"]]
+        curve = json.loads(_get_curve_path(path).read_text(encoding="utf-8"))
+        points = [
+            CurvePoint(int(point["asked"]), str(point["route"]), float(point["accuracy"])) for point in curve["points"]
+        ]
+        return points if curve["run"] == _digest_run(path) else None
     except (OSError, ValueError, TypeError, KeyError):
         return None  # it can be drawn again
 
 
-def write_curve(place: Path, curve: Sequence[CurvePoint]) -> None:
+def write_curve(path: Path, curve: Sequence[CurvePoint]) -> None:
     """Keep a curve beside the run's folder: a finished run is not added to."""
-    kept = {"run": _digest_run(place), "points": [dataclasses.asdict(point) for point in curve]}
+    curve_file = {"run": _digest_run(path), "points": [dataclasses.asdict(point) for point in curve]}
     try:
-        write_atomically(_curve_path(place), json.dumps(kept) + "\n")
+        write_atomically(_get_curve_path(path), json.dumps(curve_file) + "\n")
     except OSError as error:
-        raise RunError(f"{_curve_path(place)} cannot be written: {error.strerror}") from None
+        raise RunError(f"{_get_curve_path(path)} cannot be written: {error.strerror}") from None
 
 
-def _curve_path(place: Path) -> Path:
-    return place.with_name(f"{place.name}.curve.json")
+def _get_curve_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.curve.json")
 
 
-def _digest_run(place: Path) -> str:
+def _digest_run(path: Path) -> str:
     """What tells a run from another of the same name."""
-    return hashlib.sha256((place / files.RUN).read_bytes() + (place / files.RESULT).read_bytes()).hexdigest()
+    return hashlib.sha256((path / RUN).read_bytes() + (path / RESULT).read_bytes()).hexdigest()
 
 
-def read_method_run(method: str, seed: int, place: Path, curve: Sequence[CurvePoint]) -> MethodRun:
+def read_method_run(method: str, seed: int, path: Path, curve: Sequence[CurvePoint]) -> MethodRun:
     """One finished run as a part of a comparison."""
-    run = RunFolder.open(place)
-    result, rounds = read_result(run), run.read_rounds()
-    with run.explain_damage(files.ANSWERS):
-        answers = run.read_json(files.ANSWERS)
+    run = RunFolder.open(path)
+    result, rounds = read_result(run), run.read_round_reports()
+    with run.explain_damage(ANSWERS):
+        answers = run.read_json(ANSWERS)
         names = [example["id"] for example in answers["examples"]]
         right = {
-            one.name: dict(zip(names, (bool(row["correct"]) for row in answers["routes"][one.route]), strict=True))
-            for one in result.variants
+            variant.name: dict(
+                zip(names, (bool(row["correct"]) for row in answers["routes"][variant.route]), strict=True)
+            )
+            for variant in result.variants
         }
-    asked, work, seconds = (sum(one.get(name, 0) for one in rounds) for name in ("asked", "work", "seconds"))
+    asked, work, seconds = (sum(report.get(name, 0) for report in rounds) for name in ("asked", "work", "seconds"))
     return MethodRun(method, seed, result, asked, work, seconds, tuple(curve), right)
 
 
 # --- the table ----------------------------------------------------------------------------------------------------
 
 
-def summarize_methods(arms: Sequence[MethodRun]) -> list[MethodRow]:
+def summarize_methods(runs: Sequence[MethodRun]) -> list[MethodRow]:
     """A line for every way to choose a route: the methods, MACRO's variants, the standard pass; oracles stand apart."""
-    searched = [arm for arm in arms if arm.method != methods.STANDARD]
-    names = list(dict.fromkeys(one.name for arm in searched for one in arm.result.variants if one.name != STANDARD))
-    rows = [_summarize_variant(name, [arm for arm in arms if name in arm.right]) for name in names]
-    standard = _summarize_variant(STANDARD, list({arm.seed: arm for arm in arms}.values()))
+    searched = [run for run in runs if run.method != STANDARD_METHOD]
+    names = list(
+        dict.fromkeys(variant.name for run in searched for variant in run.result.variants if variant.name != STANDARD)
+    )
+    rows = [_summarize_variant(name, [run for run in runs if name in run.right]) for name in names]
+    standard = _summarize_variant(STANDARD, list({run.seed: run for run in runs}.values()))
     oracles = [row for row in rows if row.kind == ORACLE]
     return [*(row for row in rows if row.kind != ORACLE), standard, *oracles]
 
 
-def _summarize_variant(name: str, arms: Sequence[MethodRun]) -> MethodRow:
-    variants = [_find_variant(arm, name) for arm in arms]
-    accuracies = [one.accuracy for one in variants]
-    sums, counts = _sum_differences_by_example(arms, name)
-    low, high = _bootstrap_interval(sums, counts)
-    found = [arm for arm in arms if name != STANDARD]
+def _summarize_variant(name: str, runs: Sequence[MethodRun]) -> MethodRow:
+    variants = [next(variant for variant in run.result.variants if variant.name == name) for run in runs]
+    accuracies = [variant.accuracy for variant in variants]
+    sums, counts = _sum_differences_by_example(runs, name)
+    # Examples are resampled: seeds that share one are no new evidence.
+    low, high = np.percentile(bootstrap_means(sums, counts, np.random.default_rng(0), _RESAMPLES), [2.5, 97.5])
+    is_standard = name == STANDARD
+    asked, work, seconds = (
+        0 if is_standard else statistics.mean(getattr(run, cost) for run in runs)
+        for cost in ("asked", "work", "seconds")
+    )
     return MethodRow(
         name,
-        methods.STANDARD if name == STANDARD else arms[0].method,
-        len(arms),
+        STANDARD_METHOD if is_standard else runs[0].method,
+        len(runs),
         statistics.mean(accuracies),
-        statistics.stdev(accuracies) if len(arms) > 1 else None,
+        statistics.stdev(accuracies) if len(runs) > 1 else None,
         float(sums.sum() / counts.sum()),
-        low,
-        high,
-        statistics.mean([arm.asked for arm in found] or [0]),
-        statistics.mean([arm.work for arm in found] or [0]),
-        statistics.mean([arm.seconds for arm in found] or [0]),
-        statistics.mean([one.length for one in variants]),
-        ROUTE if name == STANDARD else arms[0].result.kind,
+        float(low),
+        float(high),
+        asked,
+        work,
+        seconds,
+        statistics.mean(variant.length for variant in variants),
+        ROUTE if is_standard else runs[0].result.kind,
     )
 
 
-def _find_variant(arm: MethodRun, name: str) -> Variant:
-    return next(one for one in arm.result.variants if one.name == name)
-
-
-def _sum_differences_by_example(arms: Sequence[MethodRun], name: str) -> tuple[Floats, Floats]:
+def _sum_differences_by_example(runs: Sequence[MethodRun], name: str) -> tuple[Floats, Floats]:
     """By test example: the sum of its differences to the standard pass over seeds, and how many seeds met it."""
-    found: dict[str, list[int]] = {}
-    for arm in arms:
-        for example, right in arm.right[name].items():
-            found.setdefault(example, []).append(int(right) - int(arm.right[STANDARD][example]))
-    return np.array([sum(one) for one in found.values()], float), np.array([len(one) for one in found.values()], float)
-
-
-def _bootstrap_interval(sums: Floats, counts: Floats, resamples: int = 4000) -> tuple[float, float]:
-    """Percentile interval of the mean difference, examples resampled: seeds that share one are no new evidence."""
-    means = bootstrap_means(sums, counts, np.random.default_rng(0), resamples)
-    low, high = np.percentile(means, [2.5, 97.5])
-    return float(low), float(high)
+    differences: dict[str, list[int]] = {}
+    for run in runs:
+        for example, correct in run.right[name].items():
+            differences.setdefault(example, []).append(int(correct) - int(run.right[STANDARD][example]))
+    by_example = differences.values()
+    return np.array([sum(seeds) for seeds in by_example], float), np.array([len(seeds) for seeds in by_example], float)

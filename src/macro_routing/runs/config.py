@@ -38,7 +38,7 @@ from macro_routing.settings import (
     check_keys,
     check_number,
     check_string,
-    field_options,
+    get_field_options,
     option,
 )
 from macro_routing.tasks.catalog import list_task_names
@@ -98,12 +98,12 @@ class AnswerSettings:
 
     def __post_init__(self) -> None:
         """Reject impossible settings."""
-        self.resolve(DIRECT)
+        self.resolve_mode(DIRECT)
 
-    def resolve(self, automatic: str) -> DecodingSettings:
+    def resolve_mode(self, automatic: str) -> DecodingSettings:
         """How answers are obtained where ``automatic`` is the task's own mode."""
-        values = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
-        return DecodingSettings(**{**values, "mode": automatic if self.mode == AUTO else self.mode})
+        mode = automatic if self.mode == AUTO else self.mode
+        return DecodingSettings(**{**dataclasses.asdict(self), "mode": mode})
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,7 @@ class SpaceSettings:
 
     def make_space(self, layers: int, **automatic: Any) -> RouteSpace:
         """The space over a model's layers."""
-        values = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
-        return RouteSpace(layers, **{**values, **automatic})
+        return RouteSpace(layers, **{**dataclasses.asdict(self), **automatic})
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         },
         "data": {"training": 160, "validation": 100, "test": 400},
     },
-    # The paper's settings to the letter; what depends on the model is in `_paper_values`. Never changed.
+    # The paper's settings to the letter; what depends on the model is in `_get_paper_values`. Never changed.
     "paper": {
         "search": {"final_set": "raw"},
         "data": {"training": 1000, "validation": 100},
@@ -226,14 +225,12 @@ class RunConfig:
         """A configuration from a TOML file's contents; unknown keys are rejected."""
         names = [item.name for item in dataclasses.fields(cls) if item.name != "given"]
         for name in values:
-            if name in field_options(WorkerSettings):
+            if name in get_field_options(WorkerSettings):
                 raise SettingsError(
                     f"{source}: {name} is not part of a configuration, since it changes no result; give it as a flag"
                 )
         check_keys(values, names, source)
-        tables = {
-            name: values.get(name, {}) for name in ("loading", "data", "decoding", "space", "search", "units", "guard")
-        }
+        tables = {name: values.get(name, {}) for name in (*cls.TABLES, "search")}
         top_level = _check_top_level(cls(**{name: value for name, value in values.items() if name not in tables}))
         for name, table in tables.items():
             if not isinstance(table, Mapping):
@@ -251,7 +248,7 @@ class RunConfig:
 
     def to_tables(self) -> dict[str, Any]:
         """Plain values that ``from_tables`` makes the same configuration of: what was given, but no preset's values."""
-        plain = {name: getattr(self, name) for name in field_options(RunConfig)}
+        plain = {name: getattr(self, name) for name in get_field_options(RunConfig)}
         return {**plain, **{name: dict(self.given.get(name, {})) for name in (*self.TABLES, "search")}}
 
     def build_table(self, name: str, **automatic: Any) -> Any:
@@ -272,7 +269,7 @@ class RunConfig:
 
     def resolve_decoding(self, task: Task) -> DecodingSettings:
         """How answers are obtained; without a mode, choices are compared by likelihood and the rest is generated."""
-        decoding = self.decoding.resolve(default_answer_mode(task))
+        decoding = self.decoding.resolve_mode(default_answer_mode(task))
         if decoding.mode == LIKELIHOOD and task.kind != CHOICE:
             raise SettingsError(
                 f"{task.name} has no choices, so mode = likelihood cannot be used; use direct or reasoning"
@@ -287,14 +284,14 @@ class RunConfig:
 
     def resolve_data(self, frozen: FrozenModel) -> DataSettings:
         """Sizes, where the paper makes them depend on the model."""
-        data: DataSettings = self.build_table("data", **self._model_values(frozen)["data"])
+        data: DataSettings = self.build_table("data", **self._get_model_values(frozen)["data"])
         return data
 
     def make_searcher(
         self, frozen: FrozenModel, examples: int, influence: Callable[[], Sequence[float]], test: int = 0
     ) -> SearchPlan:
         """The search over this model's routes; ``influence`` measures how much each layer does."""
-        automatic = self._model_values(frozen)
+        automatic = self._get_model_values(frozen)
         space = self.build_table("space", **automatic["space"]).make_space(frozen.layers)
         settings, paper = (
             self.build_search_settings(automatic["search"]),
@@ -303,8 +300,8 @@ class RunConfig:
         inputs = MethodInputs(space, examples, test, self.budget, self.seed, settings, paper, influence)
         return METHODS[self.method].build(inputs)
 
-    def _model_values(self, frozen: FrozenModel) -> dict[str, dict[str, Any]]:
-        return _paper_values(frozen) if self.preset == "paper" else {"space": {}, "search": {}, "data": {}}
+    def _get_model_values(self, frozen: FrozenModel) -> dict[str, dict[str, Any]]:
+        return _get_paper_values(frozen) if self.preset == "paper" else {"space": {}, "search": {}, "data": {}}
 
 
 def make_config(task: str, model: str = DEFAULT_MODEL, preset: str = "default", **values: Any) -> RunConfig:
@@ -354,7 +351,7 @@ def _make_absolute(value: Any) -> Any:
         return value
 
 
-def _paper_values(frozen: FrozenModel) -> dict[str, dict[str, Any]]:
+def _get_paper_values(frozen: FrozenModel) -> dict[str, dict[str, Any]]:
     """What the paper sets by model: route length, final set, validation size (specification §5)."""
     kind = get_text_config(frozen.model.config).model_type
     is_deepseek = "deepseek" in frozen.name.lower()

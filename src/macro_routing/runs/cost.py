@@ -14,11 +14,9 @@ from macro_routing.engine.batching import Tokens
 from macro_routing.engine.generation import generate_greedy
 from macro_routing.engine.memory import cache_bytes_per_token, is_out_of_memory
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.model_answers import build_choice_items
-from macro_routing.models.chat import encode_messages
+from macro_routing.evaluation.model_answers import encode_prompts
 from macro_routing.models.routing import apply_route
 from macro_routing.routes.route import Route
-from macro_routing.tasks.prompts import LIKELIHOOD, REASONING, build_messages
 from macro_routing.tasks.task import Example
 
 FORMAT = "macro-cost/1"
@@ -33,7 +31,7 @@ def measure_cost(evaluator: Evaluator, routes: Sequence[Route], examples: Sequen
     """The cost of ``routes``; where measuring fails, the reason is kept instead."""
     frozen = evaluator.frozen
     slot = cache_bytes_per_token(frozen.model)
-    found: dict[str, Any] = {
+    cost: dict[str, Any] = {
         "format": FORMAT,
         "device": str(frozen.model.device),
         "prompts": min(PROMPTS, len(examples)),
@@ -43,23 +41,13 @@ def measure_cost(evaluator: Evaluator, routes: Sequence[Route], examples: Sequen
         },
     }
     try:
-        for route, measured in _time_routes(evaluator, routes, _encode_prompts(evaluator, examples[:PROMPTS])).items():
-            found["routes"][str(route)].update(measured)
+        prompts = encode_prompts(frozen, evaluator.task, examples[:PROMPTS], evaluator.decoding)
+        for route, measured in _time_routes(evaluator, routes, prompts).items():
+            cost["routes"][str(route)].update(measured)
     except Exception as error:  # noqa: BLE001 a run must not fail at its end for want of a side measurement
         reason = "memory ran out" if is_out_of_memory(error) else f"{type(error).__name__}: {error}"
-        found["not_measured"] = reason[:300]
-    return found
-
-
-def _encode_prompts(evaluator: Evaluator, examples: Sequence[Example]) -> list[Tokens]:
-    """The examples as this run puts them."""
-    frozen, task, mode = evaluator.frozen, evaluator.task, evaluator.decoding.mode
-    if mode == LIKELIHOOD:
-        items = build_choice_items(frozen, task, examples, by_letter=evaluator.decoding.by_letter)
-        return [item.prompt for item in items]
-    thinking = mode == REASONING if frozen.chat.think else None
-    asked = [build_messages(task.prompts, mode, one.question, one.choices) for one in examples]
-    return [encode_messages(frozen.tokenizer, one, thinking=thinking) for one in asked]
+        cost["not_measured"] = reason[:300]
+    return cost
 
 
 def _time_routes(evaluator: Evaluator, routes: Sequence[Route], prompts: list[Tokens]) -> dict[Route, dict[str, Any]]:

@@ -13,12 +13,12 @@ from macro_routing.evaluation.holdout_selection import (
     update_expected_gain,
 )
 from macro_routing.evaluation.outcomes import RouteEvaluation
-from macro_routing.routes.paper_notation import parse_program
-from macro_routing.routes.route import Route
-from macro_routing.search.macro import select_candidate
-from macro_routing.search.searcher import Candidate, Outcome
+from macro_routing.routes import Route, parse_program
+from macro_routing.search import Candidate, Outcome, select_candidate
 
 Evaluate = Callable[[Sequence[Route]], Mapping[Route, RouteEvaluation]]
+FindObjection = Callable[[Route], str]
+"""Why a route must not win; empty when it may."""
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,15 @@ class FinalSelection:
     @property
     def validation(self) -> Mapping[str, Any]:
         """The chosen route's validation score."""
-        for one in self.candidates:
-            if one["route"] == str(self.route):
-                return {"correct": one["correct"], "n": one["n"]}
-        return {}
+        lines = (line for line in self.candidates if line["route"] == str(self.route))
+        return next(({"correct": line["correct"], "n": line["n"]} for line in lines), {})
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         return {
             "chosen": str(self.route),
             "refused": self.refused,
-            "candidates": [dict(one) for one in self.candidates],
+            "candidates": [dict(line) for line in self.candidates],
         }
 
     @classmethod
@@ -56,27 +54,24 @@ class FinalSelection:
 def select_route(
     candidates: Sequence[Candidate],
     validated: Mapping[Route, RouteEvaluation],
-    on_training: Evaluate,
-    objection: Callable[[Route], str],
+    evaluate_on_training: Evaluate,
+    find_objection: FindObjection,
 ) -> FinalSelection:
     """The best candidate by validation that nothing speaks against; the standard pass when all are turned down."""
 
     def score_on_training(tied: Sequence[Candidate]) -> list[Outcome]:
-        found = on_training([candidate.route for candidate in tied])
-        return [found[candidate.route].score for candidate in tied]
+        evaluations = evaluate_on_training([candidate.route for candidate in tied])
+        return [evaluations[candidate.route].score for candidate in tied]
 
-    turned_down: dict[Route, str] = {}
-    left = list(candidates)
-    while left:
-        best = select_candidate(left, [validated[candidate.route].score for candidate in left], score_on_training)
-        reason = "" if best.route.is_standard else _find_failure(best.route, validated) or objection(best.route)
-        if not reason:
-            return FinalSelection(best.route, _list_candidates(candidates, validated, turned_down))
-        turned_down[best.route] = reason
-        left = [candidate for candidate in left if candidate.route != best.route]
-    reasons = "; ".join(f"{route} was turned down: {reason}" for route, reason in turned_down.items())
-    standard = Route.standard(candidates[0].route.layers)
-    return FinalSelection(standard, _list_candidates(candidates, validated, turned_down), f"since {reasons}")
+    def select_best(left: Sequence[Candidate]) -> Candidate:
+        return select_candidate(left, [validated[candidate.route].score for candidate in left], score_on_training)
+
+    best, turned_down = _select_unopposed(
+        candidates, select_best, lambda route: _find_failure(route, validated) or find_objection(route)
+    )
+    reason = "" if best else f"since {_join_reasons(turned_down)}"
+    route = best.route if best else Route.standard(candidates[0].route.layers)
+    return FinalSelection(route, _list_candidates(candidates, validated, turned_down), reason)
 
 
 def select_confirmed_route(
@@ -84,59 +79,77 @@ def select_confirmed_route(
     validated: Mapping[Route, RouteEvaluation],
     holdout: Mapping[Route, RouteEvaluation],
     max_error_probability: float,
-    objection: Callable[[Route], str],
+    find_objection: FindObjection,
 ) -> FinalSelection:
     """The finalist that is almost certainly better, by what the search expects and examples it never saw."""
 
-    def verdicts(route: Route) -> NDArray[np.bool_]:
+    def get_correct(route: Route) -> NDArray[np.bool_]:
         return np.array([*holdout[route].correct, *validated[route].correct], dtype=bool)
 
     standard = Route.standard(candidates[0].route.layers)
-    turned_down: dict[Route, str] = {}
     if failure := _find_failure(standard, validated, holdout):
         # Whoever is compared with a pass that could not be run wins.
         reason = f"since the standard pass could not be run: {failure}"
-        return FinalSelection(standard, _list_candidates(candidates, validated, turned_down), reason)
-    left = list(candidates)
-    while True:
-        best = select_confirmed_candidate(left, verdicts, max_error_probability)
-        reason = (
-            "" if best.route.is_standard else _find_failure(best.route, validated, holdout) or objection(best.route)
+        return FinalSelection(standard, _list_candidates(candidates, validated, {}), reason)
+    best, turned_down = _select_unopposed(
+        candidates,
+        lambda left: select_confirmed_candidate(left, get_correct, max_error_probability),
+        lambda route: _find_failure(route, validated, holdout) or find_objection(route),
+    )
+    chosen = best.route if best else standard
+    reason = f"since {_join_reasons(turned_down)}" if turned_down else ""
+    probabilities = {
+        candidate.route: compute_gain_probability(
+            update_expected_gain(candidate.expected, get_correct(standard), get_correct(candidate.route))
         )
-        if not reason:
-            break
-        turned_down[best.route] = reason
-        left = [candidate for candidate in left if candidate.route != best.route]
-    refused = "; ".join(f"{route} was turned down: {reason}" for route, reason in turned_down.items())
-    control = verdicts(standard)
-    sure = {
-        one.route: compute_gain_probability(update_expected_gain(one.expected, control, verdicts(one.route)))
-        for one in candidates
+        for candidate in candidates
     }
-    for one in candidates:
-        if not (one.route.is_standard or one.route in turned_down or one.route == best.route):
-            turned_down[one.route] = (
-                f"it is better than the standard pass with probability {sure[one.route]:.2f} only"
-                if 1 - sure[one.route] > max_error_probability
-                else "the chosen one can be counted on for more"
+    for route, probability in probabilities.items():
+        if not (route.is_standard or route in turned_down or route == chosen):
+            turned_down[route] = (
+                f"it is better than the standard pass with probability {probability:.2f} only"
+                if 1 - probability > max_error_probability
+                else "the chosen candidate can be counted on for more"
             )
     listed = tuple(
         {
             **line,
-            "holdout": sum(holdout[one.route].correct),
-            "holdout_n": len(holdout[one.route].outcomes),
-            "expected_gain": one.expected and one.expected.mean,
-            "expected_deviation": one.expected and max(one.expected.variance, 0.0) ** 0.5,
-            "certainty": None if one.route.is_standard else sure[one.route],
+            "holdout": sum(holdout[candidate.route].correct),
+            "holdout_n": len(holdout[candidate.route].outcomes),
+            "expected_gain": candidate.expected and candidate.expected.mean,
+            "expected_deviation": candidate.expected and max(candidate.expected.variance, 0.0) ** 0.5,
+            "certainty": None if candidate.route.is_standard else probabilities[candidate.route],
         }
-        for line, one in zip(_list_candidates(candidates, validated, turned_down), candidates, strict=True)
+        for line, candidate in zip(_list_candidates(candidates, validated, turned_down), candidates, strict=True)
     )
-    return FinalSelection(best.route, listed, f"since {refused}" if refused else "")
+    return FinalSelection(chosen, listed, reason)
+
+
+def _select_unopposed(
+    candidates: Sequence[Candidate],
+    select_best: Callable[[Sequence[Candidate]], Candidate],
+    find_objection: FindObjection,
+) -> tuple[Candidate | None, dict[Route, str]]:
+    """The best candidate without an objection, None when all have one; and the objections to better ones."""
+    objections: dict[Route, str] = {}
+    left = list(candidates)
+    while left:
+        best = select_best(left)
+        objection = "" if best.route.is_standard else find_objection(best.route)
+        if not objection:
+            return best, objections
+        objections[best.route] = objection
+        left = [candidate for candidate in left if candidate.route != best.route]
+    return None, objections
+
+
+def _join_reasons(turned_down: Mapping[Route, str]) -> str:
+    return "; ".join(f"{route} was turned down: {reason}" for route, reason in turned_down.items())
 
 
 def _find_failure(route: Route, *evaluations: Mapping[Route, RouteEvaluation]) -> str:
     """Why a route could not be run somewhere; what it got right elsewhere does not make up for that."""
-    return next((found[route].failure for found in evaluations if found[route].failure), "")
+    return next((by_route[route].failure for by_route in evaluations if by_route[route].failure), "")
 
 
 def _list_candidates(

@@ -20,10 +20,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from macro_routing.errors import MacroError, NotationError, RouteError, RunError, without_secrets
+from macro_routing.errors import MacroError, NotationError, RouteError, RunError, redact_secrets
 from macro_routing.files import acquire_lock, describe_os_error, digest_file, open_regular_file, write_atomically
-from macro_routing.search.searcher import SearchState
-from macro_routing.search.state_file import load_state, save_state
+from macro_routing.search import SearchState, load_state, save_state
 
 FORMAT = "macro-run/2"
 RUN, ENDED, CANDIDATES, ANSWERS, RESULT, ROUTE, COST, REPORT, MANIFEST = (
@@ -32,6 +31,8 @@ RUN, ENDED, CANDIDATES, ANSWERS, RESULT, ROUTE, COST, REPORT, MANIFEST = (
 )
 
 
+_WRONG_SHAPE = (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError, OSError)
+"""What reading contents of another shape raises."""
 ORACLE_COUNTS, ROUTERS = "oracle.json", "routers"
 """What an oracle found, in counts; the folder of trained routers. Runs whose result is a route have neither."""
 
@@ -48,7 +49,7 @@ class RunFolder:
         """Reject a folder that no run may begin in; nothing is written."""
         with RunFolder(path).explain_write_errors(begun=False):
             has_run, is_taken = (path / RUN).exists(), path.exists() and not path.is_dir()
-            is_taken = is_taken or (path.is_dir() and any(map(_is_in_use, path.iterdir())))
+            is_taken = is_taken or (path.is_dir() and any(map(_is_used_entry, path.iterdir())))
         if has_run:
             raise RunError(f"{path} holds a run already; go on with it (`macro resume {path}`) or name another folder")
         if is_taken:
@@ -75,13 +76,7 @@ class RunFolder:
         except OSError as error:
             raise RunError(f"{str(path)[:80]} cannot be read: {error.strerror}") from None
         if not has_run:
-            near = [one.parent for one in path.parent.glob(f"*/{RUN}") if one.is_file()] if path.parent.is_dir() else []
-            hint = f"; runs beside it: {', '.join(sorted(str(one) for one in near)[:5])}" if near else ""
-            if (path / "compare.html").is_file():
-                hint = "; it is a comparison, whose runs are the folders in it: repeat `macro compare` to go on with it"
-            if (path / "study.json").is_file():
-                hint = "; it is a study: repeat its `macro study` command to go on with it"
-            raise RunError(f"{path} is not a run's folder{hint}")
+            raise RunError(f"{path} is not a run's folder{_hint_at_runs(path)}")
         folder = cls(path)
         header = folder.read_json(RUN)
         if header.get("format") != FORMAT:
@@ -108,9 +103,7 @@ class RunFolder:
         """Turn contents of the wrong shape into an error that says how to go on."""
         try:
             yield
-        except (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError, OSError) as error:
-            raise RunError(self._describe_damage(name, error)) from None
-        except (NotationError, RouteError) as error:  # a route in it that is none
+        except (*_WRONG_SHAPE, NotationError, RouteError) as error:  # the last two: a route in it cannot be parsed
             raise RunError(self._describe_damage(name, error)) from None
 
     def _describe_damage(self, name: str, error: Exception) -> str:
@@ -129,14 +122,14 @@ class RunFolder:
     def read_json(self, name: str) -> Any:
         """A JSON file's contents."""
         try:
-            found = json.loads((self.path / name).read_text(encoding="utf-8"))
+            value = json.loads((self.path / name).read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise RunError(f"{self.path / name} is missing; `macro resume {self.path}` makes it again") from None
         except (OSError, ValueError, RecursionError) as error:
             raise RunError(self._describe_damage(name, error)) from None
-        if not isinstance(found, dict):
+        if not isinstance(value, dict):
             raise RunError(self._describe_damage(name, TypeError("it is not an object")))
-        return found
+        return value
 
     def write_json(self, name: str, value: Any) -> None:
         """Write a JSON file whole or not at all."""
@@ -145,12 +138,12 @@ class RunFolder:
     def write_text(self, name: str, text: str) -> None:
         """Write a file whole or not at all."""
         with self.explain_write_errors():
-            write_atomically(self.path / name, without_secrets(text))
+            write_atomically(self.path / name, redact_secrets(text))
 
     def log(self, text: str) -> None:
         """A line in the run's log."""
         with self.explain_write_errors(), open_regular_file(self.path / "log.txt") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {without_secrets(text)}\n")
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {redact_secrets(text)}\n")
 
     # --- the search's state ---------------------------------------------------------------------------------------
 
@@ -163,19 +156,19 @@ class RunFolder:
                 raise RunError(f"{self.path} has vanished; what was computed is in the score store")
             save_state(self.path / "states" / f"{state.rounds:03}.npz", state)
 
-    def last_state(self) -> SearchState | None:
+    def load_last_state(self) -> SearchState | None:
         """The state after the last finished round."""
-        states = self._state_paths()
+        states = self._list_state_paths()
         return self._load_state(states[-1]) if states else None
 
-    def sample_states(self, most: int) -> list[SearchState]:
-        """States from the first to the last, at most N, evenly spread."""
-        states = self._state_paths()
-        last, count = len(states) - 1, min(most, len(states))
-        places = sorted({round(last * number / max(count - 1, 1)) for number in range(count)})
-        return [self._load_state(states[place]) for place in places]
+    def load_evenly_spaced_states(self, maximum: int) -> list[SearchState]:
+        """States from the first to the last, at most ``maximum``, evenly spaced."""
+        states = self._list_state_paths()
+        last, count = len(states) - 1, min(maximum, len(states))
+        indices = sorted({round(last * number / max(count - 1, 1)) for number in range(count)})
+        return [self._load_state(states[index]) for index in indices]
 
-    def _state_paths(self) -> list[Path]:
+    def _list_state_paths(self) -> list[Path]:
         return sorted((self.path / "states").glob("[0-9]*.npz"))
 
     def _load_state(self, path: Path) -> SearchState:
@@ -184,27 +177,22 @@ class RunFolder:
         except MacroError as error:
             raise RunError(f"{error}; remove the file and `macro resume {self.path}` repeats that round") from None
 
-    def read_rounds(self) -> list[dict[str, Any]]:
+    def read_round_reports(self) -> list[dict[str, Any]]:
         """The reports of all finished rounds; one that somebody removed is left out."""
-        done = self.last_state()
-        names = [f"rounds/{number:03}.json" for number in range(1, (done.rounds if done else 0) + 1)]
+        state = self.load_last_state()
+        names = [f"rounds/{number:03}.json" for number in range(1, state.rounds + 1)] if state else []
         return [self.read_json(name) for name in names if self.has_file(name)]
 
     def write_manifest(self) -> None:
         """Write the manifest: the run is complete."""
         # The report can be made again at any time, loggers write when they like.
         apart = {MANIFEST, REPORT, "lock", "log.txt"}
-        kept = [
-            *self.path.glob("*.*"),
-            *self.path.glob("states/*"),
-            *self.path.glob("rounds/*"),
-            *self.path.glob(f"{ROUTERS}/*"),
-        ]
-        files = sorted(p for p in kept if p.is_file() and p.name not in apart)
-        digests = {str(p.relative_to(self.path)): digest_file(p) for p in files}
+        kept = [path for pattern in ("*.*", "states/*", "rounds/*", f"{ROUTERS}/*") for path in self.path.glob(pattern)]
+        files = sorted(path for path in kept if path.is_file() and path.name not in apart)
+        digests = {str(path.relative_to(self.path)): digest_file(path) for path in files}
         self.write_json(MANIFEST, {"format": FORMAT, "files": digests})
 
-    def changed_files(self) -> list[str]:
+    def list_changed_files(self) -> list[str]:
         """Files that are not what they were when the run was finished."""
         with self.explain_damage(MANIFEST):
             known = self.read_json(MANIFEST).get("files", {}).items() if self.has_file(MANIFEST) else ()
@@ -235,6 +223,16 @@ class RunFolder:
                 raise
 
 
-def _is_in_use(entry: Path) -> bool:
+def _is_used_entry(entry: Path) -> bool:
     """Whether a folder that has this in it is in use; a run that was stopped at once leaves empty parts behind."""
     return entry.name != "lock" and not (entry.is_dir() and not any(entry.iterdir()))
+
+
+def _hint_at_runs(path: Path) -> str:
+    """What a folder that is not a run's is, or which runs are beside it."""
+    if (path / "study.json").is_file():
+        return "; it is a study: repeat its `macro study` command to go on with it"
+    if (path / "compare.html").is_file():
+        return "; it is a comparison, whose runs are the folders in it: repeat `macro compare` to go on with it"
+    near = sorted(str(file.parent) for file in path.parent.glob(f"*/{RUN}") if file.is_file())
+    return f"; runs beside it: {', '.join(near[:5])}" if near else ""

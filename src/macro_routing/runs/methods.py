@@ -7,12 +7,13 @@ MACRO itself asks for under the same settings.
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
-from macro_routing.errors import SettingsError, suggestion
+from macro_routing.errors import SettingsError, suggest_name
 from macro_routing.peers.per_example_search import ColaSettings, DrLLMSettings, PerExampleSearch
-from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
+from macro_routing.search import GuidedSearch, GuidedSettings, RandomSearch, RandomSettings, Searcher
 from macro_routing.search.budgeted_search import (
     BudgetedSearch,
     FinalSetSettings,
@@ -21,10 +22,8 @@ from macro_routing.search.budgeted_search import (
     list_early_exit_routes,
     list_layer_drop_routes,
 )
-from macro_routing.search.guided import GuidedSearch, GuidedSettings
 from macro_routing.search.macro import MacroSearch, MacroSettings, RestartedSearch
 from macro_routing.search.method_names import METHOD_NAMES
-from macro_routing.search.random_search import RandomSearch, RandomSettings
 from macro_routing.search.random_streams import assign_examples_to_rounds
 from macro_routing.search.rys import (
     BlockBeamSearch,
@@ -36,7 +35,6 @@ from macro_routing.search.rys import (
     SurrogateSearch,
     SurrogateSettings,
 )
-from macro_routing.search.searcher import Searcher
 from macro_routing.settings import Range, build_settings
 
 MAX_EVALUATIONS = 10_000_000
@@ -66,7 +64,6 @@ SearchSettings = (
     | ColaSettings
 )
 """The settings of some method."""
-
 SearchPlan = Searcher | PerExampleSearch
 """A search of some method."""
 
@@ -113,7 +110,7 @@ def _build_macro(inputs: MethodInputs) -> MacroSearch:
     return MacroSearch(inputs.space, examples, inputs.settings, inputs.seed)
 
 
-def build_guided(inputs: MethodInputs) -> GuidedSearch:
+def _build_guided(inputs: MethodInputs) -> GuidedSearch:
     """The default search; without a budget it may spend what MACRO would."""
     budget = inputs.budget
     if budget is None and inputs.examples < inputs.paper.iterations:  # too few for MACRO to say what it would spend
@@ -157,56 +154,52 @@ def _count_affordable_examples(settings: MacroSettings | RandomSettings, availab
     return affordable
 
 
-def _make_builder(kind: type[BudgetedSearch]) -> Callable[[MethodInputs], BudgetedSearch]:
-    def build(inputs: MethodInputs) -> BudgetedSearch:
-        return kind(inputs.space.layers, inputs.examples, inputs.resolved_budget, inputs.settings, inputs.seed)
-
-    return build
+def _build_budgeted_search(search: type[BudgetedSearch], inputs: MethodInputs) -> BudgetedSearch:
+    return search(inputs.space.layers, inputs.examples, inputs.resolved_budget, inputs.settings, inputs.seed)
 
 
-def _build_early_exit(inputs: MethodInputs) -> RouteListSearch:
-    return _build_fixed_sweep("early-exit", inputs, list_early_exit_routes(inputs.space.layers))
+def _build_route_list_sweep(name: str, inputs: MethodInputs) -> RouteListSearch:
+    """Early exit, or ShortGPT: every route of a list."""
+    layers, settings = inputs.space.layers, inputs.settings
+    if name == "early-exit":
+        routes = list_early_exit_routes(layers)
+    else:
+        routes = list_layer_drop_routes(inputs.influence(), settings.max_dropped or max(1, layers // 2))
+    final_set = FinalSetSettings(k=settings.k, anchored=settings.anchored)
+    return RouteListSearch(layers, inputs.examples, inputs.resolved_budget, final_set, inputs.seed, routes, name)
 
 
-def _build_shortgpt(inputs: MethodInputs) -> RouteListSearch:
-    most = inputs.settings.max_dropped or max(1, inputs.space.layers // 2)
-    return _build_fixed_sweep("shortgpt", inputs, list_layer_drop_routes(inputs.influence(), most))
-
-
-def _build_fixed_sweep(name: str, inputs: MethodInputs, routes: tuple[Route, ...]) -> RouteListSearch:
-    kept = FinalSetSettings(k=inputs.settings.k, anchored=inputs.settings.anchored)
-    return RouteListSearch(
-        inputs.space.layers, inputs.examples, inputs.resolved_budget, kept, inputs.seed, routes, name
+def _build_per_example_search(
+    inputs: MethodInputs, *, extended: bool = False, every_example: bool = False
+) -> PerExampleSearch:
+    """Tree searches over the training examples; the oracle searches every test example."""
+    examples = inputs.test if every_example else inputs.examples
+    return PerExampleSearch(
+        inputs.space,
+        examples,
+        inputs.settings,
+        inputs.budget,
+        inputs.seed,
+        extended=extended,
+        every_example=every_example,
     )
 
 
-def _build_label_search(inputs: MethodInputs) -> PerExampleSearch:
-    return PerExampleSearch(inputs.space, inputs.examples, inputs.settings, inputs.budget, inputs.seed)
-
-
-def _build_extended_label_search(inputs: MethodInputs) -> PerExampleSearch:
-    return dataclasses.replace(_build_label_search(inputs), extended=True)
-
-
-def _build_oracle(inputs: MethodInputs) -> PerExampleSearch:
-    return PerExampleSearch(inputs.space, inputs.test, inputs.settings, inputs.budget, inputs.seed, every_example=True)
-
-
 METHODS: dict[str, Method] = {
-    GUIDED: Method("MACRO, guided", GuidedSettings, build_guided),
+    GUIDED: Method("MACRO, guided", GuidedSettings, _build_guided),
     MACRO: Method("MACRO", MacroSettings, _build_macro),
     "macro-restarts": Method("MACRO, restarted", MacroSettings, _build_restarts),
     RANDOM: Method("random search", RandomSettings, _build_random),
-    "rys": Method("RYS", BlockSweepSettings, _make_builder(BlockSweep)),
-    "rys-counts": Method("RYS, counts", RepeatCountSettings, _make_builder(RepeatCountSweep)),
-    "rys-beam": Method("RYS, beam", BlockBeamSettings, _make_builder(BlockBeamSearch)),
-    "rys-surrogate": Method("RYS, surrogate", SurrogateSettings, _make_builder(SurrogateSearch)),
-    "shortgpt": Method("ShortGPT", DropSettings, _build_shortgpt),
-    "early-exit": Method("early exit", FinalSetSettings, _build_early_exit),
-    "drllm": Method("Dr.LLM", DrLLMSettings, _build_label_search, "router"),
-    "drllm-ext": Method("Dr.LLM+Ext.", DrLLMSettings, _build_extended_label_search, "router"),
-    "cola": Method("CoLA (oracle)", ColaSettings, _build_oracle, "oracle"),
-    STANDARD: Method("standard pass", FinalSetSettings, _make_builder(StandardPassOnly)),
+    "rys": Method("RYS", BlockSweepSettings, partial(_build_budgeted_search, BlockSweep)),
+    "rys-counts": Method("RYS, counts", RepeatCountSettings, partial(_build_budgeted_search, RepeatCountSweep)),
+    "rys-beam": Method("RYS, beam", BlockBeamSettings, partial(_build_budgeted_search, BlockBeamSearch)),
+    "rys-surrogate": Method("RYS, surrogate", SurrogateSettings, partial(_build_budgeted_search, SurrogateSearch)),
+    "shortgpt": Method("ShortGPT", DropSettings, partial(_build_route_list_sweep, "shortgpt")),
+    "early-exit": Method("early exit", FinalSetSettings, partial(_build_route_list_sweep, "early-exit")),
+    "drllm": Method("Dr.LLM", DrLLMSettings, _build_per_example_search, "router"),
+    "drllm-ext": Method("Dr.LLM+Ext.", DrLLMSettings, partial(_build_per_example_search, extended=True), "router"),
+    "cola": Method("CoLA (oracle)", ColaSettings, partial(_build_per_example_search, every_example=True), "oracle"),
+    STANDARD: Method("standard pass", FinalSetSettings, partial(_build_budgeted_search, StandardPassOnly)),
 }
 assert tuple(METHODS) == METHOD_NAMES
 
@@ -233,7 +226,7 @@ def check_methods(names: Sequence[str], seeds: Sequence[int]) -> None:
     """Reject what cannot be compared before anything is loaded."""
     for method in names:
         if method not in METHODS:
-            raise SettingsError(f"{method} is not a method; known: {', '.join(METHODS)}{suggestion(method, METHODS)}")
+            raise SettingsError(f"{method} is not a method; known: {', '.join(METHODS)}{suggest_name(method, METHODS)}")
     for name, values in (("method", names), ("seed", seeds)):
         if not values:
             raise SettingsError(f"a comparison needs at least one {name}")

@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from macro_routing.errors import SettingsError
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.methods import METHODS
-from macro_routing.settings import Option, field_options
+from macro_routing.settings import Option, get_field_options
 from macro_routing.workers.worker_settings import WorkerSettings
 
 CONFIG_FILE = "run.toml"
@@ -56,11 +56,6 @@ class RunOption:
         return get_origin(self.type) is tuple
 
     @property
-    def is_repeated(self) -> bool:
-        """Whether the flag is given once for each value of a list; else they are separated by commas."""
-        return self.table != ""
-
-    @property
     def is_required(self) -> bool:
         """Whether the field has no default."""
         return self.default is dataclasses.MISSING
@@ -88,9 +83,9 @@ class RunOption:
         """The field's value from what the command line gives."""
         if self.option.flag_value is not None:
             return self.option.flag_value if value else None
-        return getattr(value, "value", value)
+        return value
 
-    def to_words(self, value: Any) -> list[str] | None:
+    def to_command_words(self, value: Any) -> list[str] | None:
         """The words of a command line that set this value; None where no flag does."""
         if isinstance(value, list | tuple):
             return [word for item in value for word in (self.flag, str(item))]
@@ -103,20 +98,20 @@ class RunOption:
 
 
 @cache
-def run_options() -> dict[str, RunOption]:
+def get_run_options() -> dict[str, RunOption]:
     """All options by name; a setting that several search methods share is one option."""
-    tables = [("", RunConfig), *RunConfig.TABLES.items(), *(("search", one.settings) for one in METHODS.values())]
-    found: dict[str, RunOption] = {}
+    tables = [("", RunConfig), *RunConfig.TABLES.items(), *(("search", method.settings) for method in METHODS.values())]
+    options: dict[str, RunOption] = {}
     for table, settings in [*tables, (WORKERS, WorkerSettings)]:
-        for one in table_options(table, settings):
-            found.setdefault(one.name, one)
-    return found
+        for option in list_table_options(table, settings):
+            options.setdefault(option.name, option)
+    return options
 
 
-def table_options(table: str, settings: type) -> Iterator[RunOption]:
+def list_table_options(table: str, settings: type) -> Iterator[RunOption]:
     """The options of one settings dataclass."""
-    types, defaults = get_type_hints(settings), {one.name: one.default for one in dataclasses.fields(settings)}
-    for name, option in field_options(settings).items():
+    types, defaults = get_type_hints(settings), {field.name: field.default for field in dataclasses.fields(settings)}
+    for name, option in get_field_options(settings).items():
         yield RunOption(table, name, _strip_none(types[name]), defaults[name], option)
 
 
@@ -132,7 +127,7 @@ def parse_value(text: str) -> float | int | str | bool:
 
 def _strip_none(annotation: Any) -> Any:
     """The type of a value that is given: ``str`` of ``str | None``."""
-    alternatives = [one for one in getattr(annotation, "__args__", ()) if one is not type(None)]
+    alternatives = [alternative for alternative in getattr(annotation, "__args__", ()) if alternative is not type(None)]
     return alternatives[0] if len(alternatives) == 1 else annotation
 
 
@@ -142,17 +137,17 @@ def _strip_none(annotation: Any) -> Any:
 def format_search_command(tables: Mapping[str, Any]) -> str:
     """The command that starts the same run again; where a value has no flag, all of them come in a file."""
     words: list[str] = []
-    for option, value in _given_values(tables):
-        flags = None if option is None else option.to_words(value)
+    for option, value in _list_given_values(tables):
+        flags = None if option is None else option.to_command_words(value)
         if flags is None:
             return f"macro search --config {CONFIG_FILE}"
         words += flags
     return shlex.join(["macro", "search", *words])
 
 
-def _given_values(tables: Mapping[str, Any]) -> Iterator[tuple[RunOption | None, Any]]:
+def _list_given_values(tables: Mapping[str, Any]) -> Iterator[tuple[RunOption | None, Any]]:
     """Every value that was given, with its option; None where it has none."""
-    options = run_options()
+    options = get_run_options()
     for name, value in tables.items():
         if isinstance(value, Mapping):
             for key, entry in value.items():
@@ -165,18 +160,15 @@ def _given_values(tables: Mapping[str, Any]) -> Iterator[tuple[RunOption | None,
 
 def format_toml(tables: Mapping[str, Any]) -> str:
     """The configuration as the file that gives the same one; what was not set is left out."""
-    lines = [f"{name} = {_format_toml_value(value)}" for name, value in tables.items() if _is_value(value)]
+    lines = _format_toml_lines(tables)
     for name, table in tables.items():
         if isinstance(table, Mapping) and table:
-            values = [f"{key} = {_format_toml_value(value)}" for key, value in table.items() if _is_value(value)]
-            lines += ["", f"[{name}]", *values]
+            lines += ["", f"[{name}]", *_format_toml_lines(table)]
     return "\n".join(lines)
 
 
-def _is_value(value: Any) -> bool:
-    return value is not None and not isinstance(value, Mapping)
-
-
-def _format_toml_value(value: Any) -> str:
+def _format_toml_lines(values: Mapping[str, Any]) -> list[str]:
+    plain = {name: value for name, value in values.items() if value is not None and not isinstance(value, Mapping)}
     # JSON writes strings, numbers, booleans and lists of them as TOML does, but for one character.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    texts = {name: json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f") for name, value in plain.items()}
+    return [f"{name} = {text}" for name, text in texts.items()]

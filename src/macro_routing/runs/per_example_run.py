@@ -24,7 +24,7 @@ from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.runs.progress import RoundReport
-from macro_routing.runs.result import ORACLE, ROUTER, STANDARD, RunResult, make_per_example_result
+from macro_routing.runs.result import ORACLE, ROUTER, STANDARD, RunResult, make_per_example_result, make_variant
 from macro_routing.search.searcher import Draw, Failure, Proposal, Score, SearchState
 from macro_routing.search.tree_actions import drllm_label_from_route
 from macro_routing.search.tree_search import CORRECT_REWARD, TreeSearch
@@ -47,31 +47,31 @@ class PerExampleRun(PreparedRun):
     def _run_tree_searches(self, folder: RunFolder, examples: Sequence[Example]) -> list[TreeSearch[Any]]:
         """Every example's search at its end, and what that took as the run's only round."""
         self.listener.on_stage("search", self.searcher.max_evaluations())
-        evaluator = dataclasses.replace(self.evaluator, on_outcomes=self.listener.on_outcomes)
+        evaluator = self.reporting_evaluator
         start = time.perf_counter()
         seen: list[RouteOutcome] = []
 
-        def score(asked: list[tuple[int, Route]]) -> list[float]:
+        def score_pairs(asked: list[tuple[int, Route]]) -> list[float]:
             pairs = [(route, examples[number]) for number, route in asked]
-            found = evaluator.evaluate_pairs(pairs)
-            seen.extend((route, outcome) for (route, _), outcome in zip(pairs, found, strict=True))
+            outcomes = evaluator.evaluate_pairs(pairs)
+            seen.extend((route, outcome) for (route, _), outcome in zip(pairs, outcomes, strict=True))
             # A route that cannot be run neither answers correctly nor wrongly: no tree ends with it.
-            return [0.0 if isinstance(outcome, Failure) else float(outcome.correct) for outcome in found]
+            return [0.0 if isinstance(outcome, Failure) else float(outcome.correct) for outcome in outcomes]
 
-        searches = self.searcher.run_searches(score)
-        report = self._make_report(searches, seen, time.perf_counter() - start)
+        searches = self.searcher.run_searches(score_pairs)
+        report = self._make_round_report(searches, seen, time.perf_counter() - start)
         state = SearchState(self.searcher.identity, rounds=1, draws=_list_most_visited(seen))
         folder.save_round(state, dataclasses.asdict(report))
         self.listener.on_round(report)
         return searches
 
-    def _make_report(
+    def _make_round_report(
         self, searches: Sequence[TreeSearch[Any]], seen: Sequence[RouteOutcome], seconds: float
     ) -> RoundReport:
-        right = statistics.mean(search.rewards[self.standard_route] for search in searches)
-        low, high = wilson_interval(right, len(searches))
+        accuracy = statistics.mean(search.rewards[self.standard_route] for search in searches)
+        low, high = wilson_interval(accuracy, len(searches))
         answered = [(route, outcome) for route, outcome in seen if not isinstance(outcome, Failure)]
-        work = sum(route.length * (self.prompt_tokens + _generated_tokens(outcome)) for route, outcome in answered)
+        work = sum(route.length * (self.prompt_tokens + outcome.tokens) for route, outcome in answered)
         return RoundReport(
             number=1,
             rounds=1,
@@ -80,60 +80,51 @@ class PerExampleRun(PreparedRun):
             median=None,
             stopped=0,
             different=len({route for route, _ in seen}),
-            standard=right,
+            standard=accuracy,
             standard_low=low,
             standard_high=high,
             run=len(answered),
             saved=self.searcher.max_evaluations() - len(seen),
-            cut_off=statistics.mean(one.reasoning_truncated or one.answer_truncated for _, one in answered),
+            cut_off=statistics.mean(outcome.truncated for _, outcome in answered),
             seconds=seconds,
             asked=len(seen),
             work=work,
         )
 
-    def _test_routes(self, folder: RunFolder, name: str, routes: Sequence[Route], kind: str) -> RunResult:
-        """A route for each test example, beside the standard pass."""
-        test = self.splits.test
+    def _test_routes(self, folder: RunFolder, routes: Sequence[Route], kind: str) -> RunResult:
+        """A route for each test example, beside the standard pass; the result is written."""
+        test, standard_name = self.splits.test, str(self.standard_route)
         self.listener.on_stage("test", 2 * len(test))
-        evaluator = dataclasses.replace(self.evaluator, on_outcomes=self.listener.on_outcomes)
-        standard = evaluator.evaluate([self.standard_route], test)[self.standard_route]
-        decided = _require_answers(routes, evaluator.evaluate_pairs(list(zip(routes, test, strict=True))))
-        told = EACH_PROMPT if kind == ROUTER else ORACLE_PATHS
-        folder.write_json(
-            files.ANSWERS,
-            {
-                "examples": [dataclasses.asdict(example) for example in test],
-                "routes": {
-                    told: [dataclasses.asdict(one) for one in decided],
-                    str(self.standard_route): [dataclasses.asdict(one) for one in standard.outcomes],
-                },
-                "decided": [str(route) for route in routes],
-            },
-        )
+        evaluator = self.reporting_evaluator
+        standard = evaluator.evaluate([self.standard_route], test)[self.standard_route].outcomes
+        routed = _require_answers(routes, evaluator.evaluate_pairs(list(zip(routes, test, strict=True))))
+        routed_name = EACH_PROMPT if kind == ROUTER else ORACLE_PATHS
+        answers = {routed_name: routed, standard_name: standard}
+        self.write_answers(folder, answers, decided=[str(route) for route in routes])
         length = statistics.mean(route.length for route in routes)
-        arms = [
-            (name, told, length, decided),
-            (STANDARD, str(self.standard_route), self.standard_route.length, standard.outcomes),
+        variants = [
+            make_variant(METHODS[self.config.method].title, routed_name, length, routed),
+            make_variant(STANDARD, standard_name, self.standard_route.length, standard),
         ]
-        layers = self.evaluator.frozen.layers
-        return make_per_example_result(arms, kind, layers, self.config.seed, str(folder.path))
+        layers, comparison = self.evaluator.frozen.layers, self.compare_with_standard(routed, standard)
+        result = make_per_example_result(layers, variants, comparison, str(folder.path), kind)
+        folder.write_json(files.RESULT, result.to_json())
+        return result
 
 
 @dataclass(frozen=True, eq=False)
 class RouterRun(PerExampleRun):
     """Dr.LLM: labels from tree searches, routers trained on them, a decision for each prompt."""
 
-    def execute(self, folder: RunFolder) -> RunResult:
+    def search_and_test(self, folder: RunFolder) -> RunResult:
         """Search, decide and test."""
         searches = self._run_tree_searches(folder, self.splits.train)
-        frozen, config = self.evaluator.frozen, self.evaluator
+        frozen, evaluator = self.evaluator.frozen, self.evaluator
         release_fused_decoder(frozen)  # it holds most of a GPU, which training and deciding need
         routers = self._train_routers(folder, searches)
-        prompts = encode_prompts(frozen, config.task, self.splits.test, config.decoding)
+        prompts = encode_prompts(frozen, evaluator.task, self.splits.test, evaluator.decoding)
         routes = [self.standard_route] * len(prompts) if routers is None else routers.decide_routes(frozen, prompts)
-        result = self._test_routes(folder, METHODS[self.config.method].title, routes, ROUTER)
-        folder.write_json(files.RESULT, result.to_json())
-        return result
+        return self._test_routes(folder, routes, ROUTER)
 
     def _train_routers(
         self, folder: RunFolder, searches: Sequence[TreeSearch[Any]]
@@ -151,15 +142,15 @@ class RouterRun(PerExampleRun):
         prompts = encode_prompts(frozen, task, [example for example, _ in labels], decoding)
         routes = [route for _, route in labels]
         settings: Any = self.searcher.settings
-        found: tuple[LayerRouters | ProgramRouters, Any]
+        trained: tuple[LayerRouters | ProgramRouters, Any]
         if self.searcher.extended:
             space = self.searcher.space
             programs = [space.route_to_program(route) for route in routes]
-            found = train_program_routers(frozen, space, prompts, programs, settings.router, self.config.seed)
+            trained = train_program_routers(frozen, space, prompts, programs, settings.router, self.config.seed)
         else:
             counts = [drllm_label_from_route(route) for route in routes]
-            found = train_layer_routers(frozen, prompts, counts, settings.router, self.config.seed)
-        routers, report = found
+            trained = train_layer_routers(frozen, prompts, counts, settings.router, self.config.seed)
+        routers, report = trained
         routers.save(folder.path / files.ROUTERS)
         folder.write_json(f"{files.ROUTERS}/training.json", dataclasses.asdict(report))
         return routers
@@ -169,14 +160,12 @@ class RouterRun(PerExampleRun):
 class OracleRun(PerExampleRun):
     """CoLA: how many test examples some route gets right, the answer being known. An upper bound, not a method."""
 
-    def execute(self, folder: RunFolder) -> RunResult:
+    def search_and_test(self, folder: RunFolder) -> RunResult:
         """Search, decide and test."""
         searches = self._run_tree_searches(folder, self.splits.test)
         routes = [search.label or self.standard_route for search in searches]
-        result = self._test_routes(folder, METHODS[self.config.method].title, routes, ORACLE)
         folder.write_json(files.ORACLE_COUNTS, count_oracle_results(searches, self.standard_route))
-        folder.write_json(files.RESULT, result.to_json())
-        return result
+        return self._test_routes(folder, routes, ORACLE)
 
 
 def count_oracle_results(searches: Sequence[TreeSearch[Any]], standard: Route) -> dict[str, Any]:
@@ -193,33 +182,28 @@ def count_oracle_results(searches: Sequence[TreeSearch[Any]], standard: Route) -
     }
 
 
-def _require_answers(routes: Sequence[Route], found: Sequence[ExampleOutcome | Failure]) -> list[ExampleOutcome]:
+def _require_answers(routes: Sequence[Route], outcomes: Sequence[ExampleOutcome | Failure]) -> list[ExampleOutcome]:
     """Outcomes on the test set; where one is missing there is no result, as with a route that was searched."""
-    answered = [one for one in found if not isinstance(one, Failure)]
-    for route, one in zip(routes, found, strict=True):
-        if isinstance(one, Failure):  # answers that were never given do not count as wrong
+    for route, outcome in zip(routes, outcomes, strict=True):
+        if isinstance(outcome, Failure):  # answers that were never given do not count as wrong
             raise WorkerError(
-                f"the route {route} could not be tested: it {one.reason}; fix the cause and resume the run"
+                f"the route {route} could not be tested: it {outcome.reason}; fix the cause and resume the run"
             )
-    return answered
+    return [outcome for outcome in outcomes if not isinstance(outcome, Failure)]
 
 
 def _list_most_visited(seen: Sequence[RouteOutcome]) -> tuple[Draw, ...]:
     """The routes that were tried on most examples, with what they made of them; all would fill a large file."""
-    found: dict[Route, list[ExampleOutcome | Failure]] = {}
+    by_route: dict[Route, list[ExampleOutcome | Failure]] = {}
     for route, outcome in seen:
-        found.setdefault(route, []).append(outcome)
-    kept = sorted(found.items(), key=lambda item: -len(item[1]))[:_MAX_KEPT_ROUTES]
+        by_route.setdefault(route, []).append(outcome)
+    kept = sorted(by_route.items(), key=lambda item: -len(item[1]))[:_MAX_KEPT_ROUTES]
     return tuple(Draw(0, Proposal(route), _combine_outcomes(outcomes)) for route, outcomes in kept)
 
 
 def _combine_outcomes(outcomes: Sequence[ExampleOutcome | Failure]) -> Score | Failure:
     """A route's answers as one score; a route that was given up has none, whatever it was right about before."""
-    if given_up := [one for one in outcomes if isinstance(one, Failure)]:
-        return given_up[0]
-    right = [one.correct for one in outcomes if not isinstance(one, Failure)]
-    return Score(sum(right), len(right))
-
-
-def _generated_tokens(outcome: ExampleOutcome) -> int:
-    return outcome.tokens
+    for outcome in outcomes:
+        if isinstance(outcome, Failure):
+            return outcome
+    return Score(sum(outcome.correct for outcome in outcomes if not isinstance(outcome, Failure)), len(outcomes))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
@@ -15,22 +16,16 @@ from macro_routing.evaluation.score_store import ScoreStore, default_store_path
 from macro_routing.models.frozen import FrozenModel, load_model
 from macro_routing.models.hidden_states import compute_block_influence
 from macro_routing.peers.per_example_search import PerExampleSearch
-from macro_routing.runs import folder as files
-from macro_routing.runs.config import DataSettings, RunConfig
-from macro_routing.runs.folder import RunFolder
+from macro_routing.runs.config import DataSettings, RunConfig, make_config
+from macro_routing.runs.folder import RUN, RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.per_example_run import OracleRun, RouterRun
 from macro_routing.runs.prepared_run import PreparedRun
-from macro_routing.runs.progress import Listener
-from macro_routing.runs.result import (
-    RunResult,
-    read_result,
-)
-from macro_routing.runs.run_log import RunLog
+from macro_routing.runs.progress import Listener, RunLog
+from macro_routing.runs.result import RunResult, read_result
 from macro_routing.runs.search_run import SearchRun
 from macro_routing.runs.warm_start import make_initial_state
 from macro_routing.search.searcher import Searcher
-from macro_routing.tasks.catalog import load_task
 from macro_routing.tasks.splits import Splits, count_repeated_questions, make_splits
 from macro_routing.tasks.task import Example, Task
 from macro_routing.workers.worker_messages import TaskSource, WorkerSetup
@@ -38,6 +33,31 @@ from macro_routing.workers.worker_pool import WorkerPool, create_worker_pool
 from macro_routing.workers.worker_settings import WorkerSettings
 
 Workers = WorkerSettings | WorkerPool | None
+
+
+def search_routes(
+    model: FrozenModel | str, task: Task | str, folder: str | Path | None = None, **settings: Any
+) -> RunResult:
+    """Search a route for ``model`` on ``task``, select it on validation examples and test it once.
+
+    ``settings`` are those of a configuration file: ``preset``, ``method``, ``seed``, ``budget`` and the tables
+    ``search``, ``data``, ``decoding`` and others. The run is written to ``folder``, which must be new, or a temporary
+    folder. The result names it and holds the route (``best_route``) with its evidence (``comparison``,
+    ``verdict``).
+
+    Example::
+
+        result = search_routes("smollm2-135m", "category", preset="quick", seed=1)
+        print(result.best_route, result.verdict, result.folder)
+    """
+    task_name = task.name if isinstance(task, Task) else task
+    model_name = model.name if isinstance(model, FrozenModel) else model
+    return run_search(
+        make_config(task_name, model_name, **settings),
+        Path(tempfile.mkdtemp(prefix="macro-")) / "run" if folder is None else folder,
+        frozen=model if isinstance(model, FrozenModel) else None,
+        task=task if isinstance(task, Task) else None,
+    )
 
 
 def run_search(  # noqa: PLR0913
@@ -58,8 +78,8 @@ def run_search(  # noqa: PLR0913
     with start_workers(config, workers, listener) as executor:
         run = prepare_run(config, frozen=frozen, task=task, listener=listener, store=store, executor=executor)
         run_folder = RunFolder.create(Path(folder))
-        with closing(run.store), run_folder.lock(), _log_workers(executor, run_folder):
-            run_folder.write_json(files.RUN, run.make_header())
+        with closing(run.store), run_folder.lock(), _log_worker_messages(executor, run_folder):
+            run_folder.write_json(RUN, run.make_header())
             return run.run(run_folder)
 
 
@@ -74,18 +94,14 @@ def start_workers(
         return nullcontext(workers)
     if workers.runs_in_process:
         return nullcontext()
-    data = config.data
-    sources = [
-        TaskSource(config.task, data.data_dir, config.seed, data.question, data.answer, data.choices, data.kind),
-        *(TaskSource(name, data.data_dir, config.seed) for name in config.guard.tasks),
-    ]
-    setup = WorkerSetup(config.model, config.loading, tuple(sources))
-    pool = create_worker_pool(workers, setup, (listener or Listener()).on_message)
-    (listener or Listener()).on_message(f"{workers.description}; answers begin when the model is loaded there")
+    listener = listener or Listener()
+    setup = WorkerSetup(config.model, config.loading, (_make_task_source(config), *_make_guard_sources(config)))
+    pool = create_worker_pool(workers, setup, listener.on_message)
+    listener.on_message(f"{workers.description}; answers begin when the model is loaded there")
     return pool
 
 
-def _log_workers(workers: WorkerPool | None, run_folder: RunFolder) -> AbstractContextManager[None]:
+def _log_worker_messages(workers: WorkerPool | None, run_folder: RunFolder) -> AbstractContextManager[None]:
     """What happens to workers is written into the log of the run that they work for."""
     if workers is None:
         return nullcontext()
@@ -107,14 +123,14 @@ def resume_run(  # noqa: PLR0913
     run_folder = RunFolder.open(Path(folder))
     if run_folder.is_finished:
         return read_result(run_folder)
-    header = run_folder.read_json(files.RUN)
-    with run_folder.explain_damage(files.RUN):
-        config = RunConfig.from_tables(header["config"]["given"], str(run_folder.path / files.RUN))
+    header = run_folder.read_json(RUN)
+    with run_folder.explain_damage(RUN):
+        config = RunConfig.from_tables(header["config"]["given"], str(run_folder.path / RUN))
         _check_header_types(header)
     with run_folder.lock(), start_workers(config, workers, listener) as executor:
         store = store or header["store"]
         run = prepare_run(config, frozen=frozen, task=task, listener=listener, store=store, executor=executor)
-        with closing(run.store), _log_workers(executor, run_folder):
+        with closing(run.store), _log_worker_messages(executor, run_folder):
             check_same_inputs(header, run.make_header(), run_folder.path)
             return run.run(run_folder)
 
@@ -140,7 +156,7 @@ def prepare_run(  # noqa: PLR0913
         available = len(splits.get_split("train" if name == "training" else name))
         if (requested := config.given.get("data", {}).get(name, 0)) > available:
             listener.on_message(f"{requested} {name} examples were requested, the data has {available}")
-    guards = {name: load_task(name, _data_folder(config), config.seed) for name in config.guard.tasks}
+    guards = {source.name: source.load_task() for source in _make_guard_sources(config)}
     evaluator = Evaluator(
         frozen,
         task,
@@ -152,7 +168,7 @@ def prepare_run(  # noqa: PLR0913
         executor=executor,
     )
     searcher = config.make_searcher(
-        frozen, len(splits.train), lambda: measure_influence(evaluator, splits.train), len(splits.test)
+        frozen, len(splits.train), lambda: measure_layer_influence(evaluator, splits.train), len(splits.test)
     )
     for guard in guards.values():
         config.resolve_decoding(guard)
@@ -165,18 +181,16 @@ def prepare_run(  # noqa: PLR0913
 
 def load_configured_task(config: RunConfig) -> Task:
     """The task that the settings name."""
+    return _make_task_source(config).load_task()
+
+
+def _make_task_source(config: RunConfig) -> TaskSource:
     data = config.data
-    columns: dict[str, Any] = {
-        "question": data.question,
-        "answer": data.answer,
-        "choices": data.choices,
-        "kind": data.kind,
-    }
-    return load_task(config.task, _data_folder(config), config.seed, **columns)
+    return TaskSource(config.task, data.data_dir, config.seed, data.question, data.answer, data.choices, data.kind)
 
 
-def _data_folder(config: RunConfig) -> Path | None:
-    return Path(config.data.data_dir) if config.data.data_dir else None
+def _make_guard_sources(config: RunConfig) -> list[TaskSource]:
+    return [TaskSource(name, config.data.data_dir, config.seed) for name in config.guard.tasks]
 
 
 def split_examples(config: RunConfig, task: Task, sizes: DataSettings) -> Splits:
@@ -204,12 +218,12 @@ def _make_per_example_run(
     config: RunConfig, evaluator: Evaluator, splits: Splits, searcher: PerExampleSearch, listener: Listener
 ) -> PreparedRun:
     """A run whose result is not a route."""
-    for name, given in (
+    for name, value in (
         ("init_from", config.init_from),
         ("guard", config.guard.tasks),
         ("max_minutes", config.max_minutes),
     ):
-        if given:
+        if value:
             raise SettingsError(f"{name} is not allowed with method = {config.method}; leave it out")
     kind = RouterRun if METHODS[config.method].kind == "router" else OracleRun
     return kind(config, evaluator, splits, searcher, listener)
@@ -218,7 +232,7 @@ def _make_per_example_run(
 _INFLUENCE_EXAMPLES, _INFLUENCE_BATCH = 64, 16
 
 
-def measure_influence(evaluator: Evaluator, examples: Sequence[Example]) -> list[float]:
+def measure_layer_influence(evaluator: Evaluator, examples: Sequence[Example]) -> list[float]:
     """How much each layer does to the prompts of some training examples."""
     prompts = encode_prompts(evaluator.frozen, evaluator.task, examples[:_INFLUENCE_EXAMPLES], evaluator.decoding)
     device = evaluator.frozen.model.device

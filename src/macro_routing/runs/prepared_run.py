@@ -4,25 +4,24 @@ import dataclasses
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from macro_routing.evaluation.evaluator import Evaluator
+from macro_routing.evaluation import Evaluator, ScoreStore
 from macro_routing.evaluation.model_answers import mean_input_tokens
-from macro_routing.evaluation.score_store import ScoreStore
+from macro_routing.evaluation.outcomes import ExampleOutcome
+from macro_routing.evaluation.statistics import PairedComparison, compare_paired
 from macro_routing.models.environment import describe_environment
 from macro_routing.routes.route import Route
-from macro_routing.runs import folder as files
 from macro_routing.runs.config import RunConfig
-from macro_routing.runs.folder import RunFolder
+from macro_routing.runs.folder import ANSWERS, FORMAT, RunFolder
 from macro_routing.runs.methods import SearchPlan
-from macro_routing.runs.progress import Listener, Listeners, RunPlan
+from macro_routing.runs.progress import Listener, Listeners, RunLog, RunPlan
 from macro_routing.runs.result import RunResult, minimum_detectable_gain
-from macro_routing.runs.run_log import RunLog
-from macro_routing.tasks.splits import Splits, make_splits
-from macro_routing.tasks.task import Task
+from macro_routing.tasks import Splits, Task, make_splits
+from macro_routing.version import __version__
 
 _PROMPT_EXAMPLES = 64
 """Training examples that the mean prompt length is measured on."""
@@ -69,8 +68,6 @@ class PreparedRun(ABC):
 
     def make_header(self) -> dict[str, Any]:
         """What the run is, for its folder."""
-        from macro_routing.version import __version__
-
         frozen = self.evaluator.frozen
         resolved = {
             "searcher": json.loads(self.searcher.identity),
@@ -84,7 +81,7 @@ class PreparedRun(ABC):
             "data": dataclasses.asdict(self.config.resolve_data(frozen)),
         }
         return {
-            "format": files.FORMAT,
+            "format": FORMAT,
             "macro": __version__,
             "started": time.strftime("%Y-%m-%d %H:%M:%S"),
             "config": {"given": self.config.to_tables(), "resolved": resolved},
@@ -106,14 +103,38 @@ class PreparedRun(ABC):
         evaluator = dataclasses.replace(self.evaluator, report=listener.on_message)
         run = dataclasses.replace(self, listener=listener, evaluator=evaluator)
         listener.on_plan(run.plan)
-        result = run.execute(folder)
+        result = run.search_and_test(folder)
         folder.write_manifest()
         listener.on_result(result)
         return result
 
     @abstractmethod
-    def execute(self, folder: RunFolder) -> RunResult:
+    def search_and_test(self, folder: RunFolder) -> RunResult:
         """Search and test, and write the result into the folder."""
+
+    @property
+    def reporting_evaluator(self) -> Evaluator:
+        """The evaluator; the listener gets the number of outcomes as they are computed."""
+        return dataclasses.replace(self.evaluator, on_outcomes=self.listener.on_outcomes)
+
+    def write_answers(self, folder: RunFolder, answers: Mapping[str, Sequence[ExampleOutcome]], **more: Any) -> None:
+        """Test answers by route, with the questions, so that a report needs nothing but the folder."""
+        values = {
+            "examples": [dataclasses.asdict(example) for example in self.splits.test],
+            "routes": {
+                route: [dataclasses.asdict(outcome) for outcome in outcomes] for route, outcomes in answers.items()
+            },
+        }
+        folder.write_json(ANSWERS, {**values, **more})
+
+    def compare_with_standard(
+        self, routed: Sequence[ExampleOutcome], standard: Sequence[ExampleOutcome]
+    ) -> PairedComparison:
+        """The result's answers to the test set against those of the standard pass."""
+        standard_correct, routed_correct = (
+            [outcome.correct for outcome in outcomes] for outcomes in (standard, routed)
+        )
+        return compare_paired(standard_correct, routed_correct, seed=self.config.seed)
 
     @cached_property
     def prompt_tokens(self) -> float:

@@ -1,8 +1,11 @@
-"""What a run tells while it runs; a listener does with it what it likes."""
+"""Events of a run (plan, stages, rounds, result), and the listeners that get them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+
+from macro_routing.runs.folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -67,12 +70,12 @@ def describe_round(report: RoundReport) -> str:
         f"round {report.number}/{report.rounds}: best {100 * report.best:.1f}, {median}, standard"
         f" {100 * report.standard:.1f} ({100 * report.standard_low:.0f} to {100 * report.standard_high:.0f}) on"
         f" {report.examples} examples; {report.different} different routes, {report.stopped} stopped;"
-        f" {report.run} outcomes run, {report.saved} saved{cut}"
+        f" {report.run} evaluations run, {report.saved} saved{cut}"
     )
 
 
 class Listener:
-    """Hears what happens; every method may be left as it is."""
+    """Gets a run's events; every method may be left as it is."""
 
     def on_message(self, text: str) -> None:
         """Something a person may want to know."""
@@ -81,51 +84,51 @@ class Listener:
         """The run begins or goes on."""
 
     def on_outcomes(self, count: int) -> None:
-        """So many outcomes were just worked out."""
+        """This many outcomes were just computed."""
 
     def on_round(self, report: RoundReport) -> None:
         """A round is finished and kept."""
 
-    def on_stage(self, name: str, outcomes: int) -> None:
-        """A stage (search, validation, guard, test) begins, with so many outcomes at most."""
+    def on_stage(self, name: str, evaluations: int) -> None:
+        """A stage (search, validation, guard, test) begins, with at most this many evaluations."""
 
     def on_result(self, result: Any) -> None:
         """The run is finished."""
 
 
 class Listeners(Listener):
-    """Several listeners as one."""
+    """Several listeners as one; each gets every event, in order."""
 
     def __init__(self, listeners: Sequence[Listener]) -> None:
-        """All hear everything, in order."""
-        self._listeners = listeners
+        """Replace every event's method by one that calls those of ``listeners``."""
+        for name in [name for name in vars(Listener) if name.startswith("on_")]:
+            setattr(self, name, partial(_call_all_methods, [getattr(listener, name) for listener in listeners]))
 
-    def on_message(self, text: str) -> None:
-        """Pass it on."""
-        for one in self._listeners:
-            one.on_message(text)
+
+def _call_all_methods(methods: Sequence[Callable[..., None]], *arguments: Any) -> None:
+    for method in methods:
+        method(*arguments)
+
+
+class RunLog(Listener):
+    """Writes what happens into the ``log.txt`` of a run's folder, with the time of each line."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        """Lines are added to those of earlier processes."""
+        self.on_message = folder.log  # type: ignore[method-assign]
 
     def on_plan(self, plan: RunPlan) -> None:
-        """Pass it on."""
-        for one in self._listeners:
-            one.on_plan(plan)
-
-    def on_outcomes(self, count: int) -> None:
-        """Pass it on."""
-        for one in self._listeners:
-            one.on_outcomes(count)
+        """Where the process begins."""
+        self.on_message(f"begins or goes on: {plan.task} ({plan.mode}) on {plan.model}")
 
     def on_round(self, report: RoundReport) -> None:
-        """Pass it on."""
-        for one in self._listeners:
-            one.on_round(report)
+        """A round in a line."""
+        self.on_message(f"{describe_round(report)}; {report.seconds:.1f} s")
 
-    def on_stage(self, name: str, outcomes: int) -> None:
-        """Pass it on."""
-        for one in self._listeners:
-            one.on_stage(name, outcomes)
+    def on_stage(self, name: str, evaluations: int) -> None:
+        """What begins."""
+        self.on_message(f"{name}: at most {evaluations} evaluations")
 
     def on_result(self, result: Any) -> None:
-        """Pass it on."""
-        for one in self._listeners:
-            one.on_result(result)
+        """The verdict."""
+        self.on_message(result.verdict)

@@ -1,22 +1,17 @@
 """What a run came to: the variants on the test set, and a verdict in a sentence."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from macro_routing.errors import RunError
-from macro_routing.evaluation.statistics import PairedComparison, compare_paired, smallest_detectable_gain
-from macro_routing.routes.paper_notation import parse_program
-from macro_routing.routes.route import Route
+from macro_routing.evaluation.outcomes import ExampleOutcome
+from macro_routing.evaluation.statistics import PairedComparison, smallest_detectable_gain
+from macro_routing.routes import Route, parse_program
 from macro_routing.runs.folder import RESULT, RunFolder
 from macro_routing.runs.methods import METHODS
-
-if TYPE_CHECKING:
-    from macro_routing.evaluation.outcomes import ExampleOutcome, RouteEvaluation
 
 SELECTED = {name: method.title for name, method in METHODS.items()}
 """How the chosen route is called, by method."""
@@ -83,71 +78,53 @@ class RunResult:
         return {**dataclasses.asdict(self), **more}
 
     @classmethod
-    def from_json(cls, values: dict[str, Any]) -> RunResult:
+    def from_json(cls, values: dict[str, Any]) -> "RunResult":
         """The result that ``to_json`` wrote."""
-        variants = tuple(Variant(**one) for one in values["variants"])
-        names = {item.name for item in dataclasses.fields(cls)} - {"variants", "comparison"}
-        comparison = PairedComparison(**values["comparison"])
-        # Runs of earlier versions say nothing of their kind: they were routes.
-        values = {"kind": ROUTE, **values}
-        values["detectable"] = math.inf if values["detectable"] is None else values["detectable"]
-        return cls(variants=variants, comparison=comparison, **{name: values[name] for name in names})
+        built = {
+            # Runs of earlier versions say nothing of their kind: they were routes.
+            "kind": ROUTE,
+            **values,
+            "variants": tuple(Variant(**variant) for variant in values["variants"]),
+            "comparison": PairedComparison(**values["comparison"]),
+            "detectable": math.inf if values["detectable"] is None else values["detectable"],
+        }
+        return cls(**{field.name: built[field.name] for field in dataclasses.fields(cls)})
 
 
-def read_result(place: RunFolder) -> RunResult:
-    """A finished run's result, with the place where its folder is now."""
-    with place.explain_damage(RESULT):
-        return dataclasses.replace(RunResult.from_json(place.read_json(RESULT)), folder=str(place.path))
+def read_result(folder: RunFolder) -> RunResult:
+    """A finished run's result, with the path where its folder is now."""
+    with folder.explain_damage(RESULT):
+        return dataclasses.replace(RunResult.from_json(folder.read_json(RESULT)), folder=str(folder.path))
+
+
+def make_variant(name: str, route: str, length: float, outcomes: Sequence[ExampleOutcome]) -> Variant:
+    """A row of the result's table from its answers to the test set."""
+    n = len(outcomes)
+    truncated, tokens = (
+        sum(outcome.truncated for outcome in outcomes) / n,
+        sum(outcome.tokens for outcome in outcomes) / n,
+    )
+    return Variant(name, route, length, sum(outcome.correct for outcome in outcomes), n, truncated, tokens)
 
 
 def make_route_result(
-    tested: Sequence[tuple[str, RouteEvaluation]], chosen: Route, seed: int, folder: str, refused: str = ""
+    route: Route, variants: Sequence[Variant], comparison: PairedComparison, folder: str, rejections: str
 ) -> RunResult:
-    """Compare the chosen route, which comes first, with the standard pass and say what that is worth."""
-    selected, standard = tested[0][1], dict(tested)[STANDARD]
-    comparison = compare_paired(standard.correct, selected.correct, seed=seed)
-    variants = tuple(
-        Variant(
-            name,
-            str(one.route),
-            one.route.length,
-            sum(one.correct),
-            len(one.outcomes),
-            one.truncated_share,
-            one.mean_tokens,
-        )
-        for name, one in tested
-    )
+    """The result of a search for a route; ``rejections`` say why others were rejected, where that decided."""
     detectable = minimum_detectable_gain(comparison.n, comparison)
-    return RunResult(
-        str(chosen),
-        chosen.layers,
-        variants,
-        comparison,
-        detectable,
-        _make_verdict(chosen, comparison, detectable, refused),
-        folder,
-    )
+    verdict = _describe_gain(comparison, detectable, "route")
+    if route.is_standard:
+        reason = f", {rejections}" if rejections else ""
+        verdict = (
+            f"No better route was found: the standard pass was chosen{reason} ({_describe_test_power(detectable)})."
+        )
+    return RunResult(str(route), route.layers, tuple(variants), comparison, detectable, verdict, folder)
 
 
 def make_per_example_result(
-    arms: Sequence[tuple[str, str, float, Sequence[ExampleOutcome]]], kind: str, layers: int, seed: int, folder: str
+    layers: int, variants: Sequence[Variant], comparison: PairedComparison, folder: str, kind: str
 ) -> RunResult:
-    """The result of what is not a route: (name, what it is, layers applied, answers) of it and of the standard pass."""
-    (_, told, _, mine), (_, _, _, standard) = arms
-    comparison = compare_paired([one.correct for one in standard], [one.correct for one in mine], seed=seed)
-    variants = tuple(
-        Variant(
-            name,
-            what,
-            length,
-            sum(one.correct for one in found),
-            len(found),
-            sum(one.truncated for one in found) / len(found),
-            sum(one.tokens for one in found) / len(found),
-        )
-        for name, what, length, found in arms
-    )
+    """The result of what is not a route: its own variant, then that of the standard pass."""
     detectable = minimum_detectable_gain(comparison.n, comparison)
     verdict = _describe_gain(comparison, detectable, "router")
     if kind == ORACLE:
@@ -155,7 +132,7 @@ def make_per_example_result(
             f"An upper bound, not a method: with the answers known, {100 * comparison.routed:.1f} % of {comparison.n}"
             f" examples have a route that gets them right; the standard pass gets {100 * comparison.baseline:.1f} %."
         )
-    return RunResult(told, layers, variants, comparison, detectable, verdict, folder, kind)
+    return RunResult(variants[0].route, layers, tuple(variants), comparison, detectable, verdict, folder, kind)
 
 
 def minimum_detectable_gain(n: int, comparison: PairedComparison | None = None) -> float:
@@ -166,8 +143,8 @@ def minimum_detectable_gain(n: int, comparison: PairedComparison | None = None) 
     """
     seen = (comparison.fixed + comparison.broken) / n if comparison is not None else 0.0
     shares = [share / 10 for share in range(2, 11) if share / 10 > seen]
-    found = (smallest_detectable_gain(n, share) for share in [max(seen, 0.2), *shares])
-    return next((gain for gain in found if math.isfinite(gain)), math.inf)
+    gains = (smallest_detectable_gain(n, share) for share in [max(seen, 0.2), *shares])
+    return next((gain for gain in gains if math.isfinite(gain)), math.inf)
 
 
 def describe_detectable_gain(gain: float, n: int) -> str:
@@ -177,13 +154,7 @@ def describe_detectable_gain(gain: float, n: int) -> str:
     return f"{n} test examples can show a gain of {100 * gain:.1f} points, in four of five cases"
 
 
-def _make_verdict(chosen: Route, comparison: PairedComparison, detectable: float, refused: str) -> str:
-    if chosen.is_standard:
-        return f"No better route was found: the standard pass was chosen{refused} ({_describe_power(detectable)})."
-    return _describe_gain(comparison, detectable, "route")
-
-
-def _describe_power(detectable: float) -> str:
+def _describe_test_power(detectable: float) -> str:
     if detectable < 1:
         return f"the data could have shown one of {100 * detectable:.1f} points"
     return "so few data can show none"
@@ -194,7 +165,7 @@ def _describe_gain(comparison: PairedComparison, detectable: float, what: str) -
     interval = f"95 % interval {100 * comparison.low:+.1f} to {100 * comparison.high:+.1f}"
     evidence = f"{interval}, p = {comparison.p_value:.2g}, n = {comparison.n}"
     if comparison.p_value >= LEVEL:
-        return f"No evidence of a gain: {gained} ({evidence}); {_describe_power(detectable)}."
+        return f"No evidence of a gain: {gained} ({evidence}); {_describe_test_power(detectable)}."
     if comparison.difference > 0:
         return f"The {what} is better than the standard pass by {gained} ({evidence})."
     return f"The {what} is worse than the standard pass: {gained} ({evidence}). Do not use it."

@@ -5,34 +5,25 @@ fixed work units. So a run that was killed and resumed ends as one that was neve
 """
 
 import dataclasses
+import statistics
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from macro_routing.evaluation.outcomes import RaceResult, RouteEvaluation
+from macro_routing.evaluation.outcomes import RaceResult
 from macro_routing.evaluation.racing import NEVER
-from macro_routing.routes.route import Route
+from macro_routing.evaluation.statistics import wilson_interval
+from macro_routing.routes import Route, RouteFile
 from macro_routing.runs import folder as files
 from macro_routing.runs.cost import measure_cost
-from macro_routing.runs.deadline import Deadline, TimeUp
 from macro_routing.runs.final_selection import FinalSelection, select_confirmed_route, select_route
 from macro_routing.runs.folder import RunFolder
+from macro_routing.runs.methods import METHODS
 from macro_routing.runs.prepared_run import PreparedRun
-from macro_routing.runs.result import (
-    NO_DECODING,
-    SELECTED,
-    STANDARD,
-    TOP_1,
-    RunResult,
-    make_route_result,
-)
-from macro_routing.runs.round_report import make_round_report
-from macro_routing.search.guided import GuidedSearch
-from macro_routing.search.macro import MacroSearch
-from macro_routing.search.searcher import Candidate, Round, Searcher, SearchState
+from macro_routing.runs.progress import RoundReport
+from macro_routing.runs.result import NO_DECODING, STANDARD, TOP_1, RunResult, make_route_result, make_variant
+from macro_routing.search import Candidate, GuidedSearch, MacroSearch, Round, Score, Searcher, SearchState, Stopped
 from macro_routing.tasks.splits import make_splits
-from macro_routing.tasks.task import Example
+from macro_routing.version import __version__
 from macro_routing.workers.worker_settings import WorkerError
 
 
@@ -44,7 +35,7 @@ class SearchRun(PreparedRun):
     first_state: SearchState = field(kw_only=True)
     """The state before the first round."""
 
-    def execute(self, folder: RunFolder) -> RunResult:
+    def search_and_test(self, folder: RunFolder) -> RunResult:
         """Search, select and test."""
         state = self._search(folder)
         choice = self._select_candidate(folder, state)
@@ -57,49 +48,68 @@ class SearchRun(PreparedRun):
     # --- searching ------------------------------------------------------------------------------------------------
 
     def _search(self, folder: RunFolder) -> SearchState:
-        state = folder.last_state()
+        state = folder.load_last_state()
         if state is None:
             state = self.first_state
             folder.save_round(state, None)
-        plan = self.plan
         self.listener.on_stage("search", self.searcher.max_evaluations(state.rounds))
-        left_over = plan.max_evaluations - self.searcher.max_evaluations()
+        reserved = self.plan.max_evaluations - self.searcher.max_evaluations()
         if isinstance(self.searcher, GuidedSearch):  # its finalists meet what was held back even when time is up
-            left_over += self.searcher.max_candidates * len(self.searcher.holdout)
-        deadline = Deadline(self.config.max_minutes, left_over)
+            reserved += self.searcher.max_candidates * len(self.searcher.holdout)
+        deadline = _Deadline(self.config.max_minutes, reserved)
         while not folder.has_file(files.ENDED) and (asked := self.searcher.ask(state)) is not None:
             start = time.perf_counter()
             try:
                 raced, standard = self._score_round(asked, deadline)
-            except TimeUp:
+            except _DeadlineReached:
                 folder.write_json(files.ENDED, {"reason": "max_minutes", "rounds": state.rounds})
                 self.listener.on_message(f"time is up after {state.rounds} rounds; selecting among what was found")
                 break
             state = self.searcher.tell(state, asked, raced.outcomes)
-            seconds = time.perf_counter() - start
-            report = make_round_report(asked, plan.rounds, raced, standard, seconds, self.prompt_tokens)
+            report = self._make_round_report(asked, raced, standard, time.perf_counter() - start)
             folder.save_round(state, dataclasses.asdict(report))
             self.listener.on_round(report)
         return state
 
-    def _score_round(self, asked: Round, deadline: Deadline) -> tuple[RaceResult, RaceResult]:
+    def _score_round(self, asked: Round, deadline: "_Deadline") -> tuple[RaceResult, RaceResult]:
         """The round's draws, and the standard pass on the same examples."""
 
-        def count(outcomes: int) -> None:
-            self.listener.on_outcomes(outcomes)
-            deadline.check(outcomes)
+        def report_outcomes(count: int) -> None:
+            self.listener.on_outcomes(count)
+            deadline.check(count)
 
-        evaluator = dataclasses.replace(self.evaluator, on_outcomes=count)
+        evaluator = dataclasses.replace(self.evaluator, on_outcomes=report_outcomes)
         examples = [self.splits.train[index] for index in asked.examples]
         draws = [proposal.route for proposal in asked.proposals]
         raced = evaluator.race_draws(draws, examples, asked.keep, self.config.racing)
         return raced, evaluator.race_draws([self.standard_route], examples, 1, NEVER)
 
-    # --- choosing and testing -------------------------------------------------------------------------------------
+    def _make_round_report(self, asked: Round, raced: RaceResult, standard: RaceResult, seconds: float) -> RoundReport:
+        """Best and median of the draws beside the standard pass; stopped draws are counted, never averaged."""
+        complete = [outcome.accuracy for outcome in raced.outcomes if isinstance(outcome, Score)]
+        (baseline,) = standard.outcomes
+        assert isinstance(baseline, Score)
+        low, high = wilson_interval(baseline.accuracy, baseline.total)
+        return RoundReport(
+            number=asked.number + 1,
+            rounds=self.searcher.max_rounds,
+            examples=len(asked.examples),
+            best=max(complete, default=0.0),
+            median=statistics.median(complete) if complete else None,
+            stopped=sum(isinstance(outcome, Stopped) for outcome in raced.outcomes),
+            different=len({proposal.route for proposal in asked.proposals}),
+            standard=baseline.accuracy,
+            standard_low=low,
+            standard_high=high,
+            run=raced.computed + standard.computed,
+            saved=raced.requested - raced.computed,
+            cut_off=raced.truncated_share,
+            seconds=seconds,
+            asked=raced.requested,
+            work=sum(route.length * (count * self.prompt_tokens + tokens) for route, count, tokens in raced.answers),
+        )
 
-    def _evaluate(self, routes: Sequence[Route], examples: Sequence[Example]) -> dict[Route, RouteEvaluation]:
-        evaluator = dataclasses.replace(self.evaluator, on_outcomes=self.listener.on_outcomes)
-        return evaluator.evaluate(routes, examples)
+    # --- choosing and testing -------------------------------------------------------------------------------------
 
     def _select_candidate(self, folder: RunFolder, state: SearchState) -> FinalSelection:
         if folder.has_file(files.CANDIDATES):
@@ -110,19 +120,19 @@ class SearchRun(PreparedRun):
         routes = [candidate.route for candidate in candidates]
         if isinstance(self.searcher, GuidedSearch):
             routes = list(dict.fromkeys([self.standard_route, *routes]))
-            holdout = [self.splits.train[number] for number in self.searcher.holdout]
+            holdout = [self.splits.train[index] for index in self.searcher.holdout]
             choice = select_confirmed_route(
                 candidates,
-                self._evaluate(routes, self.splits.validation),
-                self._evaluate(routes, holdout),
+                self.reporting_evaluator.evaluate(routes, self.splits.validation),
+                self.reporting_evaluator.evaluate(routes, holdout),
                 self.searcher.settings.max_error_probability,
                 self._find_guard_objection,
             )
         else:
             choice = select_route(
                 candidates,
-                self._evaluate(routes, self.splits.validation),
-                lambda tied: self._evaluate(tied, self.splits.train),
+                self.reporting_evaluator.evaluate(routes, self.splits.validation),
+                lambda tied: self.reporting_evaluator.evaluate(tied, self.splits.train),
                 self._find_guard_objection,
             )
         folder.write_json(files.CANDIDATES, choice.to_json())
@@ -135,15 +145,12 @@ class SearchRun(PreparedRun):
             examples = make_splits(task, seed=self.config.seed).validation[: settings.examples]
             self.listener.on_stage(f"guard {name}", 2 * len(examples))
             guard = dataclasses.replace(
-                self.evaluator,
-                task=task,
-                decoding=self.config.resolve_decoding(task),
-                on_outcomes=self.listener.on_outcomes,
+                self.reporting_evaluator, task=task, decoding=self.config.resolve_decoding(task)
             )
-            found = guard.evaluate([self.standard_route, route], examples)
-            if reason := found[route].failure:
+            evaluations = guard.evaluate([self.standard_route, route], examples)
+            if reason := evaluations[route].failure:
                 return f"it could not be run on {name}: {reason}"
-            drop = 100 * (found[self.standard_route].score.accuracy - found[route].score.accuracy)
+            drop = 100 * (evaluations[self.standard_route].score.accuracy - evaluations[route].score.accuracy)
             if drop > settings.max_drop:
                 return f"it costs {drop:.1f} points on {name} (n = {len(examples)}; allowed {settings.max_drop:g})"
         return ""
@@ -151,13 +158,13 @@ class SearchRun(PreparedRun):
     def _test_routes(self, folder: RunFolder, state: SearchState, choice: FinalSelection) -> RunResult:
         """The one time the test set is looked at."""
         variants = [
-            (SELECTED[self.config.method], choice.route),
-            *self._list_variants(state),
+            (METHODS[self.config.method].title, choice.route),
+            *self._list_macro_variants(state),
             (STANDARD, self.standard_route),
         ]
         different = list(dict.fromkeys(route for _, route in variants))
         self.listener.on_stage("test", len(different) * len(self.splits.test))
-        evaluations = self._evaluate(different, self.splits.test)
+        evaluations = self.reporting_evaluator.evaluate(different, self.splits.test)
         for route in (choice.route, self.standard_route):
             if reason := evaluations[route].failure:  # answers that were never given do not count as wrong
                 raise WorkerError(f"the route {route} could not be tested: {reason}; fix the cause and resume the run")
@@ -165,9 +172,16 @@ class SearchRun(PreparedRun):
             if reason := evaluations[route].failure:
                 self.listener.on_message(f"{name} is left out: {route} could not be tested: {reason}")
         tested = [(name, evaluations[route]) for name, route in variants if not evaluations[route].failure]
-        folder.write_json(files.ANSWERS, _answers_to_json(self.splits.test, {one.route: one for _, one in tested}))
-        refused = f", {choice.refused}" if choice.refused else ""
-        return make_route_result(tested, choice.route, self.config.seed, str(folder.path), refused)
+        answers = {str(evaluation.route): evaluation.outcomes for _, evaluation in tested}
+        self.write_answers(folder, answers)
+        comparison = self.compare_with_standard(
+            evaluations[choice.route].outcomes, evaluations[self.standard_route].outcomes
+        )
+        made = [
+            make_variant(name, str(evaluation.route), evaluation.route.length, evaluation.outcomes)
+            for name, evaluation in tested
+        ]
+        return make_route_result(choice.route, made, comparison, str(folder.path), choice.refused)
 
     def _measure_cost(self, folder: RunFolder, route: Route) -> None:
         """On training examples: nothing is asked of the test set a second time."""
@@ -176,7 +190,7 @@ class SearchRun(PreparedRun):
             different = list(dict.fromkeys([self.standard_route, route]))
             folder.write_json(files.COST, measure_cost(self.evaluator, different, self.splits.train))
 
-    def _list_variants(self, state: SearchState) -> list[tuple[str, Route]]:
+    def _list_macro_variants(self, state: SearchState) -> list[tuple[str, Route]]:
         if not isinstance(self.searcher, MacroSearch):
             return []  # the variants are MACRO's
         best = self.searcher.best_draw(state)
@@ -184,9 +198,6 @@ class SearchRun(PreparedRun):
         return [top, (NO_DECODING, best.proposal.route)] if best is not None else [top]
 
     def _format_route_file(self, result: RunResult, choice: FinalSelection) -> str:
-        from macro_routing.routes.route_file import RouteFile
-        from macro_routing.version import __version__
-
         frozen, comparison = self.evaluator.frozen, result.comparison
         return RouteFile(
             result.best_route,
@@ -211,9 +222,25 @@ class SearchRun(PreparedRun):
         ).to_json()
 
 
-def _answers_to_json(examples: Sequence[Example], found: dict[Route, RouteEvaluation]) -> dict[str, Any]:
-    """Test answers of all variants, with the questions, so that a report needs nothing but the folder."""
-    return {
-        "examples": [dataclasses.asdict(example) for example in examples],
-        "routes": {str(route): [dataclasses.asdict(o) for o in one.outcomes] for route, one in found.items()},
-    }
+class _DeadlineReached(Exception):  # noqa: N818 it is no error
+    """The time for searching is over."""
+
+
+class _Deadline:
+    """Ends a search in time: of its minutes enough are left to select and test."""
+
+    def __init__(self, minutes: float | None, reserved: int) -> None:
+        """``reserved`` evaluations will be needed after the search."""
+        self._start = time.monotonic()
+        self._seconds = None if minutes is None else 60 * minutes
+        self._reserved = reserved
+        self._done = 0
+
+    def check(self, outcomes: int) -> None:
+        """Count outcomes just computed; raise ``_DeadlineReached`` when the rest of the time is needed for the end."""
+        self._done += outcomes
+        if self._seconds is None or self._done == 0:
+            return
+        elapsed = time.monotonic() - self._start
+        if elapsed + elapsed / self._done * self._reserved > self._seconds:
+            raise _DeadlineReached

@@ -6,13 +6,11 @@ from pathlib import Path
 from macro_routing.errors import ModelError, RunError
 from macro_routing.models.catalog import MessageCallback
 from macro_routing.models.compatibility import IdentifiedModel, check_route_file
-from macro_routing.routes.notation import parse_route
-from macro_routing.routes.route import Route
+from macro_routing.routes import Route, parse_route
 from macro_routing.routes.route_file import is_route_file, parse_route_file
 from macro_routing.runs.folder import RUN, RunFolder
-from macro_routing.search.policy import MarkovPolicy
+from macro_routing.search import MarkovPolicy, Searcher, SearchState
 from macro_routing.search.policy_search import PolicySearcher, PolicyState
-from macro_routing.search.searcher import Searcher, SearchState
 
 _TRUST = 0.5
 """How much of the first policy is earlier knowledge; the rest is the prior, so that a search goes on exploring."""
@@ -38,7 +36,7 @@ def make_initial_state(
         raise RunError(f"{init_from} is neither a run's folder nor a route") from None
     except OSError:  # too long for a file's name: a route
         text = init_from
-    route = _parse_route(text, init_from, model, report)
+    route = _parse_route_or_file(text, init_from, model, report)
     searcher.space.check_route(route)
     prior = searcher.policy(state)
     # A pseudo-count of one for the prior and one for the route: half of each row it visits.
@@ -46,7 +44,7 @@ def make_initial_state(
     return searcher.start_from_prior(taught)
 
 
-def _parse_route(text: str, source: str, model: IdentifiedModel, report: MessageCallback) -> Route:
+def _parse_route_or_file(text: str, source: str, model: IdentifiedModel, report: MessageCallback) -> Route:
     if not is_route_file(text):
         return parse_route(text, model.layers)
     return check_route_file(parse_route_file(text), model, source, report=report)
@@ -55,12 +53,14 @@ def _parse_route(text: str, source: str, model: IdentifiedModel, report: Message
 def _mix_in_policy(searcher: PolicySearcher, state: SearchState, path: Path, model: IdentifiedModel) -> SearchState:
     folder = RunFolder.open(path)
     _check_same_model(folder, model)
-    earlier = folder.last_state()
+    earlier = folder.load_last_state()
     if not isinstance(earlier, PolicyState):
         raise RunError(f"{path} holds no policy to start from; it was not a search of MACRO's, or never began")
-    mine, other = json.loads(searcher.identity)["space"], json.loads(earlier.identity)["space"]
-    if mine != other:
-        raise RunError(f"{path} searched another route space ({other}); start from it with the same [space] settings")
+    own_space, earlier_space = json.loads(searcher.identity)["space"], json.loads(earlier.identity)["space"]
+    if own_space != earlier_space:
+        raise RunError(
+            f"{path} searched another route space ({earlier_space}); start from it with the same [space] settings"
+        )
     mixed = (1 - _TRUST) * searcher.policy(state).table + _TRUST * earlier.policy_table
     return searcher.start_from_prior(MarkovPolicy(searcher.space, mixed))
 

@@ -43,7 +43,7 @@ _COLUMNS = [
 
 def load_policy(run: RunFolder) -> MarkovPolicy:
     """The policy that a run's search has come to."""
-    state = run.last_state()
+    state = run.load_last_state()
     if not isinstance(state, PolicyState):
         raise RunError(
             f"{run.path} holds no policy: its search has none, or never began; use a run of --method guided or macro"

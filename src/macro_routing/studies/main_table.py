@@ -100,7 +100,7 @@ def _check_methods(context: StudyContext, task: TaskName, seed: int, methods: Se
     missing = [method for method in methods if not (folder / f"{method}-{seed}" / run_files.RUN).is_file()]
     if missing:
         known = {"frozen": context.frozen, "task": context.loaded_tasks.get(task.task), "store": context.store}
-        for _, _, config in make_method_configs(context.make_config(task, seed), missing, [seed], known):
+        for config in make_method_configs(context.make_config(task, seed), missing, [seed], known):
             context.check_search(config)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from macro_routing.errors import RunError, shorten, suggestion
+from macro_routing.errors import RunError, shorten, suggest_name
 from macro_routing.evaluation.statistics import benchmark_significance, holm_correction
 from macro_routing.report.figure import Figure
 from macro_routing.report.formatting import format_p_value, format_signed
@@ -154,7 +154,7 @@ def run_significance(results: Results, baseline: str, method: str, models: Seque
     known = list(dict.fromkeys(line["model"] for line in results))
     for model in models:
         if model not in known:
-            raise RunError(f"{model} is not in the table; it has {', '.join(known)}{suggestion(model, known)}")
+            raise RunError(f"{model} is not in the table; it has {', '.join(known)}{suggest_name(model, known)}")
     kept = [line for line in results if not models or line["model"] in models]
     rows = test_significance_by_model(compute_differences_by_model(kept, baseline, method))
     better = [row["model"] for row in rows if row["p_holm"] < LEVEL]

@@ -2,13 +2,13 @@
 
 import dataclasses
 import json
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from macro_routing.files import replace_non_finite
 from macro_routing.models.environment import describe_environment
 from macro_routing.report.figure import Figure
 from macro_routing.report.figure_files import save_figures
@@ -122,12 +122,3 @@ def _add_model_to_title(table: Table, settings: Mapping[str, Any]) -> Table:
     if not isinstance(runs, Mapping) or any("model" in row for row in table.rows):
         return table
     return dataclasses.replace(table, title=f"{table.title} ({shorten_model_name(str(runs['model']))})")
-
-
-def replace_non_finite(value: Any) -> Any:
-    """NaN and infinity as null, since JSON has neither."""
-    if isinstance(value, Mapping):
-        return {str(key): replace_non_finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [replace_non_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

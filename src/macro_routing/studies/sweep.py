@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from macro_routing.errors import SettingsError, suggestion
+from macro_routing.errors import SettingsError, suggest_name
 from macro_routing.report.figure import Figure
 from macro_routing.report.line_chart import Axis, Line, Point, draw_lines
 from macro_routing.runs.config import DataSettings, RunConfig, SpaceSettings
@@ -43,7 +43,7 @@ def find_settings_table(setting: str, config: RunConfig) -> str:
     if setting not in known or setting in _NO_SETTING:
         names = sorted(name for name in known if name not in _NO_SETTING)
         raise SettingsError(
-            f"{setting} cannot be swept; settings that can: {', '.join(names)}{suggestion(setting, names)}"
+            f"{setting} cannot be swept; settings that can: {', '.join(names)}{suggest_name(setting, names)}"
         )
     return known[setting]
 

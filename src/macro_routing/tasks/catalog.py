@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from macro_routing.errors import TaskError, suggestion
+from macro_routing.errors import TaskError, suggest_name
 from macro_routing.tasks.benchmarks import BENCHMARKS, Benchmark
 from macro_routing.tasks.grading import GRADERS
 from macro_routing.tasks.prompts import DEFAULT_TEXTS, PromptTexts
@@ -55,7 +55,7 @@ def load_task(  # noqa: PLR0913
         return _load_data_file(name, question, answer, choices, kind)
     raise TaskError(
         f"{name!r} is not a task: give a name ({', '.join(list_task_names())})"
-        f" or your own .toml, .jsonl or .csv file{suggestion(name, list_task_names())}"
+        f" or your own .toml, .jsonl or .csv file{suggest_name(name, list_task_names())}"
     )
 
 

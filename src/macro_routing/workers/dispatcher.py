@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from macro_routing import errors
-from macro_routing.errors import MacroError, without_secrets
+from macro_routing.errors import MacroError, redact_secrets
 from macro_routing.evaluation.work_items import EvaluatorSpec, Results, WorkItem
 from macro_routing.models.metadata import RemoteModelInfo
 from macro_routing.routes.route import Route
@@ -237,7 +237,7 @@ class Dispatcher:
 
     def _handle_worker_exit(self, event: Exited) -> Iterator[ItemResult]:
         slot = self._slots[event.slot]
-        reason = without_secrets(event.reason)  # it is stored with the route and shown
+        reason = redact_secrets(event.reason)  # it is stored with the route and shown
         if event.slot in self._idle:
             self._idle.remove(event.slot)
         self.counts.crashes += 1

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import IO
 
-from macro_routing.errors import without_secrets
+from macro_routing.errors import redact_secrets
 from macro_routing.workers.backend import Event, Exited, Heartbeat, Message
 
 COMMAND = (sys.executable, "-m", "macro_routing.workers.worker")
@@ -85,7 +85,7 @@ class _WorkerProcess:
         how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exited with status {status}"
         self._output.seek(max(0, self._output.seek(0, os.SEEK_END) - 4000))
         lines = self._output.read().decode(errors="replace").strip().splitlines()
-        return f"{how} ({without_secrets(lines[-1])[:300]})" if lines and status > 0 else how
+        return f"{how} ({redact_secrets(lines[-1])[:300]})" if lines and status > 0 else how
 
 
 class LocalBackend:

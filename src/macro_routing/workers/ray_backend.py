@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from macro_routing.errors import without_secrets
+from macro_routing.errors import redact_secrets
 from macro_routing.workers.backend import Event, Exited, Message
 from macro_routing.workers.worker import Worker, start_worker
 from macro_routing.workers.worker_settings import WorkerError, WorkerSettings, check_worker_count
@@ -195,4 +195,4 @@ def _describe_exit(error: Exception) -> str:
     """Why an actor exited, in one line: the last line of the worker's own error."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     deaths = [line for line in lines if line.startswith("The actor died")]
-    return without_secrets(deaths[0] if deaths else lines[-1] if lines else type(error).__name__)[:300]
+    return redact_secrets(deaths[0] if deaths else lines[-1] if lines else type(error).__name__)[:300]

@@ -1,0 +1,99 @@
+"""Routes given as arguments: in any notation, as a file, as a run's folder, or through standard input."""
+
+import json
+import sys
+from functools import cache
+from pathlib import Path
+
+from macro_routing.cli.console import report_progress
+from macro_routing.errors import NotationError
+from macro_routing.models.compatibility import check_route_file, describe_weak_evidence
+from macro_routing.models.frozen import FrozenModel
+from macro_routing.models.metadata import ModelMetadata
+from macro_routing.routes import Route, parse_route
+from macro_routing.routes.route_file import RouteFile, is_route_file, parse_route_file
+from macro_routing.runs.folder import RESULT, ROUTE
+
+
+def read_route_text(argument: str) -> str:
+    """The argument itself, or the contents of the file it names, a run's folder, or standard input for ``-``."""
+    if argument == "-":
+        return _read_standard_input()
+    if not argument.strip():
+        raise NotationError("the route is an empty string; the standard pass is 'L0 RJ'")
+    try:
+        path = Path(argument)
+        path = path / ROUTE if (path / ROUTE).is_file() else path
+        is_file = path.is_file()
+    except (OSError, ValueError):  # too long or otherwise impossible as a file name
+        return argument
+    if is_file:
+        return _read_nonempty_file(path, argument)
+    if reason := _explain_missing_route(path if path.is_dir() else path.parent):
+        raise NotationError(f"{argument} cannot be used as a route: {reason}")
+    if path.is_dir():
+        raise NotationError(f"{argument} is a folder, but no finished run: it holds no {ROUTE}")
+    if path.suffix in {".json", ".yml", ".yaml", ".txt"}:
+        raise NotationError(f"there is no file {argument}")
+    if path.exists():
+        raise NotationError(f"{argument} is not a regular file; put the route into one")
+    return argument
+
+
+@cache
+def _read_standard_input() -> str:
+    """What came through the pipe; kept, since a command may look at its route twice."""
+    return sys.stdin.read()
+
+
+def _read_nonempty_file(path: Path, argument: str) -> str:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotationError(f"cannot read the route file {argument}: {error}") from None
+    if not text.strip():
+        raise NotationError(f"{argument} is empty; a finished run's folder holds a route.json")
+    return text
+
+
+def _explain_missing_route(folder: Path) -> str:
+    """Why a run has no route though it is finished; empty for anything else."""
+    try:
+        kind = json.loads((folder / RESULT).read_text(encoding="utf-8")).get("kind")
+    except (OSError, ValueError, AttributeError):
+        return ""
+    return {
+        "router": "the run's result is a router, which decides for each prompt; only routes are exported and served",
+        "oracle": "the run's result is an oracle, which knows the answers; only routes are exported and served",
+    }.get(kind, "")
+
+
+def read_route_file(argument: str) -> RouteFile | None:
+    """The route file that an argument names or holds; None for a route in another notation."""
+    text = read_route_text(argument)
+    if not is_route_file(text):
+        return None
+    try:
+        return parse_route_file(text)
+    except NotationError as error:
+        raise NotationError(f"{argument[:200]}: {error}; a finished run's folder holds a sound one") from None
+
+
+def find_model_of_route(argument: str) -> str:
+    """The model that a route file names; a route without a file belongs to none."""
+    if file := read_route_file(argument):
+        return file.model
+    if read_route_text(argument) != argument:
+        raise NotationError(f"{argument} is not a route file, or its beginning is missing; name a model with --model")
+    raise NotationError("a route without a route file belongs to no model; name one with --model")
+
+
+def read_route(argument: str, frozen: FrozenModel | ModelMetadata) -> Route:
+    """A route in any notation or from a file; a route file of another model is rejected."""
+    file = read_route_file(argument)
+    if file is None:
+        return parse_route(read_route_text(argument), frozen.layers)
+    route = check_route_file(file, frozen, argument, report=report_progress)
+    if reason := describe_weak_evidence(file):
+        report_progress(f"note: {reason}")
+    return route
