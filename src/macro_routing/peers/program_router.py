@@ -111,8 +111,10 @@ class ProgramRouters:
         self, frozen: FrozenModel, prompts: Sequence[Tokens], *, max_batch_tokens: int | None = None
     ) -> list[Route]:
         """The route of every prompt, decided step by step while the prompts run through the model."""
-        programs = self.decide_programs(frozen, prompts, max_batch_tokens=max_batch_tokens)
-        return [program.expand(self.space.layers) for program in programs]
+        return [
+            program.expand(self.space.layers)
+            for program in self.decide_programs(frozen, prompts, max_batch_tokens=max_batch_tokens)
+        ]
 
     def decide_programs(
         self, frozen: FrozenModel, prompts: Sequence[Tokens], *, max_batch_tokens: int | None = None

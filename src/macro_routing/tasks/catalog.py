@@ -80,8 +80,14 @@ def _load_benchmark(entry: Benchmark, data_dir: Path | None) -> Task:
         split: rows_to_examples(split_rows, entry.read, f"{entry.name}/{split}", 0)
         for split, split_rows in rows.items()
     }
-    grader = GRADERS[DEFAULT_GRADER[entry.kind]]
-    return Task(entry.name, entry.kind, grader, PromptTexts(**DEFAULT_TEXTS[entry.kind]), entry.test_size, pools)
+    return Task(
+        entry.name,
+        entry.kind,
+        GRADERS[DEFAULT_GRADER[entry.kind]],
+        PromptTexts(**DEFAULT_TEXTS[entry.kind]),
+        entry.test_size,
+        pools,
+    )
 
 
 def _read_folder_rows(entry: Benchmark, folder: Path) -> dict[str, Iterable[Row]]:

@@ -104,9 +104,15 @@ def build_task(task_file: TaskFile, folder: Path, default_name: str) -> Task:
     }
     pools = {name: _read_examples(folder / file, task_file) for name, file in files.items() if file}
     texts = build_settings(PromptTexts, {**DEFAULT_TEXTS[task_file.kind], **(task_file.prompts or {})}, "[prompts]")
-    grader = _make_grader(task_file, folder)
-    name, keeps = task_file.name or default_name, bool(task_file.train and task_file.validation)
-    return Task(name, task_file.kind, grader, texts, task_file.test_size, pools, keeps)
+    return Task(
+        task_file.name or default_name,
+        task_file.kind,
+        _make_grader(task_file, folder),
+        texts,
+        task_file.test_size,
+        pools,
+        keeps_validation=bool(task_file.train and task_file.validation),
+    )
 
 
 def _read_examples(path: Path, task_file: TaskFile) -> tuple[Example, ...]:
@@ -128,9 +134,11 @@ def _shuffle_choices(example: Example) -> Example:
         range(len(example.choices)),
         key=lambda index: hashlib.sha256(f"{example.question}/{example.choices[index]}".encode()).digest(),
     )
-    choices = tuple(example.choices[index] for index in order)
-    answer = LETTERS[order.index(example.correct_choice)]
-    return dataclasses.replace(example, choices=choices, answer=answer)
+    return dataclasses.replace(
+        example,
+        choices=tuple(example.choices[index] for index in order),
+        answer=LETTERS[order.index(example.correct_choice)],
+    )
 
 
 def _make_example(task_file: TaskFile, row: Mapping[str, Any], key: str) -> Example:

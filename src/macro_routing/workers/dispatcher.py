@@ -307,12 +307,10 @@ class Dispatcher:
         if item.prefetch:
             # It is not needed yet, and perhaps never: it is neither repeated nor counted against its routes.
             yield item, Failure(queued.reason)
-        elif len(item.routes) > 1:
-            split = queued.crashes >= _CRASHES_BEFORE_SPLIT
-            parts = item.split_by_route() if split else [item]
-            crashes = 0 if split else queued.crashes
-            self._queue.extendleft(QueuedItem(part, crashes, queued.reason) for part in reversed(parts))
-        elif queued.crashes < self._settings.attempts:
+        elif len(item.routes) > 1 and queued.crashes >= _CRASHES_BEFORE_SPLIT:
+            parts = item.split_by_route()
+            self._queue.extendleft(QueuedItem(part, reason=queued.reason) for part in reversed(parts))
+        elif len(item.routes) > 1 or queued.crashes < self._settings.attempts:
             self._queue.appendleft(queued)
         elif item.routes[0].is_standard:
             raise WorkerError(

@@ -169,14 +169,17 @@ def _check_reachable(address: str | None) -> None:
 
 
 def _make_worker_error(address: str | None, error: Exception) -> WorkerError:
+    reason = next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
     if address is None:
-        remedy = "--backend local works without Ray"
-    else:
-        remedy = "start one with `ray start --head` and name its address, or leave --address out to start one here"
-    reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        return WorkerError(
+            f"the Ray cluster of this machine cannot be used: {reason}; --backend local works without Ray"
+        )
     # Text before an @ may be a password, and messages end up in logs.
-    named = "of this machine" if address is None else re.sub(r"[^/]*@", "[…]@", address)
-    return WorkerError(f"the Ray cluster {named} cannot be used: {reason.rstrip('.')}; {remedy}")
+    shown = re.sub(r"[^/]*@", "[…]@", address)
+    return WorkerError(
+        f"the Ray cluster {shown} cannot be used: {reason}; start one with `ray start --head` and name its address,"
+        " or leave --address out to start one here"
+    )
 
 
 def _check_resources(available: dict[str, float], workers: int, resources: dict[str, float]) -> None:
