@@ -96,7 +96,7 @@ def test_mistakes_are_one_line(arguments, message, folder):
     assert len([line for line in failed.stderr.splitlines() if not line.startswith("macro: loading")]) == 1
 
 
-def test_an_unsupported_architecture_is_refused_before_loading(tmp_path):
+def test_an_unsupported_architecture_is_rejected_before_loading(tmp_path):
     from transformers import AutoConfig
 
     AutoConfig.for_model("qwen3_next").save_pretrained(tmp_path)

@@ -95,13 +95,13 @@ def test_a_file_with_a_byte_order_mark_is_read(base, tmp_path):
     assert (tmp_path / "out.yml").is_file()
 
 
-def test_what_does_nothing_is_refused(base, tmp_path):
+def test_what_does_nothing_is_rejected(base, tmp_path):
     with pytest.raises(MacroError, match="--copy-weights belongs to --to routed"):
         export(str(PLAIN), "hf", tmp_path / "out", base.name, copy_weights=True)
 
 
 @pytest.mark.parametrize("target", ["hf", "routed", "gguf", "mergekit"])
-def test_models_without_sound_weights_are_refused_by_every_target(target, tmp_path):
+def test_models_without_sound_weights_are_rejected_by_every_target(target, tmp_path):
     folder = tiny_base(tmp_path / "model", "llama").folder
     weights = folder / "model.safetensors"
     whole = weights.read_bytes()

@@ -62,7 +62,7 @@ def test_small_models_have_a_default_target():
         ("[space]\nmax_length = 1000000000000", "max_length (T_max)"),
     ],
 )
-def test_bad_configurations_are_refused_by_name(toml, message, tmp_path):
+def test_bad_configurations_are_rejected_by_name(toml, message, tmp_path):
     path = tmp_path / "search.toml"
     path.write_text(toml)
     failed = run("planted", "--config", str(path), status=2)

@@ -48,7 +48,7 @@ def test_finished_runs_are_printed_and_reported_again(place):
     assert "<html" in (folder / "other.html").read_text()
 
 
-def test_the_route_file_is_a_route_everywhere_and_refused_elsewhere(place, tmp_path):
+def test_the_route_file_is_a_route_everywhere_and_rejected_elsewhere(place, tmp_path):
     folder, arguments, _ = place
     route = folder / "run" / "route.json"
     run("route", "show", route)

@@ -48,16 +48,16 @@ def test_the_plain_command_is_printed_and_listens_on_loopback(folders):
 
 
 def test_mistakes_are_named(folders):
-    def refused(*arguments):
+    def rejected(*arguments):
         return run("serve", *arguments, status=2).stderr
 
-    assert "vLLM is not installed here" in refused("L0 RJ", "--model", folders / "llama", "--engine", "vllm")
-    assert "gemma2 models cannot be routed in vLLM" in refused("L0 RJ", "--model", folders / "gemma2", "--print")
+    assert "vLLM is not installed here" in rejected("L0 RJ", "--model", folders / "llama", "--engine", "vllm")
+    assert "gemma2 models cannot be routed in vLLM" in rejected("L0 RJ", "--model", folders / "gemma2", "--print")
     other = json.dumps({"layers": 7, "steps": [0, 1, 2]})
-    assert "7" in refused(other, "--model", folders / "llama", "--print")
-    assert "there is no folder ./nothing" in refused("L0 RJ", "--model", "./nothing", "--print")
+    assert "7" in rejected(other, "--model", folders / "llama", "--print")
+    assert "there is no folder ./nothing" in rejected("L0 RJ", "--model", "./nothing", "--print")
     arguments = ("L0 RJ", "--model", folders / "llama", "--engine", "transformers", "--", "--seed", "1")
-    assert "--seed: arguments after -- go to vLLM" in refused(*arguments)
+    assert "--seed: arguments after -- go to vLLM" in rejected(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_nothing_after_the_dashes_replaces_what_the_command_says(argument):
         serve(route="L0 RJ", model="no model is looked for", engine_arguments=[argument, "{}"], only_print=True)
 
 
-def test_an_address_that_cannot_be_had_is_refused_before_a_model_is_loaded():
+def test_an_address_that_cannot_be_had_is_rejected_before_a_model_is_loaded():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -38,7 +38,7 @@ def call(*arguments):
     return typer.testing.CliRunner().invoke(app, [str(one) for one in arguments])
 
 
-def refusal(*arguments):
+def rejection(*arguments):
     result = call(*arguments)
     assert isinstance(result.exception, MacroError), result.output
     return str(result.exception)
@@ -62,38 +62,38 @@ def test_the_papers_significance_by_the_command(tmp_path):
 
 
 def test_mistakes_are_one_line(tmp_path):
-    assert "cannot be read" in refusal("study", "significance", tmp_path / "none.json")
-    assert "holds no finished run" in refusal("study", "composition", tmp_path)
-    assert "each once" in refusal("study", "ablation", "--seeds", "1,1", "--out", tmp_path / "a")
-    assert "every task once" in refusal("study", "transfer", "--tasks", "a,a", "--out", tmp_path / "a")
-    sweep = refusal("study", "sweep", "--setting", "elit", "--values", "1", "--out", tmp_path / "a")
+    assert "cannot be read" in rejection("study", "significance", tmp_path / "none.json")
+    assert "holds no finished run" in rejection("study", "composition", tmp_path)
+    assert "each once" in rejection("study", "ablation", "--seeds", "1,1", "--out", tmp_path / "a")
+    assert "every task once" in rejection("study", "transfer", "--tasks", "a,a", "--out", tmp_path / "a")
+    sweep = rejection("study", "sweep", "--setting", "elit", "--values", "1", "--out", tmp_path / "a")
     assert "did you mean 'elite'" in sweep
-    assert "no file" in refusal("explain", tmp_path / "route.json", "--out", tmp_path / "a")
-    assert "method" in refusal("study", "main-table", "--methods", "macor", "--out", tmp_path / "a")
-    assert "nothing to compare" in refusal("study", "main-table", "--methods", "cola", "--out", tmp_path / "a")
-    assert "both called m" in refusal("study", "main-table", "--models", "a/m,b/m", "--out", tmp_path / "a")
-    assert "is not a task" in refusal("study", "transfer", "--tasks", "category,catgory", "--out", tmp_path / "a")
-    assert "has no choices" in refusal("study", "ablation", "--tasks", "counting:likelihood", "--out", tmp_path / "a")
-    twice = refusal("study", "transfer", "--tasks", "category,category:likelihood", "--out", tmp_path / "a")
+    assert "no file" in rejection("explain", tmp_path / "route.json", "--out", tmp_path / "a")
+    assert "method" in rejection("study", "main-table", "--methods", "macor", "--out", tmp_path / "a")
+    assert "nothing to compare" in rejection("study", "main-table", "--methods", "cola", "--out", tmp_path / "a")
+    assert "both called m" in rejection("study", "main-table", "--models", "a/m,b/m", "--out", tmp_path / "a")
+    assert "is not a task" in rejection("study", "transfer", "--tasks", "category,catgory", "--out", tmp_path / "a")
+    assert "has no choices" in rejection("study", "ablation", "--tasks", "counting:likelihood", "--out", tmp_path / "a")
+    twice = rejection("study", "transfer", "--tasks", "category,category:likelihood", "--out", tmp_path / "a")
     assert "category and category:likelihood are the same task" in twice
-    assert "--models names none" in refusal("study", "main-table", "--models", ",", "--out", tmp_path / "a")
-    assert "no run and no route file" in refusal("explain", "runs/nope", "--out", tmp_path / "a")
+    assert "--models names none" in rejection("study", "main-table", "--models", ",", "--out", tmp_path / "a")
+    assert "no run and no route file" in rejection("explain", "runs/nope", "--out", tmp_path / "a")
     text = ("--text", tmp_path / "none.txt", "--tasks", "category", "--out", tmp_path / "a")
-    assert "cannot read the text" in refusal("study", "side-effects", "L0-L4 L6 RJ", *text)
+    assert "cannot read the text" in rejection("study", "side-effects", "L0-L4 L6 RJ", *text)
     assert not (tmp_path / "a").exists()
 
 
 @pytest.mark.parametrize("study", [("study", "transfer"), ("explain", "L0 RJ")])
 @pytest.mark.parametrize("minutes", ["nan", "inf", "-1", "0"])
-def test_minutes_that_never_end_or_never_begin_are_refused(tmp_path, study, minutes):
-    told = refusal(*study, "--minutes", minutes, "--out", tmp_path / "a")
+def test_minutes_that_never_end_or_never_begin_are_rejected(tmp_path, study, minutes):
+    told = rejection(*study, "--minutes", minutes, "--out", tmp_path / "a")
     assert told.startswith(f"--minutes = {float(minutes)} is not allowed: it must be a number above 0")
     assert not (tmp_path / "a").exists()
 
 
-def test_a_folder_of_other_settings_is_refused(tmp_path):
+def test_a_folder_of_other_settings_is_rejected(tmp_path):
     call("study", "significance", PUBLISHED, "--baseline", "Baseline", "--out", tmp_path / "s")
-    told = refusal("study", "significance", PUBLISHED, "--baseline", "Dr.LLM", "--out", tmp_path / "s")
+    told = rejection("study", "significance", PUBLISHED, "--baseline", "Dr.LLM", "--out", tmp_path / "s")
     assert "other settings (baseline)" in told
 
 
@@ -120,7 +120,7 @@ def searched(tmp_path_factory):
 
 
 def test_a_route_file_knows_only_the_name_of_ones_own_task(searched):
-    told = refusal("explain", searched / "run" / "route.json", "--out", searched / "nowhere")
+    told = rejection("explain", searched / "run" / "route.json", "--out", searched / "nowhere")
     assert "name its file with --task" in told
     assert not (searched / "nowhere").exists()
 
@@ -128,7 +128,7 @@ def test_a_route_file_knows_only_the_name_of_ones_own_task(searched):
 def test_a_damaged_run_is_told(searched, tmp_path):
     shutil.copytree(searched / "run", tmp_path / "run")
     (tmp_path / "run" / "run.json").write_text("{")
-    assert "run.json is damaged" in refusal("explain", tmp_path / "run", "--out", tmp_path / "e")
+    assert "run.json is damaged" in rejection("explain", tmp_path / "run", "--out", tmp_path / "e")
 
 
 def test_minutes_that_are_over_are_no_error(searched):
@@ -166,7 +166,7 @@ def test_a_study_of_a_run_knows_model_task_seed_and_columns(searched):
     assert whole["n"] == result["comparison"]["n"]
     again = call("explain", searched / "run", "--out", out, "--store", searched / "s.sqlite", "--json")
     assert json.loads(again.stdout)["tables"] == data["tables"]
-    assert "other settings (runs.data.test)" in refusal("explain", searched / "run", "--out", out, "--test", "10")
+    assert "other settings (runs.data.test)" in rejection("explain", searched / "run", "--out", out, "--test", "10")
 
 
 def test_the_routes_own_task_is_answered_as_it_was_searched():
@@ -216,7 +216,7 @@ def test_front_of_that_run(searched):
     )
     assert done.exit_code == 0, done.output
     assert "layers" in (out / "table.md").read_text()
-    assert "--depths" in refusal("study", "depth-tradeoff", searched / "run", "--depths", "deep", "--out", out)
+    assert "--depths" in rejection("study", "depth-tradeoff", searched / "run", "--depths", "deep", "--out", out)
 
 
 def test_composition_of_that_run(searched):

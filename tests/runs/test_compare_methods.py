@@ -184,7 +184,7 @@ def test_what_no_data_could_show_is_no_number_in_json(small):
     assert read_method_runs(folder)[0].result == arm.result
 
 
-def test_what_one_method_refuses_stops_all_before_the_first(small):
+def test_what_one_method_rejects_stops_all_before_the_first(small):
     folder, run = small
     with pytest.raises(SettingsError, match="rys-sweep scores"):
         run(names=("early-exit", "rys"), budget=15)

@@ -236,7 +236,7 @@ def test_every_reward_is_asked_of_its_own_example():
         ({"guard": {"tasks": ["category"]}}, "guard"),
     ],
 )
-def test_what_routers_cannot_do_is_refused(frozen, tmp_path, change, words):
+def test_what_routers_cannot_do_is_rejected(frozen, tmp_path, change, words):
     with pytest.raises(SettingsError, match=words):
         _run(frozen, tmp_path / "run", "drllm", **change)
     assert not (tmp_path / "run").exists()

@@ -171,7 +171,7 @@ def test_presets_search_in_their_own_way():
     assert make_config(task="small", method="random").method == "random"
 
 
-def test_a_setting_of_another_search_is_refused_with_its_name():
+def test_a_setting_of_another_search_is_rejected_with_its_name():
     with pytest.raises(SettingsError, match=r"iterations.*method = macro"):
         make_config(task="small", search={"iterations": 3})
 
@@ -271,7 +271,7 @@ def test_a_folder_that_holds_something_is_not_overwritten(frozen, tmp_path):
         resume_run(tmp_path / "full")
 
 
-def test_a_folder_that_holds_something_is_refused_before_a_model_is_loaded(tmp_path):
+def test_a_folder_that_holds_something_is_rejected_before_a_model_is_loaded(tmp_path):
     (tmp_path / "thesis.tex").write_text("x")
     config = RunConfig.from_tables(
         {"task": "category", "model": str(tmp_path / "no model"), "preset": "quick"}, "a test"
@@ -283,7 +283,7 @@ def test_a_folder_that_holds_something_is_refused_before_a_model_is_loaded(tmp_p
     assert not (tmp_path / "new").exists()
 
 
-def test_other_data_or_another_model_are_refused_on_resume(frozen, tmp_path):
+def test_other_data_or_another_model_are_rejected_on_resume(frozen, tmp_path):
     folder = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
         _run(frozen, folder, listener=_StopAfter(50))
@@ -332,7 +332,7 @@ def test_what_was_removed_from_a_finished_run_is_made_again(frozen, tmp_path):
         resume_run(moved)
 
 
-def test_what_cannot_work_is_refused_before_a_folder_is_made(frozen, tmp_path):
+def test_what_cannot_work_is_rejected_before_a_folder_is_made(frozen, tmp_path):
     for change in (
         {"init_from": "nonsense"},
         {"init_from": "L0 " * 300},
@@ -552,12 +552,12 @@ def test_a_route_that_could_not_be_run_on_a_guard_task_is_turned_down_for_that(f
         ({"loading": {"trust_remote_code": "no"}}, "trust_remote_code"),
     ],
 )
-def test_impossible_configurations_are_refused_by_name(change, says):
+def test_impossible_configurations_are_rejected_by_name(change, says):
     with pytest.raises(SettingsError, match=says):
         CONFIG.with_changes(**change)
 
 
-def test_unknown_keys_of_a_file_are_refused():
+def test_unknown_keys_of_a_file_are_rejected():
     with pytest.raises(MacroError, match="did you mean 'task'"):
         RunConfig.from_tables({"tsak": "x"}, "file.toml")
 

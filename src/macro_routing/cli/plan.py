@@ -41,7 +41,7 @@ def print_comparison_plan(
     from macro_routing.runs.compare_methods import plan_methods
     from macro_routing.runs.prepare import load_configured_model, load_configured_task, prepare_run
 
-    load_configured_task(base)  # what cannot be read is refused before the model is loaded
+    load_configured_task(base)  # what cannot be read is rejected before the model is loaded
     known: dict[str, Any] = {"frozen": load_configured_model(base, None, LineListener(Path())), "store": store}
     planned = plan_methods(base, names, seeds, folder, known, search)
     left = sum(run.max_evaluations for run in planned if not run.finished)

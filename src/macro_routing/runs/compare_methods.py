@@ -72,13 +72,13 @@ def compare_methods(  # noqa: PLR0913
     """
     check_methods(names, seeds)
     if task is None:
-        load_configured_task(base)  # what cannot be read is refused before the model is loaded
+        load_configured_task(base)  # what cannot be read is rejected before the model is loaded
     listener = listener or Listener()
     # The same workers for all: what they know of a task, its prompts and its grader, depends on no seed.
     with start_workers(base, workers, listener) as pool:
         frozen = frozen or load_configured_model(base, pool, listener)
         known: dict[str, Any] = {"frozen": frozen, "task": task, "store": store}
-        # All of them before the first is run: what one would refuse at the end is refused now.
+        # All of them before the first is run: what one would reject at the end is rejected now.
         planned = plan_methods(base, names, seeds, folder, known, search, points)
         _make_comparison_folder(folder)
         known["listener"] = listener
