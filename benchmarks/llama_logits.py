@@ -23,7 +23,7 @@ from benchmarks.record import ROOT, write_record
 from macro_routing.deploy.export_common import open_base_model
 from macro_routing.deploy.gguf_export import write_gguf
 from macro_routing.models import FrozenModel, apply_route, load_model
-from macro_routing.models.metadata import ModelMetadata
+from macro_routing.models.frozen import ModelMetadata
 from macro_routing.routes import parse_route
 
 TEXTS = (

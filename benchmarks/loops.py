@@ -76,7 +76,7 @@ def _is_loop(frozen: Any, outcome: Any) -> bool:
 
 def _count_spared_tokens(frozen: Any, outcome: Any) -> int:
     """Tokens of a text that lie beyond the place where its loop was recognised."""
-    from macro_routing.engine.staged_decoding import find_loop_period
+    from macro_routing.engine.generation import find_loop_period
 
     spared = 0
     for text, is_cut in ((outcome.reasoning, outcome.reasoning_truncated), (outcome.text, outcome.answer_truncated)):

@@ -34,7 +34,7 @@ from macro_routing.deploy.routed_checkpoint import write_routed_checkpoint
 from macro_routing.errors import ExportError
 from macro_routing.models import FrozenModel, apply_route, load_model
 from macro_routing.models.chat import encode_messages
-from macro_routing.models.metadata import ModelMetadata
+from macro_routing.models.frozen import ModelMetadata
 from macro_routing.routes import Route, parse_route
 
 QUESTION = "What is the capital of France?"

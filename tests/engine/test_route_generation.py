@@ -2,9 +2,15 @@
 
 import pytest
 
-from macro_routing.engine.generation import DecodingStage, GenerationRequest, generate_greedy, generate_stages
+from macro_routing.engine.generation import (
+    DecodingStage,
+    GenerationRequest,
+    extend_loop,
+    find_loop_period,
+    generate_greedy,
+    generate_stages,
+)
 from macro_routing.engine.route_generation import generate_for_routes
-from macro_routing.engine.staged_decoding import extend_loop, find_loop_period
 from macro_routing.models import apply_route
 from macro_routing.models.decoder import get_decoder
 from tests.engine.test_generation import PROMPTS

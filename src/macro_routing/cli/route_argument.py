@@ -8,8 +8,7 @@ from pathlib import Path
 from macro_routing.cli.console import report_progress
 from macro_routing.errors import NotationError
 from macro_routing.models.compatibility import check_route_file, describe_weak_evidence
-from macro_routing.models.frozen import FrozenModel
-from macro_routing.models.metadata import ModelMetadata
+from macro_routing.models.frozen import FrozenModel, ModelMetadata
 from macro_routing.routes import Route, parse_route
 from macro_routing.routes.route_file import RouteFile, is_route_file, parse_route_file
 from macro_routing.runs.folder import RESULT, ROUTE

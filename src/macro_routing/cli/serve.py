@@ -14,8 +14,7 @@ from macro_routing.cli.route_argument import find_model_of_route, read_route
 from macro_routing.cli.run_options import FlagTables, make_load_options, with_run_options
 from macro_routing.deploy import serving
 from macro_routing.errors import MacroError, ModelError
-from macro_routing.models.frozen import LoadOptions, resolve_dtype
-from macro_routing.models.metadata import read_model_metadata
+from macro_routing.models.frozen import LoadOptions, read_model_metadata, resolve_dtype
 
 
 @with_run_options("dtype", "revision")

@@ -9,8 +9,7 @@ from macro_routing.deploy.checkpoint_tensors import list_tensors
 from macro_routing.errors import ExportError
 from macro_routing.files import atomic_output, describe_os_error
 from macro_routing.models.catalog import BUILT_IN_MODELS, MessageCallback, ignore_message
-from macro_routing.models.frozen import LoadOptions
-from macro_routing.models.metadata import ModelMetadata, read_model_metadata
+from macro_routing.models.frozen import LoadOptions, ModelMetadata, read_model_metadata
 from macro_routing.models.support import check_supported
 from macro_routing.routes.route import Route
 

@@ -8,7 +8,7 @@ from macro_routing.deploy.checkpoint_tensors import StoredTensor, list_copyable_
 from macro_routing.deploy.export_common import copy_companion_files, open_export_output, reject_unsupported
 from macro_routing.deploy.model_card import write_model_card
 from macro_routing.errors import ExportError
-from macro_routing.models.metadata import ModelMetadata
+from macro_routing.models.frozen import ModelMetadata
 from macro_routing.models.routing import make_routed_config
 from macro_routing.models.support import get_text_config
 from macro_routing.routes.route import Route

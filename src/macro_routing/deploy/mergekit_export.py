@@ -4,7 +4,7 @@ from pathlib import Path
 
 from macro_routing.deploy.export_common import get_hub_commit, open_export_output, reject_unsupported
 from macro_routing.errors import ExportError
-from macro_routing.models.metadata import ModelMetadata
+from macro_routing.models.frozen import ModelMetadata
 from macro_routing.models.support import get_text_config
 from macro_routing.routes.notation import format_mergekit
 from macro_routing.routes.route import Route

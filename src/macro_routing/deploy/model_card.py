@@ -7,7 +7,7 @@ import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from macro_routing.deploy.export_common import get_hub_commit
-from macro_routing.models.metadata import ModelMetadata
+from macro_routing.models.frozen import ModelMetadata
 from macro_routing.routes.composition import describe_deviations
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile

@@ -15,8 +15,7 @@ from typing import Any
 from macro_routing.deploy.export_common import copy_companion_files, get_hub_commit, open_export_output
 from macro_routing.deploy.model_card import write_model_card
 from macro_routing.errors import ModelError, shorten
-from macro_routing.models.frozen import LoadOptions
-from macro_routing.models.metadata import ModelMetadata, read_model_metadata
+from macro_routing.models.frozen import LoadOptions, ModelMetadata, read_model_metadata
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from macro_routing.errors import ModelError
-from macro_routing.models.frozen import FrozenModel
-from macro_routing.models.metadata import UnloadedModel
+from macro_routing.models.frozen import FrozenModel, UnloadedModel
 from macro_routing.settings import check_choice
 
 if TYPE_CHECKING:  # needs triton

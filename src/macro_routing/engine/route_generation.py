@@ -18,6 +18,7 @@ from macro_routing.engine.batching import Tokens, run_in_batches
 from macro_routing.engine.fused.support import supports_stages
 from macro_routing.engine.generation import (
     GenerationRequest,
+    StagedDecoder,
     StageTexts,
     extend_prompt,
     group_indices_by_route,
@@ -25,7 +26,6 @@ from macro_routing.engine.generation import (
 )
 from macro_routing.engine.prefix_tree import plan_prefix_tree
 from macro_routing.engine.shared_forward import PrefixTreeForward, make_prompt_segments
-from macro_routing.engine.staged_decoding import StagedDecoder
 from macro_routing.models.hidden_states import apply_lm_head
 from macro_routing.models.routing import apply_route
 from macro_routing.routes.route import Route

@@ -62,8 +62,7 @@ def build_unrolled_model(model: Any, route: Route) -> Any:
         text.layer_types = [kinds[step.layer] for step in route.steps]
     with torch.device("meta"):
         unrolled = type(model)(config)
-    weights = _unroll_state_dict(model, route)
-    unrolled.load_state_dict(weights, assign=True, strict=True)
+    unrolled.load_state_dict(_unroll_state_dict(model, route), assign=True, strict=True)
     _share_computed_buffers(model, unrolled)
     return unrolled.eval().requires_grad_(requires_grad=False)
 

@@ -117,14 +117,12 @@ def _copy_with_cache_slot(
     if "config" in copied.__dict__:
         copied.__dict__["config"] = config
     for name, child in module._modules.items():  # noqa: SLF001
-        if child is not None and _needs_own_copy(child, recorded):
+        # A step needs its own copy of modules with a cache slot, and of those that transformers hooks.
+        if child is not None and any(
+            "layer_idx" in part.__dict__ or isinstance(part, recorded) for part in child.modules()
+        ):
             copied._modules[name] = _copy_with_cache_slot(child, slot, config, recorded)  # noqa: SLF001
     return copied
-
-
-def _needs_own_copy(module: nn.Module, recorded: tuple[type, ...]) -> bool:
-    """Whether a step needs its own copy: the module has a cache slot, or transformers hooks it."""
-    return any("layer_idx" in part.__dict__ or isinstance(part, recorded) for part in module.modules())
 
 
 def _list_recorded_classes(model: Any) -> tuple[type, ...]:

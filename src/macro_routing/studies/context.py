@@ -13,8 +13,7 @@ from typing import Any
 from macro_routing.errors import PAUSED, ModelError, RunError, SettingsError
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.outcomes import RouteEvaluation
-from macro_routing.models.frozen import FrozenModel, load_model
-from macro_routing.models.metadata import read_model_metadata
+from macro_routing.models.frozen import FrozenModel, load_model, read_model_metadata
 from macro_routing.report.formatting import shorten_model_name
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as run_files

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from macro_routing import errors
 from macro_routing.errors import MacroError, redact_secrets
 from macro_routing.evaluation.work_items import EvaluatorSpec, Results, WorkItem
-from macro_routing.models.metadata import RemoteModelInfo
+from macro_routing.models.frozen import RemoteModelInfo
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Failure
 from macro_routing.workers.adaptive_timeout import AdaptiveTimeout, estimate_work

@@ -19,8 +19,7 @@ from macro_routing.engine.decoders import fused_unsupported_reason
 from macro_routing.errors import MacroError
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.work_items import EvaluatorSpec
-from macro_routing.models.frozen import FrozenModel, load_model
-from macro_routing.models.metadata import RemoteModelInfo
+from macro_routing.models.frozen import FrozenModel, RemoteModelInfo, load_model
 from macro_routing.tasks.task import Task
 from macro_routing.workers.worker_messages import WorkerSetup, results_to_json, work_item_from_json
 

@@ -4,8 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-from macro_routing.models.frozen import FrozenModel, LoadOptions, load_model
-from macro_routing.models.metadata import make_remote_model
+from macro_routing.models.frozen import FrozenModel, LoadOptions, load_model, make_remote_model
 from macro_routing.workers.backend import WorkerBackend
 from macro_routing.workers.dispatcher import Dispatcher
 from macro_routing.workers.local_backend import LocalBackend

@@ -24,10 +24,9 @@ from macro_routing.engine.fused.model_runner import BufferSizes, ModelRunner
 from macro_routing.engine.fused.prefill import prefill_prompts
 from macro_routing.engine.fused.support import find_unsupported_reason
 from macro_routing.engine.fused.weights import fuse_weights
-from macro_routing.engine.generation import GenerationRequest, StageTexts, max_new_tokens
+from macro_routing.engine.generation import GenerationRequest, StagedDecoder, StageTexts, max_new_tokens
 from macro_routing.engine.layer_schedule import LayerSchedule, schedule_layer_calls
 from macro_routing.engine.memory import CACHE_SHARE, cache_bytes_per_token, free_memory_bytes
-from macro_routing.engine.staged_decoding import StagedDecoder
 from macro_routing.errors import ModelError
 from macro_routing.models.decoder import get_decoder
 from macro_routing.routes.route import Route
@@ -183,6 +182,10 @@ class _DecodingLoop:
 
 
 def _compute_buffer_sizes(plan: BatchPlan, schedule: LayerSchedule) -> BufferSizes:
-    longest = max(batch.cache_region_tokens for batch in plan.batches)
-    rows = pad_row_count(plan.num_sequences)
-    return BufferSizes(rows, len(schedule.calls), plan.cached_tokens, schedule.kept_states, longest)
+    return BufferSizes(
+        rows=pad_row_count(plan.num_sequences),
+        calls=len(schedule.calls),
+        cached_tokens=plan.cached_tokens,
+        kept_states=schedule.kept_states,
+        text_tokens=max(batch.cache_region_tokens for batch in plan.batches),
+    )
