@@ -197,12 +197,11 @@ class ScoreStore:
 
 def _make_store_error(path: Path, error: Exception) -> StoreError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the higher bytes only add detail
-    reasons = {
-        sqlite3.SQLITE_FULL: "the disk is full; make room and resume",
-        sqlite3.SQLITE_BUSY: "another process is writing to it; wait and resume",
+    messages = {
+        sqlite3.SQLITE_FULL: f"the score store {path} cannot be used: the disk is full; make room and resume",
+        sqlite3.SQLITE_BUSY: f"the score store {path} cannot be used: another process is writing to it; wait and resume",
     }
-    reason = reasons.get(code, f"{error}; name another with --store")
-    return StoreError(f"the score store {path} cannot be used: {reason}")
+    return StoreError(messages.get(code, f"the score store {path} cannot be used: {error}; name another with --store"))
 
 
 def _scope_to_json(scope: Mapping[str, Any]) -> str:
