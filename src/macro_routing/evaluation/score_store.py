@@ -199,7 +199,8 @@ def _make_store_error(path: Path, error: Exception) -> StoreError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the higher bytes only add detail
     messages = {
         sqlite3.SQLITE_FULL: f"the score store {path} cannot be used: the disk is full; make room and resume",
-        sqlite3.SQLITE_BUSY: f"the score store {path} cannot be used: another process is writing to it; wait and resume",
+        sqlite3.SQLITE_BUSY: f"the score store {path} cannot be used: another process is writing to it;"
+        " wait and resume",
     }
     return StoreError(messages.get(code, f"the score store {path} cannot be used: {error}; name another with --store"))
 
