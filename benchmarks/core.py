@@ -81,7 +81,7 @@ def _make_spread_policy(space: RouteSpace) -> MarkovPolicy:
 def _make_tied_policy(space: RouteSpace) -> MarkovPolicy:
     """A plain and an added step equally probable at every layer: 2^25 programs tie for the first place."""
     table = np.zeros(space.table_shape)
-    table[..., [space.forward_action, space.move_count + 1 + space.forward_action]] = 0.5
+    table[..., [space.forward_action, space.move_action_count + 1 + space.forward_action]] = 0.5
     table[space.layers - 1] = np.eye(space.action_count)[space.rejoin_action]
     return MarkovPolicy(space, table)
 

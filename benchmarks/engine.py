@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.record import write_record
-from macro_routing.evaluation.bench import make_repeat_and_skip_routes, time_shared_engine
+from macro_routing.evaluation.bench import make_repeat_and_skip_routes, time_joint_route_scoring
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.planted_problem import TRAIN, PlantedProblem, race_planted_routes
 from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.evaluation.work_items import UnitSizes, plan_race_indices, plan_race_units
+from macro_routing.evaluation.work_items import UnitSizes, plan_race_units, shuffle_indices_into_units
 from macro_routing.models import FrozenModel, load_model
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MarkovPolicy, Proposal, Round, Score
@@ -53,7 +53,7 @@ def measure_sharing(data_dir: Path | None, model: str) -> list[dict[str, Any]]:
         (f"{DRAWS} draws from the prior", draws, 24),
         ("all single repeats and skips", make_repeat_and_skip_routes(frozen.layers), 18),
     ):
-        timing = time_shared_engine(frozen, task, routes, training[:count], decoding)
+        timing = time_joint_route_scoring(frozen, task, routes, training[:count], decoding)
         figures.append(
             {
                 "figure": f"sharing, {name}",
@@ -78,7 +78,7 @@ def measure_race(
         evaluator = Evaluator(frozen, task, decoding, store)
         races = {mode: evaluator.race_draws(draws, examples, ELITE, mode) for mode in (EXACT, NEVER, STATISTICAL)}
         # Hindsight knows the elite, but sees the examples in the same order.
-        in_order = [example for unit in plan_race_units(examples, evaluator.unit_sizes) for example in unit]
+        in_order = [example for unit in plan_race_units(examples, evaluator.example_unit_sizes) for example in unit]
         scores = evaluator.evaluate(draws, in_order)
         store.close()
     table = np.array([scores[route].correct for route in draws], dtype=float)
@@ -128,7 +128,9 @@ def measure_planted_race(name: str, peak: float, base: float) -> dict[str, Any]:
         rng = np.random.default_rng([SEED, seed])
         routes = [policy.sample_program(rng).expand(28) for _ in range(DRAWS)]
         asked = Round(0, tuple(Proposal(route) for route in routes), tuple(range(100)), keep=ELITE)
-        table = np.array([problem.sample_correct(route, TRAIN, asked.examples) for route in routes], dtype=float)
+        table = np.array(
+            [problem.simulate_correct_examples(route, TRAIN, asked.examples) for route in routes], dtype=float
+        )
         elite = select_elite([Score(row.sum(), 100) for row in table], ELITE)
         accuracies.append(table[elite[-1]].mean())
         exact, statistical = (race_planted_routes(problem, asked, mode) for mode in (EXACT, STATISTICAL))
@@ -137,7 +139,7 @@ def measure_planted_race(name: str, peak: float, base: float) -> dict[str, Any]:
         sums["whole"] += 100 * len(set(routes))
         sums["exact"] += _count_saved_evaluations(routes, exact)
         sums["statistical"] += _count_saved_evaluations(routes, statistical)
-        in_order = [index for part in plan_race_indices(100, UnitSizes()) for index in part]
+        in_order = [index for part in shuffle_indices_into_units(100, UnitSizes()) for index in part]
         sums["hindsight"] += count_saved_in_hindsight(
             table[:, in_order], [routes.index(route) for route in routes], ELITE
         )

@@ -17,7 +17,7 @@ import torch
 
 import macro_routing
 from benchmarks.record import write_record
-from macro_routing.deploy.export_common import open_base_model
+from macro_routing.deploy.export_common import open_exportable_model
 from macro_routing.deploy.gguf_export import write_gguf
 from macro_routing.deploy.hf_export import write_hf_checkpoint
 from macro_routing.deploy.routed_checkpoint import write_routed_checkpoint
@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     macro_routing.register()
-    frozen, base = load_model(arguments.model), open_base_model(arguments.model)
+    frozen, base = load_model(arguments.model), open_exportable_model(arguments.model)
     route = parse_route(f"L0-L{frozen.layers // 2} L{frozen.layers // 2 - 2} RJ", frozen.layers)
     ids = frozen.tokenizer(TEXT).input_ids
     expected = _log_probabilities(apply_route(frozen, route), ids)

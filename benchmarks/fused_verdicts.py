@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.record import write_record
 from macro_routing.engine.decoders import EAGER, FUSED
 from macro_routing.evaluation.decoding_settings import DecodingSettings
-from macro_routing.evaluation.model_answers import answer_with_routes
+from macro_routing.evaluation.model_answers import answer_with_every_route
 from macro_routing.models import load_model
 from macro_routing.routes import Route, RouteSpace
 from macro_routing.search import MarkovPolicy
@@ -52,7 +52,7 @@ def measure_changed_verdicts(
         found = []
         for part in np.array_split(np.arange(count), parts):
             chosen = [examples[index] for index in part]
-            answered = answer_with_routes(frozen, routes, task, chosen, decoding, decoder=decoder)
+            answered = answer_with_every_route(frozen, routes, task, chosen, decoding, decoder=decoder)
             found.append([answered[route] for route in routes])
         return [outcome for index in range(len(routes)) for part in found for outcome in part[index]]
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from benchmarks.record import ROOT, write_record
-from macro_routing.deploy.export_common import open_base_model
+from macro_routing.deploy.export_common import open_exportable_model
 from macro_routing.deploy.gguf_export import write_gguf
 from macro_routing.models import FrozenModel, apply_route, load_model
 from macro_routing.models.frozen import ModelMetadata
@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
-    frozen, base = load_model(arguments.model), open_base_model(arguments.model)
+    frozen, base = load_model(arguments.model), open_exportable_model(arguments.model)
     prompts = [frozen.tokenizer(text).input_ids for text in TEXTS]
     expected = {name: compute_transformers_logits(frozen, route, prompts) for name, route in COMPARED.items()}
     found = {name: compute_llama_logits(base, route, prompts, arguments.llama_python) for name, route in ROUTES.items()}

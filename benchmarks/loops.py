@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.record import write_record
 from macro_routing.evaluation.decoding_settings import DecodingSettings
-from macro_routing.evaluation.model_answers import answer_with_routes
+from macro_routing.evaluation.model_answers import answer_with_every_route
 from macro_routing.models import load_model
 from macro_routing.routes import Route, RouteSpace
 from macro_routing.search import MarkovPolicy
@@ -52,7 +52,7 @@ def measure_loop_stopping(
     for stop in (False, True):
         start = time.perf_counter()
         settings = dataclasses.replace(decoding, stop_loops=stop)
-        found.append(answer_with_routes(frozen, routes, task, examples, settings))
+        found.append(answer_with_every_route(frozen, routes, task, examples, settings))
         seconds.append(time.perf_counter() - start)
     pairs = [(a, b) for route in routes for a, b in zip(found[0][route], found[1][route], strict=True)]
     looped = [(a, b) for a, b in pairs if _is_loop(frozen, b)]

@@ -100,7 +100,7 @@ def measure_lookup() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         store = ScoreStore(Path(folder) / "scores.sqlite")
         for route in routes:
-            store.add_outcomes(scope, {route: outcomes})
+            store.store_outcomes(scope, {route: outcomes})
         samples = []
         for _ in range(10):
             chosen = [routes[index] for index in rng.choice(len(routes), 30, replace=False)]

@@ -27,7 +27,7 @@ import torch
 
 from benchmarks.process_memory import PeakMemoryMonitor
 from benchmarks.record import ROOT, write_record
-from macro_routing.deploy.export_common import open_base_model
+from macro_routing.deploy.export_common import open_exportable_model
 from macro_routing.deploy.gguf_export import write_gguf
 from macro_routing.deploy.hf_export import write_hf_checkpoint
 from macro_routing.deploy.routed_checkpoint import write_routed_checkpoint
@@ -226,7 +226,7 @@ def main() -> None:
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
-    frozen, base = load_model(arguments.model), open_base_model(arguments.model)
+    frozen, base = load_model(arguments.model), open_exportable_model(arguments.model)
     ids = encode_messages(frozen.tokenizer, [{"role": "user", "content": QUESTION}])
     asked = GenerationRequest(arguments.model, list(ids), list(frozen.chat.end_token_ids))
     results = measure_all_targets(frozen, base, asked, arguments.vllm_python)

@@ -18,8 +18,8 @@ from macro_routing.errors import SettingsError
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.route_edits import list_single_edits, list_single_moves, program_from_edits
-from macro_routing.search.rys import list_blocks, route_from_block
+from macro_routing.search.route_edits import list_edits_of_standard_pass, list_single_moves, program_from_edits
+from macro_routing.search.rys import list_blocks, make_route_repeating_block
 
 FORMAT = "macro-landscape-1"
 
@@ -132,12 +132,12 @@ class ChoiceScores:
 
 def list_routes_to_record(space: RouteSpace, two_edits: int, seed: int) -> list[Route]:
     """The standard pass, all single moves and adds in place, all blocks that fit, and random routes of two edits."""
-    adds = [edit for edit in list_single_edits(space) if space.action_lookbacks[edit.action]]
+    adds = [edit for edit in list_edits_of_standard_pass(space) if space.action_lookbacks[edit.action]]
     chosen = [*list_single_moves(space), *(edit for edit in adds if space.action_displacements[edit.action] == 1)]
     spare = space.max_length - space.layers
     blocks = list_blocks(space.layers, max_span=spare) if spare else []
     routes = dict.fromkeys([Route.standard(space.layers), *(_expand_edits(space, [edit]) for edit in chosen)])
-    routes |= dict.fromkeys(route_from_block(space.layers, i, j) for i, j in blocks)
+    routes |= dict.fromkeys(make_route_repeating_block(space.layers, i, j) for i, j in blocks)
     rng = np.random.default_rng(seed)
     wanted = len(routes) + two_edits
     for _ in range(100 * two_edits):

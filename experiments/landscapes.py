@@ -54,11 +54,15 @@ def score_chunk(
     """Which examples each route answers correctly, and its choices' log-likelihoods where these are compared."""
     from macro_routing.engine.likelihood import score_choices_for_routes
     from macro_routing.evaluation.decoding_settings import DecodingSettings
-    from macro_routing.evaluation.model_answers import answer_with_routes, build_choice_items, grade_choices
+    from macro_routing.evaluation.model_answers import (
+        answer_with_every_route,
+        build_choice_items,
+        grade_choice_likelihoods,
+    )
 
     decoding = DecodingSettings(mode)
     if mode != "likelihood":
-        outcomes = answer_with_routes(frozen, routes, task, examples, decoding)
+        outcomes = answer_with_every_route(frozen, routes, task, examples, decoding)
         return np.array([[outcome.correct for outcome in outcomes[route]] for route in routes]), None
     scores = score_choices_for_routes(
         frozen.model, routes, build_choice_items(frozen, task, examples, by_letter=False), max_tokens=32_768
@@ -67,7 +71,9 @@ def score_chunk(
     for row, route in zip(values, routes, strict=True):
         for cells, log_likelihoods in zip(row, scores[route], strict=True):
             cells[: len(log_likelihoods)] = log_likelihoods
-    correct = [[outcome.correct for outcome in grade_choices(examples, scores[route], decoding)] for route in routes]
+    correct = [
+        [outcome.correct for outcome in grade_choice_likelihoods(examples, scores[route], decoding)] for route in routes
+    ]
     return np.array(correct), values.astype(np.float16)
 
 

@@ -155,10 +155,10 @@ def limit_gpu_memory(share: float | None) -> None:
 
 def make_run_config(model: str, task: str, mode: str, data_dir: Path | None, budget: int) -> Any:
     """The paper's settings on a task."""
-    from macro_routing.runs import make_config
+    from macro_routing.runs import make_run_config
 
     data = {"data_dir": str(data_dir)} if data_dir else {}
-    return make_config(task, model, "paper", budget=budget, data=data, decoding={"mode": mode})
+    return make_run_config(task, model, "paper", budget=budget, data=data, decoding={"mode": mode})
 
 
 def make_table_rows(kept: Path, task: str, mode: str) -> list[dict[str, Any]]:

@@ -66,7 +66,7 @@ def run_folder(runs: Path, cell: tuple[str, str, int]) -> Path:
 def run_missing(model: str, runs: Path, data_dir: Path | None, minutes: float) -> None:
     """Search cell by cell while there is time; the model is loaded once."""
     from macro_routing.models import load_model
-    from macro_routing.runs import make_config, resume_run, run_search
+    from macro_routing.runs import make_run_config, resume_run, run_search
 
     end = time.monotonic() + 60 * minutes
     frozen = load_model(model)
@@ -81,7 +81,7 @@ def run_missing(model: str, runs: Path, data_dir: Path | None, minutes: float) -
             result = resume_run(folder, frozen=frozen, store=store)
         else:
             data = {"data_dir": str(data_dir)} if data_dir else {}
-            config = make_config(task, model, "paper", seed=seed, data=data, decoding={"mode": mode})
+            config = make_run_config(task, model, "paper", seed=seed, data=data, decoding={"mode": mode})
             result = run_search(config, folder, frozen=frozen, store=store)
         print(f"{task}, {mode}, seed {seed}: {result.verdict}", flush=True)
 

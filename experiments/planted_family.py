@@ -8,7 +8,12 @@ import numpy as np
 from macro_routing.evaluation.planted_problem import PlantedProblem, edit_distance
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.route_edits import Edit, list_single_edits, list_single_moves, program_from_edits
+from macro_routing.search.route_edits import (
+    ProgramEdit,
+    list_edits_of_standard_pass,
+    list_single_moves,
+    program_from_edits,
+)
 
 LAYERS, TRAINING, VALIDATION, BUDGET = 28, 1000, 100, 43_500
 SPACE = RouteSpace(LAYERS)
@@ -77,6 +82,6 @@ def _draw_target(seed: int, edits: int, kind: str) -> tuple[Route, int]:
 
 
 @lru_cache(maxsize=1)
-def _single_edits_by_kind() -> tuple[list[Edit], list[Edit]]:
-    adds = [edit for edit in list_single_edits(SPACE) if edit.action >= SPACE.move_count]
+def _single_edits_by_kind() -> tuple[list[ProgramEdit], list[ProgramEdit]]:
+    adds = [edit for edit in list_edits_of_standard_pass(SPACE) if edit.action >= SPACE.move_action_count]
     return list_single_moves(SPACE), adds

@@ -119,7 +119,9 @@ def confirm_known_target(planted: FamilyMember) -> Route:
 
     def verdicts(route: Route) -> Any:
         splits = ((TRAIN, TRAINING), (VALIDATION_SPLIT, VALIDATION))
-        return np.concatenate([planted.problem.sample_correct(route, split, range(count)) for split, count in splits])
+        return np.concatenate(
+            [planted.problem.simulate_correct_examples(route, split, range(count)) for split, count in splits]
+        )
 
     return select_confirmed_candidate(
         [Candidate(planted.problem.target)], verdicts, GuidedSettings().max_error_probability

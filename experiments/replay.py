@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.landscape import Landscape
-from macro_routing.evaluation.holdout_selection import rank_by_gain, select_confirmed_candidate
+from macro_routing.evaluation.holdout_selection import rank_candidates_by_gain_bound, select_confirmed_candidate
 from macro_routing.routes.route import Route
 from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.macro import select_candidate
@@ -79,7 +79,7 @@ def replay_search(
 
         chosen, finalists = (
             select_confirmed_candidate(candidates, verdicts, searcher.settings.max_error_probability),
-            rank_by_gain(candidates, verdicts),
+            rank_candidates_by_gain_bound(candidates, verdicts),
         )
     else:
         finalists = []

@@ -35,7 +35,7 @@ from experiments.recorded_runs import RECORDED_RUNS, describe_comparisons_origin
 
 if TYPE_CHECKING:
     from macro_routing.runs.comparison_results import MethodRun
-    from macro_routing.runs.result import Variant
+    from macro_routing.runs.result import RouteTestResult
 
 METHODS = ("guided", "macro", "rys", "random", "macro-restarts")
 
@@ -217,7 +217,7 @@ def make_answer_rows(kept: Path) -> list[dict[str, Any]]:
         arms = [arm for arm in read_recorded_runs(setting.folder, kept) if arm.method in METHODS and arm.seed in SEEDS]
         if setting.mode == "likelihood" or not arms:
             continue
-        of_whom: dict[str, list[Variant]] = {name: [] for name in ANSWERS if name != "setting"}
+        of_whom: dict[str, list[RouteTestResult]] = {name: [] for name in ANSWERS if name != "setting"}
         for arm in arms:
             by_name = {variant.name: variant for variant in arm.result.variants}
             of_whom["standard"].append(by_name[STANDARD])
@@ -227,7 +227,7 @@ def make_answer_rows(kept: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _format_truncation(variants: Sequence[Variant]) -> str:
+def _format_truncation(variants: Sequence[RouteTestResult]) -> str:
     if not variants:
         return "not run"
     cut_off, tokens = fmean(one.cut_off for one in variants), fmean(one.tokens for one in variants)

@@ -23,7 +23,7 @@ from typing import Any
 
 from command_pages import command_pages, stale_pages, write_pages
 
-from macro_routing.cli.main import make_app
+from macro_routing.cli.main import make_cli_app
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "docs" / "data"
@@ -116,7 +116,7 @@ def main() -> None:
             stale.append(str(page.relative_to(ROOT)))
             if not check:
                 page.write_text(rendered, encoding="utf-8")
-    commands, folder = command_pages(make_app()), ROOT / "docs" / "commands"
+    commands, folder = command_pages(make_cli_app()), ROOT / "docs" / "commands"
     stale += [str(page.relative_to(ROOT)) for page in stale_pages(commands, folder)]
     if not check:
         write_pages(commands, folder)

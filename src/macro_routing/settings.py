@@ -51,14 +51,14 @@ def get_field_options(settings: type) -> dict[str, Option]:
 def build_settings(settings: type[Settings], values: Mapping[str, Any], source: str) -> Settings:
     """Build the dataclass ``settings`` from ``values``; errors name ``source``."""
     names = [field.name for field in dataclasses.fields(settings)]  # type: ignore[arg-type]
-    check_keys(values, names, source)
+    check_known_keys(values, names, source)
     try:
         return settings(**values)
     except TypeError as error:
         raise SettingsError(f"{source}: {error}") from None
 
 
-def check_keys(values: Mapping[str, Any], known: list[str], source: str) -> None:
+def check_known_keys(values: Mapping[str, Any], known: list[str], source: str) -> None:
     """Reject a key that is not known, with a suggestion."""
     for name in values:
         if name not in known:

@@ -163,7 +163,7 @@ def test_trackers_are_told_by_three_calls(monkeypatch, tmp_path):
         finish=lambda: said.append("finished"),
     )
     monkeypatch.setitem(sys.modules, "wandb", module)
-    logger = progress.make_logger("wandb", tmp_path / "run")
+    logger = progress.make_run_logger("wandb", tmp_path / "run")
     logger.on_round(RoundReport(1, 2, 10, 0.5, None, 3, 4, 0.4, 0.2, 0.6, 30, 10, 0.0, 1.0))
     logger.on_result(SimpleNamespace(comparison=SimpleNamespace(difference=0.1, p_value=0.2)))
     assert said[0] == {"project": "macro", "name": "run"}
@@ -172,7 +172,7 @@ def test_trackers_are_told_by_three_calls(monkeypatch, tmp_path):
     assert said[-1] == "finished"
     monkeypatch.setitem(sys.modules, "trackio", None)
     with pytest.raises(SettingsError, match="pip install trackio"):
-        progress.make_logger("trackio", tmp_path)
+        progress.make_run_logger("trackio", tmp_path)
 
 
 @pytest.mark.engines

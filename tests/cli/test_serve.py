@@ -9,7 +9,7 @@ import pytest
 
 from macro_routing.cli import route_argument
 from macro_routing.cli.serve import serve
-from macro_routing.deploy.export_common import open_base_model
+from macro_routing.deploy.export_common import open_exportable_model
 from macro_routing.deploy.serving import check_server_address
 from macro_routing.errors import MacroError
 from macro_routing.models import load_model
@@ -82,7 +82,7 @@ def test_an_address_that_cannot_be_had_is_rejected_before_a_model_is_loaded():
 
 
 def test_a_route_file_can_come_through_a_pipe(folders, monkeypatch, capsys):
-    text = route_file(open_base_model(str(folders / "llama")), parse_route("L0-L3 L2 RJ", 6)).to_json()
+    text = route_file(open_exportable_model(str(folders / "llama")), parse_route("L0-L3 L2 RJ", 6)).to_json()
     route_argument._read_standard_input.cache_clear()
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
     serve(route="-", only_print=True)

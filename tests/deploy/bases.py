@@ -3,7 +3,7 @@
 import json
 import shutil
 
-from macro_routing.deploy.export_common import open_base_model
+from macro_routing.deploy.export_common import open_exportable_model
 from macro_routing.models.catalog import locate_model
 from macro_routing.routes import parse_route
 from macro_routing.routes.route_file import RouteFile
@@ -20,7 +20,7 @@ def tiny_base(folder, architecture, *, shards="1GB", **changes):
     source = locate_model("smollm2-135m")
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copyfile(source / name, folder / name)
-    return open_base_model(str(folder))
+    return open_exportable_model(str(folder))
 
 
 def route_file(base, route, **changes):

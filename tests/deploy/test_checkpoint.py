@@ -11,7 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 import macro_routing
 from macro_routing.deploy.checkpoint_tensors import list_copyable_tensors
-from macro_routing.deploy.export_common import copy_companion_files, open_base_model
+from macro_routing.deploy.export_common import copy_companion_files, open_exportable_model
 from macro_routing.deploy.hf_export import write_hf_checkpoint
 from macro_routing.deploy.routed_checkpoint import write_routed_checkpoint
 from macro_routing.errors import ExportError, ModelError
@@ -170,7 +170,7 @@ def test_an_incomplete_base_is_rejected_rather_than_filled_with_random_numbers(t
     kept = {name: value for name, value in load_file(base.folder / "model.safetensors").items() if ".5.mlp" not in name}
     save_file(kept, base.folder / "model.safetensors", metadata={"format": "pt"})
     macro_routing.register()
-    write_routed_checkpoint(open_base_model(base.name), PLAIN, None, tmp_path / "routed")
+    write_routed_checkpoint(open_exportable_model(base.name), PLAIN, None, tmp_path / "routed")
     with pytest.raises(ModelError, match=r"lack model\.layers\.5\.mlp"):
         AutoModelForCausalLM.from_pretrained(tmp_path / "routed")
 
@@ -207,7 +207,7 @@ def test_a_hub_model_is_referenced_by_its_commit(base, tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr("huggingface_hub._snapshot_download.HF_HUB_CACHE", str(tmp_path / "hub"), raising=False)
-    named = open_base_model("some/model")
+    named = open_exportable_model("some/model")
     macro_routing.register()
     write_routed_checkpoint(named, ADDS, None, tmp_path / "small")
     assert not list((tmp_path / "small").rglob("*.safetensors"))

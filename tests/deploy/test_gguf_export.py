@@ -6,8 +6,8 @@ import gguf
 import pytest
 import torch
 
-from macro_routing.deploy.export_common import open_base_model
-from macro_routing.deploy.gguf_export import get_known_pretokenizer, write_gguf
+from macro_routing.deploy.export_common import open_exportable_model
+from macro_routing.deploy.gguf_export import get_llama_cpp_pretokenizer_name, write_gguf
 from macro_routing.errors import ExportError
 from macro_routing.models import load_model
 from macro_routing.models.routing import apply_route
@@ -87,7 +87,7 @@ def test_llama_cpp_agrees_with_transformers(architecture, changes, tmp_path):
 
 @pytest.mark.engines
 def test_llama_cpp_agrees_on_a_real_model(tmp_path):
-    base = open_base_model("smollm2-135m")
+    base = open_exportable_model("smollm2-135m")
     route = parse_route("L0-L17 L15-L17 RJ", 30)
     write_gguf(base, route, None, tmp_path / "out.gguf")
     _compare(tmp_path / "out.gguf", base, route, 1e-3)
@@ -99,7 +99,7 @@ def test_numbers_keep_their_precision(dtype, tmp_path):
     base = tiny_base(tmp_path / "base", "llama", **_WHOLE)
     model = load_model(base.name).model.to(names[dtype])
     model.save_pretrained(base.folder)
-    base = open_base_model(base.name)
+    base = open_exportable_model(base.name)
     write_gguf(base, SHORT, None, tmp_path / "out.gguf")
     tensors = {one.name: one for one in gguf.GGUFReader(tmp_path / "out.gguf").tensors}
     assert tensors["blk.3.ffn_up.weight"].tensor_type.name == dtype
@@ -149,7 +149,7 @@ def test_ways_to_cut_text():
     digits = {"type": "Digits", "individual_digits": True}
     model = {"type": "BPE", "byte_fallback": False}
     smollm = {"type": "Sequence", "pretokenizers": [digits, byte_level]}
-    assert get_known_pretokenizer({"model": model, "pre_tokenizer": smollm}) == "smollm"
+    assert get_llama_cpp_pretokenizer_name({"model": model, "pre_tokenizer": smollm}) == "smollm"
     for stored in (
         {"model": {**model, "byte_fallback": True}, "pre_tokenizer": byte_level},
         {"model": model, "pre_tokenizer": None},
@@ -157,4 +157,4 @@ def test_ways_to_cut_text():
         {"model": {"type": "Unigram"}, "pre_tokenizer": byte_level},
     ):
         with pytest.raises(ExportError, match="pre-tokenizer of GPT-2"):
-            get_known_pretokenizer(stored)
+            get_llama_cpp_pretokenizer_name(stored)

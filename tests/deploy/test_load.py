@@ -102,9 +102,9 @@ def test_a_hub_model_is_known_by_the_hubs_cache(tmp_path, monkeypatch):
     (refs / "main").write_text(commit)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     model.config._name_or_path = "me/tiny"
-    from macro_routing.models.identity import compute_numerics_id, compute_weights_id, digest_source_files
+    from macro_routing.models.identity import compute_numerics_id, compute_weights_id, digest_model_files
 
-    weights = compute_weights_id(model.config, None, digest_source_files(snapshot))
+    weights = compute_weights_id(model.config, None, digest_model_files(snapshot))
     known = FrozenModel("me/tiny", model, None, weights, compute_numerics_id(weights, model, None, None))
     assert load_route(write(tmp_path / "r.json", known), model) == ROUTE
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from macro_routing.deploy.export_common import open_base_model
+from macro_routing.deploy.export_common import open_exportable_model
 from macro_routing.deploy.vllm.hf_overrides import ARCHITECTURES, make_route_overrides
 from macro_routing.models import apply_route, load_model
 from macro_routing.models.chat import encode_messages
@@ -87,7 +87,7 @@ def _case(made, folder, kind, route, *, eager=True):
 
 
 def _real_case():
-    base = open_base_model("smollm2-135m")
+    base = open_exportable_model("smollm2-135m")
     return {
         "folder": str(base.folder),
         "overrides": make_route_overrides(parse_route(REAL, base.layers), base.config),

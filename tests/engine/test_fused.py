@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from macro_routing.engine.decoders import EAGER, FUSED, fused_unsupported_reason
 from macro_routing.engine.fused import batch_plan, model_runner
-from macro_routing.engine.fused.batch_plan import RequestGroup, plan_batches
+from macro_routing.engine.fused.batch_plan import RoutesOnPrompts, plan_batches
 from macro_routing.engine.fused.decoder import FusedDecoder
-from macro_routing.engine.fused.device_tables import assign_rows, pad_row_count
-from macro_routing.engine.fused.support import MAX_STAGE_TOKENS, find_unsupported_reason, supports_stages
+from macro_routing.engine.fused.device_tables import assign_rows_to_sequences, pad_row_count
+from macro_routing.engine.fused.support import MAX_STAGE_TOKENS, find_fused_unsupported_reason, supports_stages
 from macro_routing.engine.generation import DecodingStage, GenerationRequest
 from macro_routing.engine.layer_schedule import merge_layer_orders, merge_layer_orders_fast, schedule_layer_calls
 from macro_routing.engine.route_generation import generate_for_routes
@@ -128,17 +128,17 @@ def test_a_merged_order_contains_each(orders):
 
 
 def test_cache_regions_do_not_overlap_and_hold_prompt_and_text():
-    groups = [RequestGroup(ROUTES, PROMPTS), RequestGroup(ROUTES[:1], PROMPTS[:2])]
+    groups = [RoutesOnPrompts(ROUTES, PROMPTS), RoutesOnPrompts(ROUTES[:1], PROMPTS[:2])]
     plan = plan_batches(groups, new_tokens=7)
-    table = plan.sequence_table
+    table = plan.sequence_cache_regions
     taken = np.zeros(plan.cached_tokens, dtype=int)
     for batch in plan.batches:
         for index, route in enumerate(batch.routes):
-            sequences = range(*batch.route_sequences(index).indices(len(table)))
+            sequences = range(*batch.sequences_of_route(index).indices(len(table)))
             for sequence in sequences:
                 for step in range(route.length):
                     begin = table.cache_start[sequence] + step * table.step_stride[sequence]
-                    taken[begin : begin + batch.cache_region_tokens] += 1
+                    taken[begin : begin + batch.tokens_per_cache_region] += 1
     assert (taken == 1).all()
     assert plan.num_sequences == len(ROUTES) * len(PROMPTS) + 2
     assert [[len(rows) for rows in group] for group in plan.group_results(range(plan.num_sequences))] == [
@@ -148,10 +148,13 @@ def test_cache_regions_do_not_overlap_and_hold_prompt_and_text():
 
 
 def test_finished_sequences_get_no_rows():
-    schedule, table = schedule_layer_calls(ROUTES), plan_batches([RequestGroup(ROUTES, PROMPTS)], 5).sequence_table
+    schedule, table = (
+        schedule_layer_calls(ROUTES),
+        plan_batches([RoutesOnPrompts(ROUTES, PROMPTS)], 5).sequence_cache_regions,
+    )
     all_active = np.ones(len(table), dtype=bool)
-    assert assign_rows(schedule, table, all_active, 64).num_sequences == len(table)
-    first = assign_rows(schedule, table, table.route == 1, 64)
+    assert assign_rows_to_sequences(schedule, table, all_active, 64).num_sequences == len(table)
+    first = assign_rows_to_sequences(schedule, table, table.route == 1, 64)
     assert [call.layer for call in first.calls] == [step.layer for step in ROUTES[1].steps]
     assert all(call.same_rows_next for call in first.calls[:-1])  # one route alone has the same rows throughout
     assert set(first.live_sequences[: first.num_sequences]) == set(np.flatnonzero(table.route == 1))
@@ -159,7 +162,7 @@ def test_finished_sequences_get_no_rows():
 
 
 def _assign_one_by_one(schedule, table, active, max_rows):
-    """Step after step: what ``assign_rows`` does for all steps of a layer call at once."""
+    """Step after step: what ``assign_rows_to_sequences`` does for all steps of a layer call at once."""
     of_route = [np.flatnonzero(active & (table.route == route)) for route in range(max(table.route) + 1)]
     calls = [call for call in schedule.calls if any(len(of_route[route_step.route]) for route_step in call.steps)]
     indices = np.full((4, len(calls), max_rows), -1, dtype=np.int32)
@@ -181,12 +184,12 @@ def _assign_one_by_one(schedule, table, active, max_rows):
 )
 @settings(deadline=None, max_examples=60)
 def test_rows_assigned_at_once_equal_rows_assigned_one_by_one(routes, data):
-    groups = [RequestGroup(routes, PROMPTS), *(RequestGroup([route], PROMPTS[:2]) for route in routes)]
+    groups = [RoutesOnPrompts(routes, PROMPTS), *(RoutesOnPrompts([route], PROMPTS[:2]) for route in routes)]
     plan = plan_batches(groups, 5)
-    schedule, table = schedule_layer_calls(plan.routes), plan.sequence_table
+    schedule, table = schedule_layer_calls(plan.routes), plan.sequence_cache_regions
     active = np.array(data.draw(st.lists(st.booleans(), min_size=len(table), max_size=len(table))))
     max_rows = pad_row_count(len(table))
-    actual = assign_rows(schedule, table, active, max_rows)
+    actual = assign_rows_to_sequences(schedule, table, active, max_rows)
     calls, indices, coefficients = _assign_one_by_one(schedule, table, active, max_rows)
     assert [call.layer for call in actual.calls] == [call.layer for call in calls]
     assert np.array_equal(actual.indices, indices)
@@ -203,7 +206,7 @@ def test_stages_that_the_kernels_do_not_support():
 @pytest.mark.parametrize("name", VARIANTS)
 def test_other_architectures_are_rejected_with_a_reason(name):
     model = tiny_model(name, **HEADS)
-    reason = find_unsupported_reason(model, interpreted=True)
+    reason = find_fused_unsupported_reason(model, interpreted=True)
     assert (reason is None) == (name in ("llama", "qwen2", "qwen3")), reason
     if reason is not None:
         with pytest.raises(ModelError, match="cannot use the fused decoder"):

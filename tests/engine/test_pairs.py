@@ -94,7 +94,7 @@ class Dealt:
     def __init__(self, evaluator):
         self.evaluator = evaluator
 
-    def run_items(self, _spec, items):
+    def run_work_items(self, _spec, items):
         for item in reversed(items):
             yield item, self.evaluator.run_work_item(item)
 

@@ -80,7 +80,7 @@ def test_a_memory_limit_reduces_sharing_and_changes_no_score(bound):
     model = tiny_model("llama")
     calls = []
     handles = [layer.register_forward_hook(lambda *_: calls.append(1)) for layer in get_decoder(model).layers]
-    actual = score_choices_for_routes(model, ROUTES, _make_items(count=1), state_bytes=bound)
+    actual = score_choices_for_routes(model, ROUTES, _make_items(count=1), hidden_state_bytes=bound)
     for handle in handles:
         handle.remove()
     _assert_equal(actual, _score_route_by_route(model, _make_items(count=1)))

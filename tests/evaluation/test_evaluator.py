@@ -58,7 +58,7 @@ def test_a_second_run_comes_from_the_store(smollm2, category, tmp_path, monkeypa
     more = evaluator.evaluate([ROUTE], category.pools["test"][:14])[ROUTE]
     assert more.from_store == 12
     monkeypatch.setattr(
-        "macro_routing.evaluation.evaluator.answer_with_routes",
+        "macro_routing.evaluation.evaluator.answer_with_every_route",
         lambda *_args, **_kwargs: pytest.fail("must come from the store"),
     )
     again = evaluator.evaluate([STANDARD, ROUTE], examples)
@@ -164,7 +164,7 @@ ROUTES = [parse_route(text, 30) for text in ("L0 RJ", "L0-L17 L17 RJ", "L0-L17 L
 def test_routes_together_answer_as_each_alone(smollm2, name, decoding):
     task = load_task(name, seed=11)
     examples = task.pools["test"][:6]
-    together = model_answers.answer_with_routes(smollm2, ROUTES, task, examples, decoding)
+    together = model_answers.answer_with_every_route(smollm2, ROUTES, task, examples, decoding)
     for route in ROUTES:
         assert together[route] == answer_examples(smollm2, apply_route(smollm2, route), task, examples, decoding)
 
@@ -213,9 +213,9 @@ def test_a_unit_is_stored_whole_or_redone_whole(smollm2, category, tmp_path, mon
         if len(asked) == 2:
             raise KeyboardInterrupt
         asked.append([example.id for example in wanted])
-        return model_answers.answer_with_routes(frozen, routes, task, wanted, decoding, **more)
+        return model_answers.answer_with_every_route(frozen, routes, task, wanted, decoding, **more)
 
-    monkeypatch.setattr("macro_routing.evaluation.evaluator.answer_with_routes", answered)
+    monkeypatch.setattr("macro_routing.evaluation.evaluator.answer_with_every_route", answered)
     with pytest.raises(KeyboardInterrupt):
         evaluator.evaluate([STANDARD], examples)
     monkeypatch.undo()
@@ -229,11 +229,11 @@ def test_memory_that_runs_out_halves_the_batch_and_is_reported_once(smollm2, cat
     def small(frozen, routes, task, wanted, decoding, **more):
         if len(wanted) > 3:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return model_answers.answer_with_routes(frozen, routes, task, wanted, decoding, **more)
+        return model_answers.answer_with_every_route(frozen, routes, task, wanted, decoding, **more)
 
     examples = category.pools["test"][:12]
     expected = Evaluator(smollm2, category, LIKELIHOOD).evaluate([STANDARD, ROUTE], examples)
-    monkeypatch.setattr("macro_routing.evaluation.evaluator.answer_with_routes", small)
+    monkeypatch.setattr("macro_routing.evaluation.evaluator.answer_with_every_route", small)
     said = []
     halved = Evaluator(smollm2, category, LIKELIHOOD, report=said.append).evaluate([STANDARD, ROUTE], examples)
     assert {r: e.outcomes for r, e in halved.items()} == {r: e.outcomes for r, e in expected.items()}
@@ -278,6 +278,6 @@ def test_units_do_not_depend_on_anything_but_the_list():
 
 def test_a_route_whose_numbers_overflow_is_wrong_not_broken(category):
     example = category.pools["test"][0]
-    (outcome,) = model_answers.grade_choices([example], [[float("nan")] * len(example.choices)], LIKELIHOOD)
+    (outcome,) = model_answers.grade_choice_likelihoods([example], [[float("nan")] * len(example.choices)], LIKELIHOOD)
     assert not outcome.correct
     assert outcome.prediction == ""

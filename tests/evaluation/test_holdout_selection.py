@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from macro_routing.evaluation.holdout_selection import (
+    combine_expected_and_measured_gain,
     compute_gain_probability,
-    rank_by_gain,
+    rank_candidates_by_gain_bound,
     select_confirmed_candidate,
-    update_expected_gain,
 )
 from macro_routing.routes import Route, parse_route
 from macro_routing.search import Candidate
@@ -32,14 +32,16 @@ def expecting(candidate, mean, deviation):
 
 def test_two_opinions_are_weighed_by_how_sure_they_are():
     control, route = np.array([True] * 3 + [False] * 97), np.array([False] * 3 + [True] * 12 + [False] * 85)
-    fresh = update_expected_gain(None, control, route)
+    fresh = combine_expected_and_measured_gain(None, control, route)
     assert (fresh.mean, fresh.variance) == pytest.approx((0.09, 17 / 100**2))
-    both = update_expected_gain(ExpectedGain(0.03, 17 / 100**2), control, route)
+    both = combine_expected_and_measured_gain(ExpectedGain(0.03, 17 / 100**2), control, route)
     assert (both.mean, both.variance) == pytest.approx((0.06, fresh.variance / 2))
-    sure = update_expected_gain(ExpectedGain(0.03, 1e-9), control, route)
+    sure = combine_expected_and_measured_gain(ExpectedGain(0.03, 1e-9), control, route)
     assert sure.mean == pytest.approx(0.03, abs=1e-4)
-    assert update_expected_gain(ExpectedGain(0.03, 0.01), control[:0], route[:0]) == ExpectedGain(0.03, 0.01)
-    assert update_expected_gain(None, control[:0], route[:0]) is None
+    assert combine_expected_and_measured_gain(ExpectedGain(0.03, 0.01), control[:0], route[:0]) == ExpectedGain(
+        0.03, 0.01
+    )
+    assert combine_expected_and_measured_gain(None, control[:0], route[:0]) is None
 
 
 def test_certainty_is_the_probability_of_a_gain():
@@ -82,11 +84,11 @@ def test_the_standard_pass_need_not_be_among_them():
 
 def test_whoever_may_be_chosen_is_ranked_with_its_certainty():
     seen = verdicts(good=6, better=9)
-    order = rank_by_gain([STANDARD, GOOD, BETTER], seen)
+    order = rank_candidates_by_gain_bound([STANDARD, GOOD, BETTER], seen)
     assert [one for one, _ in order] == [BETTER, GOOD]
     control = seen(STANDARD.route)
     assert [sure for _, sure in order] == [
-        compute_gain_probability(update_expected_gain(None, control, seen(one.route))) for one, _ in order
+        compute_gain_probability(combine_expected_and_measured_gain(None, control, seen(one.route))) for one, _ in order
     ]
     for (one, sure), doubt in ((order[0], 0.01), (order[0], 0.5)):
         assert 1 - sure <= doubt

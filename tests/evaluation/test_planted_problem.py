@@ -35,10 +35,14 @@ def test_true_score_falls_to_the_base():
 
 def test_flips_are_fixed_and_as_frequent_as_the_true_score():
     problem = PlantedProblem(STANDARD, base=0.2, peak=0.7, seed=3)
-    sample_correct = problem.sample_correct(STANDARD, TRAIN, range(20_000))
-    assert sample_correct.mean() == pytest.approx(0.7, abs=0.02)
-    assert (problem.sample_correct(STANDARD, TRAIN, [5, 17, 3]) == sample_correct[[5, 17, 3]]).all()
-    assert (problem.sample_correct(STANDARD, VALIDATION, range(100)) != sample_correct[:100]).any()
+    simulate_correct_examples = problem.simulate_correct_examples(STANDARD, TRAIN, range(20_000))
+    assert simulate_correct_examples.mean() == pytest.approx(0.7, abs=0.02)
+    assert (
+        problem.simulate_correct_examples(STANDARD, TRAIN, [5, 17, 3]) == simulate_correct_examples[[5, 17, 3]]
+    ).all()
+    assert (
+        problem.simulate_correct_examples(STANDARD, VALIDATION, range(100)) != simulate_correct_examples[:100]
+    ).any()
 
 
 def _found(method, settings, target, seeds):

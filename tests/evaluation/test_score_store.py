@@ -21,13 +21,13 @@ def store(tmp_path):
 
 
 def test_what_is_added_is_found_again(store):
-    store.add_outcomes(SCOPE, {STANDARD: {"a": RIGHT, "b": ExampleOutcome(False, "")}})
+    store.store_outcomes(SCOPE, {STANDARD: {"a": RIGHT, "b": ExampleOutcome(False, "")}})
     again = ScoreStore(store.path)
     assert again.find_outcomes(SCOPE, STANDARD, ["a", "b", "c"]) == {"a": RIGHT, "b": ExampleOutcome(False, "")}
 
 
 def test_everything_that_differs_is_another_score(store):
-    store.add_outcomes(SCOPE, {STANDARD: {"a": RIGHT}})
+    store.store_outcomes(SCOPE, {STANDARD: {"a": RIGHT}})
     assert store.find_outcomes({**SCOPE, "numerics": "x"}, STANDARD, ["a"]) == {}
     assert store.find_outcomes({**SCOPE, "decoding": {"mode": "likelihood"}}, STANDARD, ["a"]) == {}
     assert store.find_outcomes(SCOPE, parse_route("L0 L0 RJ", 4), ["a"]) == {}
@@ -37,13 +37,13 @@ def test_everything_that_differs_is_another_score(store):
 
 def test_more_examples_than_one_statement_takes(store):
     outcomes = {f"e{number}": RIGHT for number in range(1700)}
-    store.add_outcomes(SCOPE, {STANDARD: outcomes})
+    store.store_outcomes(SCOPE, {STANDARD: outcomes})
     assert store.find_outcomes(SCOPE, STANDARD, list(outcomes)) == outcomes
 
 
 def test_what_is_known_stays(store):
-    store.add_outcomes(SCOPE, {STANDARD: {"a": RIGHT}})
-    store.add_outcomes(SCOPE, {STANDARD: {"a": ExampleOutcome(False, "other")}})
+    store.store_outcomes(SCOPE, {STANDARD: {"a": RIGHT}})
+    store.store_outcomes(SCOPE, {STANDARD: {"a": ExampleOutcome(False, "other")}})
     assert store.find_outcomes(SCOPE, STANDARD, ["a"]) == {"a": RIGHT}
 
 
@@ -59,7 +59,7 @@ def test_what_is_known_stays(store):
     ],
 )
 def test_bytes_that_a_disk_has_changed_are_forgotten_and_kept_anew(store, column, value):
-    store.add_outcomes(SCOPE, {STANDARD: {"a": RIGHT, "b": RIGHT}})
+    store.store_outcomes(SCOPE, {STANDARD: {"a": RIGHT, "b": RIGHT}})
     # The way past the store's own checks that a failing disk takes.
     store._connection.execute("PRAGMA ignore_check_constraints = ON")
     where = "WHERE example = (SELECT min(example) FROM outcomes)"
@@ -72,26 +72,26 @@ def test_bytes_that_a_disk_has_changed_are_forgotten_and_kept_anew(store, column
         assert len(found) == 2
         return
     assert list(found.values()) == [RIGHT]
-    store.add_outcomes(SCOPE, {STANDARD: {"a": RIGHT, "b": RIGHT}})
+    store.store_outcomes(SCOPE, {STANDARD: {"a": RIGHT, "b": RIGHT}})
     assert store.find_outcomes(SCOPE, STANDARD, ["a", "b"]) == {"a": RIGHT, "b": RIGHT}
 
 
 def test_an_outcome_under_another_key_is_not_believed(store):
-    store.add_outcomes(SCOPE, {STANDARD: {"a": RIGHT}})
+    store.store_outcomes(SCOPE, {STANDARD: {"a": RIGHT}})
     store._connection.execute("UPDATE routes SET text = 'L0 L0 RJ'")
     assert store.find_outcomes(SCOPE, parse_route("L0 L0 RJ", 4), ["a"]) == {}
     store._connection.execute("UPDATE scopes SET description = 'noise'")
     with pytest.raises(StoreError, match="cannot be used"):
-        store.list_scopes()
+        store.list_score_scopes()
 
 
 def test_scopes_and_pruning(store):
     other = {**SCOPE, "task": "u"}
-    store.add_outcomes(SCOPE, {STANDARD: {"a": RIGHT, "b": RIGHT}})
-    store.add_outcomes(other, {STANDARD: {"a": RIGHT}})
-    assert [(scope.description["task"], scope.outcomes) for scope in store.list_scopes()] == [("t", 2), ("u", 1)]
+    store.store_outcomes(SCOPE, {STANDARD: {"a": RIGHT, "b": RIGHT}})
+    store.store_outcomes(other, {STANDARD: {"a": RIGHT}})
+    assert [(scope.description["task"], scope.outcomes) for scope in store.list_score_scopes()] == [("t", 2), ("u", 1)]
     assert store.delete_scopes(lambda scope: scope["task"] == "t") == 2
-    store.add_outcomes({**SCOPE, "task": "new"}, {STANDARD: {"z": RIGHT}})
+    store.store_outcomes({**SCOPE, "task": "new"}, {STANDARD: {"z": RIGHT}})
     assert store.find_outcomes({**SCOPE, "task": "new"}, STANDARD, ["a"]) == {}
     assert store.find_outcomes(SCOPE, STANDARD, ["a"]) == {}
     assert store.find_outcomes(other, STANDARD, ["a"]) == {"a": RIGHT}
@@ -109,11 +109,11 @@ def test_other_files_are_rejected(tmp_path):
 def _read_all(path):
     store = ScoreStore(path)
     store.find_outcomes(SCOPE, STANDARD, ["e1"])
-    store.list_scopes()
+    store.list_score_scopes()
 
 
 def test_pages_damaged_later_are_this_projects_error(store):
-    store.add_outcomes(SCOPE, {STANDARD: {f"e{number}": RIGHT for number in range(3000)}})
+    store.store_outcomes(SCOPE, {STANDARD: {f"e{number}": RIGHT for number in range(3000)}})
     store.close()
     with store.path.open("r+b") as file:
         file.seek(4096)
@@ -123,15 +123,15 @@ def test_pages_damaged_later_are_this_projects_error(store):
 
 
 def test_a_full_disk_is_named_and_what_was_kept_is_still_there(store):
-    store.add_outcomes(SCOPE, {STANDARD: {"a": RIGHT}})
+    store.store_outcomes(SCOPE, {STANDARD: {"a": RIGHT}})
     (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
     store._connection.execute(f"PRAGMA max_page_count = {pages + 2}")  # to SQLite the same as a full disk
     many = {f"e{number}": RIGHT for number in range(3000)}
     with pytest.raises(StoreError, match=r"scores.sqlite cannot be used: the disk is full; make room and resume$"):
-        store.add_outcomes(SCOPE, {STANDARD: many})
+        store.store_outcomes(SCOPE, {STANDARD: many})
     store._connection.execute(f"PRAGMA max_page_count = {pages + 2000}")
     assert store.find_outcomes(SCOPE, STANDARD, ["a", "e1"]) == {"a": RIGHT}
-    store.add_outcomes(SCOPE, {STANDARD: many})
+    store.store_outcomes(SCOPE, {STANDARD: many})
     assert len(store.find_outcomes(SCOPE, STANDARD, list(many))) == len(many)
 
 
@@ -140,17 +140,17 @@ def test_another_writer_that_holds_on_is_named(store):
     other.execute("BEGIN IMMEDIATE")
     store._connection.execute("PRAGMA busy_timeout = 10")
     with pytest.raises(StoreError, match=r"another process is writing to it; wait and resume$"):
-        store.add_outcomes(SCOPE, {STANDARD: {"a": RIGHT}})
+        store.store_outcomes(SCOPE, {STANDARD: {"a": RIGHT}})
     other.execute("ROLLBACK")
     other.close()
-    store.add_outcomes(SCOPE, {STANDARD: {"a": RIGHT}})
+    store.store_outcomes(SCOPE, {STANDARD: {"a": RIGHT}})
     assert store.find_outcomes(SCOPE, STANDARD, ["a"]) == {"a": RIGHT}
 
 
 def _write_for_ever(path, name):
     store = ScoreStore(path)
     for number in range(100_000):
-        store.add_outcomes(SCOPE, {STANDARD: {f"{name}/{number}/{part}": RIGHT for part in range(20)}})
+        store.store_outcomes(SCOPE, {STANDARD: {f"{name}/{number}/{part}": RIGHT for part in range(20)}})
 
 
 def _has_begun(path, name):
@@ -171,8 +171,8 @@ def test_two_writers_and_a_kill_leave_only_whole_batches(tmp_path):
         os.kill(writer.pid, signal.SIGKILL)
         writer.join()
     survivor = ScoreStore(path)
-    (scope,) = survivor.list_scopes()
+    (scope,) = survivor.list_score_scopes()
     assert scope.outcomes % 20 == 0
     for name in "ab":
         assert len(survivor.find_outcomes(SCOPE, STANDARD, [f"{name}/0/{part}" for part in range(20)])) == 20
-    survivor.add_outcomes(SCOPE, {STANDARD: {"after": RIGHT}})
+    survivor.store_outcomes(SCOPE, {STANDARD: {"after": RIGHT}})

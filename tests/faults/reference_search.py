@@ -18,8 +18,8 @@ from macro_routing.runs import folder as files
 from macro_routing.search import Failure
 from macro_routing.tasks.task import Example, fingerprint_examples
 from macro_routing.workers.backend import WorkerBackend
-from macro_routing.workers.local_backend import COMMAND, LocalBackend
-from macro_routing.workers.ray_backend import RayBackend
+from macro_routing.workers.local_backend import COMMAND, LocalWorkerBackend
+from macro_routing.workers.ray_backend import RayWorkerBackend
 from macro_routing.workers.worker_messages import TaskSource, WorkerSetup
 from macro_routing.workers.worker_pool import WorkerPool
 from macro_routing.workers.worker_settings import RAY, WorkerSettings
@@ -47,9 +47,11 @@ class AuditedPool(WorkerPool):
         self._before = {key[2:] for key in before}
         self._seen: set[tuple[Any, ...]] = set()
 
-    def run_items(self, spec: EvaluatorSpec, items: Sequence[WorkItem]) -> Iterator[tuple[WorkItem, Results | Failure]]:
+    def run_work_items(
+        self, spec: EvaluatorSpec, items: Sequence[WorkItem]
+    ) -> Iterator[tuple[WorkItem, Results | Failure]]:
         """Results as they come."""
-        for ask, answers in super().run_items(spec, items):
+        for ask, answers in super().run_work_items(spec, items):
             if not isinstance(answers, Failure):
                 self.twice += sum(self._is_known(spec.task, route, ask) for route in ask.routes)
             yield ask, answers
@@ -85,7 +87,7 @@ class ReferenceSearch:
         model, task = small_folder(folder / "model"), write_task_file(folder / "task.jsonl", 240)
         tables = {**TABLES, "": {**TABLES[""], "model": str(model), "task": str(task)}}
         (folder / "search.toml").write_text(_to_toml(tables), encoding="utf-8")
-        config = RunConfig.from_tables({**tables[""], **{k: v for k, v in tables.items() if k}}, "the reference")
+        config = RunConfig.from_toml_tables({**tables[""], **{k: v for k, v in tables.items() if k}}, "the reference")
         run_search(config, folder / "undisturbed", store=store_path(folder / "undisturbed"))
         return cls(folder, config, folder / "undisturbed")
 
@@ -99,10 +101,10 @@ class ReferenceSearch:
         """Workers for a run in ``run_folder``; ``module`` names another program for them."""
         backend: WorkerBackend
         if settings.backend == RAY:
-            backend = RayBackend(self.setup.to_json(), settings)
+            backend = RayWorkerBackend(self.setup.to_json(), settings)
         else:
             command = (*COMMAND[:-1], module) if module else COMMAND
-            backend = LocalBackend(self.setup.to_json(), [{"OMP_NUM_THREADS": "1"}] * settings.workers, command)
+            backend = LocalWorkerBackend(self.setup.to_json(), [{"OMP_NUM_THREADS": "1"}] * settings.workers, command)
         return AuditedPool(backend, settings, lambda _message: None, read_outcomes(store_path(run_folder)))
 
     def command(self, run_folder: Path, workers: int = WORKERS) -> list[str]:

@@ -23,7 +23,7 @@ from typing import Any
 from macro_routing.errors import MacroError, redact_secrets
 from macro_routing.runs import RunFolder, resume_run, run_search
 from macro_routing.search import Failure, Score
-from macro_routing.workers.dispatcher import DispatchCounts
+from macro_routing.workers.dispatcher import WorkerEventCounts
 from macro_routing.workers.worker_pool import WorkerPool
 from macro_routing.workers.worker_settings import LOCAL, RAY, WorkerSettings
 from tests.faults.fault_injection import FaultInjector, FaultResult, WorkerKiller
@@ -46,7 +46,7 @@ def _run_with_fault(
     run_folder: Path,
     settings: WorkerSettings,
     injector: FaultInjector,
-    happened: Callable[[DispatchCounts], bool],
+    happened: Callable[[WorkerEventCounts], bool],
 ) -> FaultResult:
     with reference.pool(settings, run_folder) as pool:
         injector.pool = pool
@@ -82,7 +82,7 @@ def _run_with_kills(
 ) -> FaultResult:
     injector = FaultInjector(set(rng.sample(range(2, 30), moments)), killer := WorkerKiller(rng, workers))
 
-    def happened(counts: DispatchCounts) -> bool:
+    def happened(counts: WorkerEventCounts) -> bool:
         return counts.crashes >= len(killer.killed) == moments * workers
 
     return _run_with_fault(reference, run_folder, _settings(backend), injector, happened)

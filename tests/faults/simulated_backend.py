@@ -13,7 +13,7 @@ from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.evaluation.work_items import WorkItem
 from macro_routing.routes import Route
 from macro_routing.tasks import Example
-from macro_routing.workers.backend import Event, Message
+from macro_routing.workers.backend import Event, WorkerMessage
 from macro_routing.workers.worker_messages import results_to_json, work_item_from_json
 
 
@@ -64,7 +64,7 @@ class SimulatedBackend:
         found: list[Event] = []
         while self._events and self._events[0][0] <= self.clock:
             _, _, slot, text = heapq.heappop(self._events)
-            found.append(Message(slot, text))
+            found.append(WorkerMessage(slot, text))
         return found
 
     def kill_worker(self, slot: int) -> None:

@@ -117,10 +117,10 @@ def configurations(_folder):
 
     def read(given, place):
         if isinstance(given, dict):
-            return RunConfig.from_tables(given, "a file").to_tables()
+            return RunConfig.from_toml_tables(given, "a file").to_toml_tables()
         file = place / "search.toml"
         file.write_bytes(given)
-        return RunConfig.from_tables(read_toml(file), str(file)).to_tables()
+        return RunConfig.from_toml_tables(read_toml(file), str(file)).to_toml_tables()
 
     document = tomllib.loads(_CONFIG.decode())
     return st.one_of(
@@ -205,11 +205,11 @@ def run_folders(folder):
 def _read_run(path):
     run = RunFolder.open(path)
     found = [run.is_finished, run.load_last_state(), run.read_round_reports(), read_result(run)]
-    with run.explain_damage(files_of_run.CANDIDATES):
+    with run.explain_damaged_files(files_of_run.CANDIDATES):
         found.append(FinalSelection.from_json(run.read_json(files_of_run.CANDIDATES), 6))
     config = run.read_json(files_of_run.RUN)
-    with run.explain_damage(files_of_run.RUN):
-        found.append(RunConfig.from_tables(config["config"]["given"], "run.json"))
+    with run.explain_damaged_files(files_of_run.RUN):
+        found.append(RunConfig.from_toml_tables(config["config"]["given"], "run.json"))
     return found
 
 
@@ -219,7 +219,7 @@ def score_stores(folder):
     kept = {f"e{number}": ExampleOutcome(number % 2 == 0, str(number)) for number in range(40)}
     path.unlink(missing_ok=True)
     store = ScoreStore(path)
-    store.add_outcomes(_SCOPE, {_STANDARD: kept})
+    store.store_outcomes(_SCOPE, {_STANDARD: kept})
     store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     store.close()
     good = path.read_bytes()
@@ -241,7 +241,7 @@ def score_stores(folder):
         damaged_store = ScoreStore(file)
         try:
             found = damaged_store.find_outcomes(_SCOPE, _STANDARD, list(kept))
-            damaged_store.list_scopes()
+            damaged_store.list_score_scopes()
         finally:
             damaged_store.close()
         assert found.items() <= kept.items(), "a damaged score was believed"

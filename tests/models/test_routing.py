@@ -9,7 +9,7 @@ from macro_routing.errors import ModelError, RouteError
 from macro_routing.models import apply_route, collect_hidden_states, freeze_model
 from macro_routing.models.decoder import get_decoder
 from macro_routing.models.doctor import break_cache_slots, run_checks
-from macro_routing.models.reference import build_unrolled_model, compute_reference_logits
+from macro_routing.models.reference import build_unrolled_model, compute_route_reference_logits
 from macro_routing.routes import Route, parse_route
 from tests.models.tiny import LAYERS, VARIANTS, tiny_model, tokens
 
@@ -43,7 +43,9 @@ def test_plain_route_is_the_deeper_model_bit_for_bit(model):
 @pytest.mark.parametrize("route", [PLAIN, ADDING, GENERAL], ids=["plain", "adding", "general"])
 def test_routes_equal_a_pass_by_hand(model, route):
     ids = tokens(length=20)
-    torch.testing.assert_close(logits(apply_route(model, route), ids), compute_reference_logits(model, route, ids))
+    torch.testing.assert_close(
+        logits(apply_route(model, route), ids), compute_route_reference_logits(model, route, ids)
+    )
 
 
 @pytest.mark.parametrize("route", [PLAIN, ADDING], ids=["plain", "adding"])
@@ -92,7 +94,9 @@ def test_left_padding_in_generate(model):
 def test_both_attention_kernels(name, attention):
     model = tiny_model(name, attention=attention)
     ids = tokens(length=20)
-    torch.testing.assert_close(logits(apply_route(model, ADDING), ids), compute_reference_logits(model, ADDING, ids))
+    torch.testing.assert_close(
+        logits(apply_route(model, ADDING), ids), compute_route_reference_logits(model, ADDING, ids)
+    )
 
 
 @pytest.mark.parametrize("name", ["llama", "gemma3_text"])

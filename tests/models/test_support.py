@@ -4,7 +4,7 @@ import pytest
 from transformers import AutoConfig
 
 from macro_routing.errors import ModelError
-from macro_routing.models.support import SUPPORTED_ARCHITECTURES, check_supported, unsupported_reason
+from macro_routing.models.support import SUPPORTED_ARCHITECTURES, check_supported, find_unroutable_reason
 from tests.models.tiny import VARIANTS, config_of
 
 
@@ -39,8 +39,8 @@ def test_rejected_by_name_and_reason(name, changes, reason):
 
 
 def test_untested_architectures_can_be_allowed_but_impossible_ones_cannot():
-    assert unsupported_reason(AutoConfig.for_model("granite"), allow_untested=True) is None
-    assert unsupported_reason(AutoConfig.for_model("qwen3_next"), allow_untested=True) is not None
+    assert find_unroutable_reason(AutoConfig.for_model("granite"), allow_untested=True) is None
+    assert find_unroutable_reason(AutoConfig.for_model("qwen3_next"), allow_untested=True) is not None
 
 
 def test_layers_described_one_by_one_are_rejected():

@@ -12,8 +12,8 @@ from macro_routing.errors import ModelError, RouteError, SettingsError, SpaceErr
 from macro_routing.models import apply_lm_head, apply_route, collect_hidden_states, freeze_model
 from macro_routing.models.decoder import get_decoder
 from macro_routing.peers.layer_router import LayerRouters, decide_layer_counts, train_layer_routers
-from macro_routing.peers.padded_prompts import PaddedPrompts
-from macro_routing.peers.program_router import ProgramRouters, decide_program_actions, train_program_routers
+from macro_routing.peers.padded_prompts import PaddedPromptBatch
+from macro_routing.peers.program_router import ProgramRouters, roll_out_program_actions, train_program_routers
 from macro_routing.peers.router_network import StackedRouters, pool_windows
 from macro_routing.peers.router_settings import RouterSettings
 from macro_routing.peers.router_training import (
@@ -138,7 +138,7 @@ def test_a_router_is_what_torch_calls_it():
     for number in range(2):
         plain = _plain_router(routers, number)
         expected = torch.stack([plain(pool_one_prompt(state, 8)).mean(dim=0) for state in states])
-        assert torch.allclose(routers.forward_single(number, pooled, shares), expected, atol=1e-6)
+        assert torch.allclose(routers.forward_one_router(number, pooled, shares), expected, atol=1e-6)
         together = routers(pooled[:, None].expand(-1, 2, -1, -1), shares)
         assert torch.allclose(together[:, number], expected, atol=1e-6)
 
@@ -159,7 +159,7 @@ def test_layers_run_on_some_rows_give_what_the_routed_models_give(name):
     model = tiny_model(name)
     prompts = [(5, 6, 7), tuple(range(10, 22)), (9,), tuple(range(30, 37))]
     labels = [COUNTS[3], COUNTS[4], (0, 0, 0, 0, 0, 1), COUNTS[5]]
-    batch = PaddedPrompts(model, prompts)
+    batch = PaddedPromptBatch(model, prompts)
     state = batch.embedded
     for layer in range(LAYERS):
         for times in (1, 2):
@@ -298,7 +298,7 @@ def test_training_is_prompt_by_prompt_with_accumulated_gradients():
     ]
     for place, own in enumerate(decisions):
         for router, state, target in own:
-            examples.record_decisions([place], router, [state], [target])
+            examples.record_router_targets([place], router, [state], [target])
     drawing = torch.Generator().manual_seed(7)
     routers = StackedRouters(2, WIDTH, 3, 16, drawing)
     plain = [_plain_router(routers, number) for number in range(2)]
@@ -497,7 +497,7 @@ def test_a_program_router_sees_the_state_of_its_own_program(name):
         seen.update({(place, applied): state for place, state in zip(places, states, strict=True)})
         return [labels[place][applied - 1] for place in places]
 
-    assert decide_program_actions(frozen, space, prompts, follow) == labels
+    assert roll_out_program_actions(frozen, space, prompts, follow) == labels
     for place, (prompt, program) in enumerate(zip(prompts, programs, strict=True)):
         states = collect_hidden_states(apply_route(frozen.model, program.expand(LAYERS)), torch.tensor([prompt]))
         for applied in range(1, len(program.steps) + 1):

@@ -7,11 +7,11 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from macro_routing.report import write_figures, write_report
-from macro_routing.report.block_map import compute_mean_differences, draw_block_map, list_block_cells
+from macro_routing.report.block_map import average_by_block_boundary, draw_block_map, list_block_cells
 from macro_routing.routes import parse_route
 from macro_routing.routes.route import Route
-from macro_routing.runs import RunFolder, make_config, run_search
-from macro_routing.search.rys import count_blocks, list_blocks, route_from_block
+from macro_routing.runs import RunFolder, make_run_config, run_search
+from macro_routing.search.rys import count_possible_blocks, list_blocks, make_route_repeating_block
 from macro_routing.search.searcher import Draw, Failure, Proposal, Score, Stopped
 from tests.report.test_figure_files import parsed
 from tests.runs.small import small_frozen, small_task
@@ -28,7 +28,7 @@ def right_of(i, j):
 
 
 def sweep(layers, right=right_of):
-    scored = [draw(route_from_block(layers, i, j), right(i, j)) for i, j in list_blocks(layers)]
+    scored = [draw(make_route_repeating_block(layers, i, j), right(i, j)) for i, j in list_blocks(layers)]
     return [draw(Route.standard(layers), STANDARD), *scored]
 
 
@@ -46,7 +46,7 @@ def test_cells_and_skyline_are_differences_to_the_standard_pass(layers):
     expected = {(i, j): (right_of(i, j) - STANDARD) / EXAMPLES for i, j in list_blocks(layers)}
     assert {cell.block: cell.difference for cell in cells} == pytest.approx(expected)
     for axis, places in ((0, range(layers)), (1, range(1, layers + 1))):
-        means = compute_mean_differences(cells, axis)
+        means = average_by_block_boundary(cells, axis)
         assert list(means) == list(places)
         for place in places:
             alike = [difference for block, difference in expected.items() if block[axis] == place]
@@ -59,7 +59,7 @@ def test_every_cell_and_bar_tells_its_numbers():
     assert "(0, 1), L0 twice: −45.0 points (3 correct of 20, the standard pass 12)" in found
     assert "blocks from L0: −22.5 points on average" in found  # 3, 6, 9 and 12 right
     assert "blocks up to L0: −45.0 points on average" in found
-    assert len(found) == count_blocks(4) + 4 + 4
+    assert len(found) == count_possible_blocks(4) + 4 + 4
 
 
 def test_gains_are_blue_losses_orange_and_the_best_is_outlined():
@@ -83,11 +83,11 @@ def test_of_equally_good_blocks_the_shortest_is_marked_and_it_is_said():
 def test_only_blocks_scored_beside_the_standard_pass_count():
     others = [
         draw(parse_route("L0 L2 L3", 4), 20),  # no block
-        draw(route_from_block(4, 0, 3), Failure("no memory")),
-        draw(route_from_block(4, 1, 4), Stopped(3, 10, 20)),
-        draw(route_from_block(4, 2, 4), 20, number=1),  # another round, without the standard pass
+        draw(make_route_repeating_block(4, 0, 3), Failure("no memory")),
+        draw(make_route_repeating_block(4, 1, 4), Stopped(3, 10, 20)),
+        draw(make_route_repeating_block(4, 2, 4), 20, number=1),  # another round, without the standard pass
     ]
-    scored = [draw(route_from_block(4, i, i + 1), 14) for i in range(3)]
+    scored = [draw(make_route_repeating_block(4, i, i + 1), 14) for i in range(3)]
     draws = [draw(Route.standard(4), STANDARD), *others, *scored]
     assert {cell.block for cell in list_block_cells(draws)} == {(0, 1), (1, 2), (2, 3)}
     figure = draw_block_map(draws, 4)
@@ -100,7 +100,7 @@ def test_only_blocks_scored_beside_the_standard_pass_count():
 
 def test_a_block_of_several_rounds_is_one_cell_over_all_of_them():
     draws = [draw(Route.standard(4), right, number) for number, right in ((0, 10), (1, 14))]
-    draws += [draw(route_from_block(4, 1, 2), right, number) for number, right in ((0, 13), (1, 15))]
+    draws += [draw(make_route_repeating_block(4, 1, 2), right, number) for number, right in ((0, 13), (1, 15))]
     (cell,) = list_block_cells(draws)
     assert (cell.correct, cell.standard, cell.total) == (28, 24, 40)
 
@@ -135,7 +135,7 @@ def test_maps_of_all_sizes_stay_on_their_canvas(layers):
 
 
 def test_a_sweep_has_the_map_on_its_page_and_as_files(tmp_path):
-    config = make_config(
+    config = make_run_config(
         task="small",
         model="small",
         preset="quick",
@@ -149,7 +149,7 @@ def test_a_sweep_has_the_map_on_its_page_and_as_files(tmp_path):
     page = write_report(folder).read_text(encoding="utf-8")
     assert re.findall(r"<h2[^>]*>([^<]*)</h2>", page).index("Repeated blocks") > 0
     state = RunFolder.open(folder).load_last_state()
-    assert len(list_block_cells(state.draws)) == count_blocks(6)
+    assert len(list_block_cells(state.draws)) == count_possible_blocks(6)
     for cell in list_block_cells(state.draws):
         assert cell.description in page
     assert "rests on 10 examples" in page

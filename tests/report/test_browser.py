@@ -3,7 +3,7 @@
 import pytest
 
 from macro_routing.report import write_report, write_run_comparison
-from macro_routing.runs import Listener, make_config, run_search
+from macro_routing.runs import Listener, make_run_config, run_search
 from macro_routing.runs.folder import ANSWERS, RESULT, RUN, RunFolder
 from tests.report.browser import Browser, find_browser
 from tests.report.folders import answers, complete
@@ -32,7 +32,7 @@ class Stop(Listener):
 
 def run(folder, mode, listener=None, **more):
     """A small run; afterwards a few answers are made to change, and all try to break out of the page."""
-    config = make_config(
+    config = make_run_config(
         task="small",
         model="small",
         preset="quick",

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from macro_routing.report.heatmap import Heatmap
-from macro_routing.report.line_chart import Axis, Line, Point, draw_lines
+from macro_routing.report.line_chart import Axis, LineSeries, Point, draw_line_chart
 
 HOSTILE = "<script>&\"'"
 
@@ -52,11 +52,11 @@ def test_whatever_a_task_is_called_the_file_is_sound():
 
 
 def line(name, values, **changes):
-    return Line(name, [Point(x, y, y - 1, y + 1) for x, y in enumerate(values)], **changes)
+    return LineSeries(name, [Point(x, y, y - 1, y + 1) for x, y in enumerate(values)], **changes)
 
 
 def test_lines_lie_within_the_axes_and_higher_values_higher():
-    figure = draw_lines("l", "Lines", [line("one", [1, 5, 3]), line("two", [-4, 0, 2])], Axis("x"), Axis("y"))
+    figure = draw_line_chart("l", "Lines", [line("one", [1, 5, 3]), line("two", [-4, 0, 2])], Axis("x"), Axis("y"))
     text = figure.to_svg().split("</style>")[1]
     first, second = (
         [tuple(map(float, pair.split(","))) for pair in points.split()]
@@ -74,7 +74,7 @@ def test_lines_lie_within_the_axes_and_higher_values_higher():
 def test_a_single_value_can_be_drawn(values):
     bars = line("one", values, has_bars=True)
     named = Axis("x", names=[(float(place), str(place)) for place in range(len(values))])
-    text = draw_lines("l", "t", [bars], named, Axis("y"), level=(1.0, "standard")).to_svg()
+    text = draw_line_chart("l", "t", [bars], named, Axis("y"), level=(1.0, "standard")).to_svg()
     assert "nan" not in text.lower().split("</style>")[1]
     assert "standard" in text
 

@@ -33,7 +33,7 @@ def test_expected_actions_are_those_of_many_draws(space):
         position = space.start_position
         for action in space.program_to_actions(policy.sample_program(rng)):
             counted[position.layer, action] += 1
-            position = space.next_position(position, action) if action != space.rejoin_action else position
+            position = space.position_after_action(position, action) if action != space.rejoin_action else position
     for layer, action in np.ndindex(expected.shape):
         assert counted[layer, action] / draws == pytest.approx(expected[layer, action], abs=0.06)
 

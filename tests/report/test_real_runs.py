@@ -3,7 +3,7 @@
 import pytest
 
 from macro_routing.report import write_figures, write_report, write_run_comparison
-from macro_routing.runs import make_config, run_search
+from macro_routing.runs import make_run_config, run_search
 from tests.report.test_report import words
 from tests.runs.small import small_frozen, small_task
 
@@ -12,7 +12,7 @@ from tests.runs.small import small_frozen, small_task
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     for method in ("macro", "random"):
-        config = make_config(
+        config = make_run_config(
             task="small",
             model="small",
             preset="quick",

@@ -18,8 +18,8 @@ from macro_routing.report.route_chart import render_route
 from macro_routing.report.scale import Scale
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
-from macro_routing.runs.config import RunConfig, make_config
-from macro_routing.runs.options import format_search_command, format_toml
+from macro_routing.runs.config import RunConfig, make_run_config
+from macro_routing.runs.options import format_config_as_toml, format_search_command
 from macro_routing.search.searcher import Draw, Failure, Proposal, Score, Stopped
 from tests.report.folders import (
     ATTACK,
@@ -353,7 +353,7 @@ def test_the_page_tells_nothing_of_the_machine_that_nobody_needs(tmp_path):
 def test_the_configuration_can_be_copied_as_a_file():
     given = {**GIVEN, "init_from": 'a "b"\\c\n\x7fé', "search": {"draws": 3}, "guard": {"tasks": ["x", "y"]}}
     kept = {name: value for name, value in given.items() if value is not None and value != {}}
-    assert tomllib.loads(format_toml(given)) == kept
+    assert tomllib.loads(format_config_as_toml(given)) == kept
     assert format_search_command({**given, "units": {"race": 3}}) == "macro search --config run.toml"
     assert format_search_command({**GIVEN, "racing": "never", "task": "my file.csv"}).endswith(
         "--seed 7 --racing never"
@@ -362,6 +362,8 @@ def test_the_configuration_can_be_copied_as_a_file():
 
 
 def test_the_copied_configuration_is_the_one_that_was_given():
-    config = make_config(task="category", seed=3, max_minutes=1.5, search={"draws": 9}, guard={"tasks": ["sequence"]})
-    again = RunConfig.from_tables(tomllib.loads(format_toml(config.to_tables())), "run.toml")
-    assert again.to_tables() == config.to_tables()
+    config = make_run_config(
+        task="category", seed=3, max_minutes=1.5, search={"draws": 9}, guard={"tasks": ["sequence"]}
+    )
+    again = RunConfig.from_toml_tables(tomllib.loads(format_config_as_toml(config.to_toml_tables())), "run.toml")
+    assert again.to_toml_tables() == config.to_toml_tables()

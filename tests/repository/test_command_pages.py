@@ -7,10 +7,10 @@ from typing import Annotated
 import pytest
 import typer.main
 
-from macro_routing.cli.main import make_app
+from macro_routing.cli.main import make_cli_app
 
 ROOT = Path(__file__).parents[2]
-app = make_app()
+app = make_cli_app()
 
 
 @pytest.fixture

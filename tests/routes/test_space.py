@@ -27,7 +27,7 @@ def test_factors_can_be_switched(off, count):
 
 def test_actions_come_in_the_order_that_settles_ties():
     space = RouteSpace(4, radius=1, window=2, coefficients=(1.0, -0.25))
-    named = [(delta, add and (add.back, add.coefficient)) for delta, add in space.action_steps]
+    named = [(delta, add and (add.back, add.coefficient)) for delta, add in space.action_displacements_and_adds]
     assert named[:3] == [(-1, None), (0, None), (1, None)]
     assert space.rejoin_action == 3
     assert named[4:8] == [(-1, (1, -0.25)), (0, (1, -0.25)), (1, (1, -0.25)), (-1, (1, 1.0))]

@@ -13,9 +13,14 @@ from macro_routing.errors import RunError, SettingsError
 from macro_routing.report import write_method_comparison
 from macro_routing.report.budget_chart import compute_mean_curve, draw_budget_chart
 from macro_routing.runs import RunFolder, run_search
-from macro_routing.runs.compare_methods import POINTS, _compute_curve, compare_methods, plan_methods
-from macro_routing.runs.comparison_results import CurvePoint, describe_comparison, read_method_runs, summarize_methods
-from macro_routing.runs.methods import METHODS, check_methods
+from macro_routing.runs.compare_methods import POINTS, _compute_test_accuracy_curve, compare_methods, plan_methods
+from macro_routing.runs.comparison_results import (
+    SearchCurvePoint,
+    describe_comparison,
+    read_method_runs,
+    summarize_methods,
+)
+from macro_routing.runs.methods import METHODS, check_methods_comparable
 from macro_routing.search.method_names import METHOD_NAMES
 from macro_routing.workers.worker_pool import WorkerPool
 from macro_routing.workers.worker_settings import WorkerSettings
@@ -82,15 +87,15 @@ def test_a_route_that_was_given_up_is_on_no_curve(tmp_path):
     known = {"frozen": frozen, "task": task, "store": tmp_path / "s.sqlite"}
     run_search(config, tmp_path / "run", **known)
     place = RunFolder.open(tmp_path / "run")
-    whole = list(_compute_curve(config, place, known, POINTS))
-    assert list(_compute_curve(config, place, known, 1)) == whole[-1:]
+    whole = list(_compute_test_accuracy_curve(config, place, known, POINTS))
+    assert list(_compute_test_accuracy_curve(config, place, known, 1)) == whole[-1:]
     cursed = next(point.route for point in whole[:-1] if point.route != "L0 RJ")
     for name in ("train", "test"):  # where it fails: validation is drawn from the first
         deadly = set(task.pools[name])
         crew = CursedCrew(frozen, lambda route, one, deadly=deadly: str(route) == cursed and one in deadly)
         with WorkerPool(crew, WorkerSettings(workers=1)) as pool:
             known["store"] = tmp_path / f"{name}.sqlite"
-            curve = list(_compute_curve(config, place, {**known, "executor": pool}, POINTS))
+            curve = list(_compute_test_accuracy_curve(config, place, {**known, "executor": pool}, POINTS))
         assert pool.counts.quarantined
         assert cursed not in [point.route for point in curve[:-1]]
         assert curve[-1] == whole[-1]  # what the run itself came to stays
@@ -270,16 +275,16 @@ def test_the_curve_is_over_the_standard_pass_of_its_own_seed(compared):
     macro = arms[METHOD_NAMES.index("macro")]
     baseline = macro.result.comparison.baseline
     for gain in (0.0, 0.25):
-        moved = dataclasses.replace(macro, curve=tuple(CurvePoint(at, "", baseline + gain) for at in (10, 20)))
+        moved = dataclasses.replace(macro, curve=tuple(SearchCurvePoint(at, "", baseline + gain) for at in (10, 20)))
         assert ("+20<" in str(draw_budget_chart([moved]).to_html())) == (gain > 0)
 
 
 def test_the_mean_curve_keeps_the_last_value(compared):
     _, _, arms = compared
-    first = dataclasses.replace(arms[0], curve=tuple(CurvePoint(at, "", at / 100) for at in (0, 20, 60)))
-    second = dataclasses.replace(arms[0], curve=(CurvePoint(50, "", 0.4),))
+    first = dataclasses.replace(arms[0], curve=tuple(SearchCurvePoint(at, "", at / 100) for at in (0, 20, 60)))
+    second = dataclasses.replace(arms[0], curve=(SearchCurvePoint(50, "", 0.4),))
     assert compute_mean_curve([first, second]) == [(50, pytest.approx(0.3)), (60, pytest.approx(0.5))]
-    one_round = dataclasses.replace(arms[0], curve=(CurvePoint(0, "", 0.2), CurvePoint(100, "", 0.6)))
+    one_round = dataclasses.replace(arms[0], curve=(SearchCurvePoint(0, "", 0.2), SearchCurvePoint(100, "", 0.6)))
     assert compute_mean_curve([one_round]) == [
         (100, pytest.approx(0.6))
     ]  # before its only round it had nothing to choose from
@@ -296,7 +301,7 @@ def test_the_mean_curve_keeps_the_last_value(compared):
 )
 def test_what_cannot_be_compared(names, seeds, words):
     with pytest.raises(SettingsError, match=words):
-        check_methods(names, seeds)
+        check_methods_comparable(names, seeds)
 
 
 def test_too_small_a_budget_says_what_would_do():

@@ -8,13 +8,13 @@ import torch
 from macro_routing.models.frozen import freeze_model
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
-from macro_routing.runs import RunFolder, cost, make_config, resume_run, run_search
+from macro_routing.runs import RunFolder, cost, make_run_config, resume_run, run_search
 from macro_routing.runs import folder as files
 from macro_routing.runs.prepare import prepare_run
 from tests.models.tiny import tiny_model
 from tests.runs.small import small_frozen, small_task, small_tokenizer
 
-CONFIG = make_config(
+CONFIG = make_run_config(
     task="small",
     model="small",
     preset="quick",
@@ -31,7 +31,7 @@ def frozen():
 
 
 def evaluator(frozen, tmp_path, **decoding):
-    config = make_config(**{**CONFIG.to_tables(), "decoding": decoding})
+    config = make_run_config(**{**CONFIG.to_toml_tables(), "decoding": decoding})
     return prepare_run(config, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite").evaluator
 
 

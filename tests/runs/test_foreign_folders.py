@@ -9,7 +9,7 @@ from macro_routing.cli.progress import report_changed_files
 from macro_routing.errors import MacroError, RunError, SettingsError
 from macro_routing.runs import RunConfig, RunFolder, resume_run, run_search
 from macro_routing.runs import folder as files
-from macro_routing.workers.ray_backend import _make_worker_error
+from macro_routing.workers.ray_backend import _make_ray_cluster_error
 from macro_routing.workers.worker_settings import WorkerSettings
 from tests.runs.small import small_frozen, small_task
 from tests.runs.test_run import CONFIG, _StopAfter
@@ -90,7 +90,7 @@ def test_files_that_were_changed_later_are_told(stopped, capsys):
 
 
 def test_passwords_in_addresses_are_not_shown():
-    said = str(_make_worker_error("ray://user:secret@head:10001", OSError("no route")))
+    said = str(_make_ray_cluster_error("ray://user:secret@head:10001", OSError("no route")))
     assert "secret" not in said
     assert "user" not in said
     assert "@head:10001" in said
@@ -98,7 +98,7 @@ def test_passwords_in_addresses_are_not_shown():
 
 def test_workers_are_flags_only_and_say_so():
     with pytest.raises(SettingsError, match=r"workers is not part of a configuration.*flag"):
-        RunConfig.from_tables({"task": "sciq", "workers": 3}, "mine.toml")
+        RunConfig.from_toml_tables({"task": "sciq", "workers": 3}, "mine.toml")
     assert WorkerSettings(workers=1).description == "1 worker, processes of this machine"
     assert WorkerSettings("ray", 2).description == "2 workers, actors on Ray"
     with pytest.raises(MacroError, match=r"above 0 and at most 1e\+300"):

@@ -17,7 +17,7 @@ from macro_routing.runs.compare_methods import compare_methods
 from macro_routing.runs.comparison_results import summarize_methods
 from macro_routing.runs.result import ORACLE, ROUTER
 from macro_routing.search import Failure
-from macro_routing.workers.backend import Exited, Message
+from macro_routing.workers.backend import Exited, WorkerMessage
 from macro_routing.workers.worker import build_evaluator
 from macro_routing.workers.worker_messages import results_to_json, work_item_from_json
 from macro_routing.workers.worker_pool import WorkerPool
@@ -121,7 +121,7 @@ class CursedCrew:
         self.frozen, self.is_deadly, self.events = frozen, is_deadly, []
 
     def start_worker(self, slot):
-        self.events.append(Message(slot, json.dumps({"ready": 1})))
+        self.events.append(WorkerMessage(slot, json.dumps({"ready": 1})))
 
     def send_message(self, slot, text):
         spec, ask = work_item_from_json(text)
@@ -130,7 +130,7 @@ class CursedCrew:
             self.events.append(Exited(slot, "killed by SIGSEGV"))
             return
         answers = build_evaluator(spec, self.frozen, small_task(), print).run_work_item(ask)
-        self.events.append(Message(slot, json.dumps({"results": results_to_json(answers)})))
+        self.events.append(WorkerMessage(slot, json.dumps({"results": results_to_json(answers)})))
 
     def wait_for_events(self, _seconds):
         events, self.events = self.events, []
@@ -201,13 +201,13 @@ def test_the_oracle_is_a_bound_and_stands_apart(frozen, tmp_path):
 def test_budgets_buy_examples_first_then_simulations():
     space = RouteSpace(6)
     published = PerExampleSearch(space, 500, DrLLMSettings())
-    assert (len(published.searched_examples), published.simulations) == (100, 10)
+    assert (len(published.searched_example_indices), published.simulations) == (100, 10)
     few = PerExampleSearch(space, 500, DrLLMSettings(), budget=330)
-    assert (len(few.searched_examples), few.simulations) == (30, 10)
+    assert (len(few.searched_example_indices), few.simulations) == (30, 10)
     many = PerExampleSearch(space, 50, DrLLMSettings(), budget=5000)
-    assert (len(many.searched_examples), many.simulations) == (50, 99)
+    assert (len(many.searched_example_indices), many.simulations) == (50, 99)
     oracle = PerExampleSearch(space, 40, ColaSettings(), budget=400, every_example=True)
-    assert (len(oracle.searched_examples), oracle.simulations) == (40, 9)
+    assert (len(oracle.searched_example_indices), oracle.simulations) == (40, 9)
     for labels in (published, few, many, oracle):
         assert labels.budget is None or labels.max_evaluations() <= labels.budget
 

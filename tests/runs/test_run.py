@@ -16,7 +16,7 @@ from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.outcomes import ExampleOutcome, RouteEvaluation
 from macro_routing.models import freeze_model
 from macro_routing.routes import Route, parse_route
-from macro_routing.runs import Listener, RunConfig, RunFolder, RunResult, make_config, resume_run, run_search
+from macro_routing.runs import Listener, RunConfig, RunFolder, RunResult, make_run_config, resume_run, run_search
 from macro_routing.runs import folder as files
 from macro_routing.runs.final_selection import FinalSelection, select_confirmed_route, select_route
 from macro_routing.runs.prepare import prepare_run
@@ -25,7 +25,7 @@ from macro_routing.workers.worker_settings import WorkerError
 from tests.models.tiny import tiny_model
 from tests.runs.small import small_frozen, small_task
 
-CONFIG = make_config(
+CONFIG = make_run_config(
     task="small",
     model="small",
     preset="quick",
@@ -160,20 +160,20 @@ def test_nothing_is_deployed_when_the_standard_pass_could_not_be_run():
 
 @pytest.mark.parametrize("examples", [3, 9, 12])
 def test_a_handful_of_examples_is_enough_to_begin(frozen, examples):
-    searcher = make_config(task="small").make_searcher(frozen, examples, list)
+    searcher = make_run_config(task="small").make_searcher(frozen, examples, list)
     assert searcher.ask(searcher.start()) is not None
 
 
 def test_presets_search_in_their_own_way():
-    assert make_config(task="small").method == "guided"
-    assert make_config(task="small", preset="paper").method == "macro"
-    assert make_config(task="small", preset="quick").method == "macro"
-    assert make_config(task="small", method="random").method == "random"
+    assert make_run_config(task="small").method == "guided"
+    assert make_run_config(task="small", preset="paper").method == "macro"
+    assert make_run_config(task="small", preset="quick").method == "macro"
+    assert make_run_config(task="small", method="random").method == "random"
 
 
 def test_a_setting_of_another_search_is_rejected_with_its_name():
     with pytest.raises(SettingsError, match=r"iterations.*method = macro"):
-        make_config(task="small", search={"iterations": 3})
+        make_run_config(task="small", search={"iterations": 3})
 
 
 def test_the_same_configuration_gives_the_same_run_with_and_without_racing(frozen, tmp_path):
@@ -273,7 +273,7 @@ def test_a_folder_that_holds_something_is_not_overwritten(frozen, tmp_path):
 
 def test_a_folder_that_holds_something_is_rejected_before_a_model_is_loaded(tmp_path):
     (tmp_path / "thesis.tex").write_text("x")
-    config = RunConfig.from_tables(
+    config = RunConfig.from_toml_tables(
         {"task": "category", "model": str(tmp_path / "no model"), "preset": "quick"}, "a test"
     )
     with pytest.raises(RunError, match="not an empty folder"):
@@ -348,7 +348,7 @@ def test_names_stay_names_and_files_become_absolute(tmp_path, monkeypatch):
     (tmp_path / "category").mkdir()
     (tmp_path / "smollm2-135m").mkdir()
     (tmp_path / "guard.toml").write_text("")
-    config = make_config(task="category", guard={"tasks": ["guard.toml", "sciq"]})
+    config = make_run_config(task="category", guard={"tasks": ["guard.toml", "sciq"]})
     assert (config.task, config.model) == ("category", "smollm2-135m")
     assert list(config.guard.tasks) == [str(tmp_path / "guard.toml"), "sciq"]
 
@@ -500,7 +500,7 @@ def test_a_route_that_could_not_be_tested_has_no_result(frozen, tmp_path):
         evaluator = _GivesUp.like(run.evaluator, parse_route(text, 6), run.splits.test)
         place = RunFolder.create(folder)
         with place.lock():
-            place.write_json(files.RUN, run.make_header())
+            place.write_json(files.RUN, run.make_run_header())
             return dataclasses.replace(run, evaluator=evaluator).run(place)
 
     with pytest.raises(WorkerError, match="could not be tested: crashed its worker; fix the cause and resume"):
@@ -559,11 +559,11 @@ def test_impossible_configurations_are_rejected_by_name(change, says):
 
 def test_unknown_keys_of_a_file_are_rejected():
     with pytest.raises(MacroError, match="did you mean 'task'"):
-        RunConfig.from_tables({"tsak": "x"}, "file.toml")
+        RunConfig.from_toml_tables({"tsak": "x"}, "file.toml")
 
 
 def test_the_papers_preset_is_the_papers(frozen):
-    config = make_config(task="small", preset="paper")
+    config = make_run_config(task="small", preset="paper")
     searcher = config.make_searcher(frozen, 1000, list)
     settings = searcher.settings
     assert (settings.iterations, settings.draws, settings.elite, settings.k) == (10, 30, 5, 5)
@@ -573,9 +573,9 @@ def test_the_papers_preset_is_the_papers(frozen):
     assert searcher.space.max_length == frozen.layers + 12
     decoding = config.resolve_decoding(small_task())
     assert (decoding.mode, decoding.reasoning_budget, decoding.answer_budget) == ("reasoning", 400, 128)
-    assert (config.resolve_data(frozen).training, config.resolve_data(frozen).validation) == (1000, 100)
+    assert (config.resolve_data_sizes(frozen).training, config.resolve_data_sizes(frozen).validation) == (1000, 100)
     mixtral = dataclasses.replace(small_frozen("mixtral"))
     assert config.make_searcher(mixtral, 1000, list).settings.final_set == "anchored"
-    assert config.resolve_data(mixtral).validation == 200
+    assert config.resolve_data_sizes(mixtral).validation == 200
     deepseek = dataclasses.replace(frozen, name="deepseek-ai/DeepSeek-R1-Distill-Llama-8B")
     assert config.make_searcher(deepseek, 1000, list).settings.final_set == "anchored"

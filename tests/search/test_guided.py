@@ -9,7 +9,7 @@ from macro_routing.errors import SettingsError, SpaceError
 from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import Failure, GuidedSearch, GuidedSettings, Score
-from macro_routing.search.empirical_scores import MAX_FITTED_DRAWS, subsample_draws
+from macro_routing.search.empirical_scores import MAX_FITTED_DRAWS, subsample_draws_keeping_best
 from macro_routing.search.route_edits import list_single_moves, program_from_edits
 from macro_routing.search.searcher import Draw, ExpectedGain, Proposal
 
@@ -45,7 +45,7 @@ def test_the_published_budget_pays_for_all_examples():
     assert search.max_rounds == 11
     assert search.max_candidates == 6  # five beside the standard pass, as the protocol says
     assert len(search.holdout) == 500
-    assert sum(map(len, search.example_chunks)) == 500
+    assert sum(map(len, search.examples_by_round)) == 500
     assert 0.97 * BUDGET < search.max_evaluations() <= BUDGET
 
 
@@ -211,11 +211,11 @@ def test_too_many_scores_are_thinned_by_route():
         for number in range(60)
         for index, route in enumerate(routes)
     ]
-    kept = subsample_draws(draws)
+    kept = subsample_draws_keeping_best(draws)
     assert len(draws) > MAX_FITTED_DRAWS >= len(kept) > MAX_FITTED_DRAWS / 2
     kept_draws = Counter(draw.proposal.route for draw in kept)
     assert set(kept_draws.values()) == {60}
     assert routes[0] in kept_draws
     assert routes[-1] in kept_draws  # the best
     assert any(route in kept_draws for route in routes[1 : len(routes) // 2])  # and some of the worst
-    assert subsample_draws(draws[:100]) == draws[:100]
+    assert subsample_draws_keeping_best(draws[:100]) == draws[:100]

@@ -90,7 +90,7 @@ def test_only_visited_states_change_and_as_the_paper_says():
     program = parse_program("L0 L2 RJ")
     updated = policy.update_from_programs([program], [1.0], alpha=0.0397)
     first = PAPER.state_index(PAPER.start_position)
-    second = PAPER.state_index(PAPER.next_position(PAPER.start_position, PAPER.forward_action + 1))
+    second = PAPER.state_index(PAPER.position_after_action(PAPER.start_position, PAPER.forward_action + 1))
     for state, action in ((first, PAPER.forward_action + 1), (second, PAPER.rejoin_action)):
         expected = 0.0397 * policy.table[state]
         expected[action] += 1

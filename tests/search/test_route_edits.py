@@ -3,9 +3,9 @@ from hypothesis import strategies as st
 
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search.route_edits import (
-    Edit,
-    extract_edits,
-    list_single_edits,
+    ProgramEdit,
+    extract_program_edits,
+    list_edits_of_standard_pass,
     list_single_moves,
     program_from_edits,
 )
@@ -15,9 +15,9 @@ SPACE = RouteSpace(28)
 
 
 def test_every_single_edit_is_one_deviation_and_they_are_all_different():
-    edits = list_single_edits(SPACE)
+    edits = list_edits_of_standard_pass(SPACE)
     programs = [program_from_edits(SPACE, [edit]) for edit in edits]
-    assert all(len(extract_edits(SPACE, program)) == 1 for program in programs)
+    assert all(len(extract_program_edits(SPACE, program)) == 1 for program in programs)
     routes = {program.expand(28) for program in programs}
     assert len(routes) == len(edits)
     assert not any(route.is_standard for route in routes)
@@ -29,7 +29,7 @@ def test_every_single_edit_is_one_deviation_and_they_are_all_different():
 
 @given(small_spaces(), st.data())
 def test_a_route_is_written_by_its_own_edits(space, data):
-    edits = list_single_edits(space)
+    edits = list_edits_of_standard_pass(space)
     if not edits:
         return
     chosen = data.draw(st.lists(st.sampled_from(edits), max_size=3))
@@ -38,17 +38,17 @@ def test_a_route_is_written_by_its_own_edits(space, data):
         return
     route = program.expand(space.layers)
     space.check_route(program)
-    edits = extract_edits(space, space.route_to_program(route))
+    edits = extract_program_edits(space, space.route_to_program(route))
     again = program_from_edits(space, edits)
     # Later edits may lie in a part that is run a second time; then the way there needs the first visit passed by.
     if again is not None:
         space.check_route(again)
-        assert len(extract_edits(space, again)) == len(edits)
+        assert len(extract_program_edits(space, again)) == len(edits)
     assert (edits == []) == route.is_standard
 
 
 def test_an_edit_that_was_jumped_over_cannot_be_taken():
-    skip, repeat = Edit(3, SPACE.forward_action + 3), Edit(5, SPACE.radius)
+    skip, repeat = ProgramEdit(3, SPACE.forward_action + 3), ProgramEdit(5, SPACE.radius)
     assert program_from_edits(SPACE, [repeat]).expand(28) == parse_route("L0-L5 L5 RJ", 28)
     assert program_from_edits(SPACE, [skip]).expand(28) == parse_route("L0-L3 L7 RJ", 28)
     assert program_from_edits(SPACE, [skip, repeat]) is None
@@ -56,5 +56,5 @@ def test_an_edit_that_was_jumped_over_cannot_be_taken():
 
 def test_edits_are_read_in_the_order_they_are_taken():
     program = parse_route("L0-L7 L3-L9 L9(+h-2) RJ", 28).shortest_program()
-    assert [edit.layer for edit in extract_edits(SPACE, program)] == [7, 9]
-    assert extract_edits(SPACE, Route.standard(28).shortest_program()) == []
+    assert [edit.layer for edit in extract_program_edits(SPACE, program)] == [7, 9]
+    assert extract_program_edits(SPACE, Route.standard(28).shortest_program()) == []

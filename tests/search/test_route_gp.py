@@ -11,7 +11,7 @@ from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MarkovPolicy
 from macro_routing.search.route_gp import (
     KERNELS,
-    KernelParameters,
+    GPKernelParameters,
     RouteFeatures,
     RouteGP,
     ScoreTable,
@@ -52,20 +52,20 @@ def plain_distance(one, other):
 def test_distance_counts_layers_jumps_and_adds():
     routes = [STANDARD, *some_routes(40)]
     features = RouteFeatures.from_routes(routes)
-    distances = features.compare_routes(features).edit_distances
+    distances = features.compute_kernel_terms(features).edit_distances
     for row, one in enumerate(routes):
         for column, other in enumerate(routes):
             assert distances[row, column] == pytest.approx(plain_distance(one, other)), (one, other)
-    assert features.edit_counts == pytest.approx(distances[0])
+    assert features.num_edits_by_route == pytest.approx(distances[0])
 
 
 def test_the_same_layers_in_another_order_are_another_route():
     block, each = (parse_route(text, 8) for text in ("L0-L4 L3 L4 RJ", "L0-L3 L3 L4 L4 RJ"))
     features = RouteFeatures.from_routes([block, each])
     assert (features.applications[0] == features.applications[1]).all()
-    assert features.compare_routes(features).edit_distances[0, 1] == pytest.approx(1.5)  # one jump against two
-    assert features.compare_routes(features).shared_jumps[0, 0] == pytest.approx(1, abs=1e-6)
-    assert 0 < features.compare_routes(features).shared_jumps[0, 1] < 1
+    assert features.compute_kernel_terms(features).edit_distances[0, 1] == pytest.approx(1.5)  # one jump against two
+    assert features.compute_kernel_terms(features).shared_jumps[0, 0] == pytest.approx(1, abs=1e-6)
+    assert 0 < features.compute_kernel_terms(features).shared_jumps[0, 1] < 1
 
 
 def some_scores(routes, seed=1, rows=60):
@@ -79,7 +79,7 @@ def some_scores(routes, seed=1, rows=60):
 def plain_covariance(one, other, parameters):
     """Every part worked out by hand."""
     features = RouteFeatures.from_routes([one, other])
-    terms = features.compare_routes(features)
+    terms = features.compute_kernel_terms(features)
     layers, jumps = terms.shared_layers[0, 1], terms.shared_jumps[0, 1]
     to_one, to_other = plain_distance(STANDARD, one), plain_distance(STANDARD, other)
     between = math.exp(-plain_distance(one, other) / parameters.length_scale)
@@ -111,7 +111,7 @@ def plain_rows(routes, scores, parameters):
     return expected + np.diag(parameters.noise * scores.binomial_variance)
 
 
-PARAMETERS = KernelParameters(0.03, 0.02, 0.04, 3.0, 0.02, 0.015, 0.03, 0.25, 0.8)
+PARAMETERS = GPKernelParameters(0.03, 0.02, 0.04, 3.0, 0.02, 0.015, 0.03, 0.25, 0.8)
 
 
 def test_the_posterior_is_the_textbooks():
@@ -138,11 +138,11 @@ def test_the_evidence_is_the_textbooks():
     def plain(parameters):
         matrix = plain_rows(routes, scores, parameters)
         strange = sum(
-            math.log(getattr(parameters, n) / getattr(KernelParameters(), n)) ** 2 for n in vars(parameters)
+            math.log(getattr(parameters, n) / getattr(GPKernelParameters(), n)) ** 2 for n in vars(parameters)
         ) / (2 * 1.2**2)
         return -0.5 * (centred @ np.linalg.solve(matrix, centred) + np.linalg.slogdet(matrix)[1]) - strange
 
-    for parameters in (PARAMETERS, KernelParameters(), replace(PARAMETERS, noise=0.3, round_effect=0.1)):
+    for parameters in (PARAMETERS, GPKernelParameters(), replace(PARAMETERS, noise=0.3, round_effect=0.1)):
         assert log_marginal_likelihood(parameters, scores) == pytest.approx(plain(parameters), abs=1e-6)
 
 
@@ -155,7 +155,7 @@ def test_a_round_that_is_easier_for_all_moves_no_gain():
     even, easier = (
         RouteGP.fit(
             ScoreTable(features, where, when, accuracy + shift * (when == 1), np.full(22, 400.0)),
-            start=replace(KernelParameters(), round_effect=0.3),
+            start=replace(GPKernelParameters(), round_effect=0.3),
             sweeps=0,
         ).predict_mean(features)
         for shift in (0.0, 0.1)
@@ -170,7 +170,7 @@ def test_like_routes_on_the_same_examples_are_no_independent_evidence():
     where = np.arange(7)
     scores = ScoreTable(features, where, np.zeros(7, dtype=int), np.array([0.5, *[0.6] * 6]), np.full(7, 50.0))
     alone, together = (
-        RouteGP.fit(scores, start=replace(KernelParameters(), example_effect=size), sweeps=0) for size in (1e-6, 0.5)
+        RouteGP.fit(scores, start=replace(GPKernelParameters(), example_effect=size), sweeps=0) for size in (1e-6, 0.5)
     )
     (mean, covariance), (less, wider) = (model.predict_joint(features[where[1:2]]) for model in (alone, together))
     assert less[0] < mean[0]
@@ -178,7 +178,7 @@ def test_like_routes_on_the_same_examples_are_no_independent_evidence():
 
 
 def test_the_standard_pass_gains_nothing_for_certain():
-    model = RouteGP.fit(some_scores([STANDARD, *some_routes(10)]), start=KernelParameters())
+    model = RouteGP.fit(some_scores([STANDARD, *some_routes(10)]), start=GPKernelParameters())
     mean, covariance = model.predict_joint(RouteFeatures.from_routes([STANDARD]))
     assert mean == pytest.approx([0.0])
     assert covariance == pytest.approx(np.zeros((1, 1)), abs=1e-12)
@@ -194,10 +194,10 @@ def test_parameters_follow_the_scores():
     first, rest = np.arange(200), np.arange(200, 301)
     accuracy = 0.5 + gains[first] + rng.normal(0, 0.02, 200)
     scores = ScoreTable(features[first], first, np.zeros(200, dtype=int), accuracy, np.full(200, 600.0))
-    model = RouteGP.fit(scores, start=KernelParameters(), sweeps=4)
-    assert model.parameters.layer_effect > KernelParameters().layer_effect
+    model = RouteGP.fit(scores, start=GPKernelParameters(), sweeps=4)
+    assert model.parameters.layer_effect > GPKernelParameters().layer_effect
     assert np.corrcoef(model.predict_mean(features[rest]), gains[rest])[0, 1] > 0.8
-    worse = RouteGP.fit(scores, start=replace(KernelParameters(), layer_effect=1e-6, jump_effect=1e-6), sweeps=0)
+    worse = RouteGP.fit(scores, start=replace(GPKernelParameters(), layer_effect=1e-6, jump_effect=1e-6), sweeps=0)
     assert (
         np.corrcoef(worse.predict_mean(features[rest]), gains[rest])[0, 1]
         < np.corrcoef(model.predict_mean(features[rest]), gains[rest])[0, 1]
@@ -209,7 +209,7 @@ def test_parameters_that_have_shrunk_grow_again():
     features = RouteFeatures.from_routes(routes)
     gains = 0.2 * features.applications[:, 1].max(axis=1)
     scores = ScoreTable(features, np.arange(101), np.zeros(101, dtype=int), 0.3 + gains, np.full(101, 100.0))
-    shrunk = KernelParameters(1e-4, 1e-4, 1e-3, 2.0, 1e-3, 1e-4, 1e-3, 0.2, 0.4)
+    shrunk = GPKernelParameters(1e-4, 1e-4, 1e-3, 2.0, 1e-3, 1e-4, 1e-3, 0.2, 0.4)
     model = RouteGP.fit(scores, start=shrunk, sweeps=1)
     assert model.parameters.similarity > 0.01
     assert np.corrcoef(model.predict_mean(features), gains)[0, 1] > 0.9
@@ -227,7 +227,7 @@ def test_draws_choose_each_route_as_often_as_it_may_be_best():
 def test_a_subtraction_is_the_opposite_of_an_addition():
     plus, minus, none = (parse_route(text, 8) for text in ("L0-L4 L5(+h-2) RJ", "L0-L4 L5(-h-2) RJ", "L0 RJ"))
     features = RouteFeatures.from_routes([plus, minus, none])
-    terms = features.compare_routes(features)
+    terms = features.compute_kernel_terms(features)
     assert terms.shared_layers[0, 1] < 0 < terms.shared_layers[0, 0]
     assert terms.edit_distances[0, 1] > terms.edit_distances[0, 2] > 0
 
@@ -246,14 +246,14 @@ def test_routes_that_look_back_far_are_no_error():
     wide = RouteSpace(12, window=12)
     route = parse_route("L0-L11 L11(+h-11) RJ", 12)
     wide.check_route(route)
-    assert RouteFeatures.from_routes([route]).edit_counts == pytest.approx([2.5])
+    assert RouteFeatures.from_routes([route]).num_edits_by_route == pytest.approx([2.5])
 
 
 def test_parameters_are_read_off_some_routes_when_there_are_many_scores():
     routes = some_routes(40)
     scores = some_scores(routes, rows=200)
-    some = scores.subsample_rows(90)
-    assert scores.subsample_rows(200) is scores
+    some = scores.thin_rows_by_route(90)
+    assert scores.thin_rows_by_route(200) is scores
     assert 0 < len(some.route_index) <= 100
     kept = {str(route) for route in some.routes.routes}
     assert str(routes[0]) in kept  # the standard pass
@@ -276,5 +276,5 @@ def test_coin_flips_are_taken_for_coin_flips_after_one_round(shared):
     if shared:
         right = np.where(rng.random((80, 60)) < 0.1, right, right[:1])
     scores = ScoreTable(features, np.arange(80), np.zeros(80, dtype=int), right.mean(axis=1), np.full(80, 60.0))
-    noise = RouteGP.fit(scores, start=KernelParameters()).parameters.noise
+    noise = RouteGP.fit(scores, start=GPKernelParameters()).parameters.noise
     assert noise < 0.5 if shared else noise > 0.8

@@ -19,13 +19,13 @@ from macro_routing.search.rys import (
     RepeatCountSweep,
     SurrogateSearch,
     SurrogateSettings,
-    block_from_route,
-    blocks_from_route,
-    count_blocks,
+    count_possible_blocks,
+    find_repeated_block,
+    find_repeated_blocks,
     list_blocks,
+    make_route_repeating_block,
+    make_route_repeating_blocks,
     repeat_counts_from_route,
-    route_from_block,
-    route_from_blocks,
     route_from_repeat_counts,
     sample_repeat_counts,
 )
@@ -64,7 +64,7 @@ def _rounds(search, score=_some_score):
 
 
 def _smallest_budget(make):
-    return sum(make(10**9).round_sizes)
+    return sum(make(10**9).max_routes_by_round)
 
 
 @pytest.mark.parametrize(("min_span", "max_span"), [(1, 0), (1, 3), (2, 0), (3, 4), (7, 0), (2, 99)])
@@ -78,11 +78,11 @@ def test_the_sweep_is_every_block_once_and_the_standard_pass(min_span, max_span)
     (asked,), _ = _rounds(BlockSweep(layers, 20, 10_000, BlockSweepSettings(min_span, max_span)))
     assert [_layers(proposal.route) for proposal in asked.proposals] == expected
     assert sorted(asked.examples) == list(range(20))
-    assert count_blocks(layers, min_span, max_span) == len(expected) - 1
+    assert count_possible_blocks(layers, min_span, max_span) == len(expected) - 1
 
 
 def test_all_blocks_of_a_model_are_as_many_as_rys_says():
-    assert BlockSweep(32, 100, 10_000).round_sizes == (32 * 33 // 2 + 1,)
+    assert BlockSweep(32, 100, 10_000).max_routes_by_round == (32 * 33 // 2 + 1,)
 
 
 def test_the_sweep_of_counts_is_every_layer_alone():
@@ -99,25 +99,25 @@ def test_the_sweep_of_counts_is_every_layer_alone():
 
 
 def test_repeated_blocks_run_twice_in_place():
-    assert _layers(route_from_blocks(7, [(4, 6), (1, 3), (3, 4)])) == [0, 1, 2, 1, 2, 3, 3, 4, 5, 4, 5, 6]
-    assert route_from_blocks(7, []).is_standard
-    assert route_from_blocks(7, [(2, 5)]) == route_from_block(7, 2, 5)
+    assert _layers(make_route_repeating_blocks(7, [(4, 6), (1, 3), (3, 4)])) == [0, 1, 2, 1, 2, 3, 3, 4, 5, 4, 5, 6]
+    assert make_route_repeating_blocks(7, []).is_standard
+    assert make_route_repeating_blocks(7, [(2, 5)]) == make_route_repeating_block(7, 2, 5)
 
 
 def test_blocks_are_read_back_from_their_routes():
     for i, j in list_blocks(7):
-        assert block_from_route(route_from_block(7, i, j)) == (i, j)
-        assert blocks_from_route(route_from_block(7, i, j)) == ((i, j),)
-    assert block_from_route(Route.standard(7)) is None
-    assert blocks_from_route(Route.standard(7)) == ()
-    assert block_from_route(route_from_blocks(7, [(0, 2), (3, 4)])) is None
+        assert find_repeated_block(make_route_repeating_block(7, i, j)) == (i, j)
+        assert find_repeated_blocks(make_route_repeating_block(7, i, j)) == ((i, j),)
+    assert find_repeated_block(Route.standard(7)) is None
+    assert find_repeated_blocks(Route.standard(7)) == ()
+    assert find_repeated_block(make_route_repeating_blocks(7, [(0, 2), (3, 4)])) is None
 
 
 @given(st.sets(st.integers(0, 9)))
 def test_sets_of_blocks_are_read_back_from_their_routes(cuts):
     bounds = sorted(cuts)
     repeated = tuple(zip(bounds[::2], bounds[1::2], strict=False))
-    assert blocks_from_route(route_from_blocks(9, repeated)) == repeated
+    assert find_repeated_blocks(make_route_repeating_blocks(9, repeated)) == repeated
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=8).filter(any))
@@ -128,10 +128,10 @@ def test_counts_are_read_back_from_their_routes(counts):
 @given(programs(layers=4))
 def test_nothing_is_read_from_other_routes(program):
     route = program.expand(4)
-    if (block := block_from_route(route)) is not None:
-        assert route_from_block(4, *block) == route
-    if (repeated := blocks_from_route(route)) is not None:
-        assert route_from_blocks(4, repeated) == route
+    if (block := find_repeated_block(route)) is not None:
+        assert make_route_repeating_block(4, *block) == route
+    if (repeated := find_repeated_blocks(route)) is not None:
+        assert make_route_repeating_blocks(4, repeated) == route
     if (counts := repeat_counts_from_route(route)) is not None:
         assert route_from_repeat_counts(4, counts) == route
 
@@ -139,11 +139,11 @@ def test_nothing_is_read_from_other_routes(program):
 def test_impossible_blocks_and_counts_are_rejected():
     for i, j in [(2, 2), (3, 1), (-1, 2), (0, 5)]:
         with pytest.raises(RouteError, match="not a block of 4 layers"):
-            route_from_block(4, i, j)
+            make_route_repeating_block(4, i, j)
         with pytest.raises(RouteError, match="not disjoint blocks"):
-            route_from_blocks(4, [(i, j)])
+            make_route_repeating_blocks(4, [(i, j)])
     with pytest.raises(RouteError, match="not disjoint blocks"):
-        route_from_blocks(4, [(0, 2), (1, 3)])
+        make_route_repeating_blocks(4, [(0, 2), (1, 3)])
     for counts in [(1, 1), (1, 1, 1, -1)]:
         with pytest.raises(RouteError, match="one count"):
             route_from_repeat_counts(4, counts)
@@ -161,7 +161,8 @@ def test_a_budget_is_spent_and_never_exceeded(make, factor):
     assert sum(evaluations) <= search.max_evaluations() <= budget
     assert len(rounds) <= search.max_rounds
     assert all(
-        len(asked.proposals) == asked.keep <= size for asked, size in zip(rounds, search.round_sizes, strict=False)
+        len(asked.proposals) == asked.keep <= size
+        for asked, size in zip(rounds, search.max_routes_by_round, strict=False)
     )
     assert max(len(asked.proposals) for asked in rounds) <= search.max_draws
     assert search.max_evaluations(search.max_rounds) == 0
@@ -169,7 +170,7 @@ def test_a_budget_is_spent_and_never_exceeded(make, factor):
     assert search.ask(state) is None
     # One example more for each route would be too many, for the budget or for the training set.
     examples = search.round_plan[0].examples
-    assert len(examples) == 50 or budget < (len(examples) + 1) * sum(search.round_sizes)
+    assert len(examples) == 50 or budget < (len(examples) + 1) * sum(search.max_routes_by_round)
     for asked in rounds:
         assert asked.examples == examples
         assert len(set(asked.examples)) == len(asked.examples)
@@ -222,11 +223,14 @@ def test_the_final_set_is_the_best_by_score_or_anchored():
     longer_is_better = {"score": lambda route, total: Score(min(route.length, total), total)}
     search = BlockSweep(4, 10, 10_000, BlockSweepSettings(k=2))
     candidates = search.candidates(_rounds(search, **longer_is_better)[1])
-    assert [candidate.route for candidate in candidates] == [route_from_block(4, 0, 4), route_from_block(4, 0, 3)]
+    assert [candidate.route for candidate in candidates] == [
+        make_route_repeating_block(4, 0, 4),
+        make_route_repeating_block(4, 0, 3),
+    ]
     assert [candidate.rank for candidate in candidates] == [1, 2]
     search = BlockSweep(4, 10, 10_000, BlockSweepSettings(k=2, anchored=True))
     candidates = search.candidates(_rounds(search, **longer_is_better)[1])
-    assert [candidate.route for candidate in candidates] == [Route.standard(4), route_from_block(4, 0, 4)]
+    assert [candidate.route for candidate in candidates] == [Route.standard(4), make_route_repeating_block(4, 0, 4)]
 
 
 @pytest.mark.parametrize(
@@ -261,20 +265,20 @@ def test_the_beam_extends_exactly_its_best_sets():
     search = BlockBeamSearch(layers, 30, 100_000, BlockBeamSettings(beam_width=width, beam_depth=4, max_span=2))
     rounds, state = _rounds(search)
     singles = [(i, j) for i in range(layers) for j in (i + 1, i + 2) if j <= layers]
-    assert [blocks_from_route(proposal.route) for proposal in rounds[0].proposals] == [
+    assert [find_repeated_blocks(proposal.route) for proposal in rounds[0].proposals] == [
         (),
         *((block,) for block in singles),
     ]
     for number, asked in enumerate(rounds[1:], 1):
         before = [draw for draw in state.draws if draw.round == number - 1 and not draw.proposal.route.is_standard]
         before.sort(key=lambda draw: (-draw.outcome.accuracy, draw.proposal.route.length))
-        parents = [set(blocks_from_route(draw.proposal.route)) for draw in before[:width]]
+        parents = [set(find_repeated_blocks(draw.proposal.route)) for draw in before[:width]]
         expected = {
             frozenset({*parent, (i, j)})
             for parent, (i, j) in itertools.product(parents, singles)
             if not set(range(i, j)) & {layer for start, end in parent for layer in range(start, end)}
         }
-        sets = [blocks_from_route(proposal.route) for proposal in asked.proposals]
+        sets = [find_repeated_blocks(proposal.route) for proposal in asked.proposals]
         assert {frozenset(block_set) for block_set in sets} == expected
         assert len(sets) == len(expected)
         assert all(len(block_set) == number + 1 for block_set in sets)
@@ -285,7 +289,7 @@ def test_the_beam_ends_when_nothing_can_be_extended():
     whole_model_is_best = BlockBeamSearch(5, 10, 100_000, BlockBeamSettings(beam_width=1, max_span=0))
     rounds, state = _rounds(whole_model_is_best, lambda route, total: Score(total * (route.length == 10), total))
     assert len(rounds) == 1
-    assert whole_model_is_best.candidates(state)[0].route == route_from_block(5, 0, 5)
+    assert whole_model_is_best.candidates(state)[0].route == make_route_repeating_block(5, 0, 5)
 
 
 def _problem(target):
@@ -294,14 +298,16 @@ def _problem(target):
 
 def test_the_sweep_finds_a_planted_block():
     solution = solve_planted(
-        BlockSweep(8, 100, 3_700), _problem(route_from_block(8, 2, 5)), training=100, validation=300
+        BlockSweep(8, 100, 3_700), _problem(make_route_repeating_block(8, 2, 5)), training=100, validation=300
     )
     assert solution.found
 
 
 def test_the_beam_finds_two_planted_blocks():
     search = BlockBeamSearch(8, 100, 30_000, BlockBeamSettings(beam_width=4, beam_depth=2, max_span=3))
-    solution = solve_planted(search, _problem(route_from_blocks(8, [(1, 3), (5, 7)])), training=100, validation=300)
+    solution = solve_planted(
+        search, _problem(make_route_repeating_blocks(8, [(1, 3), (5, 7)])), training=100, validation=300
+    )
     assert solution.found
 
 

@@ -125,7 +125,7 @@ def test_ties_by_the_million_cost_nothing():
     """At every layer plain and added steps are equally probable: 2^25 programs tie, and the plain one is first."""
     table = np.zeros(PAPER.table_shape)
     table[..., PAPER.forward_action] = 0.5
-    table[..., PAPER.move_count + 1 + PAPER.forward_action] = 0.5  # add h-1, then the next layer
+    table[..., PAPER.move_action_count + 1 + PAPER.forward_action] = 0.5  # add h-1, then the next layer
     table[PAPER.layers - 1] = np.eye(PAPER.action_count)[PAPER.rejoin_action]
     start = time.process_time()
     first, second = itertools.islice(iterate_programs(MarkovPolicy(PAPER, table)), 2)

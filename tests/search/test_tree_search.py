@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 from macro_routing.errors import RouteError, SearchError, SettingsError
 from macro_routing.evaluation.planted_problem import PlantedProblem
 from macro_routing.routes import Route, RouteSpace, parse_program
-from macro_routing.search.tree_actions import LayerEdits, ProgramEdits, drllm_label_from_route, route_from_drllm_label
+from macro_routing.search.tree_actions import (
+    ProgramTreeActions,
+    SkipRepeatEdits,
+    drllm_label_from_route,
+    route_from_drllm_label,
+)
 from macro_routing.search.tree_search import (
     TreeSearch,
     TreeSettings,
@@ -19,7 +24,7 @@ from tests.strategies import small_spaces
 
 LAYERS = 12
 PAPER = RouteSpace(28, max_length=40)
-ACTIONS = [LayerEdits(LAYERS), ProgramEdits(RouteSpace(LAYERS))]
+ACTIONS = [SkipRepeatEdits(LAYERS), ProgramTreeActions(RouteSpace(LAYERS))]
 SEEDS = range(20)
 
 
@@ -76,7 +81,7 @@ def test_without_a_right_route_it_ends_after_exactly_its_simulations(actions, si
 
 
 def test_the_standard_pass_is_asked_first_and_is_no_simulation():
-    search = TreeSearch(LayerEdits(LAYERS), TreeSettings(), seed=0)
+    search = TreeSearch(SkipRepeatEdits(LAYERS), TreeSettings(), seed=0)
     assert search.ask().is_standard
     search.tell(0)
     assert search.statistics.simulations == 0
@@ -84,7 +89,7 @@ def test_the_standard_pass_is_asked_first_and_is_no_simulation():
 
 
 def test_asking_again_asks_the_same():
-    search = TreeSearch(LayerEdits(LAYERS), TreeSettings(), seed=0)
+    search = TreeSearch(SkipRepeatEdits(LAYERS), TreeSettings(), seed=0)
     for _ in range(5):
         assert search.ask() is search.ask()
         search.tell(0)
@@ -92,7 +97,7 @@ def test_asking_again_asks_the_same():
 
 def test_a_route_is_asked_once_and_then_remembered():
     # Two layers have few lists, so simulations must come back to them.
-    search = TreeSearch(LayerEdits(2), TreeSettings(simulations=40), seed=0)
+    search = TreeSearch(SkipRepeatEdits(2), TreeSettings(simulations=40), seed=0)
     asked = run(search, wrong)
     assert len(set(asked)) == len(asked) <= 8
     assert search.statistics.memo_hits == 40 - (len(asked) - 1)
@@ -100,7 +105,7 @@ def test_a_route_is_asked_once_and_then_remembered():
 
 
 def test_a_space_with_nothing_but_the_standard_pass_is_searched_to_the_end():
-    search = TreeSearch(ProgramEdits(RouteSpace(1, max_length=1)), TreeSettings(), seed=0)
+    search = TreeSearch(ProgramTreeActions(RouteSpace(1, max_length=1)), TreeSettings(), seed=0)
     assert run(search, wrong) == [Route.standard(1)]
     assert search.statistics.simulations == search.statistics.memo_hits == 10
 
@@ -133,7 +138,7 @@ def test_ucb_by_hand():
 )
 def test_selection_follows_the_best_ucb(length_penalty, rewards, followed):
     search = TreeSearch(
-        LayerEdits(LAYERS), TreeSettings(length_penalty=length_penalty, random_child_probability=0), seed=4
+        SkipRepeatEdits(LAYERS), TreeSettings(length_penalty=length_penalty, random_child_probability=0), seed=4
     )
     assert search.ask().is_standard
     search.tell(0)
@@ -144,14 +149,14 @@ def test_selection_follows_the_best_ucb(length_penalty, rewards, followed):
     assert len({route.length for route in first}) > 1
     below = search.ask()
     expected = min(first, key=lambda route: route.length) if followed is None else first[followed]
-    assert below in list_children(LayerEdits(LAYERS), expected)
+    assert below in list_children(SkipRepeatEdits(LAYERS), expected)
     assert [len(node.children) for node in search._nodes if node.route == expected] == [1]
 
 
 def test_a_random_child_is_followed_now_and_then():
     def spread(random_child_probability):
         choice = TreeSettings(simulations=200, random_child_probability=random_child_probability, exploration=0)
-        search = TreeSearch(LayerEdits(LAYERS), choice, seed=0)
+        search = TreeSearch(SkipRepeatEdits(LAYERS), choice, seed=0)
         run(search, wrong)
         return sorted(child.visits for child in search._root.children)
 
@@ -161,7 +166,7 @@ def test_a_random_child_is_followed_now_and_then():
 
 def test_nodes_widen_with_the_root_of_their_visits():
     assert [progressive_widening_limit(visits) for visits in (1, 2, 4, 5, 9, 10, 100)] == [2, 3, 3, 4, 4, 5, 11]
-    search = TreeSearch(ProgramEdits(PAPER), TreeSettings(simulations=99), seed=0)
+    search = TreeSearch(ProgramTreeActions(PAPER), TreeSettings(simulations=99), seed=0)
     run(search, wrong)
     assert all(len(node.children) <= progressive_widening_limit(node.visits) for node in search._nodes)
     assert len(search._root.children) == 11
@@ -181,28 +186,28 @@ def test_visits_and_rewards_add_up_along_the_tree(actions):
 
 
 def test_it_stops_when_the_standard_pass_was_wrong_and_a_route_is_right():
-    search = TreeSearch(LayerEdits(LAYERS), TreeSettings(simulations=500), seed=0)
+    search = TreeSearch(SkipRepeatEdits(LAYERS), TreeSettings(simulations=500), seed=0)
     asked = run(search, without(5))
     assert [route for route, reward in search.rewards.items() if reward] == [asked[-1]] == [search.label]
     assert search.statistics.simulations < 500
 
 
 def test_it_stops_when_a_right_route_is_short_enough():
-    search = TreeSearch(LayerEdits(LAYERS), TreeSettings(simulations=500, min_layers_saved=3), seed=0)
+    search = TreeSearch(SkipRepeatEdits(LAYERS), TreeSettings(simulations=500, min_layers_saved=3), seed=0)
     asked = run(search, lambda _route: 1.0)
     assert asked[-1].length <= LAYERS - 3 < min(route.length for route in asked[:-1])
     assert search.label == asked[-1]
 
 
 def test_a_standard_pass_that_is_right_is_the_label_until_a_shorter_one_comes():
-    search = TreeSearch(LayerEdits(LAYERS), TreeSettings(), seed=0)
+    search = TreeSearch(SkipRepeatEdits(LAYERS), TreeSettings(), seed=0)
     run(search, lambda route: float(route.length >= LAYERS))
     assert search.statistics.simulations == 10
     assert search.label == Route.standard(LAYERS)
 
 
 def test_without_stopping_early_all_simulations_are_done():
-    search = TreeSearch(LayerEdits(LAYERS), TreeSettings(stop_early=False), seed=0)
+    search = TreeSearch(SkipRepeatEdits(LAYERS), TreeSettings(stop_early=False), seed=0)
     run(search, lambda _route: 1.0)
     assert search.statistics.simulations == 10
 
@@ -218,7 +223,7 @@ def test_the_label_is_the_shortest_right_route(actions, seed):
 
 
 def test_partial_credit_is_not_right():
-    search = TreeSearch(LayerEdits(LAYERS), TreeSettings(), seed=0)
+    search = TreeSearch(SkipRepeatEdits(LAYERS), TreeSettings(), seed=0)
     run(search, lambda _route: 0.99)
     assert search.label is None
     assert search.statistics.simulations == 10
@@ -227,7 +232,7 @@ def test_partial_credit_is_not_right():
 def test_it_finds_a_harmful_layer_in_most_seeds():
     correct = 0
     for seed in SEEDS:
-        search = TreeSearch(LayerEdits(LAYERS), TreeSettings(simulations=60), seed=seed)
+        search = TreeSearch(SkipRepeatEdits(LAYERS), TreeSettings(simulations=60), seed=seed)
         run(search, without(5))
         correct += search.label is not None
     assert correct > 0.9 * len(SEEDS)
@@ -238,7 +243,7 @@ def test_it_finds_the_one_planted_route_in_most_seeds():
     problem = PlantedProblem(target, base=0.0, peak=1.0, reach=4)
     correct = 0
     for seed in SEEDS:
-        search = TreeSearch(LayerEdits(5), TreeSettings(simulations=60), seed=seed)
+        search = TreeSearch(SkipRepeatEdits(5), TreeSettings(simulations=60), seed=seed)
         run(search, problem.true_score)
         correct += search.label == target
     assert correct > len(SEEDS) / 2
@@ -274,7 +279,7 @@ def test_lockstep_over_nothing_scores_nothing():
 
 
 def test_wrong_answers_are_rejected():
-    search = TreeSearch(LayerEdits(LAYERS), TreeSettings(), seed=0)
+    search = TreeSearch(SkipRepeatEdits(LAYERS), TreeSettings(), seed=0)
     with pytest.raises(SearchError, match="call ask first"):
         search.tell(0)
     search.ask()
@@ -307,13 +312,15 @@ def test_impossible_settings_are_rejected_by_name(name, value):
 
 
 def test_layer_edits_of_the_standard_pass():
-    lists = {tuple(step.layer for step in route.steps) for route in list_children(LayerEdits(3), Route.standard(3))}
+    lists = {
+        tuple(step.layer for step in route.steps) for route in list_children(SkipRepeatEdits(3), Route.standard(3))
+    }
     repeats = {(0, 0, 1, 2), (0, 1, 1, 2), (0, 1, 2, 2)}
     assert lists == repeats | {(1, 2), (0, 2), (0, 1)} | {(2,), (0,)}
 
 
 def test_layer_edits_leave_one_layer_and_repeat_none_twice():
-    actions = LayerEdits(2)
+    actions = SkipRepeatEdits(2)
     assert list_children(actions, layer_list(1, of=2)) == [layer_list(1, 1, of=2)]
     assert set(list_children(actions, layer_list(0, 0, of=2))) == {layer_list(0, of=2)}
     assert all(route.length < 4 for route in list_children(actions, layer_list(0, 0, 1, 1, of=2)))
@@ -331,7 +338,7 @@ def test_counts_and_lists_say_the_same(counts):
 
 @given(label_counts)
 def test_layer_edits_give_different_labels(counts):
-    actions, parent = LayerEdits(len(counts)), route_from_drllm_label(counts)
+    actions, parent = SkipRepeatEdits(len(counts)), route_from_drllm_label(counts)
     children = list_children(actions, parent)
     assert len({parent, *children}) == len(children) + 1
     for child in children:
@@ -354,7 +361,7 @@ def test_counts_that_are_no_label_are_rejected(counts):
 
 
 def check_children(space, program):
-    actions = ProgramEdits(space)
+    actions = ProgramTreeActions(space)
     children = list_children(actions, program)
     routes = {actions.plan_to_route(child) for child in children}
     assert len(routes | {actions.plan_to_route(program)}) == len(children) + 1
@@ -367,7 +374,7 @@ def check_children(space, program):
 @given(small_spaces(), st.randoms(use_true_random=False))
 @settings(max_examples=50)
 def test_program_edits_give_different_feasible_programs(space, random):
-    program = ProgramEdits(space).root_plan
+    program = ProgramTreeActions(space).root_plan
     for _ in range(3):
         children = check_children(space, program)
         if not children:
@@ -377,7 +384,7 @@ def test_program_edits_give_different_feasible_programs(space, random):
 
 @pytest.mark.parametrize("space", [PAPER, RouteSpace(16, max_length=16), RouteSpace(28, window=0)])
 def test_program_edits_of_the_standard_pass(space):
-    children = check_children(space, ProgramEdits(space).root_plan)
+    children = check_children(space, ProgramTreeActions(space).root_plan)
     assert len(children) == len(set(children)) > 0
     if space is PAPER:
         assert parse_program("L0-L7 L3 RJ") in children
@@ -387,7 +394,7 @@ def test_program_edits_of_the_standard_pass(space):
 
 def test_program_edits_reach_every_route_of_a_small_space():
     space = RouteSpace(3, max_length=4, radius=1, window=1)
-    actions = ProgramEdits(space)
+    actions = ProgramTreeActions(space)
     reached, new = set(), [actions.root_plan]
     while new:
         reached |= {actions.plan_to_route(program) for program in new}

@@ -2,7 +2,7 @@
 
 import json
 
-from macro_routing.runs import make_config
+from macro_routing.runs import make_run_config
 from macro_routing.studies.context import StudyContext
 from macro_routing.studies.folder import StudyFolder
 from macro_routing.studies.study_result import write_study_result
@@ -10,7 +10,7 @@ from macro_routing.studies.task_names import TaskName
 from macro_routing.tasks import GRADERS, Example, PromptTexts, Task
 from tests.runs.small import WORDS, small_frozen, small_task
 
-BASE = make_config(
+BASE = make_run_config(
     task="small",
     model="small",
     preset="quick",

@@ -7,7 +7,7 @@ import pytest
 
 from macro_routing.runs import RunFolder
 from macro_routing.runs.result import TOP_1
-from macro_routing.studies.ablation import run_ablation
+from macro_routing.studies.ablation import run_state_factor_ablation
 from macro_routing.studies.settings import (
     AblationSettings,
 )
@@ -16,7 +16,7 @@ from tests.studies.contexts import check_written_files, small_context
 
 def test_ablation(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
-    found = run_ablation(context, AblationSettings(("small",), (1,)))
+    found = run_state_factor_ablation(context, AblationSettings(("small",), (1,)))
     rows = {row["variant"]: row for row in found.table.rows}
     assert [row["phase"] for row in found.table.rows] == [True, False, True, True, True, True, None]
     assert found.comparisons == 5
@@ -34,5 +34,5 @@ def test_ablation(tmp_path, frozen):
     assert rows["no phase"]["difference"] == pytest.approx(mean - rows["full state"]["accuracy"])
     assert any(TOP_1.removeprefix("MACRO ").strip("()") in name for name in rows)
     check_written_files(context, found)
-    again = run_ablation(small_context(tmp_path, frozen, minutes=0), AblationSettings(("small",), (1,)))
+    again = run_state_factor_ablation(small_context(tmp_path, frozen, minutes=0), AblationSettings(("small",), (1,)))
     assert again.table.rows == found.table.rows

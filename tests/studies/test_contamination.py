@@ -6,10 +6,10 @@ import pytest
 
 from macro_routing.errors import SettingsError
 from macro_routing.routes import parse_route
-from macro_routing.studies.contamination import check_pool_contamination, find_contaminating_tasks
+from macro_routing.studies.contamination import check_pooled_tasks_overlap, find_contaminating_tasks
 from macro_routing.studies.context import RouteWithSource
-from macro_routing.studies.one_route import OUTSIDE, make_mean_rows, run_one_route
-from macro_routing.studies.settings import OneRouteSettings, SideEffectsSettings, TransferSettings
+from macro_routing.studies.one_route import OUTSIDE, make_domain_mean_rows, run_one_route_study
+from macro_routing.studies.settings import OneRouteStudySettings, SideEffectsSettings, TransferSettings
 from macro_routing.studies.side_effects import run_side_effects
 from macro_routing.studies.task_names import TaskName
 from macro_routing.studies.transfer import run_transfer
@@ -39,15 +39,17 @@ def test_what_is_shared():
     assert (
         find_contaminating_tasks(TaskName("gsm8k", "reasoning"), [GSM]) == ""
     )  # its own training and test questions are apart
-    check_pool_contamination([GSM, OTHER])
+    check_pooled_tasks_overlap([GSM, OTHER])
     with pytest.raises(SettingsError, match="gsm8k and gsm8k_hard contaminate each other"):
-        check_pool_contamination([OTHER, HARD, GSM])
+        check_pooled_tasks_overlap([OTHER, HARD, GSM])
 
 
 def test_a_pool_of_such_tasks_is_rejected_before_the_search(tmp_path, frozen):
     context = context_for(tmp_path, frozen)
     with pytest.raises(SettingsError, match="contaminate"):
-        run_one_route(context, OneRouteSettings((TaskName("gsm8k").full_name, HARD.full_name), 1, ()))
+        run_one_route_study(
+            context, OneRouteStudySettings((TaskName("gsm8k").name_as_given, HARD.name_as_given), 1, ())
+        )
     assert not (context.folder.path / "runs").exists()
 
 
@@ -57,19 +59,20 @@ def test_they_are_left_out_of_means():
         {"domain": OUTSIDE, "task": "c", "standard": 0.0, "accuracy": 1.0, "shares_questions": ""},
     ]
     correct = {(OUTSIDE, "a"): [({"x": 0, "y": 1}, {"x": 1, "y": 1})], (OUTSIDE, "c"): [({"z": 0}, {"z": 1})]}
-    (mean,) = make_mean_rows(OUTSIDE, rows, correct)
+    (mean,) = make_domain_mean_rows(OUTSIDE, rows, correct)
     assert (mean["standard"], mean["difference"], mean["p"]) == (0.0, 1.0, None)
-    assert make_mean_rows(OUTSIDE, rows[:1], correct) == []
+    assert make_domain_mean_rows(OUTSIDE, rows[:1], correct) == []
 
 
 def test_they_are_named_in_every_table(tmp_path, frozen):
     known = RouteWithSource(parse_route("L0-L2 L1-L3 L4 RJ", frozen.layers), TaskName("gsm8k"), 1)
     context = context_for(tmp_path / "effects", frozen)
-    found = run_side_effects(context, known, SideEffectsSettings((HARD.full_name, "other"), None, 4))
+    found = run_side_effects(context, known, SideEffectsSettings((HARD.name_as_given, "other"), None, 4))
     assert [row["shares_questions"] for row in found.table.rows] == ["gsm8k", ""]
     assert "of 1 tasks" in found.headline
     moved = run_transfer(
-        context_for(tmp_path / "transfer", frozen), TransferSettings((TaskName("gsm8k").full_name, HARD.full_name))
+        context_for(tmp_path / "transfer", frozen),
+        TransferSettings((TaskName("gsm8k").name_as_given, HARD.name_as_given)),
     )
     assert [row["shares_questions"] for row in moved.table.rows] == ["", "gsm8k_hard", "gsm8k", ""]
     assert "nothing is transferred" in moved.headline

@@ -10,10 +10,10 @@ from macro_routing.routes import Route, parse_route
 from macro_routing.runs import RunFolder
 from macro_routing.search import decode_top_routes
 from macro_routing.studies.depth_tradeoff import (
-    copy_known_p_values,
+    copy_p_values_by_route,
     load_policy,
     run_depth_tradeoff,
-    summarize_best_depth,
+    summarize_most_accurate_depth,
 )
 from macro_routing.studies.settings import (
     DepthTradeoffSettings,
@@ -23,7 +23,7 @@ from tests.studies.contexts import BASE, SMALL, check_written_files, small_conte
 
 def test_depth_tradeoff(tmp_path, frozen, subject):
     context = small_context(tmp_path, frozen)
-    context.load_or_search("macro", context.make_config(SMALL, 1))
+    context.load_or_search("macro", context.make_run_config(SMALL, 1))
     policy = load_policy(RunFolder.open(context.folder.run_folder("macro")))
     found = run_depth_tradeoff(context, subject, policy, DepthTradeoffSettings((1.5, 0.7, 1.0), 4))
     rows = found.table.rows
@@ -49,7 +49,7 @@ def test_depth_tradeoff(tmp_path, frozen, subject):
     )
     assert [row["route"] for row in twice.table.rows] == [rows[2]["route"]] * 2
     assert twice.table.rows[1]["p"] is None  # the same route is compared once
-    assert len({row["p_holm"] for row in copy_known_p_values(twice.table.rows)}) == 1  # and drawn alike
+    assert len({row["p_holm"] for row in copy_p_values_by_route(twice.table.rows)}) == 1  # and drawn alike
     with pytest.raises(SettingsError, match=r"so short: depth 0\.01"):
         run_depth_tradeoff(context, subject, policy, DepthTradeoffSettings((0.01, 1.0), 4))
     plain_base = BASE.with_changes(method="random", search={})
@@ -65,7 +65,7 @@ def test_the_best_depth_is_validations():
         {**row, "depth": 1.0, "length": 6, "validation": 0.6, "accuracy": 0.9},
         {**row, "depth": 1.1, "length": 6, "validation": 0.5, "accuracy": 0.95},
     ]
-    told = summarize_best_depth(rows, 6)
+    told = summarize_most_accurate_depth(rows, 6)
     assert "0.9 times" in told
     assert "−30.0 points" in told
     assert "p = 0.5, corrected" in told

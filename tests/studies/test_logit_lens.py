@@ -10,7 +10,7 @@ import torch
 from macro_routing.errors import RunError
 from macro_routing.models.routing import apply_route
 from macro_routing.routes import Route
-from macro_routing.studies.logit_lens import make_lens_items, read_gold_log_probabilities, run_logit_lens
+from macro_routing.studies.logit_lens import compute_stepwise_gold_log_probs, make_logit_lens_examples, run_logit_lens
 from macro_routing.studies.study_result import write_study_result
 from macro_routing.studies.task_names import TaskName
 from tests.studies.contexts import SMALL, WRITTEN, check_written_files, small_context
@@ -20,9 +20,9 @@ def test_the_lens_ends_with_what_the_model_says(tmp_path, frozen, subject):
     context = small_context(tmp_path, frozen)
     for task in (SMALL, WRITTEN, TaskName("written", "reasoning")):
         prepared = context.prepare_task(task, 1)
-        items = make_lens_items(prepared.evaluator, prepared.splits.test[:5])
+        items = make_logit_lens_examples(prepared.evaluator, prepared.splits.test[:5])
         for route in (Route.standard(frozen.layers), subject.route):
-            read = read_gold_log_probabilities(frozen, route, items)
+            read = compute_stepwise_gold_log_probs(frozen, route, items)
             assert {len(one) for one in read} == {route.length}
             for item, values in zip(items, read, strict=True):
                 logits = apply_route(frozen, route)(torch.tensor([item.context])).logits[0, -1]
@@ -33,11 +33,11 @@ def test_the_lens_reads_the_right_token(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
     prepared = context.prepare_task(SMALL, 1)
     examples = prepared.splits.test[:5]
-    for item, example in zip(make_lens_items(prepared.evaluator, examples), examples, strict=True):
+    for item, example in zip(make_logit_lens_examples(prepared.evaluator, examples), examples, strict=True):
         assert frozen.tokenizer.decode([item.gold]).strip() == example.choices[example.correct_choice]
         assert frozen.tokenizer.decode(item.context).endswith("Answer:")
     reasoned = context.prepare_task(TaskName("written", "reasoning"), 1)
-    item = make_lens_items(reasoned.evaluator, reasoned.splits.test[:1])[0]
+    item = make_logit_lens_examples(reasoned.evaluator, reasoned.splits.test[:1])[0]
     standard = Route.standard(frozen.layers)
     outcome = reasoned.evaluator.evaluate([standard], reasoned.splits.test[:1])[standard].outcomes[0]
     assert outcome.reasoning.strip()

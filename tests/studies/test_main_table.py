@@ -10,9 +10,9 @@ from macro_routing.errors import RunError, SettingsError
 from macro_routing.runs.comparison_results import read_method_runs, write_curve
 from macro_routing.runs.result import SELECTED, TOP_1
 from macro_routing.studies.main_table import (
-    check_model_names,
-    find_leading_method,
-    make_main_table,
+    check_model_names_unique,
+    find_first_searching_method,
+    make_main_tables,
     rank_rows,
     run_main_table,
     summarize_methods_by_model,
@@ -64,7 +64,7 @@ def test_a_variant_that_a_task_has_not_is_an_empty_cell(tmp_path, frozen):
     row = next(row for row in summarize_methods_by_model(arms) if row["method"] == TOP_1)
     assert row["accuracy"]["other"] is not None
     assert (row["accuracy"]["written"], row["average"], row["p_holm"]) == (None, None, None)
-    gathered = make_main_table(arms, SELECTED["macro"])
+    gathered = make_main_tables(arms, SELECTED["macro"])
     assert "3 averages" in gathered.headline
     check_written_files(context, gathered)
     assert next(one for one in read_main_table_results(context.folder.path) if one["method"] == TOP_1)[
@@ -74,11 +74,11 @@ def test_a_variant_that_a_task_has_not_is_an_empty_cell(tmp_path, frozen):
 
 def test_models_of_one_name_and_methods_that_compare_nothing_are_rejected():
     with pytest.raises(SettingsError, match="a/tiny and b/tiny/ are both called tiny"):
-        check_model_names(["a/tiny", "other", "b/tiny/"])
-    assert find_leading_method(["standard", "cola", "random", "macro"]) == "random"
+        check_model_names_unique(["a/tiny", "other", "b/tiny/"])
+    assert find_first_searching_method(["standard", "cola", "random", "macro"]) == "random"
     for methods in (["standard"], ["cola"], ["cola", "standard"]):
         with pytest.raises(SettingsError, match="nothing to compare"):
-            find_leading_method(methods)
+            find_first_searching_method(methods)
 
 
 def test_ties_share_a_place_and_oracles_have_none():

@@ -4,8 +4,8 @@ from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
     compare_scores,
     draw_differences,
-    select_gains,
-    select_losses,
+    select_significant_gains,
+    select_significantly_worse_rows,
 )
 
 
@@ -16,8 +16,8 @@ def test_a_p_of_zero_is_a_loss_and_none_is_not():
         {"task": "itself", "difference": 0.0, "p_holm": None},
         {"task": "better", "difference": 0.5, "p_holm": 0.0},
     ]
-    assert [row["task"] for row in select_losses(rows)] == ["zero"]
-    assert [row["task"] for row in select_gains(rows)] == ["better"]
+    assert [row["task"] for row in select_significantly_worse_rows(rows)] == ["zero"]
+    assert [row["task"] for row in select_significant_gains(rows)] == ["better"]
 
 
 def test_a_loss_on_very_many_examples_is_drawn_as_one():

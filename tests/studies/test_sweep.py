@@ -6,11 +6,11 @@ import pytest
 
 from macro_routing.errors import SettingsError
 from macro_routing.runs import RunFolder
-from macro_routing.runs.options import parse_value
+from macro_routing.runs.options import parse_untyped_value
 from macro_routing.studies.settings import (
     SweepSettings,
 )
-from macro_routing.studies.sweep import find_settings_table, get_default_value, run_sweep
+from macro_routing.studies.sweep import find_table_of_hyperparameter, get_base_setting_value, run_sweep
 from tests.studies.contexts import BASE, check_written_files, small_context
 
 
@@ -37,22 +37,22 @@ def test_a_sweep_of_another_method_is_called_by_its_name(tmp_path, frozen):
 
 
 def test_settings_that_can_be_swept():
-    assert find_settings_table("beta", BASE) == "search"
-    assert find_settings_table("radius", BASE) == "space"
-    assert find_settings_table("training", BASE) == "data"
+    assert find_table_of_hyperparameter("beta", BASE) == "search"
+    assert find_table_of_hyperparameter("radius", BASE) == "space"
+    assert find_table_of_hyperparameter("training", BASE) == "data"
     assert (
-        get_default_value("elite", BASE),
-        get_default_value("radius", BASE),
-        get_default_value("training", BASE),
+        get_base_setting_value("elite", BASE),
+        get_base_setting_value("radius", BASE),
+        get_base_setting_value("training", BASE),
     ) == (2, 5, 16)
-    assert get_default_value("max_length", BASE.with_changes(space={})) == 0  # the model settles it
-    assert get_default_value("anchored", BASE.with_changes(method="random", search={})) is True
+    assert get_base_setting_value("max_length", BASE.with_changes(space={})) == 0  # the model settles it
+    assert get_base_setting_value("anchored", BASE.with_changes(method="random", search={})) is True
     with pytest.raises(SettingsError, match="did you mean 'beta'"):
-        find_settings_table("bete", BASE)
+        find_table_of_hyperparameter("bete", BASE)
     for setting in ("test", "data_dir", "question", "answer", "choices", "kind", "layers"):
         with pytest.raises(SettingsError, match=f"{setting} cannot be swept"):
-            find_settings_table(setting, BASE)
-    assert [parse_value(text) for text in ("1", "1.5", "true", "raw")] == [1, 1.5, True, "raw"]
+            find_table_of_hyperparameter(setting, BASE)
+    assert [parse_untyped_value(text) for text in ("1", "1.5", "true", "raw")] == [1, 1.5, True, "raw"]
 
 
 def test_an_impossible_value_is_rejected_before_anything_runs(tmp_path, frozen):

@@ -9,8 +9,8 @@ from macro_routing.studies.task_names import TaskName, parse_task_names
 def test_a_file_is_kept_from_the_root(tmp_path, monkeypatch):
     (tmp_path / "mine.jsonl").write_text("")
     monkeypatch.chdir(tmp_path)
-    assert TaskName.parse("mine.jsonl:direct").absolute_name == f"{tmp_path.resolve() / 'mine.jsonl'}:direct"
-    assert TaskName.parse("gsm8k:reasoning").absolute_name == "gsm8k:reasoning"
+    assert TaskName.parse("mine.jsonl:direct").name_with_absolute_path == f"{tmp_path.resolve() / 'mine.jsonl'}:direct"
+    assert TaskName.parse("gsm8k:reasoning").name_with_absolute_path == "gsm8k:reasoning"
 
 
 def test_task_names():

@@ -8,10 +8,10 @@ import pytest
 from macro_routing.errors import SettingsError
 from macro_routing.routes import parse_route
 from macro_routing.runs import RunFolder
-from macro_routing.studies.context import PausedError
-from macro_routing.studies.one_route import run_one_route
+from macro_routing.studies.context import StudyTimeOverError
+from macro_routing.studies.one_route import run_one_route_study
 from macro_routing.studies.settings import (
-    OneRouteSettings,
+    OneRouteStudySettings,
     TransferSettings,
 )
 from macro_routing.studies.task_names import TaskName
@@ -46,12 +46,12 @@ def test_what_finds_no_route_is_rejected_before_it_searches(tmp_path, frozen, me
     with pytest.raises(SettingsError, match=f"--method {method} finds no route"):
         run_transfer(context, TransferSettings(("small", "other")))
     with pytest.raises(SettingsError, match=f"--method {method} finds no route"):
-        run_one_route(context, OneRouteSettings(("small",), 1, ("other",)))
+        run_one_route_study(context, OneRouteStudySettings(("small",), 1, ("other",)))
     assert not (context.folder.path / "runs").exists()
 
 
 def test_a_study_pauses_between_parts_and_goes_on(tmp_path, frozen):
-    with pytest.raises(PausedError, match="goes on where it was"):
+    with pytest.raises(StudyTimeOverError, match="goes on where it was"):
         run_transfer(small_context(tmp_path, frozen, minutes=0), TransferSettings(("small", "other")))
     whole = run_transfer(small_context(tmp_path, frozen), TransferSettings(("small", "other")))
     assert math.isfinite(whole.table.rows[0]["difference"])

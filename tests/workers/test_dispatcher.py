@@ -11,11 +11,11 @@ from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.evaluation.work_items import EvaluatorSpec, UnitSizes, WorkItem, group_by_shared_prefix, split_work
 from macro_routing.routes import parse_route
-from macro_routing.runs import make_config, run_search
+from macro_routing.runs import make_run_config, run_search
 from macro_routing.search import Failure
 from macro_routing.tasks import Example
-from macro_routing.workers.adaptive_timeout import AdaptiveTimeout, estimate_work
-from macro_routing.workers.backend import Exited, Message
+from macro_routing.workers.adaptive_timeout import AdaptiveTimeout, estimate_item_work
+from macro_routing.workers.backend import Exited, WorkerMessage
 from macro_routing.workers.dispatcher import Dispatcher
 from macro_routing.workers.worker_messages import results_to_json, work_item_from_json, work_item_to_json
 from macro_routing.workers.worker_pool import WorkerPool
@@ -43,9 +43,9 @@ class ScriptedBackend:
         outcomes = self.starts.get(slot)
         outcome = outcomes.pop(0) if outcomes else "ready"
         if outcome == "ready":
-            self.events.append(Message(slot, json.dumps({"ready": 1})))
+            self.events.append(WorkerMessage(slot, json.dumps({"ready": 1})))
         elif outcome != HANG:
-            self.events.append(outcome if isinstance(outcome, Message) else Exited(slot, outcome))
+            self.events.append(outcome if isinstance(outcome, WorkerMessage) else Exited(slot, outcome))
 
     def send_message(self, slot, text):
         _, item = work_item_from_json(text)
@@ -54,10 +54,10 @@ class ScriptedBackend:
         if fate == DIE:
             self.events.append(Exited(slot, "killed by SIGKILL"))
         elif isinstance(fate, dict):
-            self.events.append(Message(slot, json.dumps(fate)))
+            self.events.append(WorkerMessage(slot, json.dumps(fate)))
         elif fate != HANG:
             answers = tuple(tuple(outcome(route, one) for one in item.unit) for route in item.routes)
-            self.events.append(Message(slot, json.dumps({"results": results_to_json(answers), "notes": []})))
+            self.events.append(WorkerMessage(slot, json.dumps({"results": results_to_json(answers), "notes": []})))
 
     def wait_for_events(self, seconds):
         if not self.events and seconds > 1:
@@ -87,7 +87,7 @@ def make_items(count=4):
 def run_dispatcher(backend, workers=2, items=None, said=None, **settings):
     report = (said if said is not None else []).append
     dispatcher = Dispatcher(backend, WorkerSettings(workers=workers, **settings), report)
-    found = list(dispatcher.run_items(SPEC, items or make_items()))
+    found = list(dispatcher.run_work_items(SPEC, items or make_items()))
     return dispatcher, found
 
 
@@ -174,15 +174,15 @@ def test_a_large_item_is_given_longer():
 def test_timeout_grows_with_the_item_and_by_what_others_have_taken():
     few, many = (tuple(Example(f"e{number}", "q", "A") for number in range(count)) for count in (10, 640))
     standard, longer = ROUTES[0], ROUTES[2]
-    assert estimate_work(WorkItem((standard,), few), 0) == 10
-    assert estimate_work(WorkItem((standard, standard), few), 128) == 40
-    assert estimate_work(WorkItem((longer,), few), 0) > 10
-    assert estimate_work(WorkItem((standard,) * 10, few, paired=True), 0) == 10
+    assert estimate_item_work(WorkItem((standard,), few), 0) == 10
+    assert estimate_item_work(WorkItem((standard, standard), few), 128) == 40
+    assert estimate_item_work(WorkItem((longer,), few), 0) > 10
+    assert estimate_item_work(WorkItem((standard,) * 10, few, paired=True), 0) == 10
     timeout = AdaptiveTimeout(100.0)
     assert timeout.timeout_seconds("a", 1) == 100  # the least
-    assert 100 < timeout.timeout_seconds("a", estimate_work(WorkItem((standard,) * 2, few), 1000)) < 1000
+    assert 100 < timeout.timeout_seconds("a", estimate_item_work(WorkItem((standard,) * 2, few), 1000)) < 1000
     assert (
-        timeout.timeout_seconds("a", estimate_work(WorkItem((standard,), many), 0)) == 800
+        timeout.timeout_seconds("a", estimate_item_work(WorkItem((standard,), many), 0)) == 800
     )  # nothing was measured yet
     timeout.record_duration("a", 10, 500)
     assert timeout.timeout_seconds("a", 640) == 10 * 640 * 50
@@ -197,7 +197,7 @@ def test_an_answer_that_came_while_the_driver_was_busy_is_taken():
     backend = SlowBackend(lambda slot: 0.1 * slot)
     dispatcher = Dispatcher(backend, WorkerSettings(workers=2, worker_timeout=0.2 / 60))
     found = []
-    for answer in dispatcher.run_items(SPEC, make_items(2)):
+    for answer in dispatcher.run_work_items(SPEC, make_items(2)):
         found.append(answer)
         time.sleep(0.3)  # as a store on a slow disk: the other's answer comes, and its time goes by
     assert complete(found, make_items(2))
@@ -207,10 +207,10 @@ def test_an_answer_that_came_while_the_driver_was_busy_is_taken():
 def test_a_worker_that_got_ready_while_the_driver_was_busy_is_kept():
     backend = ScriptedBackend(starts={1: [HANG]})
     dispatcher = Dispatcher(backend, WorkerSettings(workers=2, start_timeout=0.1 / 60))
-    run = dispatcher.run_items(SPEC, make_items())
+    run = dispatcher.run_work_items(SPEC, make_items())
     next(run)
     time.sleep(0.15)
-    backend.events.append(Message(1, json.dumps({"ready": 1})))
+    backend.events.append(WorkerMessage(1, json.dumps({"ready": 1})))
     list(run)
     assert dispatcher.counts.hangs == 0
 
@@ -219,11 +219,11 @@ def test_all_workers_can_be_waited_for():
     """What a measurement needs; a worker that cannot be started at all is not waited for."""
     backend = SlowBackend(lambda _slot: 0.0)
     backend.starts = {1: [HANG], 2: ["no room"] * 3}
-    backend.later.append((time.monotonic() + 0.1, Message(1, json.dumps({"ready": 1}))))
+    backend.later.append((time.monotonic() + 0.1, WorkerMessage(1, json.dumps({"ready": 1}))))
     dispatcher = Dispatcher(backend, WorkerSettings(workers=3))
     dispatcher.wait_until_ready()
     assert [slot.is_ready for slot in dispatcher._slots] == [True, True, False]
-    assert complete(list(dispatcher.run_items(SPEC, make_items(2))), make_items(2))
+    assert complete(list(dispatcher.run_work_items(SPEC, make_items(2))), make_items(2))
     assert dispatcher.counts.finished_by_slot == {0: 1, 1: 1}
 
 
@@ -237,10 +237,10 @@ def test_what_is_worked_ahead_is_tried_once_and_blamed_on_nobody():
     assert dispatcher.counts.crashes == 1
     assert not dispatcher.counts.quarantined
     # In earnest it is tried as often as anything, and what is known of a route holds for what is ahead, too.
-    again = list(dispatcher.run_items(SPEC, [WorkItem(tuple(ROUTES), UNIT)]))
+    again = list(dispatcher.run_work_items(SPEC, [WorkItem(tuple(ROUTES), UNIT)]))
     assert [item.routes for item, answers in again if isinstance(answers, Failure)] == [(cursed,)]
     deaths = dispatcher.counts.crashes
-    last = list(dispatcher.run_items(SPEC, [ahead]))
+    last = list(dispatcher.run_work_items(SPEC, [ahead]))
     assert complete(last, [ahead])
     assert dispatcher.counts.crashes == deaths
 
@@ -258,7 +258,7 @@ def test_a_route_that_kills_every_time_is_given_up_and_the_others_are_not():
     assert [line for line in said if "is given up" in line]
     # Known now: nobody is sent to die of it again.
     deaths = dispatcher.counts.crashes
-    again = list(dispatcher.run_items(SPEC, [WorkItem(tuple(ROUTES[:3]), UNIT)]))
+    again = list(dispatcher.run_work_items(SPEC, [WorkItem(tuple(ROUTES[:3]), UNIT)]))
     assert complete(again, [WorkItem(tuple(ROUTES[:3]), UNIT)])
     assert dispatcher.counts.crashes == deaths
 
@@ -289,11 +289,11 @@ def test_pairs_are_split_as_pairs():
                 self.events.append(Exited(slot, "gone"))
                 return
             answers = tuple((outcome(route, one),) for route, one in zip(item.routes, item.unit, strict=True))
-            self.events.append(Message(slot, json.dumps({"results": results_to_json(answers)})))
+            self.events.append(WorkerMessage(slot, json.dumps({"results": results_to_json(answers)})))
 
     backend = Pairs()
     dispatcher = Dispatcher(backend, WorkerSettings(workers=2))
-    found = list(dispatcher.run_items(SPEC, items))
+    found = list(dispatcher.run_work_items(SPEC, items))
     assert sorted((item.routes[0].length, item.unit[0].id) for item, _ in found) == sorted(
         (route.length, one.id) for route, one in zip(ROUTES[:3], UNIT, strict=True)
     )
@@ -305,7 +305,9 @@ def test_the_users_mistake_ends_the_run_with_the_users_error():
         run_dispatcher(ScriptedBackend(lambda *_: mistake))
     with pytest.raises(MacroError, match="no such model"):
         run_dispatcher(
-            ScriptedBackend(starts={0: [Message(0, json.dumps({"error": "no such model", "class": "ModelError"}))]})
+            ScriptedBackend(
+                starts={0: [WorkerMessage(0, json.dumps({"error": "no such model", "class": "ModelError"}))]}
+            )
         )
 
 
@@ -329,35 +331,35 @@ def test_a_worker_that_never_gets_ready_is_replaced():
 def test_whoever_stops_listening_gets_nothing_old_later():
     backend = ScriptedBackend()
     dispatcher = Dispatcher(backend, WorkerSettings(workers=2))
-    first = dispatcher.run_items(SPEC, make_items())
+    first = dispatcher.run_work_items(SPEC, make_items())
     next(first)
     first.close()
     other = [WorkItem((ROUTES[2],), UNIT)]
-    assert complete(list(dispatcher.run_items(SPEC, other)), other)
+    assert complete(list(dispatcher.run_work_items(SPEC, other)), other)
 
 
 def test_what_is_not_listened_to_any_more_is_dealt_with_by_the_next_run():
     backend = ScriptedBackend()
     dispatcher = Dispatcher(backend, WorkerSettings(workers=2))
-    first = dispatcher.run_items(SPEC, make_items(2))
+    first = dispatcher.run_work_items(SPEC, make_items(2))
     next(first)  # both have answered
     first.close()
     other = [WorkItem((ROUTES[2],), one.unit) for one in make_items(2)]
-    again = dispatcher.run_items(SPEC, other)
+    again = dispatcher.run_work_items(SPEC, other)
     next(again)
     assert [slot.is_busy for slot in dispatcher._slots] == [False, True]  # both have work
     again.close()
-    assert complete(list(dispatcher.run_items(SPEC, other)), other)
+    assert complete(list(dispatcher.run_work_items(SPEC, other)), other)
     assert sorted(dispatcher._idle) == [0, 1]
     # The same where what was not heard is that a worker is lost, or lost since.
     lives = iter([None, DIE])
     backend = ScriptedBackend(lambda *_: next(lives, None))
     dispatcher = Dispatcher(backend, WorkerSettings(workers=2))
-    first = dispatcher.run_items(SPEC, make_items(2))
+    first = dispatcher.run_work_items(SPEC, make_items(2))
     next(first)
     first.close()
     backend.events.append(Exited(0, "killed by SIGKILL"))
-    assert complete(list(dispatcher.run_items(SPEC, other)), other)
+    assert complete(list(dispatcher.run_work_items(SPEC, other)), other)
     assert dispatcher.counts.crashes == 2
     assert len(backend.given) == 2 + 2  # no exited worker got an item
 
@@ -366,31 +368,33 @@ def test_a_worker_that_told_of_an_error_is_asked_again():
     backend = ScriptedBackend(lambda *_: {"error": "the grader g failed", "class": "TaskError"})
     dispatcher = Dispatcher(backend, WorkerSettings(workers=2))
     with pytest.raises(TaskError):
-        list(dispatcher.run_items(SPEC, make_items()))
+        list(dispatcher.run_work_items(SPEC, make_items()))
     backend.fate = lambda *_: None
-    assert complete(list(dispatcher.run_items(SPEC, make_items())), make_items())
+    assert complete(list(dispatcher.run_work_items(SPEC, make_items())), make_items())
     assert sorted(dispatcher._idle) == [0, 1]
     assert dispatcher.counts.crashes == 0
 
 
 def test_a_worker_that_could_not_set_up_is_replaced_in_the_next_run():
-    backend = ScriptedBackend(starts={0: [Message(0, json.dumps({"error": "no such model", "class": "ModelError"}))]})
+    backend = ScriptedBackend(
+        starts={0: [WorkerMessage(0, json.dumps({"error": "no such model", "class": "ModelError"}))]}
+    )
     dispatcher = Dispatcher(backend, WorkerSettings(workers=1))
     with pytest.raises(MacroError, match="no such model"):
-        list(dispatcher.run_items(SPEC, make_items()))
-    assert complete(list(dispatcher.run_items(SPEC, make_items())), make_items())
+        list(dispatcher.run_work_items(SPEC, make_items()))
+    assert complete(list(dispatcher.run_work_items(SPEC, make_items())), make_items())
 
 
 def test_without_any_worker_left_a_later_run_says_so_at_once():
     dispatcher = Dispatcher(ScriptedBackend(starts={0: ["no room"] * 3}), WorkerSettings(workers=1))
-    for call in (lambda: list(dispatcher.run_items(SPEC, make_items())), dispatcher.wait_for_model_facts):
+    for call in (lambda: list(dispatcher.run_work_items(SPEC, make_items())), dispatcher.wait_for_model_facts):
         with pytest.raises(WorkerError, match="no worker can be started: no room"):
             call()
 
 
 def test_what_happens_to_workers_is_in_the_runs_log_and_in_no_other(tmp_path):
     lives, told = iter([DIE]), []
-    config = make_config(
+    config = make_run_config(
         task="small",
         model="small",
         method="random",

@@ -20,7 +20,7 @@ from macro_routing.evaluation.work_items import UnitSizes
 from macro_routing.models import load_model
 from macro_routing.routes import Route, parse_route
 from macro_routing.runs import run_search
-from macro_routing.workers.ray_backend import RayBackend
+from macro_routing.workers.ray_backend import RayWorkerBackend
 from macro_routing.workers.worker_messages import WorkerSetup
 from macro_routing.workers.worker_pool import create_worker_pool, make_worker_environments
 from macro_routing.workers.worker_settings import WorkerError, WorkerSettings
@@ -148,12 +148,12 @@ def test_without_ray_it_is_said_what_to_install(monkeypatch):
     """An environment without Ray is played: this one has it."""
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(WorkerError, match=r"pip install 'macro-routing\[ray\]'; without it --backend local"):
-        RayBackend("{}", WorkerSettings("ray", 2))
+        RayWorkerBackend("{}", WorkerSettings("ray", 2))
 
 
 def test_nobody_at_the_address_is_said_with_a_way_out():
     with pytest.raises(WorkerError, match=r"127.0.0.1:1 cannot be used: .*refused; start one .* leave --address out"):
-        RayBackend("{}", WorkerSettings("ray", 2, "127.0.0.1:1"))
+        RayWorkerBackend("{}", WorkerSettings("ray", 2, "127.0.0.1:1"))
 
 
 def test_gpus_and_cores_are_dealt(monkeypatch):
@@ -222,10 +222,10 @@ def test_a_crew_that_ray_has_no_room_for_leaves_no_ray_behind():
 
     for _ in range(2):  # one that were left would refuse the second for another reason
         with pytest.raises(WorkerError, match="the Ray cluster has 0"):
-            RayBackend("{}", WorkerSettings("ray", 2, gpus_per_worker=2))
+            RayWorkerBackend("{}", WorkerSettings("ray", 2, gpus_per_worker=2))
         assert not ray.is_initialized()
     with pytest.raises(WorkerError, match="would wait for each other"):
-        RayBackend("{}", WorkerSettings("ray", 5000))
+        RayWorkerBackend("{}", WorkerSettings("ray", 5000))
     assert not ray.is_initialized()
 
 

@@ -15,7 +15,7 @@ from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.work_items import EvaluatorSpec, UnitSizes, WorkItem
 from macro_routing.routes import Route
 from macro_routing.workers.dispatcher import Dispatcher
-from macro_routing.workers.local_backend import LocalBackend
+from macro_routing.workers.local_backend import LocalWorkerBackend
 from macro_routing.workers.ray_backend import _describe_exit
 from macro_routing.workers.worker_settings import WorkerError, WorkerSettings
 
@@ -23,7 +23,7 @@ WAITS = "import time; time.sleep(600)"
 
 
 def make_backend(program, slots=1):
-    return LocalBackend("setup", [{}] * slots, (sys.executable, "-c", program))
+    return LocalWorkerBackend("setup", [{}] * slots, (sys.executable, "-c", program))
 
 
 def events_of(backend, count, seconds=20.0):
@@ -70,7 +70,7 @@ def test_a_worker_that_does_not_end_when_killed_holds_nobody_up(monkeypatch):
         raise subprocess.TimeoutExpired("worker", timeout)
 
     monkeypatch.setattr(worker.process, "wait", never)
-    assert worker.wait_for_exit() == f"process {worker.process.pid} does not exit even when killed"
+    assert worker.kill_and_wait() == f"process {worker.process.pid} does not exit even when killed"
     assert worker.socket.fileno() == -1
     assert worker._output.closed
     real(timeout=60)
@@ -140,7 +140,7 @@ def test_a_system_that_rejects_a_worker_is_asked_three_times(monkeypatch, module
         backend = make_backend(ANSWERS)
         dispatcher = Dispatcher(backend, WorkerSettings(workers=1))
         try:
-            return list(dispatcher.run_items(spec, items))
+            return list(dispatcher.run_work_items(spec, items))
         finally:
             backend.close()
             monkeypatch.undo()
@@ -171,7 +171,7 @@ def test_a_worker_in_the_middle_of_its_answer_is_not_taken_to_hang():
     items = [WorkItem((Route.standard(6),), ())]
     try:
         assert list(
-            dispatcher.run_items(EvaluatorSpec("t", DecodingSettings(), "auto", UnitSizes(), "scope"), items)
+            dispatcher.run_work_items(EvaluatorSpec("t", DecodingSettings(), "auto", UnitSizes(), "scope"), items)
         ) == [(items[0], ())]
     finally:
         backend.close()

@@ -31,7 +31,7 @@ class Table:
 
     workers = 1
 
-    def run_items(self, _spec, asks):
+    def run_work_items(self, _spec, asks):
         for item in asks:
             yield item, tuple(tuple(outcome_from_table(route, one) for one in item.unit) for route in item.routes)
 
@@ -71,7 +71,7 @@ def test_a_race_is_the_same_to_the_last_stopped_draw(frozen, tmp_path, workers, 
     assert spread == alone
     assert again.outcomes == alone.outcomes
     assert again.computed == 0
-    assert sum(counted) == sum(scope.outcomes for scope in store.list_scopes())  # nothing twice
+    assert sum(counted) == sum(scope.outcomes for scope in store.list_score_scopes())  # nothing twice
     if mode == EXACT:
         assert any(isinstance(outcome, Stopped) for outcome in alone.outcomes)
 
@@ -129,7 +129,7 @@ def test_a_route_that_fails_where_the_race_never_looks_races_like_any_other(froz
             assert evaluator.race_draws(draws, examples, 4, EXACT).outcomes == alone.outcomes
         assert not pool.counts.quarantined
         assert pool.counts.crashes <= 1
-        assert sum(counted) == sum(scope.outcomes for scope in store.list_scopes())
+        assert sum(counted) == sum(scope.outcomes for scope in store.list_score_scopes())
         deaths += pool.counts.crashes
     assert deaths > 0
 

@@ -114,8 +114,8 @@ import os, signal, sys
 import macro_routing.evaluation.evaluator as evaluation
 from macro_routing.cli.main import main
 
-run = evaluation.Evaluator.run_unit
-evaluation.Evaluator.run_unit = lambda *given: (run(*given), os.kill(os.getpid(), signal.SIGTERM))[0]
+run = evaluation.Evaluator.run_routes_on_unit
+evaluation.Evaluator.run_routes_on_unit = lambda *given: (run(*given), os.kill(os.getpid(), signal.SIGTERM))[0]
 sys.argv = ["macro", *sys.argv[1:]]
 main()
 """

@@ -70,7 +70,7 @@ def bench(
     else:
         record |= {"decoding": mode, "seed": seed}
         record["environment"] = {fact.topic: fact.finding for fact in describe_environment()}
-        record |= _time_engine(
+        record |= _time_shared_and_separate_routes(
             frozen, loaded_task, drawn, training, decoding, examples, edits, race_examples, min(elite, draws)
         )
     output.write_text(json.dumps(record, indent=1, default=str) + "\n", encoding="utf-8")
@@ -93,7 +93,7 @@ def _check_writable(path: Path) -> None:
         raise SettingsError(f"--output {path} cannot be written: {error.strerror}") from None
 
 
-def _time_engine(
+def _time_shared_and_separate_routes(
     frozen: FrozenModel,
     task: Task,
     drawn: list[Route],
@@ -105,15 +105,15 @@ def _time_engine(
     elite: int,
 ) -> dict[str, Any]:
     """Draws and single edits together and one after the other, and a race of the draws."""
-    from macro_routing.evaluation.bench import make_repeat_and_skip_routes, time_race, time_shared_engine
+    from macro_routing.evaluation.bench import make_repeat_and_skip_routes, time_joint_route_scoring, time_race
 
     swept = make_repeat_and_skip_routes(frozen.layers)
     swept = swept[:: max(1, len(swept) // edits)][:edits] if edits else swept
     report_progress(f"{len(drawn)} draws on {examples} examples, together and one after the other")
-    drawn_timing = time_shared_engine(frozen, task, drawn, training[:examples], decoding)
+    drawn_timing = time_joint_route_scoring(frozen, task, drawn, training[:examples], decoding)
     few = max(1, examples // 4)
     report_progress(f"{len(swept)} single repeats and skips on {few} examples")
-    swept_timing = time_shared_engine(frozen, task, swept, training[:few], decoding)
+    swept_timing = time_joint_route_scoring(frozen, task, swept, training[:few], decoding)
     report_progress(f"{len(drawn)} draws racing over {race_examples} examples")
     race = time_race(frozen, task, drawn, training[:race_examples], elite, decoding)
     return {

@@ -19,7 +19,7 @@ from macro_routing.cli.run_options import (
     SEARCH_PANEL,
     ConfigOption,
     DryRunOption,
-    FlagOverride,
+    FlagCustomization,
     FlagTables,
     JsonOption,
     StoreOption,
@@ -29,7 +29,7 @@ from macro_routing.cli.run_options import (
     parse_seeds,
     with_run_options,
 )
-from macro_routing.cli.stopping import stop_with_hint
+from macro_routing.cli.stopping import show_hint_on_interrupt
 from macro_routing.errors import SettingsError
 from macro_routing.runs.comparison_results import (
     MethodRow,
@@ -37,7 +37,7 @@ from macro_routing.runs.comparison_results import (
     read_method_runs,
     summarize_methods,
 )
-from macro_routing.runs.methods import check_methods, keep_known_settings
+from macro_routing.runs.methods import check_methods_comparable, keep_known_settings
 from macro_routing.runs.result import ORACLE, STANDARD
 from macro_routing.search.method_names import METHOD_NAMES
 
@@ -53,9 +53,9 @@ DEFAULT_METHODS = "guided,macro,macro-restarts,random,rys,shortgpt,early-exit"
 @with_run_options(
     *("task", "model", "preset", "budget", "racing", "decoder"),
     *(*DECODING, *DATA, "iterations", "draws", "elite", "k", "max_span", *LOADING, *EXECUTION),
-    task=FlagOverride(required=True),
-    preset=FlagOverride(value="default"),
-    budget=FlagOverride(help="Maximum evaluations (route × example) of each search."),
+    task=FlagCustomization(required=True),
+    preset=FlagCustomization(value="default"),
+    budget=FlagCustomization(help="Maximum evaluations (route × example) of each search."),
 )
 def compare(
     flags: FlagTables,
@@ -87,7 +87,7 @@ def compare(
     workers = make_worker_settings(flags)
     # The settings of searches are for those that know them, so they are not checked against one method here.
     names, numbers = parse_names(methods), parse_seeds(seeds)
-    check_methods(names, numbers)
+    check_methods_comparable(names, numbers)
     values = read_toml(config)
     search = {**_check_search_table(values.pop("search", {}), names, config), **flags.pop("search", {})}
     base = make_run_config(flags, config, values)
@@ -98,7 +98,7 @@ def compare(
     from macro_routing.report import write_method_comparison, write_report
     from macro_routing.runs.compare_methods import compare_methods
 
-    with make_listener(out, []) as listener, stop_with_hint("the same command goes on where it was"):
+    with make_listener(out, []) as listener, show_hint_on_interrupt("the same command goes on where it was"):
         method_runs = compare_methods(
             base, names, numbers, out, search=search, listener=listener, store=store, workers=workers
         )

@@ -49,10 +49,10 @@ def compare_answers(
         raise SettingsError("--prompt needs a --route to compare with the standard pass")
     prepare_model_libraries()
     frozen = load_model(model, make_load_options(flags), report_progress)
-    _print_answer_pairs([_answer_prompt(frozen, prompt or "", route, budget)], 1, as_json=as_json)
+    _print_answer_pairs([_answer_with_both_routes(frozen, prompt or "", route, budget)], 1, as_json=as_json)
 
 
-def _answer_prompt(frozen: Any, prompt: str, route: str, budget: int) -> dict[str, Any]:
+def _answer_with_both_routes(frozen: Any, prompt: str, route: str, budget: int) -> dict[str, Any]:
     from macro_routing.engine.generation import DecodingStage, GenerationRequest
     from macro_routing.engine.route_generation import generate_eager
 
@@ -74,7 +74,7 @@ def _read_answer_pairs(folder: Path, only: AnswerFilter) -> list[dict[str, Any]]
     if not run.has_file(RESULT):
         raise SettingsError(f"{folder} is not finished; go on with `macro resume {folder}`")
     result = read_result(run)
-    with run.explain_damage(ANSWERS):
+    with run.explain_damaged_files(ANSWERS):
         answers = run.read_json(ANSWERS)
         standard = next(variant.route for variant in result.variants if variant.name == STANDARD)
         rows = zip(answers["examples"], answers["routes"][standard], answers["routes"][result.route], strict=True)
@@ -82,24 +82,24 @@ def _read_answer_pairs(folder: Path, only: AnswerFilter) -> list[dict[str, Any]]
             {
                 "question": example["question"],
                 "choices": example["choices"],
-                "answer": _format_answer(example["answer"], example["choices"]),
-                "standard": before["text"] or _format_answer(before["prediction"], example["choices"]),
-                "routed": after["text"] or _format_answer(after["prediction"], example["choices"]),
+                "answer": _format_letter_with_choice(example["answer"], example["choices"]),
+                "standard": before["text"] or _format_letter_with_choice(before["prediction"], example["choices"]),
+                "routed": after["text"] or _format_letter_with_choice(after["prediction"], example["choices"]),
                 "standard_correct": before["correct"],
                 "routed_correct": after["correct"],
             }
             for example, before, after in rows
-            if _matches_filter(before, after, only)
+            if _matches_answer_filter(before, after, only)
         ]
 
 
-def _format_answer(letter: str, choices: list[str]) -> str:
+def _format_letter_with_choice(letter: str, choices: list[str]) -> str:
     """A letter with the choice it stands for."""
     named = dict(zip(LETTERS, choices, strict=False))
     return f"{letter}. {named[letter]}" if letter in named else letter
 
 
-def _matches_filter(before: dict[str, Any], after: dict[str, Any], only: AnswerFilter) -> bool:
+def _matches_answer_filter(before: dict[str, Any], after: dict[str, Any], only: AnswerFilter) -> bool:
     if only == "changed":
         return bool(before["prediction"] != after["prediction"])
     expected = {"fixed": (False, True), "broken": (True, False)}

@@ -48,7 +48,7 @@ def print_fields(fields: Sequence[tuple[str, str]]) -> None:
         print(f"{name:<{width}}  {value}".rstrip())
 
 
-def make_multiline_field(name: str, lines: Iterable[str]) -> list[tuple[str, str]]:
+def make_multiline_print_field(name: str, lines: Iterable[str]) -> list[tuple[str, str]]:
     """Several lines of one named value, as ``print_fields`` takes them."""
     return [("" if number else name, line) for number, line in enumerate(lines)]
 

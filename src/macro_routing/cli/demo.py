@@ -8,7 +8,7 @@ import typer
 from macro_routing.cli.console import prepare_model_libraries
 from macro_routing.cli.search import find_free_folder, search_and_report
 from macro_routing.models.catalog import DEFAULT_MODEL
-from macro_routing.runs.config import make_config
+from macro_routing.runs.config import make_run_config
 
 TASK, SEED = "category", 1
 """The task was picked on other seeds (docs/data/short_tasks.json)."""
@@ -29,7 +29,7 @@ def demo(
     Example: `macro demo`
     """
     prepare_model_libraries()
-    config = make_config(TASK, DEFAULT_MODEL, "quick", seed=SEED)
+    config = make_run_config(TASK, DEFAULT_MODEL, "quick", seed=SEED)
     search_and_report(config, out or find_free_folder("demo"), None, [], as_json=as_json)
     if not as_json:
         print(_NEXT_STEPS)

@@ -9,7 +9,7 @@ import typer
 
 from macro_routing import evaluation
 from macro_routing.cli.console import prepare_model_libraries, print_fields, print_json, report_progress
-from macro_routing.cli.progress import LineListener
+from macro_routing.cli.progress import ProgressLinePrinter
 from macro_routing.cli.route_argument import read_route, read_route_file
 from macro_routing.cli.run_options import (
     DATA_PANEL,
@@ -17,7 +17,7 @@ from macro_routing.cli.run_options import (
     EXECUTION,
     EXECUTION_PANEL,
     LOADING,
-    FlagOverride,
+    FlagCustomization,
     FlagTables,
     JsonOption,
     StoreOption,
@@ -25,7 +25,7 @@ from macro_routing.cli.run_options import (
     make_worker_settings,
     with_run_options,
 )
-from macro_routing.cli.stopping import stop_with_hint
+from macro_routing.cli.stopping import show_hint_on_interrupt
 from macro_routing.engine.decoders import AUTO
 from macro_routing.evaluation.decoding_settings import DecodingSettings, default_answer_mode
 from macro_routing.evaluation.outcomes import RouteEvaluation
@@ -40,12 +40,14 @@ from macro_routing.workers.worker_settings import WorkerError
 @with_run_options(
     *("task", "model", "seed", *DECODING, "decoder", "data_dir", "question", "answer", "choices", "kind"),
     *(*LOADING, *EXECUTION),
-    task=FlagOverride(required=True),
-    seed=FlagOverride(help="Seed of the splits, and of synthetic tasks.", default="that of the route's search, else 0"),
-    mode=FlagOverride(default="as in the route's file, else auto"),
-    reasoning_budget=FlagOverride(default="as in the route's file, else 400"),
-    answer_budget=FlagOverride(default="as in the route's file, else 128"),
-    kind=FlagOverride(help="Kind of the answers: number, choice, math or text; choice where --choices is given."),
+    task=FlagCustomization(required=True),
+    seed=FlagCustomization(
+        help="Seed of the splits, and of synthetic tasks.", default="that of the route's search, else 0"
+    ),
+    mode=FlagCustomization(default="as in the route's file, else auto"),
+    reasoning_budget=FlagCustomization(default="as in the route's file, else 400"),
+    answer_budget=FlagCustomization(default="as in the route's file, else 128"),
+    kind=FlagCustomization(help="Kind of the answers: number, choice, math or text; choice where --choices is given."),
 )
 def evaluate(
     flags: FlagTables,
@@ -81,9 +83,9 @@ def evaluate(
         _warn_of_seen_examples(
             examples, load_configured_task(dataclasses.replace(config, seed=search_seed)), search_seed
         )
-    listener = LineListener(Path())
+    listener = ProgressLinePrinter(Path())
     kept = "nothing was kept" if no_store else "what was scored is kept, the same command goes on from there"
-    with stop_with_hint(kept), start_workers(config, workers, listener) as pool:
+    with show_hint_on_interrupt(kept), start_workers(config, workers, listener) as pool:
         frozen = load_configured_model(config, pool, listener)
         routes = [Route.standard(frozen.layers), read_route(route, frozen)]
         known = None if no_store else ScoreStore(store or default_store_path())

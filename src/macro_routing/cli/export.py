@@ -8,8 +8,8 @@ import typer
 from macro_routing.cli.console import prepare_model_libraries, report_progress
 from macro_routing.cli.route_argument import find_model_of_route, read_route, read_route_file
 from macro_routing.cli.run_options import FlagTables, make_load_options, with_run_options
-from macro_routing.cli.stopping import stop_with_hint
-from macro_routing.deploy.export_common import open_base_model
+from macro_routing.cli.stopping import show_hint_on_interrupt
+from macro_routing.deploy.export_common import open_exportable_model
 from macro_routing.deploy.gguf_export import write_gguf
 from macro_routing.deploy.mergekit_export import write_mergekit_config
 from macro_routing.deploy.routed_checkpoint import write_routed_checkpoint
@@ -63,8 +63,8 @@ def export(
     revision = make_load_options(flags).revision or (
         evidence.revision if evidence and model in {None, evidence.model} else None
     )
-    with stop_with_hint("nothing was written"):
-        base = open_base_model(name, revision=revision, report=report_progress)
+    with show_hint_on_interrupt("nothing was written"):
+        base = open_exportable_model(name, revision=revision, report=report_progress)
         parsed = read_route(route, base)
         if to == "routed":
             write_routed_checkpoint(base, parsed, evidence, out, copy_weights=copy_weights)

@@ -50,6 +50,6 @@ class _PanelTyper(typer.Typer):
         return super().command(name, **{"cls": _PanelCommand, **settings})
 
 
-def make_group(**settings: Any) -> typer.Typer:
+def make_command_group(**settings: Any) -> typer.Typer:
     """A group of commands; without one of them it shows its help."""
     return _PanelTyper(cls=_FullHelpGroup, no_args_is_help=True, rich_markup_mode=None, **settings)

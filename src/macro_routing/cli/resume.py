@@ -17,7 +17,7 @@ from macro_routing.cli.run_options import (
     make_worker_settings,
     with_run_options,
 )
-from macro_routing.cli.search import print_result
+from macro_routing.cli.search import print_run_result
 from macro_routing.cli.stopping import stop_with_resume_hint
 from macro_routing.runs.folder import REPORT, RunFolder
 
@@ -50,4 +50,4 @@ def resume(
     with make_listener(run, log_to or []) as listener, stop_with_resume_hint(run):
         result = runs.resume_run(run, listener=listener, store=store, workers=workers)
         page = run / REPORT if is_finished else write_report(run)
-    print_result(result, page, as_json=as_json)
+    print_run_result(result, page, as_json=as_json)

@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 import typer
 
 from macro_routing.cli import route_diff
-from macro_routing.cli.console import make_multiline_field, print_fields, print_json
-from macro_routing.cli.group import make_group
+from macro_routing.cli.console import make_multiline_print_field, print_fields, print_json
+from macro_routing.cli.group import make_command_group
 from macro_routing.cli.route_argument import read_route_text
 from macro_routing.routes import Route, format_route, parse_route
 from macro_routing.routes.composition import analyze_composition, describe_deviations, render_route_ascii
 
-app = make_group(help="Look at routes and convert between notations.")
+app = make_command_group(help="Look at routes and convert between notations.")
 app.command("diff")(route_diff.compare_routes)
 
 RouteArgument = Annotated[
@@ -53,13 +53,15 @@ def show_route(
             ("executes", " ".join(str(step) for step in parsed.steps)),
             ("length", f"{facts.length} applications on {parsed.layers} layers"),
             ("track", render_route_ascii(parsed)),
-            ("made of", _describe_composition(parsed)),
-            *make_multiline_field("differs in", describe_deviations(parsed) or ["nothing: this is the standard pass"]),
+            ("made of", _describe_element_counts(parsed)),
+            *make_multiline_print_field(
+                "differs in", describe_deviations(parsed) or ["nothing: this is the standard pass"]
+            ),
         ]
     )
 
 
-def _describe_composition(route: Route) -> str:
+def _describe_element_counts(route: Route) -> str:
     counts = dataclasses.asdict(analyze_composition(route))
     del counts["length"]
     words = {name: name.replace("_", " ") for name in counts}

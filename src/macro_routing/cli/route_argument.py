@@ -7,7 +7,7 @@ from pathlib import Path
 
 from macro_routing.cli.console import report_progress
 from macro_routing.errors import NotationError
-from macro_routing.models.compatibility import check_route_file, describe_weak_evidence
+from macro_routing.models.compatibility import check_route_file_fits_model, describe_weak_evidence
 from macro_routing.models.frozen import FrozenModel, ModelMetadata
 from macro_routing.routes import Route, parse_route
 from macro_routing.routes.route_file import RouteFile, is_route_file, parse_route_file
@@ -92,7 +92,7 @@ def read_route(argument: str, frozen: FrozenModel | ModelMetadata) -> Route:
     file = read_route_file(argument)
     if file is None:
         return parse_route(read_route_text(argument), frozen.layers)
-    route = check_route_file(file, frozen, argument, report=report_progress)
+    route = check_route_file_fits_model(file, frozen, argument, report=report_progress)
     if reason := describe_weak_evidence(file):
         report_progress(f"note: {reason}")
     return route

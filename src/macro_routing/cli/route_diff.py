@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from macro_routing.cli.console import escape_control_characters, make_multiline_field, print_fields, print_json
+from macro_routing.cli.console import escape_control_characters, make_multiline_print_field, print_fields, print_json
 from macro_routing.cli.route_argument import read_route_text
 from macro_routing.errors import MacroError
 from macro_routing.routes import Route, parse_route
@@ -31,7 +31,7 @@ def compare_routes(
     Example: `macro route diff 'L0-L7 L3 RJ' 'L0-L7 L3(+h-2) RJ' --layers 28`
     """
     texts = [read_route_text(old), read_route_text(new)]
-    carried = [_find_layer_count(text) for text in texts]
+    carried = [_infer_layer_count_from_text(text) for text in texts]
     known = layers or carried[0] or carried[1]
     first, second = (parse_route(text, layers if own else known) for text, own in zip(texts, carried, strict=True))
     files = [parse_route_file(text) if is_route_file(text) else None for text in texts]
@@ -63,16 +63,16 @@ def compare_routes(
             ("A", str(first)),
             ("B", str(second)),
             ("length", f"{first.length} and {second.length} applications on {models}"),
-            *make_multiline_field("differs in", described),
-            *make_multiline_field("adds in A", describe_adds(first)),
-            *make_multiline_field("adds in B", describe_adds(second)),
+            *make_multiline_print_field("differs in", described),
+            *make_multiline_print_field("adds in A", describe_adds(first)),
+            *make_multiline_print_field("adds in B", describe_adds(second)),
         ]
     )
     if any(evidence):
-        _print_evidence([values or {} for values in evidence])
+        _print_facts_side_by_side([values or {} for values in evidence])
 
 
-def _find_layer_count(text: str) -> int | None:
+def _infer_layer_count_from_text(text: str) -> int | None:
     """The number of layers that a text tells by itself; errors in it are reported when it is parsed again."""
     try:
         return parse_route(text, None).layers
@@ -99,12 +99,15 @@ def _flatten_values(prefix: str, values: dict[str, Any]) -> Iterator[tuple[str, 
             yield f"{prefix}{name}", value
 
 
-def _print_evidence(evidence: list[dict[str, Any]]) -> None:
+def _print_facts_side_by_side(evidence: list[dict[str, Any]]) -> None:
     """One line per fact, both files beside each other; a route that came without a file has none."""
     old, new = evidence
     rows = [
         ("", "A", "B"),
-        *((name, _format_value(old.get(name)), _format_value(new.get(name))) for name in _list_visible_facts(old, new)),
+        *(
+            (name, _format_value(old.get(name)), _format_value(new.get(name)))
+            for name in _list_shown_fact_names(old, new)
+        ),
     ]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     print()
@@ -116,7 +119,7 @@ def _print_evidence(evidence: list[dict[str, Any]]) -> None:
             print(f"  verdict on {letter}: {_format_value(values[_VERDICT])}")
 
 
-def _list_visible_facts(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+def _list_shown_fact_names(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Names of facts; a verdict is too wide for a column, and settings of a search are shown where they differ."""
     names = [name for name in {**old, **new} if name != _VERDICT]
     return [name for name in names if not name.startswith(_SETTINGS) or old.get(name) != new.get(name)]

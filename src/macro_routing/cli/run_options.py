@@ -45,7 +45,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.", rich_hel
 
 
 @dataclass(frozen=True)
-class FlagOverride:
+class FlagCustomization:
     """How a command's flag differs from the option of a run that it is made from."""
 
     help: str = ""
@@ -57,7 +57,9 @@ class FlagOverride:
     minimum: int | None = None
 
 
-def with_run_options(*names: str, **overrides: FlagOverride) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def with_run_options(
+    *names: str, **overrides: FlagCustomization
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add options of a run to a command, which gets the values given as its argument ``flags``."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -65,7 +67,7 @@ def with_run_options(*names: str, **overrides: FlagOverride) -> Callable[[Callab
         def call(**values: Any) -> None:
             command(flags=pop_run_flags(names, values), **values)
 
-        set_signature(call, [*make_run_parameters(names, overrides), *list_own_parameters(command, "flags")])
+        set_signature(call, [*make_run_cli_parameters(names, overrides), *list_command_parameters(command, "flags")])
         return call
 
     return decorate
@@ -77,15 +79,17 @@ def set_signature(command: Callable[..., None], parameters: Sequence[inspect.Par
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
 
 
-def list_own_parameters(command: Callable[..., None], left_out: str) -> list[inspect.Parameter]:
+def list_command_parameters(command: Callable[..., None], left_out: str) -> list[inspect.Parameter]:
     """The parameters that a command declares itself, but for one, which typer does not set."""
     parameters = inspect.signature(command, eval_str=True).parameters.values()
     return [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in parameters if parameter.name != left_out]
 
 
-def make_run_parameters(names: Sequence[str], overrides: Mapping[str, FlagOverride]) -> list[inspect.Parameter]:
+def make_run_cli_parameters(
+    names: Sequence[str], overrides: Mapping[str, FlagCustomization]
+) -> list[inspect.Parameter]:
     """Parameters for options of a run."""
-    return [_make_parameter(get_run_options()[name], overrides.get(name, FlagOverride())) for name in names]
+    return [_make_parameter(get_run_options()[name], overrides.get(name, FlagCustomization())) for name in names]
 
 
 def pop_run_flags(names: Sequence[str], values: dict[str, Any]) -> FlagTables:
@@ -101,7 +105,7 @@ def pop_run_flags(names: Sequence[str], values: dict[str, Any]) -> FlagTables:
 def make_settings_parameters(settings: type) -> list[inspect.Parameter]:
     """Parameters for a command's own settings; lists are given separated by commas."""
     options = list_table_options("", settings)
-    return [_make_parameter(option, FlagOverride(required=option.is_required)) for option in options]
+    return [_make_parameter(option, FlagCustomization(required=option.is_required)) for option in options]
 
 
 def pop_settings(settings: type, values: dict[str, Any]) -> Any:
@@ -116,7 +120,7 @@ def pop_settings(settings: type, values: dict[str, Any]) -> Any:
     )
 
 
-def _make_parameter(option: RunOption, override: FlagOverride) -> inspect.Parameter:
+def _make_parameter(option: RunOption, override: FlagCustomization) -> inspect.Parameter:
     info = typer.Option(
         option.declaration,
         help=override.help or option.option.help,
@@ -133,7 +137,7 @@ def _make_parameter(option: RunOption, override: FlagOverride) -> inspect.Parame
 
 def _get_flag_type(option: RunOption) -> Any:
     """The type that typer parses a flag as."""
-    if option.is_switch:
+    if option.takes_no_value:
         return bool
     if option.option.choices:
         return Literal[option.option.choices]
@@ -151,7 +155,7 @@ def make_run_config(flags: FlagTables, file: Path | None, values: dict[str, Any]
         if not isinstance(values.get(table, {}), Mapping):
             raise SettingsError(f"{file}: {table} must be a table of settings")
         values |= entries if table == "" else {table: {**values.get(table, {}), **entries}}
-    return RunConfig.from_tables({"task": "", **values}, str(file) if file else "the flags")
+    return RunConfig.from_toml_tables({"task": "", **values}, str(file) if file else "the flags")
 
 
 def make_worker_settings(flags: FlagTables) -> WorkerSettings:

@@ -9,7 +9,7 @@ import typer
 
 from macro_routing import runs
 from macro_routing.cli.console import prepare_model_libraries, print_fields, print_json, print_table
-from macro_routing.cli.plan import print_plan
+from macro_routing.cli.plan import print_search_plan
 from macro_routing.cli.progress import make_listener
 from macro_routing.cli.run_options import (
     OUTPUT_PANEL,
@@ -59,7 +59,7 @@ def search(
     workers = make_worker_settings(flags)
     run_config = make_run_config(flags, config)
     if dry_run:
-        print_plan(run_config, store, as_json=as_json)
+        print_search_plan(run_config, store, as_json=as_json)
         return
     search_and_report(run_config, out, store, log_to or [], as_json=as_json, workers=workers)
 
@@ -80,7 +80,7 @@ def search_and_report(
     with make_listener(folder, log_to) as listener, stop_with_resume_hint(folder):
         result = runs.run_search(run_config, folder, listener=listener, store=store, workers=workers)
         page = write_report(folder)
-    print_result(result, page, as_json=as_json)
+    print_run_result(result, page, as_json=as_json)
 
 
 def _choose_run_folder(run_config: RunConfig) -> Path:
@@ -96,7 +96,7 @@ def find_free_folder(name: str) -> Path:
     return next(path for path in map(Path("runs").joinpath, names) if not path.exists())
 
 
-def print_result(result: RunResult, page: Path, *, as_json: bool) -> None:
+def print_run_result(result: RunResult, page: Path, *, as_json: bool) -> None:
     """The verdict, the variants, and what to do with them."""
     if as_json:
         print_json({**result.to_json(), "report": str(page)})

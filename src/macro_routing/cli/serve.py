@@ -14,7 +14,7 @@ from macro_routing.cli.route_argument import find_model_of_route, read_route
 from macro_routing.cli.run_options import FlagTables, make_load_options, with_run_options
 from macro_routing.deploy import serving
 from macro_routing.errors import MacroError, ModelError
-from macro_routing.models.frozen import LoadOptions, read_model_metadata, resolve_dtype
+from macro_routing.models.frozen import LoadOptions, choose_dtype_name, read_model_metadata
 
 
 @with_run_options("dtype", "revision")
@@ -64,7 +64,7 @@ def serve(
     if only_print or (engine != "transformers" and serving.is_vllm_installed()):
         # vLLM's own default host is every network the machine is in.
         address = ["--host", host, "--port", str(port)]
-        arguments = ["--served-model-name", name or model, "--dtype", resolve_dtype(loading), *address]
+        arguments = ["--served-model-name", name or model, "--dtype", choose_dtype_name(loading), *address]
         _serve_with_vllm(route, model, loading, [*arguments, *(engine_arguments or [])], only_print)
     elif engine_arguments:
         raise MacroError(f"{engine_arguments[0]}: arguments after -- go to vLLM, but transformers' server is used here")
@@ -93,7 +93,7 @@ def _serve_with_vllm(route: str, model: str, loading: LoadOptions, arguments: li
 
 
 def _serve_with_transformers(route: str, model: str, loading: LoadOptions, name: str, host: str, port: int) -> None:
-    serving.check_transformers_server()
+    serving.check_transformers_server_packages()
     frozen = models.load_model(model, loading, report_progress)
     parsed = read_route(route, frozen)
     routed = frozen.model if parsed.is_standard else models.apply_route(frozen, parsed)

@@ -26,16 +26,16 @@ class TerminationRequest(KeyboardInterrupt):
 def stop_with_resume_hint(folder: Path) -> Iterator[None]:
     """Turn Ctrl-C and a request to end into one line; what was computed is in the run's folder and the score store."""
 
-    def make_hint() -> str:
+    def make_resume_hint() -> str:
         begun = (folder / RUN).is_file()
         return f"go on with: macro resume {folder}" if begun else "nothing was begun yet"
 
-    with stop_with_hint(make_hint):
+    with show_hint_on_interrupt(make_resume_hint):
         yield
 
 
 @contextmanager
-def stop_with_hint(hint: str | Callable[[], str]) -> Iterator[None]:
+def show_hint_on_interrupt(hint: str | Callable[[], str]) -> Iterator[None]:
     """Turn Ctrl-C and a request to end into one line with the ``hint`` how to go on."""
     try:
         with _handle_termination():

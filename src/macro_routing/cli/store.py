@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from macro_routing.cli.console import print_json
-from macro_routing.cli.group import make_group
+from macro_routing.cli.group import make_command_group
 from macro_routing.errors import MacroError
-from macro_routing.evaluation.score_store import ScopeInfo, ScoreStore, default_store_path
+from macro_routing.evaluation.score_store import ScoreStore, StoredScopeSummary, default_store_path
 
-app = make_group(help="Look at the score store, or forget part of it.")
+app = make_command_group(help="Look at the score store, or forget part of it.")
 StoreOption = Annotated[
     Path | None, typer.Option("--store", help="The store's file.", show_default="in the cache folder")
 ]
@@ -25,7 +25,7 @@ def _open_store(path: Path | None) -> ScoreStore:
 
 
 @app.command("info")
-def list_contents(
+def list_store_contents(
     store: StoreOption = None, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 ) -> None:
     """List what the store holds, one line per model, task and settings.
@@ -33,7 +33,7 @@ def list_contents(
     Example: `macro store info`
     """
     opened = _open_store(store)
-    scopes = opened.list_scopes()
+    scopes = opened.list_score_scopes()
     size = opened.path.stat().st_size
     if as_json:
         rows = [
@@ -44,10 +44,10 @@ def list_contents(
         return
     print(f"{opened.path}, {size / 2**20:.1f} MB")
     for number, scope in enumerate(scopes, 1):
-        print(f"  {number:>3}  {_describe_scope(scope)}")
+        print(f"  {number:>3}  {_describe_stored_scope(scope)}")
 
 
-def _describe_scope(scope: ScopeInfo) -> str:
+def _describe_stored_scope(scope: StoredScopeSummary) -> str:
     task, mode = scope.description.get("task"), scope.description.get("decoding", {}).get("mode")
     model = str(scope.description.get("numerics", ""))[:8]
     return f"{task} {mode}, model {model}…: {scope.outcomes} outcomes of {scope.routes} routes, since {scope.made}"

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from macro_routing.cli import study_routes
-from macro_routing.cli.group import make_group
-from macro_routing.cli.run_options import FlagOverride, JsonOption, parse_names
+from macro_routing.cli.group import make_command_group
+from macro_routing.cli.run_options import FlagCustomization, JsonOption, parse_names
 from macro_routing.cli.study_command import (
     StudyInvocation,
     make_out_option,
@@ -15,22 +15,22 @@ from macro_routing.cli.study_command import (
     study_command,
     write_and_print_study,
 )
-from macro_routing.runs.methods import check_methods
+from macro_routing.runs.methods import check_methods_comparable
 from macro_routing.studies.settings import (
     AblationSettings,
     MainTableSettings,
-    OneRouteSettings,
+    OneRouteStudySettings,
     SweepSettings,
     TransferSettings,
 )
 
-app = make_group(help="The paper's studies on any model: data, a table and a figure each, resumable.")
+app = make_command_group(help="The paper's studies on any model: data, a table and a figure each, resumable.")
 _RUN_OPTIONS = (
     *("model", "preset", "mode", "reasoning_budget", "answer_budget", "training", "validation", "test"),
     *("iterations", "draws", "elite", "data_dir", "dtype", "device", "quantization"),
 )
-_OVERRIDES = {"preset": FlagOverride(value="quick"), "mode": FlagOverride(default="auto, or the preset's")}
-_METHOD_OVERRIDE = FlagOverride(value="macro", help="Search method; one that finds routes.")
+_OVERRIDES = {"preset": FlagCustomization(value="quick"), "mode": FlagCustomization(default="auto, or the preset's")}
+_METHOD_OVERRIDE = FlagCustomization(value="macro", help="Search method; one that finds routes.")
 
 
 @app.command("main-table")
@@ -39,9 +39,9 @@ _METHOD_OVERRIDE = FlagOverride(value="macro", help="Search method; one that fin
     MainTableSettings,
     *_RUN_OPTIONS[1:],
     "budget",
-    store=FlagOverride(default="one for each method and seed, so times are fair"),
+    store=FlagCustomization(default="one for each method and seed, so times are fair"),
     **_OVERRIDES,
-    budget=FlagOverride(help="Maximum evaluations (route × example) of each search."),
+    budget=FlagCustomization(help="Maximum evaluations (route × example) of each search."),
 )
 def main_table(call: StudyInvocation) -> None:
     """Run every method on every model, task and seed, and gather the paper's main table with ranks and deviations.
@@ -51,11 +51,11 @@ def main_table(call: StudyInvocation) -> None:
 
     Example: `macro study main-table --tasks category,sequence --methods macro,random,rys --seeds 1,2`
     """
-    from macro_routing.studies.main_table import check_model_names, find_leading_method, run_main_table
+    from macro_routing.studies.main_table import check_model_names_unique, find_first_searching_method, run_main_table
 
-    check_methods(call.settings.methods, call.settings.seeds)
-    find_leading_method(call.settings.methods)
-    check_model_names(call.settings.models)
+    check_methods_comparable(call.settings.methods, call.settings.seeds)
+    find_first_searching_method(call.settings.methods)
+    check_model_names_unique(call.settings.models)
     # Settings of searches are MACRO's here; every method takes those it knows.
     call.run_searches(run_main_table, model=call.settings.models[0], method="macro")
 
@@ -97,9 +97,9 @@ def ablation(call: StudyInvocation) -> None:
 
     Example: `macro study ablation --tasks category --seeds 1,2`
     """
-    from macro_routing.studies.ablation import run_ablation
+    from macro_routing.studies.ablation import run_state_factor_ablation
 
-    call.run_searches(run_ablation, method="macro")
+    call.run_searches(run_state_factor_ablation, method="macro")
 
 
 @app.command("sweep")
@@ -109,7 +109,7 @@ def ablation(call: StudyInvocation) -> None:
     *_RUN_OPTIONS,
     "method",
     **_OVERRIDES,
-    method=FlagOverride(value="macro", help="Whose setting."),
+    method=FlagCustomization(value="macro", help="Whose setting."),
 )
 def sweep(call: StudyInvocation) -> None:
     """Search with several values of one setting, all others left alone, and compare each with the default.
@@ -119,10 +119,10 @@ def sweep(call: StudyInvocation) -> None:
 
     Example: `macro study sweep --setting elite --values 1,4,12`
     """
-    from macro_routing.studies.sweep import find_settings_table, run_sweep
+    from macro_routing.studies.sweep import find_table_of_hyperparameter, run_sweep
 
     task = call.settings.task_names[0].task
-    find_settings_table(call.settings.setting, call.make_base_config(task=task))
+    find_table_of_hyperparameter(call.settings.setting, call.make_shared_run_config(task=task))
     call.run_searches(run_sweep, f"sweep-{call.settings.setting}")
 
 
@@ -141,7 +141,7 @@ def transfer(call: StudyInvocation) -> None:
 
 
 @app.command("one-route")
-@study_command("one-route", OneRouteSettings, *_RUN_OPTIONS, "method", **_OVERRIDES, method=_METHOD_OVERRIDE)
+@study_command("one-route", OneRouteStudySettings, *_RUN_OPTIONS, "method", **_OVERRIDES, method=_METHOD_OVERRIDE)
 def one_route(call: StudyInvocation) -> None:
     """Search one route on the pooled training examples of several tasks, and test it in and out of domain.
 
@@ -149,9 +149,9 @@ def one_route(call: StudyInvocation) -> None:
 
     Example: `macro study one-route --tasks category,sequence --out-of-domain arithmetic --test 100`
     """
-    from macro_routing.studies.one_route import run_one_route
+    from macro_routing.studies.one_route import run_one_route_study
 
-    call.run_searches(run_one_route)
+    call.run_searches(run_one_route_study)
 
 
 @app.command("composition")
@@ -167,9 +167,9 @@ def composition(
 
     Example: `macro study composition studies/transfer`
     """
-    from macro_routing.studies.composition import STUDY, find_finished_runs, run_composition
+    from macro_routing.studies.composition import STUDY, find_finished_runs, run_route_composition_study
 
-    result = run_composition(find_finished_runs(runs, method or None))
+    result = run_route_composition_study(find_finished_runs(runs, method or None))
     settings = {"runs": sorted(str(run.resolve()) for run in runs), "method": method}
     write_and_print_study(open_study_folder(out, STUDY, settings), result, settings, as_json=as_json)
 

@@ -25,18 +25,18 @@ from macro_routing.cli.run_options import (
     EXECUTION_PANEL,
     OUTPUT_PANEL,
     ConfigOption,
-    FlagOverride,
+    FlagCustomization,
     FlagTables,
     JsonOption,
-    list_own_parameters,
+    list_command_parameters,
+    make_run_cli_parameters,
     make_run_config,
-    make_run_parameters,
     make_settings_parameters,
     pop_run_flags,
     pop_settings,
     set_signature,
 )
-from macro_routing.cli.stopping import stop_with_hint
+from macro_routing.cli.stopping import show_hint_on_interrupt
 from macro_routing.errors import SettingsError
 from macro_routing.runs.config import RunConfig
 from macro_routing.settings import check_number
@@ -66,7 +66,7 @@ class StudyInvocation:
     out: Path | None
     as_json: bool
 
-    def make_base_config(self, known: Mapping[str, Any] | None = None, **top_level: Any) -> RunConfig:
+    def make_shared_run_config(self, known: Mapping[str, Any] | None = None, **top_level: Any) -> RunConfig:
         """The configuration of all runs of the study; ``known`` is what a route brings with it."""
         flags = {**self.flags, "": {**self.flags.get("", {}), **top_level}}
         # "auto" must not override what a route's own run was given.
@@ -85,7 +85,7 @@ class StudyInvocation:
         **top_level: Any,
     ) -> None:
         """Run a study that searches; ``top_level`` are values of its runs."""
-        base = self.make_base_config(task=self.settings.task_names[0].task, **top_level)
+        base = self.make_shared_run_config(task=self.settings.task_names[0].task, **top_level)
         tasks = self.settings.all_task_names
         self.run(base, self.settings.to_json(), lambda context: run_study(context, self.settings), tasks, name)
 
@@ -99,20 +99,20 @@ class StudyInvocation:
     ) -> None:
         """Open the study's folder, run what is missing, write and print the result."""
         _check_study_tasks(base, tasks)
-        runs = {name: value for name, value in base.to_tables().items() if name not in {"task", "seed"}}
+        runs = {name: value for name, value in base.to_toml_tables().items() if name not in {"task", "seed"}}
         settings = {**settings, "runs": runs}
         folder = open_study_folder(self.out, self.study, settings, name)
         with (
             folder.lock(),
             make_listener(folder.path, []) as listener,
-            stop_with_hint("the same command goes on where it was"),
+            show_hint_on_interrupt("the same command goes on where it was"),
         ):
             result = run_study(studies.StudyContext(base, folder, listener, self.store, self.minutes))
         write_and_print_study(folder, result, settings, as_json=self.as_json)
 
 
 def study_command(
-    study: str, settings: type | None, *names: str, **overrides: FlagOverride
+    study: str, settings: type | None, *names: str, **overrides: FlagCustomization
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make the command of a study: options of its runs by name, those of its settings, and the common ones."""
 
@@ -126,10 +126,10 @@ def study_command(
             command(StudyInvocation(study, study_settings, flags, **common), **values)
 
         parameters = [
-            *make_run_parameters(names, overrides),
-            *list_own_parameters(command, "call"),
+            *make_run_cli_parameters(names, overrides),
+            *list_command_parameters(command, "call"),
             *(make_settings_parameters(settings) if settings else []),
-            *_make_common_parameters(study, overrides.get("store", FlagOverride()).default),
+            *_make_common_parameters(study, overrides.get("store", FlagCustomization()).default),
         ]
         set_signature(call, parameters)
         return call
@@ -178,7 +178,7 @@ def open_study_folder(
     """The folder that was named, or one for these settings under the study's own name."""
     if out is not None:
         return studies.StudyFolder.open(out, study, settings)
-    return studies.StudyFolder.open_first_free(Path("studies") / (name or study), study, settings)
+    return studies.StudyFolder.open_free_or_matching(Path("studies") / (name or study), study, settings)
 
 
 def _check_study_tasks(base: RunConfig, tasks: Sequence[TaskName]) -> None:

@@ -10,13 +10,13 @@ import typer
 
 from macro_routing import studies
 from macro_routing.cli.route_argument import read_route, read_route_text
-from macro_routing.cli.run_options import FlagOverride
+from macro_routing.cli.run_options import FlagCustomization
 from macro_routing.cli.study_command import StudyInvocation, study_command
 from macro_routing.errors import MacroError
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.routes.route_file import is_route_file, parse_route_file
 from macro_routing.runs.folder import RUN, RunFolder
-from macro_routing.studies.settings import CostSettings, DepthTradeoffSettings, SideEffectsSettings
+from macro_routing.studies.settings import CostStudySettings, DepthTradeoffSettings, SideEffectsSettings
 from macro_routing.studies.task_names import TaskName, check_distinct_tasks
 from macro_routing.tasks import MODES, list_task_names
 
@@ -29,9 +29,9 @@ _RUN_OPTIONS = (
     *("dtype", "device", "quantization"),
 )
 _OVERRIDES = {
-    "task": FlagOverride(help="A task, or TASK:MODE.", default="the route's own, else category"),
-    "seed": FlagOverride(help="Seed of the splits.", default="the route's own, else 1"),
-    "mode": FlagOverride(default="the route's own for its task, else auto"),
+    "task": FlagCustomization(help="A task, or TASK:MODE.", default="the route's own, else category"),
+    "seed": FlagCustomization(help="Seed of the splits.", default="the route's own, else 1"),
+    "mode": FlagCustomization(default="the route's own for its task, else auto"),
 }
 RouteArgument = Annotated[
     str,
@@ -48,7 +48,7 @@ RouteArgument = Annotated[
     None,
     *("task", *_RUN_OPTIONS, "test"),
     **_OVERRIDES,
-    test=FlagOverride(help="Number of test examples.", value=64, default="64", minimum=2),
+    test=FlagCustomization(help="Number of test examples.", value=64, default="64", minimum=2),
 )
 def logit_lens(call: StudyInvocation, route: RouteArgument) -> None:
     """Read the correct answer's first token after every executed step, in the standard pass and on the route.
@@ -63,7 +63,7 @@ def logit_lens(call: StudyInvocation, route: RouteArgument) -> None:
     _run_route_study(call, route, lambda context, subject, _: run_logit_lens(context, subject))
 
 
-@study_command("cost", CostSettings, *_RUN_OPTIONS, **_OVERRIDES)
+@study_command("cost", CostStudySettings, *_RUN_OPTIONS, **_OVERRIDES)
 def cost(call: StudyInvocation, route: RouteArgument) -> None:
     """Measure time per item and peak memory of a route beside the standard pass, on this engine.
 
@@ -85,9 +85,9 @@ def explain(call: StudyInvocation, route: RouteArgument) -> None:
 
     Example: `macro explain 'L0-L4 L7 L8-L21 L20 RJ' --task category --test 200`
     """
-    from macro_routing.studies.explain import run_explain
+    from macro_routing.studies.explain import measure_route_deviations
 
-    _run_route_study(call, route, lambda context, subject, _: run_explain(context, subject))
+    _run_route_study(call, route, lambda context, subject, _: measure_route_deviations(context, subject))
 
 
 @study_command("side-effects", SideEffectsSettings, *_RUN_OPTIONS, "test", **_OVERRIDES)
@@ -133,7 +133,7 @@ def depth_tradeoff(
 
 def _run_route_study(call: StudyInvocation, argument: str, run_study: RunRouteStudy) -> None:
     """Find out what the route brings with it, load its model, and run the study of it."""
-    _check_argument_exists(argument)
+    _reject_mistyped_folder(argument)
     from_route = read_route_settings(argument)
     known = {"task": _DEFAULT_TASK, "seed": _FIRST_SEED, "preset": "quick", **from_route}
     # How the route's own task was answered is that task's: others are answered as the preset or the user says.
@@ -146,19 +146,19 @@ def _run_route_study(call: StudyInvocation, argument: str, run_study: RunRouteSt
         _check_task_known(argument, task.task)
     settings, tasks = call.settings, tuple(getattr(call.settings, "task_names", ()))
     if is_own and tasks:
-        tasks = use_searched_mode(tasks, task)
-        settings = dataclasses.replace(settings, tasks=tuple(name.full_name for name in tasks))
+        tasks = use_searched_answer_mode(tasks, task)
+        settings = dataclasses.replace(settings, tasks=tuple(name.name_as_given for name in tasks))
     # What a run searched all its examples with must not be cut short for a study, but by the user.
-    base = call.make_base_config(known, task=task.task)
+    base = call.make_shared_run_config(known, task=task.task)
 
-    def run_in_context(context: "studies.StudyContext") -> "studies.StudyResult":
+    def run_study_on_route(context: "studies.StudyContext") -> "studies.StudyResult":
         route = read_route(argument, context.frozen)
         return run_study(
             context, studies.RouteWithSource(route, task, base.seed, has_source=bool(from_route)), settings
         )
 
-    about_route = {"route": _make_absolute(argument), "task": task.absolute_name, "seed": base.seed}
-    call.run(base, about_route | (settings.to_json() if settings else {}), run_in_context, tasks or [task])
+    about_route = {"route": _make_absolute(argument), "task": task.name_with_absolute_path, "seed": base.seed}
+    call.run(base, about_route | (settings.to_json() if settings else {}), run_study_on_route, tasks or [task])
 
 
 def read_route_settings(argument: str) -> dict[str, Any]:
@@ -187,15 +187,15 @@ def read_route_settings(argument: str) -> dict[str, Any]:
     }
 
 
-def use_searched_mode(tasks: Sequence[TaskName], own: TaskName) -> tuple[TaskName, ...]:
+def use_searched_answer_mode(tasks: Sequence[TaskName], own: TaskName) -> tuple[TaskName, ...]:
     """Where the route's own task is named without a way to answer, the way it was searched with."""
-    plain = dataclasses.replace(own, mode=None).absolute_name
-    named = tuple(own if task.absolute_name == plain else task for task in tasks)
+    plain = dataclasses.replace(own, mode=None).name_with_absolute_path
+    named = tuple(own if task.name_with_absolute_path == plain else task for task in tasks)
     check_distinct_tasks(named)
     return named
 
 
-def _check_argument_exists(argument: str) -> None:
+def _reject_mistyped_folder(argument: str) -> None:
     """Reject a mistyped folder before it is taken for a route."""
     if (
         "/" in argument

@@ -22,7 +22,7 @@ _SPARE_BYTES = 16 << 20
 """Space for tokenizer, model card and the file system's own needs."""
 
 
-def open_base_model(
+def open_exportable_model(
     name: str, *, revision: str | None = None, report: MessageCallback = ignore_message
 ) -> ModelMetadata:
     """Open a model that can be routed and whose weights can be read."""
@@ -46,7 +46,7 @@ def copy_companion_files(base: ModelMetadata, target: Path) -> None:
             shutil.copyfile(path, target / path.name)
 
 
-def reject_unsupported(base: ModelMetadata, route: Route, target: str) -> None:
+def reject_unexportable(base: ModelMetadata, route: Route, target: str) -> None:
     """Reject a route with adds, and quantized weights, whose settings only their library can write."""
     adds = [f"step {number} ({step})" for number, step in enumerate(route.steps, 1) if step.add is not None]
     if adds:

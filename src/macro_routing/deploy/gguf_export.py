@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.deploy.checkpoint_tensors import StoredTensor, list_copyable_tensors, unroll_tensors
-from macro_routing.deploy.export_common import open_export_output, reject_unsupported
+from macro_routing.deploy.export_common import open_export_output, reject_unexportable
 from macro_routing.errors import ExportError
 from macro_routing.models.frozen import LoadOptions, ModelMetadata, load_tokenizer
 from macro_routing.models.pretokenizers import identify_pretokenizer
@@ -25,14 +25,14 @@ _ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3
 
 def write_gguf(base: ModelMetadata, route: Route, evidence: RouteFile | None, out: Path) -> None:
     """Write the model with its blocks in the route's order, in the precision its weights are stored in."""
-    reject_unsupported(base, route, "gguf")
+    reject_unexportable(base, route, "gguf")
     _reject_unsupported_models(base)
     if importlib.util.find_spec("gguf") is None:
         raise ExportError("gguf is not installed; --to gguf needs it: pip install 'macro-routing[models]'")
-    blocks = list(_list_gguf_tensors(base, route))
+    blocks = list(_list_tensors_to_export(base, route))
     tokenizer = load_tokenizer(base.folder, base.name, LoadOptions())
     with open_export_output(out, sum(block.size for block in blocks)) as path:
-        writer = _write_metadata(base, route, evidence, path)
+        writer = _write_gguf_metadata(base, route, evidence, path)
         _write_tokenizer(writer, tokenizer, base.config.vocab_size)
         _write_tensors(writer, blocks, base.config)
 
@@ -59,7 +59,7 @@ def _reject_unsupported_models(base: ModelMetadata) -> None:
 # --- metadata ---------------------------------------------------------------------------
 
 
-def _write_metadata(base: ModelMetadata, route: Route, evidence: RouteFile | None, path: Path) -> Any:
+def _write_gguf_metadata(base: ModelMetadata, route: Route, evidence: RouteFile | None, path: Path) -> Any:
     import gguf
 
     config = base.config
@@ -103,8 +103,8 @@ def _write_tokenizer(writer: Any, tokenizer: Any, size: int) -> None:
     """Write the tokenizer's part of a GGUF file for an embedding with ``size`` rows."""
     stored = json.loads(tokenizer.backend_tokenizer.to_str())
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(get_known_pretokenizer(stored))
-    tokens, kinds = _list_tokens(tokenizer, size)
+    writer.add_tokenizer_pre(get_llama_cpp_pretokenizer_name(stored))
+    tokens, kinds = _list_vocabulary_tokens(tokenizer, size)
     writer.add_token_list(tokens)
     writer.add_token_types(kinds)
     merges = stored["model"]["merges"]
@@ -117,7 +117,7 @@ def _write_tokenizer(writer: Any, tokenizer: Any, size: int) -> None:
         writer.add_chat_template(tokenizer.chat_template)
 
 
-def get_known_pretokenizer(stored: dict[str, Any]) -> str:
+def get_llama_cpp_pretokenizer_name(stored: dict[str, Any]) -> str:
     """llama.cpp's name of the pre-tokenizer; reject unknown ones, which would change the tokens."""
     model, name = stored.get("model", {}), identify_pretokenizer(stored)
     if model.get("type") != "BPE" or model.get("byte_fallback") or name is None:
@@ -128,7 +128,7 @@ def get_known_pretokenizer(stored: dict[str, Any]) -> str:
     return name
 
 
-def _list_tokens(tokenizer: Any, size: int) -> tuple[list[str], list[int]]:
+def _list_vocabulary_tokens(tokenizer: Any, size: int) -> tuple[list[str], list[int]]:
     """List every token with its type; unused rows of the embedding get a name too."""
     from gguf import TokenType
 
@@ -162,7 +162,7 @@ class _GgufTensor:
         return math.prod(self.tensor.shape, start=4 if self.precision == "F32" else 2)
 
 
-def _list_gguf_tensors(base: ModelMetadata, route: Route) -> Iterator[_GgufTensor]:
+def _list_tensors_to_export(base: ModelMetadata, route: Route) -> Iterator[_GgufTensor]:
     import gguf
 
     architecture = next(
@@ -195,12 +195,12 @@ def _write_tensors(writer: Any, blocks: list[_GgufTensor], config: Any) -> None:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
-    for data in (*rope_factors, *(_load_tensor_data(block, config) for block in blocks)):
+    for data in (*rope_factors, *(_convert_tensor_for_gguf(block, config) for block in blocks)):
         writer.write_tensor_data(data)
     writer.close()
 
 
-def _load_tensor_data(block: _GgufTensor, config: Any) -> Any:
+def _convert_tensor_for_gguf(block: _GgufTensor, config: Any) -> Any:
     import torch
 
     values = block.tensor.load()

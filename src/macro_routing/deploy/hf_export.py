@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from macro_routing.deploy.checkpoint_tensors import StoredTensor, list_copyable_tensors, unroll_tensors
-from macro_routing.deploy.export_common import copy_companion_files, open_export_output, reject_unsupported
+from macro_routing.deploy.export_common import copy_companion_files, open_export_output, reject_unexportable
 from macro_routing.deploy.model_card import write_model_card
 from macro_routing.errors import ExportError
 from macro_routing.models.frozen import ModelMetadata
-from macro_routing.models.routing import make_routed_config
+from macro_routing.models.routing import make_config_with_entry_per_step
 from macro_routing.models.support import get_text_config
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile
@@ -22,14 +22,14 @@ def write_hf_checkpoint(
     base: ModelMetadata, route: Route, evidence: RouteFile | None, out: Path, *, shard_bytes: int = MAX_SHARD_BYTES
 ) -> None:
     """Write the model with its layers in the route's order; layers applied twice are stored twice."""
-    reject_unsupported(base, route, "hf")
+    reject_unexportable(base, route, "hf")
     if get_text_config(base.config) is not base.config:
         raise ExportError(f"{base.name} is not a pure text model, which --to hf requires; use --to routed")
     tensors = list(unroll_tensors(list_copyable_tensors(base.folder), route))
     with open_export_output(out, sum(tensor.size for tensor in tensors)) as folder:
         folder.mkdir()
         copy_companion_files(base, folder)
-        config = make_routed_config(base.config, route)
+        config = make_config_with_entry_per_step(base.config, route)
         config.name_or_path = ""  # no path of this machine in the checkpoint
         config.save_pretrained(folder)
         _write_shards(tensors, folder, shard_bytes)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from macro_routing.deploy.export_common import get_hub_commit, open_export_output, reject_unsupported
+from macro_routing.deploy.export_common import get_hub_commit, open_export_output, reject_unexportable
 from macro_routing.errors import ExportError
 from macro_routing.models.frozen import ModelMetadata
 from macro_routing.models.support import get_text_config
@@ -12,7 +12,7 @@ from macro_routing.routes.route import Route
 
 def write_mergekit_config(base: ModelMetadata, route: Route, out: Path) -> None:
     """Write the YAML; a hub model is named by its id, any other by its local folder."""
-    reject_unsupported(base, route, "mergekit")
+    reject_unexportable(base, route, "mergekit")
     # mergekit copies the configuration's list of layer types unchanged.
     layer_types = getattr(get_text_config(base.config), "layer_types", None)
     if layer_types is not None and (len(set(layer_types)) > 1 or route.length != base.layers):

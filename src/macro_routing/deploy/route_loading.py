@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import NotationError
-from macro_routing.models.compatibility import IdentifiedModel, check_route_file
+from macro_routing.models.compatibility import IdentifiedModel, check_route_file_fits_model
 from macro_routing.models.decoder import count_layers
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.models.identity import (
     compute_numerics_id,
     compute_weights_id,
     digest_loaded_weights,
-    digest_source_files,
+    digest_model_files,
 )
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile, is_route_file, parse_route_file
@@ -25,7 +25,9 @@ def load_route(path: str | Path, model: Any, *, any_model: bool = False) -> Rout
     A file for other weights is rejected unless ``any_model`` is true; other numerics give a warning.
     """
     route_file = read_route_file(path)
-    return check_route_file(route_file, _identify_model(model), str(path), report=_emit_warning, any_model=any_model)
+    return check_route_file_fits_model(
+        route_file, _identify_model(model), str(path), report=_emit_warning, any_model=any_model
+    )
 
 
 def read_route_file(path: str | Path) -> RouteFile:
@@ -71,7 +73,7 @@ def _identify_model(model: Any) -> IdentifiedModel:
         name, tokenizer, sources = "the model in memory", None, digest_loaded_weights(model)
     else:
         name = str(model.config._name_or_path)  # noqa: SLF001 transformers has no public name for it
-        tokenizer, sources = _load_tokenizer_or_none(folder), digest_source_files(folder)
+        tokenizer, sources = _load_tokenizer_or_none(folder), digest_model_files(folder)
     weights = compute_weights_id(model.config, tokenizer, sources)
     return _TransformersModelIdentity(
         name, layers, weights, compute_numerics_id(weights, model, tokenizer, _get_quantization(model))

@@ -38,7 +38,7 @@ class RoutedModel:
             name: apply_route(model, route, allow_untested=allow_untested) for name, route in all_routes.items()
         }
         for name, routed in self._models.items():
-            routed.register_forward_pre_hook(partial(_check_cache_route, name), with_kwargs=True)
+            routed.register_forward_pre_hook(partial(_check_cache_filled_on_route, name), with_kwargs=True)
             routed.register_forward_hook(partial(_mark_cache_route, name))
 
     @property
@@ -84,7 +84,7 @@ class RoutedModel:
 # so a cache carries the name of the route that filled it.
 
 
-def _check_cache_route(name: str, _model: Any, _args: Any, kwargs: dict[str, Any]) -> None:
+def _check_cache_filled_on_route(name: str, _model: Any, _args: Any, kwargs: dict[str, Any]) -> None:
     cache = kwargs.get("past_key_values")
     owner = getattr(cache, "macro_route_name", name)
     if owner != name:

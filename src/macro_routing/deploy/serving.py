@@ -58,7 +58,7 @@ def make_vllm_command(folder: Path, route: Route, config: Any, further: Sequence
     return ["vllm", "serve", *arguments]
 
 
-def check_transformers_server() -> None:
+def check_transformers_server_packages() -> None:
     """Raise an error if the packages of transformers' server are missing."""
     from transformers.utils.import_utils import is_serve_available
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from macro_routing.errors import ModelError
-from macro_routing.models.frozen import FrozenModel, UnloadedModel
+from macro_routing.models.frozen import FrozenModel, ModelPlaceholder
 from macro_routing.settings import check_choice
 
 if TYPE_CHECKING:  # needs triton
@@ -25,12 +25,12 @@ def fused_unsupported_reason(model: Any, choice: str = AUTO) -> str | None:
     check_choice("decoder", choice, DECODERS)
     if choice == EAGER:
         return "decoder = eager was chosen"
-    if isinstance(model, UnloadedModel):
+    if isinstance(model, ModelPlaceholder):
         reason = model.fused_unsupported_reason
     else:
-        from macro_routing.engine.fused.support import find_unsupported_reason
+        from macro_routing.engine.fused.support import find_fused_unsupported_reason
 
-        reason = find_unsupported_reason(model)
+        reason = find_fused_unsupported_reason(model)
     if reason is not None and choice == FUSED:
         raise ModelError(f"decoder = fused cannot be used: {reason}; use auto or eager")
     return reason

@@ -2,7 +2,7 @@
 
 ``generate_stages`` is the plain form: one model or route at a time. Finished rows stay until their batch is done, and
 each stage starts again with a longer prompt. The faster decoders are tested against it. They decode all stages in one
-loop; ``StagedDecoder`` is the state of one sequence there. It can stop a text that repeats itself exactly.
+loop; ``StagedSequenceDecoder`` is the state of one sequence there. It can stop a text that repeats itself exactly.
 """
 
 from collections import deque
@@ -65,7 +65,7 @@ def max_new_tokens(stages: Sequence[DecodingStage]) -> int:
     return sum(stage.max_tokens + len(stage.forced_tokens) for stage in stages)
 
 
-def extend_prompt(prompt: Tokens, texts: Sequence[GeneratedText], stages: Sequence[DecodingStage]) -> Tokens:
+def make_next_stage_prompt(prompt: Tokens, texts: Sequence[GeneratedText], stages: Sequence[DecodingStage]) -> Tokens:
     """The prompt of the next stage: ``prompt``, the finished texts and their forced tokens."""
     pieces = [(*text.tokens, *stage.forced_tokens) for text, stage in zip(texts, stages, strict=False)]
     return (*prompt, *(token for piece in pieces for token in piece))
@@ -83,7 +83,9 @@ def generate_stages(model: Any, prompts: Sequence[Tokens], stages: Sequence[Deco
     """The texts of all stages after each prompt, stage by stage."""
     answers: list[StageTexts] = [()] * len(prompts)
     for stage in stages:
-        extended = [extend_prompt(prompt, texts, stages) for prompt, texts in zip(prompts, answers, strict=True)]
+        extended = [
+            make_next_stage_prompt(prompt, texts, stages) for prompt, texts in zip(prompts, answers, strict=True)
+        ]
         generated = generate_greedy(model, extended, stage.end_tokens, stage.max_tokens)
         answers = [(*texts, text) for texts, text in zip(answers, generated, strict=True)]
     return answers
@@ -132,7 +134,7 @@ def _generate_batch(model: Any, end_tokens: Collection[int], max_tokens: int, pr
 # --- one sequence in stages ---------------------------------------------------------------------------------------
 
 
-class StagedDecoder:
+class StagedSequenceDecoder:
     """Takes the predicted tokens of one sequence and returns the tokens to feed."""
 
     def __init__(self, request: GenerationRequest) -> None:
@@ -161,14 +163,14 @@ class StagedDecoder:
         if len(self._tokens) >= stage.max_tokens:
             return self._finish_stage(token, GeneratedText(tuple(self._tokens), truncated=True))
         if self._stop_loops and len(self._tokens) % _LOOP_CHECK_INTERVAL == 0:
-            return self._stop_if_loop(token, stage)
+            return self._stop_if_tokens_loop(token, stage)
         return token
 
-    def _stop_if_loop(self, token: int, stage: DecodingStage) -> int | None:
+    def _stop_if_tokens_loop(self, token: int, stage: DecodingStage) -> int | None:
         if (period := find_loop_period(self._tokens)) is None:
             return token
         # The loop would go on up to max_tokens; the caller decodes later stages from the extended prompt.
-        self._texts.append(GeneratedText(extend_loop(self._tokens, period, stage.max_tokens), truncated=True))
+        self._texts.append(GeneratedText(repeat_token_loop(self._tokens, period, stage.max_tokens), truncated=True))
         self._stopped = True
         return None
 
@@ -198,7 +200,7 @@ def find_loop_period(tokens: Sequence[int]) -> int | None:
     return None
 
 
-def extend_loop(tokens: Sequence[int], period: int, length: int) -> tuple[int, ...]:
+def repeat_token_loop(tokens: Sequence[int], period: int, length: int) -> tuple[int, ...]:
     """``tokens`` with their last ``period`` tokens repeated up to ``length``."""
     extended = list(tokens)
     while len(extended) < length:

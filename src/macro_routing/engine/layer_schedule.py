@@ -92,7 +92,7 @@ class _RouteProgress:
 def merge_layer_orders(orders: _LayerOrders) -> list[int]:
     """A short list of layers that contains every order as a subsequence."""
     fast = merge_layer_orders_fast(orders)
-    return fast if len(orders) > _MAX_BEAM_SEARCH_ROUTES else min(_merge_by_beam_search(orders), fast, key=len)
+    return fast if len(orders) > _MAX_BEAM_SEARCH_ROUTES else min(_merge_orders_by_beam_search(orders), fast, key=len)
 
 
 def merge_layer_orders_fast(orders: _LayerOrders) -> list[int]:
@@ -108,7 +108,7 @@ def schedule_layer_calls(
     routes: Sequence[Route], merge_orders: Callable[[_LayerOrders], list[int]] = merge_layer_orders
 ) -> LayerSchedule:
     """Layer calls that take every route through all its steps, in order."""
-    steps = [_list_route_steps(index, route) for index, route in enumerate(routes)]
+    steps = [_schedule_route_steps(index, route) for index, route in enumerate(routes)]
     orders = [[step.layer for step in route.steps] for route in routes]
     progress = _RouteProgress(orders)
     calls = []
@@ -119,7 +119,7 @@ def schedule_layer_calls(
     return LayerSchedule(tuple(calls), kept)
 
 
-def _list_route_steps(index: int, route: Route) -> list[RouteStep]:
+def _schedule_route_steps(index: int, route: Route) -> list[RouteStep]:
     """The steps of one route, with the slots in which states are kept for its adds."""
     # h_{t-b} before step number t + 1 is the state after step number t - b; numbers here count from 0.
     sources = {number: number - step.add.back - 1 for number, step in enumerate(route.steps) if step.add}
@@ -147,7 +147,7 @@ def _merge_by_sweeps(orders: _LayerOrders, min_move: float) -> list[int]:
     return merged
 
 
-def _merge_by_beam_search(orders: _LayerOrders) -> list[int]:
+def _merge_orders_by_beam_search(orders: _LayerOrders) -> list[int]:
     """The list by a beam search."""
     # How far each order has come → the list of layers that led there.
     beam: dict[tuple[int, ...], list[int]] = {(0,) * len(orders): []}
@@ -162,10 +162,10 @@ def _merge_by_beam_search(orders: _LayerOrders) -> list[int]:
                     at + (at < len(order) and order[at] == layer) for order, at in zip(orders, done, strict=True)
                 )
                 extended.setdefault(after, [*merged, layer])
-        best = sorted(extended, key=lambda done: _remaining_cost(orders, done))[:_BEAM_WIDTH]
+        best = sorted(extended, key=lambda done: _sum_squared_remaining_steps(orders, done))[:_BEAM_WIDTH]
         beam = {done: extended[done] for done in best}
 
 
-def _remaining_cost(orders: _LayerOrders, done: Sequence[int]) -> int:
+def _sum_squared_remaining_steps(orders: _LayerOrders, done: Sequence[int]) -> int:
     # Squared, so that no order is left far behind and finishes alone.
     return sum((len(order) - at) ** 2 for order, at in zip(orders, done, strict=True))

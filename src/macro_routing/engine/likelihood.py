@@ -59,10 +59,10 @@ def score_choices_for_routes(
     items: Sequence[ChoiceItem],
     *,
     max_tokens: int = 8192,
-    state_bytes: int = MAX_STATE_BYTES,
+    hidden_state_bytes: int = MAX_STATE_BYTES,
 ) -> dict[Route, list[list[float]]]:
     """``score_choices`` of every different route of ``model``, which is not routed itself."""
-    score_batch = partial(_score_batch_for_routes, model, routes, state_bytes)
+    score_batch = partial(_score_batch_for_routes, model, routes, hidden_state_bytes)
     rows = run_in_batches(score_batch, items, [item.num_cached_tokens for item in items], max_tokens)
     return {route: [row[route] for row in rows] for route in routes}
 
@@ -117,7 +117,7 @@ class ChoiceBatch:
         )
 
     @property
-    def long_choice_items(self) -> torch.Tensor:
+    def long_choice_item_indices(self) -> torch.Tensor:
         """The item that each long choice continues."""
         return self.item_indices[self.long_choices]
 
@@ -127,7 +127,9 @@ class ChoiceBatch:
         rows, columns = self.target_mask.nonzero(as_tuple=True)
         return rows, columns
 
-    def sum_log_probs(self, prompt_logits: torch.Tensor, target_log_probs: torch.Tensor | None) -> list[list[float]]:
+    def sum_choice_log_probs(
+        self, prompt_logits: torch.Tensor, target_log_probs: torch.Tensor | None
+    ) -> list[list[float]]:
         """Log-probabilities of all choices by item.
 
         ``prompt_logits`` are the logits after each prompt. ``target_log_probs`` is ``[long choices, tokens]``; its
@@ -169,19 +171,19 @@ def _score_batch(model: Any, items: list[ChoiceItem]) -> list[list[float]]:
     target_log_probs = None
     if batch.long_choices:
         cache = output.past_key_values
-        cache.batch_select_indices(batch.long_choice_items)
-        mask = torch.cat([batch.prompt_mask[batch.long_choice_items], batch.target_mask], dim=1)
+        cache.batch_select_indices(batch.long_choice_item_indices)
+        mask = torch.cat([batch.prompt_mask[batch.long_choice_item_indices], batch.target_mask], dim=1)
         positions = compute_position_ids(mask)[:, -batch.input_ids.shape[1] :]
         logits = model(
             batch.input_ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
         ).logits
         target_log_probs = compute_log_probs(logits, batch.target_ids)
-    return batch.sum_log_probs(output.logits[:, -1], target_log_probs)
+    return batch.sum_choice_log_probs(output.logits[:, -1], target_log_probs)
 
 
 @torch.no_grad()
 def _score_batch_for_routes(
-    model: Any, routes: Sequence[Route], state_bytes: int, items: list[ChoiceItem]
+    model: Any, routes: Sequence[Route], hidden_state_bytes: int, items: list[ChoiceItem]
 ) -> list[dict[Route, list[float]]]:
     batch = ChoiceBatch.from_items(items, model.device)
     new_tokens = batch.input_ids.shape[-1] if batch.long_choices else 0
@@ -189,8 +191,8 @@ def _score_batch_for_routes(
     forward = PrefixTreeForward(model, segments)
     scores = {
         plan.routes[finished.route_index]: _score_hidden_states(model, batch, finished.states)
-        for plan in plan_prefix_trees(routes, max(2, state_bytes // forward.state_bytes))
-        for finished in forward.run_plan(plan)
+        for plan in plan_prefix_trees(routes, max(2, hidden_state_bytes // forward.hidden_state_bytes))
+        for finished in forward.run_prefix_tree(plan)
     }
     return [{route: values[index] for route, values in scores.items()} for index in range(len(items))]
 
@@ -200,7 +202,7 @@ def _score_batch_of_pairs(model: Any, pairs: Sequence[tuple[Route, ChoiceItem]])
     batch = ChoiceBatch.from_items([item for _, item in pairs], model.device)
     segments = _add_choice_segment([TokenSegment(batch.prompt_ids, batch.prompt_mask)], batch)
     return _score_hidden_states(
-        model, batch, RoutePerRowForward(model, segments).run_routes([route for route, _ in pairs])
+        model, batch, RoutePerRowForward(model, segments).compute_final_hidden_states([route for route, _ in pairs])
     )
 
 
@@ -208,15 +210,15 @@ def _add_choice_segment(segments: list[TokenSegment], batch: ChoiceBatch) -> lis
     """The prompts' segments, and one for the long choices where there are any."""
     if not batch.long_choices:
         return segments
-    mask = torch.cat([segments[-1].mask[batch.long_choice_items], batch.target_mask], dim=1)
-    return [*segments, TokenSegment(batch.input_ids, mask, batch.long_choice_items)]
+    mask = torch.cat([segments[-1].mask[batch.long_choice_item_indices], batch.target_mask], dim=1)
+    return [*segments, TokenSegment(batch.input_ids, mask, batch.long_choice_item_indices)]
 
 
 def _score_hidden_states(model: Any, batch: ChoiceBatch, states: HiddenStates) -> list[list[float]]:
     prompt_state, choice_state = (states[-2], states[-1]) if batch.long_choices else (states[-1], None)
     prompt_logits = apply_lm_head(model, prompt_state[:, -1:])[:, -1]
     target_log_probs = None if choice_state is None else _compute_target_log_probs(model, batch, choice_state)
-    return batch.sum_log_probs(prompt_logits, target_log_probs)
+    return batch.sum_choice_log_probs(prompt_logits, target_log_probs)
 
 
 def _compute_target_log_probs(model: Any, batch: ChoiceBatch, state: torch.Tensor) -> torch.Tensor:

@@ -18,10 +18,10 @@ from macro_routing.engine.batching import Tokens, run_in_batches
 from macro_routing.engine.fused.support import supports_stages
 from macro_routing.engine.generation import (
     GenerationRequest,
-    StagedDecoder,
+    StagedSequenceDecoder,
     StageTexts,
-    extend_prompt,
     group_indices_by_route,
+    make_next_stage_prompt,
     max_new_tokens,
 )
 from macro_routing.engine.prefix_tree import plan_prefix_tree
@@ -52,7 +52,7 @@ def generate_for_routes(
         texts = generate_eager(model, routes, prompts, request)
     pairs = [(route, prompt) for route in texts for prompt in prompts]
     rows = iter(
-        _finish_stopped_sequences(model, pairs, [row for rows in texts.values() for row in rows], request, fused)
+        _decode_stages_after_loops(model, pairs, [row for rows in texts.values() for row in rows], request, fused)
     )
     return {route: [next(rows) for _ in prompts] for route in texts}
 
@@ -61,7 +61,7 @@ def generate_for_pairs(
     model: Any, pairs: _Pairs, request: GenerationRequest, fused: FusedDecoder | None = None
 ) -> list[StageTexts]:
     """The texts of each pair's route after its prompt; the fused decoder runs different routes in one batch."""
-    return _finish_stopped_sequences(model, pairs, _decode_pairs(model, pairs, request, fused), request, fused)
+    return _decode_stages_after_loops(model, pairs, _decode_pairs(model, pairs, request, fused), request, fused)
 
 
 def _decode_pairs(
@@ -77,14 +77,14 @@ def _decode_pairs(
     return texts
 
 
-def _finish_stopped_sequences(
+def _decode_stages_after_loops(
     model: Any, pairs: _Pairs, texts: list[StageTexts], request: GenerationRequest, fused: FusedDecoder | None
 ) -> list[StageTexts]:
     """``texts`` with the later stages of sequences that a loop stopped, decoded from the prompts that they led to."""
     for done in range(1, len(request.stages)):
         stopped = [index for index, row in enumerate(texts) if len(row) == done]
         if stopped:
-            extended = [(pairs[n][0], extend_prompt(pairs[n][1], texts[n], request.stages)) for n in stopped]
+            extended = [(pairs[n][0], make_next_stage_prompt(pairs[n][1], texts[n], request.stages)) for n in stopped]
             rest = _decode_pairs(model, extended, replace(request, stages=request.stages[done:]), fused)
             for index, row in zip(stopped, rest, strict=True):
                 texts[index] += row
@@ -113,21 +113,21 @@ def _generate_batch(
     segments = make_prompt_segments(model, prompts, max_new_tokens(request.stages))
     plan = plan_prefix_tree(routes)
     texts: list[dict[Route, StageTexts]] = [{} for _ in prompts]
-    for finished in PrefixTreeForward(model, segments).run_plan(plan, keep_caches=True):
+    for finished in PrefixTreeForward(model, segments).run_prefix_tree(plan, keep_caches=True):
         route = plan.routes[finished.route_index]
         logits = apply_lm_head(model, finished.states[-1][:, -1:])[:, -1]
         # Other routes need these cache layers unchanged: growing or selecting makes new tensors.
         cache_layers = [copy.copy(layer) for layer in finished.cache_layers]
         routed = model if route.is_standard else apply_route(model, route, allow_untested=True)
-        decoders = [StagedDecoder(request) for _ in prompts]
-        _decode_rows(routed, cache_layers, segments[-1].mask, logits.argmax(-1).tolist(), decoders)
+        decoders = [StagedSequenceDecoder(request) for _ in prompts]
+        _decode_until_finished(routed, cache_layers, segments[-1].mask, logits.argmax(-1).tolist(), decoders)
         for row, decoder in zip(texts, decoders, strict=True):
             row[route] = decoder.texts
     return texts
 
 
-def _decode_rows(
-    model: Any, cache_layers: list[Any], mask: torch.Tensor, tokens: list[int], decoders: list[StagedDecoder]
+def _decode_until_finished(
+    model: Any, cache_layers: list[Any], mask: torch.Tensor, tokens: list[int], decoders: list[StagedSequenceDecoder]
 ) -> None:
     """Decode until all rows are finished; ``tokens`` are the predictions after the prompts."""
     from transformers import DynamicCache

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from macro_routing.engine.batching import Tokens, common_prefix_length, compute_position_ids, pad_left
+from macro_routing.engine.batching import Tokens, compute_position_ids, pad_left, shared_prompt_prefix_length
 from macro_routing.engine.layer_schedule import (
     NONE,
     LayerCall,
@@ -51,7 +51,7 @@ class TokenSegment:
 
 
 @dataclass(frozen=True, eq=False)
-class FinishedRoute:
+class RouteForwardResult:
     """The result of one route."""
 
     route_index: int
@@ -69,13 +69,13 @@ class LayerByLayerForward:
         from transformers import DynamicCache
 
         self._layers = get_decoder(model).layers
-        self._empty_layers = get_empty_cache_layers(model)
+        self._empty_layers = get_cache_layer_templates(model)
         self._cache: Any = DynamicCache()
         self._cache.layers = list(self._empty_layers)
         self._segments = segments
-        self._inputs = [_compute_segment_inputs(model, segment) for segment in segments]
+        self._inputs = [_compute_segment_layer_arguments(model, segment) for segment in segments]
 
-    def _start_cache_layer(self, layer: int) -> Any:
+    def _install_cache_layer(self, layer: int) -> Any:
         """Put a new cache layer at the place where ``layer`` looks for it."""
         empty = self._empty_layers[layer]
         # ``copy.copy`` gives the same, but is several times slower.
@@ -97,12 +97,12 @@ class PrefixTreeForward(LayerByLayerForward):
     """The forward pass of many routes, over their prefix tree."""
 
     @property
-    def state_bytes(self) -> int:
+    def hidden_state_bytes(self) -> int:
         """The size of one hidden state of all segments."""
         return sum(inputs.embedded.numel() * inputs.embedded.element_size() for inputs in self._inputs)
 
     @torch.no_grad()
-    def run_plan(self, plan: PrefixTreePlan, *, keep_caches: bool = False) -> Iterator[FinishedRoute]:
+    def run_prefix_tree(self, plan: PrefixTreePlan, *, keep_caches: bool = False) -> Iterator[RouteForwardResult]:
         """Yield every route when it ends; its tensors are valid until the next one is yielded."""
         states: dict[int, HiddenStates] = {EMBEDDINGS: [inputs.embedded for inputs in self._inputs]}
         path = [EMBEDDINGS]  # the states from the root of the tree to the current one, and the caches of their steps
@@ -114,12 +114,12 @@ class PrefixTreeForward(LayerByLayerForward):
             path.append(application.state)
             cache_layers.append(cache_layer if keep_caches else None)
             for route in application.finished_routes:
-                yield FinishedRoute(route, states[application.state], list(cache_layers))
+                yield RouteForwardResult(route, states[application.state], list(cache_layers))
             for state in application.freed_states:
                 del states[state]
 
     def _apply_layer(self, application: LayerApplication, states: dict[int, HiddenStates]) -> tuple[HiddenStates, Any]:
-        cache_layer = self._start_cache_layer(application.layer)
+        cache_layer = self._install_cache_layer(application.layer)
         outputs: HiddenStates = []
         for index, (segment, inputs) in enumerate(zip(self._segments, self._inputs, strict=True)):
             hidden = states[application.source][index]
@@ -149,7 +149,7 @@ class RoutePerRowForward(LayerByLayerForward):
         self._first_rows = list(accumulate(self._parents, lambda first_rows, parents: first_rows[parents]))
 
     @torch.no_grad()
-    def run_routes(
+    def compute_final_hidden_states(
         self, routes: Sequence[Route], on_call: Callable[[LayerCall, Any], None] = lambda _call, _cache_layer: None
     ) -> HiddenStates:
         """The last state of every row; ``on_call`` gets each call's cache layer before it is freed."""
@@ -161,7 +161,7 @@ class RoutePerRowForward(LayerByLayerForward):
         return states
 
     def _run_layer_call(self, call: LayerCall, states: HiddenStates, kept: HiddenStates) -> Any:
-        cache_layer = self._start_cache_layer(call.layer)
+        cache_layer = self._install_cache_layer(call.layer)
         step_of_row = np.full(len(self._first_rows[0]), NONE)
         step_of_row[call.indices[0]] = np.arange(len(call.steps))
         parent_rows: _Indices | None = None
@@ -229,7 +229,7 @@ def _select_row_arguments(inputs: LayerInputs, layer: int, rows: torch.Tensor, s
 _EMPTY_LAYERS: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
 
 
-def get_empty_cache_layers(model: Any) -> list[Any]:
+def get_cache_layer_templates(model: Any) -> list[Any]:
     """An empty cache layer per layer of the model, to be copied and never filled.
 
     Made once per model: making them from the configuration takes longer than running a small layer.
@@ -255,7 +255,7 @@ def select_cache_rows(cache_layer: Any, parents: torch.Tensor) -> None:
         cache_layer.reorder_cache(parents)
 
 
-def _compute_segment_inputs(model: Any, segment: TokenSegment) -> LayerInputs:
+def _compute_segment_layer_arguments(model: Any, segment: TokenSegment) -> LayerInputs:
     """The arguments of all layers for a segment."""
     tokens = segment.ids.shape[1]
     positions = compute_position_ids(segment.mask)[:, -tokens:]
@@ -267,7 +267,7 @@ def make_prompt_segments(model: Any, prompts: Sequence[Tokens], new_tokens: int)
 
     At most ``new_tokens`` tokens will follow each prompt.
     """
-    shared = common_prefix_length(prompts, _max_prompt_within_window(model, new_tokens))
+    shared = shared_prompt_prefix_length(prompts, _max_prompt_within_sliding_window(model, new_tokens))
     ids, mask = pad_left([prompt[shared:] for prompt in prompts], model.device)
     if shared == 0:
         return [TokenSegment(ids, mask)]
@@ -277,7 +277,7 @@ def make_prompt_segments(model: Any, prompts: Sequence[Tokens], new_tokens: int)
     return [TokenSegment(prefix, torch.ones_like(prefix)), TokenSegment(ids, full_mask, parents)]
 
 
-def _max_prompt_within_window(model: Any, new_tokens: int) -> int | None:
+def _max_prompt_within_sliding_window(model: Any, new_tokens: int) -> int | None:
     """The longest prompt that no sliding window ever moves over; None where no layer has a window."""
-    windows = [layer.sliding_window for layer in get_empty_cache_layers(model) if layer.is_sliding]
+    windows = [layer.sliding_window for layer in get_cache_layer_templates(model) if layer.is_sliding]
     return min(windows) - new_tokens if windows else None

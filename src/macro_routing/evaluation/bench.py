@@ -15,7 +15,7 @@ from macro_routing.engine.memory import BatchLimit, run_halving_on_oom
 from macro_routing.engine.prefix_tree import plan_prefix_tree
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.model_answers import answer_examples, answer_with_routes
+from macro_routing.evaluation.model_answers import answer_examples, answer_with_every_route
 from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.evaluation.racing import NEVER
 from macro_routing.evaluation.score_store import ScoreStore
@@ -58,17 +58,17 @@ def measure_seconds(run: Callable[..., Any], *arguments: Any) -> tuple[float, An
 # --- shared engine against one route after the other ----------------------------------------------------------------
 
 
-def time_shared_engine(
+def time_joint_route_scoring(
     frozen: FrozenModel, task: Task, routes: Sequence[Route], examples: Sequence[Example], decoding: DecodingSettings
 ) -> dict[str, Any]:
     """Score different routes together and one after the other, on the same examples; a record for a JSON file."""
     routes = list(dict.fromkeys(routes))
     size = -(-len(examples) // _CHUNKS)
-    answer_with_routes(frozen, routes[:1], task, examples[:1], decoding)  # set-up that happens once is not timed
+    answer_with_every_route(frozen, routes[:1], task, examples[:1], decoding)  # set-up that happens once is not timed
     timings = [
         (
             measure_seconds(_answer_route_by_route, frozen, routes, task, chunk, decoding),
-            measure_seconds(answer_with_routes, frozen, routes, task, chunk, decoding),
+            measure_seconds(answer_with_every_route, frozen, routes, task, chunk, decoding),
         )
         for chunk in (examples[start : start + size] for start in range(0, len(examples), size))
     ]

@@ -13,7 +13,7 @@ from macro_routing.engine.decoders import AUTO, FUSED_VERSION, fused_unsupported
 from macro_routing.engine.memory import BatchLimit, run_halving_on_oom
 from macro_routing.errors import RouteError
 from macro_routing.evaluation.decoding_settings import DecodingSettings, default_answer_mode
-from macro_routing.evaluation.model_answers import answer_pairs, answer_with_routes
+from macro_routing.evaluation.model_answers import answer_pairs, answer_with_every_route
 from macro_routing.evaluation.outcome_cache import OutcomeCache
 from macro_routing.evaluation.outcomes import ExampleOutcome, RaceResult, RouteEvaluation
 from macro_routing.evaluation.racing import EXACT, NEVER, UnitRoute, race_routes
@@ -84,7 +84,7 @@ class Evaluator:
         }
 
     @property
-    def unit_sizes(self) -> UnitSizes:
+    def example_unit_sizes(self) -> UnitSizes:
         """The sizes in use."""
         return self.sizes or UnitSizes.for_device(self.frozen.model.device.type)
 
@@ -92,33 +92,37 @@ class Evaluator:
     def spec(self) -> EvaluatorSpec:
         """How workers have to run this evaluator's work items."""
         scope = hashlib.sha256(json.dumps(self.scope, sort_keys=True).encode()).hexdigest()[:32]
-        return EvaluatorSpec(self.task.name, self.decoding, self.decoder, self.unit_sizes, scope)
+        return EvaluatorSpec(self.task.name, self.decoding, self.decoder, self.example_unit_sizes, scope)
 
     def evaluate(self, routes: Iterable[Route], examples: Sequence[Example]) -> dict[Route, RouteEvaluation]:
         """Score every distinct route on every example."""
         cache = self._open_cache(routes, examples)
-        cache.compute_missing([(unit, cache.routes) for unit in split_into_units(examples, self.unit_sizes.full)])
-        return {route: cache.summarize_route(route, examples) for route in cache.routes}
+        cache.compute_missing(
+            [(unit, cache.routes) for unit in split_into_units(examples, self.example_unit_sizes.full)]
+        )
+        return {route: cache.summarize_route_outcomes(route, examples) for route in cache.routes}
 
     def race_draws(
         self, draws: Sequence[Route], examples: Sequence[Example], keep: int, mode: str = EXACT
     ) -> RaceResult:
         """Score a round's draws until the ``keep`` best are certain; ties go to the earlier draw."""
-        units = plan_race_units(examples, self.unit_sizes)
+        units = plan_race_units(examples, self.example_unit_sizes)
         cache = self._open_cache(draws, examples)
 
-        def score_unit(number: int, routes: Sequence[Route]) -> dict[Route, float | Failure]:
+        def score_routes_on_unit(number: int, routes: Sequence[Route]) -> dict[Route, float | Failure]:
             cache.compute_missing([(units[number], routes)])
             return {route: cache.count_correct_answers(route, units[number]) for route in routes}
 
-        def prefetch(needed: Sequence[UnitRoute], likely: Iterator[UnitRoute]) -> None:
+        def prefetch_outcomes(needed: Sequence[UnitRoute], likely: Iterator[UnitRoute]) -> None:
             if self.executor is not None:
-                cache.prefetch(_group_by_unit(needed, units), _group_by_unit(likely, units))
+                cache.prefetch_outcomes(_group_pairs_by_unit(needed, units), _group_pairs_by_unit(likely, units))
 
         if mode == NEVER or keep >= len(draws):  # every evaluation will be needed
             cache.compute_missing([(unit, cache.routes) for unit in units])
-        standings = race_routes(draws, [len(unit) for unit in units], keep, mode, score_unit, prefetch)
-        return cache.summarize_race(draws, standings, units)
+        standings = race_routes(
+            draws, [len(unit) for unit in units], keep, mode, score_routes_on_unit, prefetch_outcomes
+        )
+        return cache.summarize_raced_round(draws, standings, units)
 
     def evaluate_pairs(self, pairs: Sequence[tuple[Route, Example]]) -> list[ExampleOutcome | Failure]:
         """Score each pair's route on its example, or say why it could not be run there."""
@@ -126,7 +130,7 @@ class Evaluator:
         for route, example in pairs:
             examples_by_route.setdefault(route, []).append(example)
         cache = self._open_cache(examples_by_route, [example for _, example in pairs], examples_by_route)
-        cache.compute_missing_pairs(pairs, self.unit_sizes.full)
+        cache.compute_missing_pairs(pairs, self.example_unit_sizes.full)
         return [cache.get_pair_outcome(route, example) for route, example in pairs]
 
     def _open_cache(
@@ -151,14 +155,14 @@ class Evaluator:
         if self.executor is None:
             yield from ((item, self.run_work_item(item)) for item in items)
         else:
-            yield from self.executor.run_items(self.spec, items)
+            yield from self.executor.run_work_items(self.spec, items)
 
     def run_work_item(self, item: WorkItem) -> Results:
         """Run an item in this process, without the store; workers call this."""
         if item.paired:
             pairs = list(zip(item.routes, item.unit, strict=True))
             return tuple((outcome,) for outcome in self.run_pairs(pairs))
-        by_route = self.run_unit(item.routes, item.unit)
+        by_route = self.run_routes_on_unit(item.routes, item.unit)
         return tuple(tuple(by_route[route]) for route in item.routes)
 
     def run_pairs(self, pairs: Sequence[tuple[Route, Example]]) -> list[ExampleOutcome]:
@@ -166,22 +170,22 @@ class Evaluator:
         run_batch = partial(answer_pairs, self.frozen, task=self.task, decoding=self.decoding, decoder=self.decoder)
         return run_halving_on_oom(run_batch, pairs, self._report_once, self._pairs_at_once)
 
-    def run_unit(self, routes: Sequence[Route], unit: WorkUnit) -> dict[Route, list[ExampleOutcome]]:
+    def run_routes_on_unit(self, routes: Sequence[Route], unit: WorkUnit) -> dict[Route, list[ExampleOutcome]]:
         """Run all routes on a unit without the store; in parts if the unit does not fit into memory."""
 
-        def run_examples(examples: Sequence[Example]) -> list[tuple[ExampleOutcome, ...]]:
-            by_route = answer_with_routes(
+        def run_routes_on_examples(examples: Sequence[Example]) -> list[tuple[ExampleOutcome, ...]]:
+            by_route = answer_with_every_route(
                 self.frozen,
                 routes,
                 self.task,
                 examples,
                 self.decoding,
-                state_bytes=self.unit_sizes.state_megabytes << 20,
+                hidden_state_bytes=self.example_unit_sizes.state_megabytes << 20,
                 decoder=self.decoder,
             )
             return list(zip(*(by_route[route] for route in routes), strict=True))
 
-        rows = run_halving_on_oom(run_examples, unit, self._report_once)
+        rows = run_halving_on_oom(run_routes_on_examples, unit, self._report_once)
         return {route: [row[index] for row in rows] for index, route in enumerate(routes)}
 
     def _report_once(self, message: str) -> None:
@@ -190,7 +194,9 @@ class Evaluator:
             self.report(message)
 
 
-def _group_by_unit(pairs: Iterable[UnitRoute], units: Sequence[WorkUnit]) -> Iterator[tuple[WorkUnit, Sequence[Route]]]:
+def _group_pairs_by_unit(
+    pairs: Iterable[UnitRoute], units: Sequence[WorkUnit]
+) -> Iterator[tuple[WorkUnit, Sequence[Route]]]:
     """Adjacent pairs of one unit together."""
     for number, group in groupby(pairs, key=lambda pair: pair[0]):
         yield units[number], [route for _, route in group]
@@ -252,10 +258,12 @@ def evaluate(  # noqa: PLR0913
     standard = Route.standard(model.layers)
     evaluator = Evaluator(model, task, decoding or DecodingSettings(default_answer_mode(task)), store)
     evaluations = evaluator.evaluate([standard, route], examples)
-    return summarize_evaluation(evaluations[route], evaluations[standard], seed=seed)
+    return compare_with_standard_pass(evaluations[route], evaluations[standard], seed=seed)
 
 
-def summarize_evaluation(routed: RouteEvaluation, baseline: RouteEvaluation, *, seed: int = 0) -> EvaluationSummary:
+def compare_with_standard_pass(
+    routed: RouteEvaluation, baseline: RouteEvaluation, *, seed: int = 0
+) -> EvaluationSummary:
     """Compare a route with the standard pass by their outcomes on the same examples."""
     for evaluation in (routed, baseline):
         if evaluation.failure:

@@ -14,7 +14,7 @@ GetCorrect = Callable[[Route], NDArray[np.bool_]]
 _MIN_VARIANCE = 1e-12
 
 
-def update_expected_gain(
+def combine_expected_and_measured_gain(
     expected: ExpectedGain | None, standard: NDArray[np.bool_], route: NDArray[np.bool_]
 ) -> ExpectedGain | None:
     """The gain that the search expects of a route and its gain on fresh examples, weighted by their precision.
@@ -41,11 +41,13 @@ def compute_gain_probability(expected: ExpectedGain | None) -> float:
     return 0.5 * (1 + math.erf(expected.mean / math.sqrt(2 * max(expected.variance, _MIN_VARIANCE))))
 
 
-def rank_by_gain(candidates: Sequence[Candidate], get_correct: GetCorrect) -> list[tuple[Candidate, float]]:
+def rank_candidates_by_gain_bound(
+    candidates: Sequence[Candidate], get_correct_flags: GetCorrect
+) -> list[tuple[Candidate, float]]:
     """Candidates with their probability of a gain, ordered by the lower bound of their gain."""
-    standard = get_correct(Route.standard(candidates[0].route.layers))
+    standard = get_correct_flags(Route.standard(candidates[0].route.layers))
     gains = {
-        candidate: update_expected_gain(candidate.expected, standard, get_correct(candidate.route))
+        candidate: combine_expected_and_measured_gain(candidate.expected, standard, get_correct_flags(candidate.route))
         for candidate in candidates
         if not candidate.route.is_standard
     }
@@ -59,10 +61,10 @@ def rank_by_gain(candidates: Sequence[Candidate], get_correct: GetCorrect) -> li
 
 
 def select_confirmed_candidate(
-    candidates: Sequence[Candidate], get_correct: GetCorrect, max_error_probability: float
+    candidates: Sequence[Candidate], get_correct_flags: GetCorrect, max_error_probability: float
 ) -> Candidate:
     """The first candidate that is almost certainly better than the standard pass; otherwise the standard pass."""
-    for candidate, probability in rank_by_gain(candidates, get_correct):
+    for candidate, probability in rank_candidates_by_gain_bound(candidates, get_correct_flags):
         if 1 - probability <= max_error_probability:
             return candidate
     standard = next((candidate for candidate in candidates if candidate.route.is_standard), None)

@@ -1,7 +1,7 @@
 """Three ways to let a model answer: two-stage generation, direct generation, likelihood over choices.
 
-``answer_examples`` runs one model plainly and is the oracle; ``answer_with_routes`` runs many routes of a model through
-the shared engine. Both use the same prompts and graders.
+``answer_examples`` runs one model plainly and is the oracle; ``answer_with_every_route`` runs many routes of a model
+through the shared engine. Both use the same prompts and graders.
 """
 
 import math
@@ -36,26 +36,26 @@ def answer_examples(
     """Let ``model`` (``frozen`` or a routed form of it) answer ``examples``, and grade its answers."""
     if decoding.mode == LIKELIHOOD:
         items = build_choice_items(frozen, task, examples, by_letter=decoding.by_letter)
-        return grade_choices(examples, score_choices(model, items), decoding)
+        return grade_choice_likelihoods(examples, score_choices(model, items), decoding)
     prompts, stages = encode_prompts_and_stages(frozen, task, examples, decoding)
     return _grade_texts(frozen, task, examples, generate_stages(model, prompts, stages))
 
 
-def answer_with_routes(  # noqa: PLR0913
+def answer_with_every_route(  # noqa: PLR0913
     frozen: FrozenModel,
     routes: Sequence[Route],
     task: Task,
     examples: Sequence[Example],
     decoding: DecodingSettings,
     *,
-    state_bytes: int = MAX_STATE_BYTES,
+    hidden_state_bytes: int = MAX_STATE_BYTES,
     decoder: str = AUTO,
 ) -> dict[Route, list[ExampleOutcome]]:
     """Let every route answer ``examples``, all routes together; ``decoder`` says how text is generated."""
     if decoding.mode == LIKELIHOOD:
         items = build_choice_items(frozen, task, examples, by_letter=decoding.by_letter)
-        scored = score_choices_for_routes(frozen.model, routes, items, state_bytes=state_bytes)
-        return {route: grade_choices(examples, values, decoding) for route, values in scored.items()}
+        scored = score_choices_for_routes(frozen.model, routes, items, hidden_state_bytes=hidden_state_bytes)
+        return {route: grade_choice_likelihoods(examples, values, decoding) for route, values in scored.items()}
     prompts, stages = encode_prompts_and_stages(frozen, task, examples, decoding)
     request = _make_generation_request(frozen, routes, stages, decoding)
     generated = generate_for_routes(frozen.model, routes, prompts, request, get_fused_decoder(frozen, decoder))
@@ -75,7 +75,7 @@ def answer_pairs(
     if decoding.mode == LIKELIHOOD:
         items = build_choice_items(frozen, task, examples, by_letter=decoding.by_letter)
         scored = score_choices_for_pairs(frozen.model, list(zip(routes, items, strict=True)))
-        return grade_choices(examples, scored, decoding)
+        return grade_choice_likelihoods(examples, scored, decoding)
     prompts, stages = encode_prompts_and_stages(frozen, task, examples, decoding)
     request = _make_generation_request(frozen, routes, stages, decoding)
     prompt_pairs = list(zip(routes, prompts, strict=True))
@@ -86,7 +86,7 @@ def answer_pairs(
 # --- likelihood ---------------------------------------------------------------------------------------------------
 
 
-def grade_choices(
+def grade_choice_likelihoods(
     examples: Sequence[Example], log_likelihoods: Sequence[Sequence[float]], decoding: DecodingSettings
 ) -> list[ExampleOutcome]:
     """Outcomes from the log-likelihoods of every example's choices."""

@@ -28,7 +28,7 @@ class OutcomeCache:
         self,
         routes: Iterable[Route],
         examples: Sequence[Example],
-        run_items: RunItems,
+        run_work_items: RunItems,
         *,
         store: ScoreStore | None = None,
         scope: Mapping[str, Any] | None = None,
@@ -37,7 +37,7 @@ class OutcomeCache:
         examples_by_route: Mapping[Route, Sequence[Example]] | None = None,
     ) -> None:
         """Look up all routes in the store; ``examples_by_route`` limits the lookup to the examples of each route."""
-        self._run_items = run_items
+        self._run_items = run_work_items
         self._store = store
         self._scope = scope or {}
         self._workers = workers
@@ -63,7 +63,7 @@ class OutcomeCache:
         # Two items per worker, so that no worker waits long for the last one.
         self._run_and_store(split_work(1 if self._workers == 1 else 2 * self._workers, items))
 
-    def prefetch(self, needed: RoutesByUnit, likely: RoutesByUnit) -> None:
+    def prefetch_outcomes(self, needed: RoutesByUnit, likely: RoutesByUnit) -> None:
         """Compute what is needed; workers that would be idle compute what is likely to be needed next."""
         items = [item for unit, routes in needed for item in self._find_missing_items(unit, routes)]
         parts = split_work(self._workers, items)
@@ -107,20 +107,20 @@ class OutcomeCache:
         with closing(self._run_items(items)) as finished:
             for item, results in finished:
                 if not isinstance(results, Failure):
-                    self._add_results(item, results)
+                    self._store_and_count_results(item, results)
                 elif item.prefetch:
                     self._no_prefetch.update(item.routes)  # computed again, and judged, when it is needed
                 else:
                     self._failures.update(dict.fromkeys(item.routes, results.reason))
 
-    def _add_results(self, item: WorkItem, results: Results) -> None:
+    def _store_and_count_results(self, item: WorkItem, results: Results) -> None:
         """Store outcomes first: whatever is counted is stored."""
         computed: dict[Route, dict[str, ExampleOutcome]] = {route: {} for route in item.routes}
         for index, (route, outcomes) in enumerate(zip(item.routes, results, strict=True)):
             examples = item.unit[index : index + 1] if item.paired else item.unit
             computed[route].update(zip((self._keys[example] for example in examples), outcomes, strict=True))
         if self._store is not None:
-            self._store.add_outcomes(self._scope, computed)
+            self._store.store_outcomes(self._scope, computed)
         for route, by_key in computed.items():
             # Known outcomes stay: a score never changes once it was reported.
             self._outcomes[route] = {**by_key, **self._outcomes[route]}
@@ -144,13 +144,13 @@ class OutcomeCache:
         outcome = self._outcomes[route].get(self._keys[example])
         return Failure(self._failures[route]) if outcome is None else outcome
 
-    def summarize_route(self, route: Route, examples: Sequence[Example]) -> RouteEvaluation:
+    def summarize_route_outcomes(self, route: Route, examples: Sequence[Example]) -> RouteEvaluation:
         """One route on a list of examples."""
         failure = self._failures.get(route, "")
         outcomes = (_WRONG,) * len(examples) if failure else tuple(self.get_outcomes(route, examples))
         return RouteEvaluation(route, outcomes, len(self._stored[route]), failure)
 
-    def summarize_race(
+    def summarize_raced_round(
         self, draws: Sequence[Route], standings: Mapping[Route, RaceStanding], units: Sequence[WorkUnit]
     ) -> RaceResult:
         """A round of draws, with the evaluations that racing and the store saved."""

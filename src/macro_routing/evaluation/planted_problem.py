@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macro_routing.errors import SettingsError
-from macro_routing.evaluation.holdout_selection import rank_by_gain, select_confirmed_candidate
+from macro_routing.evaluation.holdout_selection import rank_candidates_by_gain_bound, select_confirmed_candidate
 from macro_routing.evaluation.racing import NEVER, race_routes
-from macro_routing.evaluation.work_items import UnitSizes, plan_race_indices
+from macro_routing.evaluation.work_items import UnitSizes, shuffle_indices_into_units
 from macro_routing.routes.route import Route
 from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.macro import select_candidate
@@ -52,7 +52,7 @@ class PlantedProblem(CheckedSettings):
         distance = _cached_edit_distance(route, self.target)
         return self.base + (self.peak - self.base) * max(0.0, 1 - distance / self.reach)
 
-    def sample_correct(self, route: Route, split: str, examples: Sequence[int]) -> NDArray[np.bool_]:
+    def simulate_correct_examples(self, route: Route, split: str, examples: Sequence[int]) -> NDArray[np.bool_]:
         """Which of ``examples`` the route answers correctly."""
         name = hashlib.sha256(f"{self.seed}/{split}/{route.layers}/{route}".encode()).digest()
         uniform = np.random.default_rng(list(name)).random(max(examples) + 1)
@@ -60,7 +60,7 @@ class PlantedProblem(CheckedSettings):
 
     def score_route(self, route: Route, split: str, examples: Sequence[int]) -> Score:
         """The observed score."""
-        return Score(int(self.sample_correct(route, split, examples).sum()), len(examples))
+        return Score(int(self.simulate_correct_examples(route, split, examples).sum()), len(examples))
 
 
 def edit_distance(route: Route, target: Route) -> int:
@@ -96,12 +96,15 @@ def race_planted_routes(problem: PlantedProblem, asked: Round, mode: str) -> lis
     draws = [proposal.route for proposal in asked.proposals]
     if mode == NEVER:
         return [problem.score_route(route, TRAIN, asked.examples) for route in draws]
-    units = [[asked.examples[index] for index in unit] for unit in plan_race_indices(len(asked.examples), UnitSizes())]
+    units = [
+        [asked.examples[index] for index in unit]
+        for unit in shuffle_indices_into_units(len(asked.examples), UnitSizes())
+    ]
 
-    def score_unit(number: int, routes: Sequence[Route]) -> dict[Route, float]:
+    def score_routes_on_unit(number: int, routes: Sequence[Route]) -> dict[Route, float]:
         return {route: problem.score_route(route, TRAIN, units[number]).correct for route in routes}
 
-    standings = race_routes(draws, [len(unit) for unit in units], asked.keep, mode, score_unit)
+    standings = race_routes(draws, [len(unit) for unit in units], asked.keep, mode, score_routes_on_unit)
     return [standings[route].outcome for route in draws]
 
 
@@ -117,12 +120,12 @@ def solve_planted(
     if isinstance(searcher, GuidedSearch):
         held = searcher.holdout
 
-        def get_correct(route: Route) -> NDArray[np.bool_]:
-            holdout = [problem.sample_correct(route, TRAIN, held)] if held else []
-            return np.concatenate([*holdout, problem.sample_correct(route, VALIDATION, range(validation))])
+        def get_correct_flags(route: Route) -> NDArray[np.bool_]:
+            holdout = [problem.simulate_correct_examples(route, TRAIN, held)] if held else []
+            return np.concatenate([*holdout, problem.simulate_correct_examples(route, VALIDATION, range(validation))])
 
-        selected = select_confirmed_candidate(candidates, get_correct, searcher.settings.max_error_probability)
-        finalists = tuple(rank_by_gain(candidates, get_correct))
+        selected = select_confirmed_candidate(candidates, get_correct_flags, searcher.settings.max_error_probability)
+        finalists = tuple(rank_candidates_by_gain_bound(candidates, get_correct_flags))
         return PlantedResult(selected, candidates, state, selected.route == problem.target, finalists)
     selected = select_candidate(
         candidates,

@@ -45,7 +45,7 @@ class RaceStanding:
         return math.inf if self.failure else self.scored - self.credit
 
     @property
-    def is_complete(self) -> bool:
+    def is_fully_scored(self) -> bool:
         """Whether it was scored on all examples."""
         return self.scored == self.total and not self.failure
 
@@ -54,11 +54,11 @@ class RaceStanding:
         """The outcome that the search is told."""
         if self.failure:
             return Failure(self.failure)
-        if self.is_complete:
+        if self.is_fully_scored:
             return Score(self.credit, self.total)
         return Stopped(self.credit, self.scored, self.total)
 
-    def add_unit(self, size: int, credit: float | Failure) -> "RaceStanding":
+    def add_scored_unit(self, size: int, credit: float | Failure) -> "RaceStanding":
         """The standing after one more unit."""
         if isinstance(credit, Failure):
             return replace(self, failure=credit.reason)
@@ -78,28 +78,28 @@ def race_routes(  # noqa: PLR0913
     sizes: Sequence[int],
     keep: int,
     mode: str,
-    score_unit: ScoreUnit,
-    prefetch: Prefetch = lambda _needed, _likely: None,
+    score_routes_on_unit: ScoreUnit,
+    prefetch_outcomes: Prefetch = lambda _needed, _likely: None,
 ) -> dict[Route, RaceStanding]:
     """Score draws on units of ``sizes`` examples until the ``keep`` best are certain; one standing per route.
 
-    ``prefetch`` is called with every wave before the wave is scored. It decides nothing: waves follow from the
+    ``prefetch_outcomes`` is called with every wave before the wave is scored. It decides nothing: waves follow from the
     standings alone, so the race is the same for any number of workers.
     """
     standings = {route: RaceStanding(route.length, sum(sizes)) for route in draws}
-    while wave := select_next_wave([standings[route] for route in draws], keep, mode):
+    while wave := select_draws_for_next_wave([standings[route] for route in draws], keep, mode):
         # Draws of one route race together; routes at the same unit are scored together.
         routes = list(dict.fromkeys(draws[index] for index in wave))
-        prefetch(
+        prefetch_outcomes(
             [(standings[route].units, route) for route in routes],
             _predict_next_pairs(draws, standings, routes, len(sizes), (keep, mode)),
         )
         for number in sorted({standings[route].units for route in routes}):
             group = [route for route in routes if standings[route].units == number]
-            credit_by_route = score_unit(number, group)
+            credit_by_route = score_routes_on_unit(number, group)
             routes = [route for route in routes if route not in credit_by_route]
             for route, credit in credit_by_route.items():
-                standings[route] = standings[route].add_unit(sizes[number], credit)
+                standings[route] = standings[route].add_scored_unit(sizes[number], credit)
     return standings
 
 
@@ -122,10 +122,10 @@ def _predict_next_pairs(
 def find_racing_draws(standings: Sequence[RaceStanding], keep: int, mode: str = EXACT) -> list[int]:
     """Indices of draws that are incomplete and can still reach the elite."""
     check_choice("racing", mode, RACING_MODES)
-    racing = [index for index, draw in enumerate(standings) if not draw.is_complete and not draw.failure]
+    racing = [index for index, draw in enumerate(standings) if not draw.is_fully_scored and not draw.failure]
     if mode == NEVER or keep >= len(standings):
         return racing
-    finished = sorted((draw.losses, index) for index, draw in enumerate(standings) if draw.is_complete)
+    finished = sorted((draw.losses, index) for index, draw in enumerate(standings) if draw.is_fully_scored)
     if len(finished) >= keep:
         last, fewest = finished[keep - 1], finished[0][0]
         # Of several best draws the shortest, then the earliest, is the best draw of the round.
@@ -133,13 +133,13 @@ def find_racing_draws(standings: Sequence[RaceStanding], keep: int, mode: str = 
         racing = [
             index
             for index in racing
-            if not _ranks_behind((standings[index].losses, index), last)
+            if not _must_rank_behind((standings[index].losses, index), last)
             or (standings[index].losses - fewest <= _TOLERANCE and (standings[index].length, index) < best)
         ]
     return [index for index in racing if _may_reach_elite(standings, index, keep)] if mode == STATISTICAL else racing
 
 
-def _ranks_behind(draw: tuple[float, int], last: tuple[float, int]) -> bool:
+def _must_rank_behind(draw: tuple[float, int], last: tuple[float, int]) -> bool:
     """Whether a draw (losses, index) can no longer rank before ``last``; ties go to the earlier draw.
 
     Sums of partial credits depend on the order of addition in their last digits, so only integers can tie for sure.
@@ -149,14 +149,14 @@ def _ranks_behind(draw: tuple[float, int], last: tuple[float, int]) -> bool:
     return draw[1] > last[1] and float(draw[0]).is_integer() and float(last[0]).is_integer()
 
 
-def select_next_wave(standings: Sequence[RaceStanding], keep: int, mode: str = EXACT) -> list[int]:
+def select_draws_for_next_wave(standings: Sequence[RaceStanding], keep: int, mode: str = EXACT) -> list[int]:
     """Indices of the draws to score on their next unit; empty when the race is over."""
     racing = find_racing_draws(standings, keep, mode)
     if mode == NEVER or keep >= len(standings):
         return racing
     order = sorted((draw.losses, index) for index, draw in enumerate(standings))
     expected_losses = sorted(
-        draw.losses + (draw.total - draw.scored) * (1 - _expected_credit(draw)) for draw in standings
+        draw.losses + (draw.total - draw.scored) * (1 - _shrunken_mean_credit(draw)) for draw in standings
     )
     limit = max(order[keep - 1], (_SURE_SHARE * expected_losses[keep - 1], -1))
     # Losses of the first `keep` draws only grow, so every draw at or before them has to be scored in any case.
@@ -164,18 +164,18 @@ def select_next_wave(standings: Sequence[RaceStanding], keep: int, mode: str = E
     return wave or racing[:1]
 
 
-def _expected_credit(draw: RaceStanding) -> float:
+def _shrunken_mean_credit(draw: RaceStanding) -> float:
     """Expected credit per example, shrunk to one half while few examples are scored."""
     return (draw.credit + 1) / (draw.scored + 2)
 
 
 def _may_reach_elite(standings: Sequence[RaceStanding], index: int, keep: int) -> bool:
     """Whether the draw's final credit may still, within the noise, be among the ``keep`` best."""
-    lower = sorted((_bound_final_credit(draw, -_DEVIATIONS) for draw in standings), reverse=True)
-    return _bound_final_credit(standings[index], _DEVIATIONS) >= lower[keep - 1]
+    lower = sorted((_bound_final_score(draw, -_DEVIATIONS) for draw in standings), reverse=True)
+    return _bound_final_score(standings[index], _DEVIATIONS) >= lower[keep - 1]
 
 
-def _bound_final_credit(draw: RaceStanding, deviations: float) -> float:
+def _bound_final_score(draw: RaceStanding, deviations: float) -> float:
     """The expected final credit of a draw plus ``deviations`` standard deviations."""
     left = draw.total - draw.scored
     if draw.failure:
@@ -184,6 +184,6 @@ def _bound_final_credit(draw: RaceStanding, deviations: float) -> float:
         return draw.credit
     if draw.scored == 0:
         return draw.total if deviations > 0 else 0.0
-    rate = _expected_credit(draw)
+    rate = _shrunken_mean_credit(draw)
     spread = math.sqrt(rate * (1 - rate) * left * (1 + left / draw.scored))
     return min(max(draw.credit + left * rate + deviations * spread, draw.credit), draw.credit + left)

@@ -56,7 +56,7 @@ class StoreError(MacroError):
 
 
 @dataclass(frozen=True)
-class ScopeInfo:
+class StoredScopeSummary:
     """One scope and how much is stored under it."""
 
     description: Mapping[str, Any]
@@ -98,9 +98,9 @@ class ScoreStore:
     ) -> dict[str, ExampleOutcome]:
         """Stored outcomes of these examples (by key) under a scope and route."""
         with self._wrap_database_errors():
-            ids = self._find_row_ids(scope, route)
+            ids = self._find_scope_and_route_ids(scope, route)
             outcomes, damaged = (
-                self._read_outcomes(ids, _hash_scope_and_route(scope, route), examples) if ids else ({}, [])
+                self._read_sound_outcomes(ids, _hash_scope_and_route(scope, route), examples) if ids else ({}, [])
             )
         if damaged:  # they are computed and stored again
             with self._transaction() as cursor:
@@ -110,7 +110,7 @@ class ScoreStore:
                 )
         return outcomes
 
-    def _read_outcomes(
+    def _read_sound_outcomes(
         self, ids: tuple[int, int], prefix: "hashlib._Hash", examples: Sequence[str]
     ) -> tuple[dict[str, ExampleOutcome], list[bytes]]:
         """Sound outcomes by example key, and digests of the examples whose outcome is damaged."""
@@ -129,37 +129,39 @@ class ScoreStore:
                     damaged.append(example)
         return outcomes, damaged
 
-    def add_outcomes(self, scope: Mapping[str, Any], outcomes: Mapping[Route, Mapping[str, ExampleOutcome]]) -> None:
+    def store_outcomes(self, scope: Mapping[str, Any], outcomes: Mapping[Route, Mapping[str, ExampleOutcome]]) -> None:
         """Store outcomes by route and example key, all or none; outcomes that are stored already stay unchanged."""
         with self._transaction() as cursor:
             for route, by_example in outcomes.items():
-                ids, prefix = self._insert_row_ids(cursor, scope, route), _hash_scope_and_route(scope, route)
+                ids, prefix = self._insert_scope_and_route(cursor, scope, route), _hash_scope_and_route(scope, route)
                 cursor.executemany(
                     "INSERT OR IGNORE INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (_outcome_to_row(ids, prefix, example, outcome) for example, outcome in by_example.items()),
                 )
 
-    def _find_row_ids(self, scope: Mapping[str, Any], route: Route) -> tuple[int, int] | None:
+    def _find_scope_and_route_ids(self, scope: Mapping[str, Any], route: Route) -> tuple[int, int] | None:
         """Row ids of the scope and the route."""
         query = "SELECT scopes.id, routes.id FROM scopes, routes WHERE description = ? AND layers = ? AND text = ?"
         row = self._connection.execute(query, (_scope_to_json(scope), route.layers, str(route))).fetchone()
         return None if row is None else (row[0], row[1])
 
-    def _insert_row_ids(self, cursor: sqlite3.Cursor, scope: Mapping[str, Any], route: Route) -> tuple[int, int]:
+    def _insert_scope_and_route(
+        self, cursor: sqlite3.Cursor, scope: Mapping[str, Any], route: Route
+    ) -> tuple[int, int]:
         cursor.execute("INSERT OR IGNORE INTO scopes (description) VALUES (?)", (_scope_to_json(scope),))
         cursor.execute("INSERT OR IGNORE INTO routes (layers, text) VALUES (?, ?)", (route.layers, str(route)))
-        ids = self._find_row_ids(scope, route)
+        ids = self._find_scope_and_route_ids(scope, route)
         assert ids is not None
         return ids
 
-    def list_scopes(self) -> list[ScopeInfo]:
+    def list_score_scopes(self) -> list[StoredScopeSummary]:
         """All scopes, oldest first."""
         query = (
             "SELECT description, made, (SELECT count(*) FROM outcomes WHERE scope = scopes.id),"
             " (SELECT count(DISTINCT route) FROM outcomes WHERE scope = scopes.id) FROM scopes ORDER BY id"
         )
         with self._wrap_database_errors():
-            return [ScopeInfo(json.loads(row[0]), *row[1:]) for row in self._connection.execute(query)]
+            return [StoredScopeSummary(json.loads(row[0]), *row[1:]) for row in self._connection.execute(query)]
 
     def delete_scopes(self, matches: Callable[[Mapping[str, Any]], bool]) -> int:
         """Delete the scopes that match and shrink the file; returns the number of deleted outcomes."""

@@ -83,7 +83,7 @@ def wilson_interval(accuracy: float, n: int) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class BenchmarkSignificance:
+class SignificanceOverBenchmarks:
     """Seed-averaged differences over benchmarks, as the paper reports them."""
 
     mean: float
@@ -96,7 +96,9 @@ class BenchmarkSignificance:
     """One-sided Wilcoxon signed-rank, zeros dropped, exact null."""
 
 
-def benchmark_significance(differences: ArrayLike, *, seed: int = 0, resamples: int = 100_000) -> BenchmarkSignificance:
+def benchmark_significance(
+    differences: ArrayLike, *, seed: int = 0, resamples: int = 100_000
+) -> SignificanceOverBenchmarks:
     """The paper's procedure for one model: one difference per benchmark, benchmarks resampled as clusters."""
     values = np.round(np.asarray(differences, dtype=np.float64), 9)
     if values.ndim != 1 or len(values) == 0 or not np.isfinite(values).all():
@@ -104,7 +106,7 @@ def benchmark_significance(differences: ArrayLike, *, seed: int = 0, resamples: 
     rng = np.random.default_rng(seed)
     means = values[rng.integers(len(values), size=(resamples, len(values)))].mean(axis=1)
     wins, ties, losses = (int(mask.sum()) for mask in (values > 0, values == 0, values < 0))
-    return BenchmarkSignificance(
+    return SignificanceOverBenchmarks(
         float(values.mean()), *percentile_interval(means), wins, ties, losses, wilcoxon_p_value(values)
     )
 

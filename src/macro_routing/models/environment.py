@@ -37,7 +37,7 @@ def describe_environment() -> list[EnvironmentFact]:
         EnvironmentFact("macro", __version__),
         EnvironmentFact("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         EnvironmentFact("processor", f"{os.cpu_count()} cores, {_describe_memory()}"),
-        *_describe_extras(),
+        *_describe_installed_extras(),
         *_describe_devices(),
         *_describe_storage(),
     ]
@@ -50,7 +50,7 @@ def _find_installed_version(package: str) -> str | None:
         return None
 
 
-def _describe_extras() -> list[EnvironmentFact]:
+def _describe_installed_extras() -> list[EnvironmentFact]:
     base = ", ".join(f"{name} {_find_installed_version(name)}" for name in ("numpy", "typer", "rich", "PyYAML"))
     facts = [EnvironmentFact("base", base)]
     for extra, packages in EXTRA_PACKAGES.items():

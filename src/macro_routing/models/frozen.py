@@ -18,7 +18,7 @@ from macro_routing.models.identity import (
     compute_numerics_id,
     compute_weights_id,
     digest_loaded_weights,
-    digest_source_files,
+    digest_model_files,
 )
 from macro_routing.models.support import check_supported, check_weights_complete, get_text_config
 from macro_routing.settings import CheckedSettings, check_choice, check_string, option
@@ -111,7 +111,7 @@ def load_model(
     check_supported(config, allow_untested=options.allow_untested)
     model = _load_weights(folder, name, config, options)
     tokenizer = load_tokenizer(folder, name, options)
-    return _make_frozen_model(name, model, tokenizer, digest_source_files(folder), options.quantization)
+    return _make_frozen_model(name, model, tokenizer, digest_model_files(folder), options.quantization)
 
 
 def freeze_model(
@@ -161,7 +161,7 @@ def _load_weights(folder: Path, name: str, config: Any, options: LoadOptions) ->
     device = _resolve_device(options)
     arguments: dict[str, Any] = {
         "config": config,
-        "dtype": resolve_dtype(options),
+        "dtype": choose_dtype_name(options),
         "trust_remote_code": options.trust_remote_code,
         "use_safetensors": True,  # pickled weights run code
     }
@@ -208,7 +208,7 @@ def _resolve_device(options: LoadOptions) -> str:
     return options.device
 
 
-def resolve_dtype(options: LoadOptions) -> str:
+def choose_dtype_name(options: LoadOptions) -> str:
     """The name of the dtype that ``options`` give on this machine."""
     device = _resolve_device(options)
     if options.dtype != "auto":
@@ -260,7 +260,7 @@ def read_model_metadata(name: str, options: LoadOptions, report: MessageCallback
     folder = locate_model(name, revision=options.revision, report=report)
     config = read_model_config(folder, name, options)
     tokenizer = load_tokenizer(folder, name, options)
-    return ModelMetadata(name, folder, config, compute_weights_id(config, tokenizer, digest_source_files(folder)))
+    return ModelMetadata(name, folder, config, compute_weights_id(config, tokenizer, digest_model_files(folder)))
 
 
 # --- models that only workers have loaded -------------------------------------------------------------------------
@@ -282,7 +282,7 @@ class RemoteModelInfo:
 
 
 @dataclass(frozen=True, eq=False)
-class UnloadedModel:
+class ModelPlaceholder:
     """Stands in for a loaded model; running it raises an error that explains why."""
 
     config: Any
@@ -324,7 +324,7 @@ def make_remote_model(
         generation = GenerationConfig.from_pretrained(folder)
     except OSError:  # without such a file the configuration holds the values
         generation = GenerationConfig.from_model_config(config)
-    model = UnloadedModel(
+    model = ModelPlaceholder(
         config, generation, torch.device(info.device), getattr(torch, info.dtype), info.fused_unsupported_reason
     )
     return RemoteModel(name, model, load_tokenizer(folder, name, options), info.weights_id, info.numerics_id)

@@ -24,7 +24,7 @@ def convert_gguf(source: Path, folder: Path, digest: str) -> None:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-    metadata = read_gguf_metadata(source)
+    metadata = read_gguf_tokenizer_metadata(source)
     try:
         check_supported(AutoConfig.from_pretrained(source.parent, gguf_file=source.name), allow_untested=True)
         loader: Any = AutoModelForCausalLM
@@ -37,7 +37,7 @@ def convert_gguf(source: Path, folder: Path, digest: str) -> None:
     except Exception as error:  # noqa: BLE001 the readers below raise anything on files they do not know
         raise ModelError(f"transformers cannot read {source.name}: {error}") from None
     check_weights_complete(source.name, loaded)
-    _fix_tokenizer(tokenizer, metadata)
+    _set_special_tokens(tokenizer, metadata)
     _clear_quantization_marks(model)
     small = sum(parameter.numel() for parameter in model.parameters()) <= _MAX_FLOAT32_PARAMETERS
     if not small:
@@ -51,7 +51,7 @@ def convert_gguf(source: Path, folder: Path, digest: str) -> None:
     (folder / CONVERSION_RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
-def read_gguf_metadata(source: Path) -> dict[str, Any]:
+def read_gguf_tokenizer_metadata(source: Path) -> dict[str, Any]:
     """Read the tokenizer metadata of a GGUF file."""
     import gguf
 
@@ -64,7 +64,7 @@ def read_gguf_metadata(source: Path) -> dict[str, Any]:
     return {name: field.contents() for name, field in metadata.items() if field is not None}
 
 
-def _fix_tokenizer(tokenizer: Any, metadata: dict[str, Any]) -> None:
+def _set_special_tokens(tokenizer: Any, metadata: dict[str, Any]) -> None:
     for kind in ("bos", "eos"):
         number = metadata.get(f"{kind}_token_id")
         if number is not None:

@@ -23,11 +23,11 @@ def collect_hidden_states(model: Any, input_ids: torch.Tensor, **inputs: Any) ->
         raise ModelError(f"collect_hidden_states takes a tensor of token ids, not {type(input_ids).__name__}")
     states: list[torch.Tensor] = []
 
-    def record_output(_module: Any, _args: Any, output: Any) -> None:
+    def record_hidden_state(_module: Any, _args: Any, output: Any) -> None:
         states.append(output[0] if isinstance(output, tuple) else output)
 
     layers = get_decoder(model).layers
-    with remove_hooks_on_exit(layer.register_forward_hook(record_output) for layer in layers), torch.no_grad():
+    with remove_hooks_on_exit(layer.register_forward_hook(record_hidden_state) for layer in layers), torch.no_grad():
         model(input_ids, use_cache=False, **inputs)
     return states
 
@@ -40,13 +40,13 @@ def apply_lm_head(model: Any, hidden: torch.Tensor) -> torch.Tensor:
     """
     decoder = get_decoder(model)
     normed = decoder.norm(hidden.to(decoder.norm.weight.device))
-    reader = replace_decoder(model, decoder, _FixedDecoder(decoder, normed))
+    reader = replace_decoder(model, decoder, _FixedStateDecoder(decoder, normed))
     with torch.no_grad():
         logits: torch.Tensor = reader(torch.zeros(hidden.shape[:2], dtype=torch.long, device=model.device)).logits
     return logits
 
 
-class _FixedDecoder(nn.Module):
+class _FixedStateDecoder(nn.Module):
     """A decoder that returns a fixed state."""
 
     def __init__(self, decoder: Any, state: torch.Tensor) -> None:
@@ -75,7 +75,7 @@ def compute_block_influence(model: Any, batches: Sequence[tuple[torch.Tensor, to
         tokens += int(real.sum())
         changes: list[float] = []
 
-        def record_change(
+        def record_cosine_distance(
             _layer: Any, args: Any, kwargs: Any, output: Any, real: Any = real, into: Any = changes
         ) -> None:
             inputs = args[0] if args else kwargs["hidden_states"]
@@ -85,7 +85,9 @@ def compute_block_influence(model: Any, batches: Sequence[tuple[torch.Tensor, to
             )
             into.append(float((1 - cosine).sum()))
 
-        with remove_hooks_on_exit(layer.register_forward_hook(record_change, with_kwargs=True) for layer in layers):
+        with remove_hooks_on_exit(
+            layer.register_forward_hook(record_cosine_distance, with_kwargs=True) for layer in layers
+        ):
             model(ids, attention_mask=mask, use_cache=False, logits_to_keep=1)
         totals = [total + change for total, change in zip(totals, changes, strict=True)]
     return [total / tokens for total in totals]
@@ -135,7 +137,7 @@ def compute_layer_inputs(
 
 
 def _make_recording_layer(layer: Any, recorded: list[Any]) -> Any:
-    copied = shallow_copy(layer, _make_recording_class(layer.__class__))
+    copied = shallow_copy(layer, _make_recording_layer_class(layer.__class__))
     # Accelerate's hook would move the layer's weights for nothing.
     copied.__dict__.pop("forward", None)
     # Hooks that others have set must not see a run either.
@@ -145,7 +147,7 @@ def _make_recording_layer(layer: Any, recorded: list[Any]) -> Any:
 
 
 @functools.cache
-def _make_recording_class(kind: Any) -> type[nn.Module]:
+def _make_recording_layer_class(kind: Any) -> type[nn.Module]:
     def forward(self: Any, hidden_states: torch.Tensor, *_args: Any, **kwargs: Any) -> torch.Tensor:
         self.macro_recorded.append((hidden_states, kwargs))
         return hidden_states

@@ -70,7 +70,7 @@ def compute_numerics_id(weights: str, model: Any, tokenizer: Any, quantization: 
     )
 
 
-def digest_source_files(folder: Path) -> dict[str, Any]:
+def digest_model_files(folder: Path) -> dict[str, Any]:
     """Digest weight files and configuration; a converted model is identified by its GGUF file."""
     weights = {path.name: _digest_file_cached(path) for path in sorted(folder.glob("*.safetensors"))}
     _check_weight_index(folder, weights)

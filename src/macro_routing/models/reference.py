@@ -16,7 +16,7 @@ from macro_routing.models.support import get_text_config
 from macro_routing.routes.route import Route
 
 
-def compute_reference_logits(model: Any, route: Route, input_ids: torch.Tensor, **inputs: Any) -> torch.Tensor:
+def compute_route_reference_logits(model: Any, route: Route, input_ids: torch.Tensor, **inputs: Any) -> torch.Tensor:
     """Logits of the route on the untouched ``model``, layer by layer."""
     decoder = get_decoder(model)
     embedded, arguments = _capture_layer_arguments(model, decoder, input_ids, **inputs)
@@ -39,11 +39,11 @@ def _capture_layer_arguments(
     first: list[torch.Tensor] = []
     arguments: list[dict[str, Any]] = []
 
-    def record_arguments(_module: Any, args: Any, kwargs: dict[str, Any]) -> None:
+    def record_layer_arguments(_module: Any, args: Any, kwargs: dict[str, Any]) -> None:
         first.extend(args[:1] if not first else ())
         arguments.append(dict(kwargs))
 
-    handles = (layer.register_forward_pre_hook(record_arguments, with_kwargs=True) for layer in decoder.layers)
+    handles = (layer.register_forward_pre_hook(record_layer_arguments, with_kwargs=True) for layer in decoder.layers)
     with remove_hooks_on_exit(handles), torch.no_grad():
         model(input_ids, use_cache=False, **inputs)
     return first[0], arguments

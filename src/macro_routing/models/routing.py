@@ -16,7 +16,13 @@ import torch
 from torch import nn
 
 from macro_routing.errors import ModelError, RouteError
-from macro_routing.models.decoder import NoAdapters, check_has_no_adapter, count_layers, get_decoder, reject_new_adapter
+from macro_routing.models.decoder import (
+    AdapterRejector,
+    check_has_no_adapter,
+    count_layers,
+    get_decoder,
+    reject_new_adapter,
+)
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.models.support import check_supported, get_text_config
 from macro_routing.routes.route import Route
@@ -46,22 +52,22 @@ def apply_route(model: Any, route: Route, *, allow_untested: bool = False) -> An
     if isinstance(model, FrozenModel):
         model, allow_untested = model.model, True  # it was checked when it was loaded
     _check_route_and_model(model, route, allow_untested)
-    config = make_routed_config(model.config, route)
+    config = make_config_with_entry_per_step(model.config, route)
     decoder = get_decoder(model)
     routed_decoder = shallow_copy(decoder)
     routed_decoder.config = get_text_config(config)
     routed_decoder.layers = nn.ModuleList(
-        _make_step_layers(decoder.layers, route, routed_decoder.config, _list_recorded_classes(model))
+        _make_step_layers(decoder.layers, route, routed_decoder.config, _list_output_recorded_classes(model))
     )
     routed = replace_decoder(model, decoder, routed_decoder, config)
     routed.macro_route = route
     routed.save_pretrained = functools.partial(_reject_saving, route)
     routed.add_adapter = routed.load_adapter = reject_new_adapter
-    routed.peft_config = NoAdapters()
+    routed.peft_config = AdapterRejector()
     if getattr(model, "generation_config", None) is not None:
         routed.generation_config = copy.deepcopy(model.generation_config)
     if route.has_adds:
-        routed_decoder.register_forward_pre_hook(_pass_saved_states, with_kwargs=True)
+        routed_decoder.register_forward_pre_hook(_add_new_saved_states, with_kwargs=True)
     return routed
 
 
@@ -79,7 +85,7 @@ def _check_route_and_model(model: Any, route: Route, allow_untested: bool) -> No
         raise RouteError(f"the route is for {route.layers} layers, but the model has {layers}")
 
 
-def make_routed_config(config: Any, route: Route) -> Any:
+def make_config_with_entry_per_step(config: Any, route: Route) -> Any:
     """Make a configuration with one entry per step wherever the original has one per layer."""
     routed = copy.deepcopy(config)
     text = get_text_config(routed)
@@ -125,7 +131,7 @@ def _copy_with_cache_slot(
     return copied
 
 
-def _list_recorded_classes(model: Any) -> tuple[type, ...]:
+def _list_output_recorded_classes(model: Any) -> tuple[type, ...]:
     """List module classes whose outputs transformers records with hooks, such as mixture-of-experts routers.
 
     A hook on a module that several steps (and the untouched model) share would record all of them.
@@ -158,7 +164,7 @@ class SavedStates:
         self.states: dict[int, torch.Tensor] = {}
 
 
-def _pass_saved_states(_: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _add_new_saved_states(_: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Give every forward pass new saved states, so that passes can be nested and no old state is read."""
     return args, {**kwargs, "macro_states": SavedStates()}
 

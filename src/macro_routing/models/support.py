@@ -28,11 +28,11 @@ def get_text_config(config: Any) -> Any:
     return config.get_text_config(decoder=True)
 
 
-def unsupported_reason(config: Any, *, allow_untested: bool = False) -> str | None:
+def find_unroutable_reason(config: Any, *, allow_untested: bool = False) -> str | None:
     """Why a model with this configuration cannot be routed; None when it can."""
     text = get_text_config(config)
     name = getattr(config, "model_type", "unknown")
-    reason = _find_structural_reason(config, text)
+    reason = _find_unsupported_structure(config, text)
     if reason is not None:
         return f"{name} models cannot be routed: {reason}"
     if getattr(text, "model_type", None) not in SUPPORTED_ARCHITECTURES and not allow_untested:
@@ -45,7 +45,7 @@ def unsupported_reason(config: Any, *, allow_untested: bool = False) -> str | No
 
 def check_supported(config: Any, *, allow_untested: bool = False) -> None:
     """Reject a model that cannot be routed, with the reason."""
-    if reason := unsupported_reason(config, allow_untested=allow_untested):
+    if reason := find_unroutable_reason(config, allow_untested=allow_untested):
         raise ModelError(reason)
 
 
@@ -64,7 +64,7 @@ def check_weights_complete(name: str, loaded: Mapping[str, Any]) -> None:
             raise ModelError(f"{name} cannot be loaded: its files {what} {keys[0]}{more}; fetch or convert it again")
 
 
-def _find_structural_reason(config: Any, text: Any) -> str | None:
+def _find_unsupported_structure(config: Any, text: Any) -> str | None:
     """Find a structure that ties a layer to its position in the stack."""
     recurrent = _find_recurrent_layers(text)
     reasons = {

@@ -27,7 +27,7 @@ from macro_routing.peers.router_training import (
     TrainingExamples,
     TrainingReport,
     check_training_labels,
-    train_new_routers,
+    create_and_train_routers,
 )
 from macro_routing.routes.route import Route
 from macro_routing.search.tree_actions import route_from_drllm_label
@@ -39,18 +39,22 @@ ChooseCounts = Callable[[list[int], int, list[torch.Tensor]], list[int]]
 
 
 def decide_layer_counts(
-    frozen: FrozenModel, prompts: Sequence[Tokens], choose_counts: ChooseCounts, *, max_batch_tokens: int | None = None
+    frozen: FrozenModel,
+    prompts: Sequence[Tokens],
+    choose_layer_counts: ChooseCounts,
+    *,
+    max_batch_tokens: int | None = None,
 ) -> list[tuple[int, ...]]:
-    """Run prompts through the model while ``choose_counts`` decides; returns each prompt's counts by layer.
+    """Run prompts through the model while ``choose_layer_counts`` decides; returns each prompt's counts by layer.
 
-    The states that ``choose_counts`` gets at a layer follow from its earlier choices. A pass that has applied no layer
-    at all applies the last one.
+    The states that ``choose_layer_counts`` gets at a layer follow from its earlier choices. A pass that has applied no
+    layer at all applies the last one.
     """
     counts: list[list[int]] = [[] for _ in prompts]
     for indices, batch in batch_prompts(frozen.model, prompts, max_batch_tokens):
         state = batch.embedded
         for layer in range(frozen.layers):
-            chosen = choose_counts(indices, layer, batch.remove_padding(state, range(len(indices))))
+            chosen = choose_layer_counts(indices, layer, batch.remove_padding(state, range(len(indices))))
             is_last = layer == frozen.layers - 1
             for index, count in zip(indices, chosen, strict=True):
                 counts[index].append(max(count, 1) if is_last and not any(counts[index]) else count)
@@ -77,10 +81,10 @@ class LayerRouters:
         """The route of every prompt, decided layer by layer while the prompts run through the model once."""
         check_router_model(self.weights_id, frozen)
 
-        def choose_counts(_indices: list[int], layer: int, states: list[torch.Tensor]) -> list[int]:
+        def choose_layer_counts(_indices: list[int], layer: int, states: list[torch.Tensor]) -> list[int]:
             return [int(count) for count in self.compute_logits(layer, states).argmax(dim=-1).tolist()]
 
-        counts = decide_layer_counts(frozen, prompts, choose_counts, max_batch_tokens=max_batch_tokens)
+        counts = decide_layer_counts(frozen, prompts, choose_layer_counts, max_batch_tokens=max_batch_tokens)
         return [route_from_drllm_label(prompt_counts) for prompt_counts in counts]
 
     @torch.no_grad()
@@ -120,11 +124,11 @@ def train_layer_routers(
         width=get_hidden_size(frozen),
     )
 
-    def follow_label(indices: list[int], layer: int, states: list[torch.Tensor]) -> list[int]:
+    def follow_and_record_label(indices: list[int], layer: int, states: list[torch.Tensor]) -> list[int]:
         counts = [labels[index][layer] for index in indices]
-        examples.record_decisions(indices, layer, states, counts)
+        examples.record_router_targets(indices, layer, states, counts)
         return counts
 
-    decide_layer_counts(frozen, prompts, follow_label)
-    routers, report = train_new_routers(frozen, examples, settings, seed)
+    decide_layer_counts(frozen, prompts, follow_and_record_label)
+    routers, report = create_and_train_routers(frozen, examples, settings, seed)
     return LayerRouters(routers, settings, frozen.weights_id), report

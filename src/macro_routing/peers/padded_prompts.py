@@ -16,14 +16,14 @@ _MAX_CACHED_ROW_SETS = 4
 """Sets of rows whose masks are kept: at one layer some rows are executed and fewer repeated, and the next is alike."""
 
 
-def check_prompts(prompts: Sequence[Tokens]) -> None:
+def check_prompts_not_empty(prompts: Sequence[Tokens]) -> None:
     """Reject prompts without tokens: a router would have no state to see."""
     for number, prompt in enumerate(prompts, 1):
         if not prompt:
             raise ModelError(f"prompt {number} has no tokens, so a router has nothing to decide by")
 
 
-class PaddedPrompts:
+class PaddedPromptBatch:
     """A padded batch of prompts and the layers that run on its rows; without a key-value cache."""
 
     def __init__(self, model: Any, prompts: Sequence[Tokens]) -> None:
@@ -45,7 +45,7 @@ class PaddedPrompts:
         hidden = state if is_full else state[list(rows)]
         output = get_decoder(self._model).layers[layer](hidden, **self._get_layer_arguments(tuple(rows))[layer])
         output = output[0] if isinstance(output, tuple) else output
-        return output if is_full else replace_rows(state, rows, output)
+        return output if is_full else copy_with_replaced_rows(state, rows, output)
 
     def remove_padding(self, state: torch.Tensor, rows: Sequence[int]) -> list[torch.Tensor]:
         """The state ``[tokens, width]`` of each of ``rows``."""
@@ -62,7 +62,7 @@ class PaddedPrompts:
         return self._arguments[rows]
 
 
-def replace_rows(state: torch.Tensor, rows: Sequence[int], values: torch.Tensor) -> torch.Tensor:
+def copy_with_replaced_rows(state: torch.Tensor, rows: Sequence[int], values: torch.Tensor) -> torch.Tensor:
     """A copy of ``state`` with other values in ``rows``."""
     changed = state.clone()
     changed[list(rows)] = values.to(state.device)
@@ -71,9 +71,9 @@ def replace_rows(state: torch.Tensor, rows: Sequence[int], values: torch.Tensor)
 
 def batch_prompts(
     model: Any, prompts: Sequence[Tokens], max_batch_tokens: int | None
-) -> Iterator[tuple[list[int], PaddedPrompts]]:
+) -> Iterator[tuple[list[int], PaddedPromptBatch]]:
     """Batches of prompts of similar lengths, with the prompts' indices; None: tokens that suit the device."""
-    check_prompts(prompts)
+    check_prompts_not_empty(prompts)
     limit = max_batch_tokens or _BATCH_TOKENS.get(model.device.type, _BATCH_TOKENS["cpu"])
     for indices in batch_by_length([len(prompt) for prompt in prompts], limit):
-        yield indices, PaddedPrompts(model, [prompts[index] for index in indices])
+        yield indices, PaddedPromptBatch(model, [prompts[index] for index in indices])

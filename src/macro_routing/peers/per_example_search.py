@@ -17,7 +17,7 @@ from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.random_streams import check_seed, sample_examples
 from macro_routing.search.searcher import MAX_EXAMPLES
-from macro_routing.search.tree_actions import LayerEdits, ProgramEdits
+from macro_routing.search.tree_actions import ProgramTreeActions, SkipRepeatEdits
 from macro_routing.search.tree_search import TreeSearch, TreeSettings, run_searches_in_lockstep
 from macro_routing.settings import Range, check_integer
 
@@ -81,7 +81,7 @@ class PerExampleSearch:
             )
 
     @cached_property
-    def searched_examples(self) -> tuple[int, ...]:
+    def searched_example_indices(self) -> tuple[int, ...]:
         """Indices of the examples that are searched."""
         if self.every_example:
             return tuple(range(self.examples))
@@ -93,7 +93,7 @@ class PerExampleSearch:
         """Simulations per example."""
         if self.budget is None:
             return self.settings.simulations
-        affordable = self.budget // len(self.searched_examples) - 1
+        affordable = self.budget // len(self.searched_example_indices) - 1
         return affordable if self.every_example else max(self.settings.simulations, affordable)
 
     @property
@@ -103,7 +103,7 @@ class PerExampleSearch:
 
     def max_evaluations(self, done: int = 0) -> int:
         """Maximum evaluations from round ``done`` on."""
-        return 0 if done else len(self.searched_examples) * self.max_draws
+        return 0 if done else len(self.searched_example_indices) * self.max_draws
 
     @cached_property
     def identity(self) -> str:
@@ -112,12 +112,12 @@ class PerExampleSearch:
 
     def run_searches(self, score: Callable[[list[tuple[int, Route]]], Sequence[float]]) -> list[TreeSearch[Any]]:
         """Run every searched example's search to its end; ``score`` scores (index of the example, route) pairs."""
-        actions: Any = ProgramEdits(self.space) if self.extended else LayerEdits(self.space.layers)
+        actions: Any = ProgramTreeActions(self.space) if self.extended else SkipRepeatEdits(self.space.layers)
         settings = dataclasses.replace(
             _select_settings_fields(TreeSettings, self.settings), simulations=self.simulations
         )
-        searches = [TreeSearch(actions, settings, self.seed, example=index) for index in self.searched_examples]
+        searches = [TreeSearch(actions, settings, self.seed, example=index) for index in self.searched_example_indices]
         run_searches_in_lockstep(
-            searches, lambda asked: score([(self.searched_examples[number], route) for number, route in asked])
+            searches, lambda asked: score([(self.searched_example_indices[number], route) for number, route in asked])
         )
         return searches

@@ -16,7 +16,7 @@ from macro_routing.engine.batching import Tokens
 from macro_routing.errors import MacroError, ModelError, SettingsError
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.models.routing import add_hidden_state
-from macro_routing.peers.padded_prompts import PaddedPrompts, batch_prompts, replace_rows
+from macro_routing.peers.padded_prompts import PaddedPromptBatch, batch_prompts, copy_with_replaced_rows
 from macro_routing.peers.router_network import (
     StackedRouters,
     check_router_model,
@@ -30,17 +30,17 @@ from macro_routing.peers.router_training import (
     TrainingExamples,
     TrainingReport,
     check_training_labels,
-    train_new_routers,
+    create_and_train_routers,
 )
 from macro_routing.routes.route import Add, Program, Route
-from macro_routing.routes.space import Position, RouteSpace
+from macro_routing.routes.space import ProgramPosition, RouteSpace
 from macro_routing.settings import build_settings
 
-ChooseActions = Callable[[list[int], list[Position], list[torch.Tensor]], list[int]]
+ChooseActions = Callable[[list[int], list[ProgramPosition], list[torch.Tensor]], list[int]]
 """Indices of prompts, the positions of their programs and their current states → the action of each."""
 
 
-def decide_program_actions(
+def roll_out_program_actions(
     frozen: FrozenModel,
     space: RouteSpace,
     prompts: Sequence[Tokens],
@@ -66,23 +66,25 @@ def decide_program_actions(
             for row, action in taken.items():
                 actions[indices[row]].append(action)
             running = [row for row, action in taken.items() if action != space.rejoin_action]
-            positions = {row: space.next_position(positions[row], taken[row]) for row in running}
-            adds = {row: add for row in running if (add := space.action_steps[taken[row]][1]) is not None}
+            positions = {row: space.position_after_action(positions[row], taken[row]) for row in running}
+            adds = {
+                row: add for row in running if (add := space.action_displacements_and_adds[taken[row]][1]) is not None
+            }
             layers = {row: positions[row].layer for row in running}
-            history = [*history, _compute_next_state(batch, history, adds, layers)][-(space.window + 1) :]
+            history = [*history, _compute_next_hidden_state(batch, history, adds, layers)][-(space.window + 1) :]
     return actions
 
 
 @torch.no_grad()
-def _compute_next_state(
-    batch: PaddedPrompts, history: list[torch.Tensor], adds: dict[int, Add], layers: dict[int, int]
+def _compute_next_hidden_state(
+    batch: PaddedPromptBatch, history: list[torch.Tensor], adds: dict[int, Add], layers: dict[int, int]
 ) -> torch.Tensor:
     """The state after every row's own step: first its add, then its layer."""
     state = history[-1]
     for add in set(adds.values()):
         rows = [row for row, row_add in adds.items() if row_add == add]
         earlier = history[-1 - add.back][rows]
-        state = replace_rows(
+        state = copy_with_replaced_rows(
             state, rows, add_hidden_state(history[-1][rows], earlier.to(state.device), add.coefficient)
         )
     # Each row has one layer, so it still holds its input when its layer is applied.
@@ -122,18 +124,20 @@ class ProgramRouters:
         """The program of every prompt; after the last router it rejoins."""
         check_router_model(self.weights_id, frozen)
 
-        def choose_actions(_indices: list[int], positions: list[Position], states: list[torch.Tensor]) -> list[int]:
+        def choose_actions(
+            _indices: list[int], positions: list[ProgramPosition], states: list[torch.Tensor]
+        ) -> list[int]:
             if positions[0].applied > self.routers.count:
                 return [self.space.rejoin_action] * len(positions)
             return [int(action) for action in self.compute_logits(positions, states).argmax(dim=-1).tolist()]
 
-        actions_by_prompt = decide_program_actions(
+        actions_by_prompt = roll_out_program_actions(
             frozen, self.space, prompts, choose_actions, max_batch_tokens=max_batch_tokens
         )
         return [self.space.program_from_actions(actions) for actions in actions_by_prompt]
 
     @torch.no_grad()
-    def compute_logits(self, positions: Sequence[Position], states: Sequence[torch.Tensor]) -> torch.Tensor:
+    def compute_logits(self, positions: Sequence[ProgramPosition], states: Sequence[torch.Tensor]) -> torch.Tensor:
         """Logits ``[prompts, actions]`` for programs at ``positions``, all after equally many applications."""
         logits = compute_router_logits(self.routers, positions[0].applied - 1, states, self.settings.windows)
         return logits.masked_fill(~get_feasible_actions(self.space, positions).to(logits.device), -math.inf)
@@ -160,7 +164,7 @@ class ProgramRouters:
         return cls(saved.build_routers(count, space.action_count), space, saved.settings, frozen.weights_id)
 
 
-def get_feasible_actions(space: RouteSpace, positions: Sequence[Position]) -> torch.Tensor:
+def get_feasible_actions(space: RouteSpace, positions: Sequence[ProgramPosition]) -> torch.Tensor:
     """Whether each action is feasible at each position, ``[positions, actions]``."""
     applied, layer = [position.applied for position in positions], [position.layer for position in positions]
     return torch.from_numpy(space.feasibility_mask[applied, layer])
@@ -190,14 +194,16 @@ def train_program_routers(  # noqa: PLR0913
         width=get_hidden_size(frozen),
     )
 
-    def follow_label(indices: list[int], positions: list[Position], states: list[torch.Tensor]) -> list[int]:
+    def follow_and_record_label(
+        indices: list[int], positions: list[ProgramPosition], states: list[torch.Tensor]
+    ) -> list[int]:
         router = positions[0].applied - 1
         actions = [labels[index][router] for index in indices]
         if router < count:
-            examples.record_decisions(indices, router, states, actions)
+            examples.record_router_targets(indices, router, states, actions)
             examples.allowed[indices, router] = get_feasible_actions(space, positions)
         return actions
 
-    decide_program_actions(frozen, space, prompts, follow_label)
-    routers, report = train_new_routers(frozen, examples, settings, seed)
+    roll_out_program_actions(frozen, space, prompts, follow_and_record_label)
+    routers, report = create_and_train_routers(frozen, examples, settings, seed)
     return ProgramRouters(routers, space, settings, frozen.weights_id), report

@@ -63,14 +63,14 @@ class StackedRouters(nn.Module):
         """Create ``count`` routers with torch's default initialization of linear layers."""
         super().__init__()
 
-        def draw_parameter(*shape: int, inputs: int) -> nn.Parameter:
+        def make_uniform_parameter(*shape: int, inputs: int) -> nn.Parameter:
             bound = 1 / math.sqrt(inputs)
             return nn.Parameter(torch.empty(*shape, dtype=torch.float32).uniform_(-bound, bound, generator=generator))
 
-        self.inner = draw_parameter(count, width, hidden, inputs=width)
-        self.inner_bias = draw_parameter(count, hidden, inputs=width)
-        self.outer = draw_parameter(count, hidden, classes, inputs=hidden)
-        self.outer_bias = draw_parameter(count, classes, inputs=hidden)
+        self.inner = make_uniform_parameter(count, width, hidden, inputs=width)
+        self.inner_bias = make_uniform_parameter(count, hidden, inputs=width)
+        self.outer = make_uniform_parameter(count, hidden, classes, inputs=hidden)
+        self.outer_bias = make_uniform_parameter(count, classes, inputs=hidden)
 
     @property
     def count(self) -> int:
@@ -79,13 +79,13 @@ class StackedRouters(nn.Module):
 
     def forward(self, pooled: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """Logits ``[prompts, routers, classes]`` of ``[prompts, routers, windows, width]``, each router its own."""
-        return self._compute_logits(pooled, weights, slice(None))
+        return self._compute_router_logits(pooled, weights, slice(None))
 
-    def forward_single(self, number: int, pooled: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    def forward_one_router(self, number: int, pooled: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """Logits ``[prompts, classes]`` of one router for ``[prompts, windows, width]``."""
-        return self._compute_logits(pooled[:, None], weights, slice(number, number + 1))[:, 0]
+        return self._compute_router_logits(pooled[:, None], weights, slice(number, number + 1))[:, 0]
 
-    def _compute_logits(self, pooled: torch.Tensor, weights: torch.Tensor, routers: slice) -> torch.Tensor:
+    def _compute_router_logits(self, pooled: torch.Tensor, weights: torch.Tensor, routers: slice) -> torch.Tensor:
         inner = torch.einsum("prwd,rdh->prwh", pooled, self.inner[routers]) + self.inner_bias[routers, None]
         active = nn.functional.gelu(inner, approximate="tanh")
         outer = torch.einsum("prwh,rhc->prwc", active, self.outer[routers]) + self.outer_bias[routers, None]
@@ -98,7 +98,7 @@ def compute_router_logits(
     """Logits ``[prompts, classes]`` of router ``number`` for states on any device."""
     pooled, weights = pool_windows(states, windows)
     device = routers.inner.device
-    return routers.forward_single(number, pooled.to(device), weights.to(device))
+    return routers.forward_one_router(number, pooled.to(device), weights.to(device))
 
 
 # --- files --------------------------------------------------------------------------------------------------------

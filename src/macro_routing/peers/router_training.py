@@ -58,7 +58,7 @@ class TrainingExamples:
             torch.ones(prompts, routers, classes, dtype=torch.bool),
         )
 
-    def record_decisions(
+    def record_router_targets(
         self, indices: Sequence[int], router: int, states: Sequence[torch.Tensor], targets: Sequence[int]
     ) -> None:
         """Record the states and targets of one router for the prompts at ``indices``."""
@@ -112,7 +112,7 @@ def fit_routers(
         order = torch.randperm(prompts, generator=generator)
         for batch in torch.split(order, settings.accumulation):
             optimizer.zero_grad()
-            loss = _compute_losses(routers, examples, batch, weights, settings.focal_gamma)
+            loss = _compute_prompt_losses(routers, examples, batch, weights, settings.focal_gamma)
             loss.mean().backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             schedule.step()
@@ -120,21 +120,21 @@ def fit_routers(
         losses.append(total / prompts)
     routers.requires_grad_(requires_grad=False)
     routers.zero_grad()
-    accuracy = _compute_accuracy(routers, examples, settings.accumulation)
+    accuracy = _compute_router_accuracy(routers, examples, settings.accumulation)
     return TrainingReport(prompts, tuple(counts), tuple(weights.tolist()), tuple(losses), accuracy)
 
 
-def _compute_logits(routers: StackedRouters, examples: TrainingExamples, batch: torch.Tensor) -> torch.Tensor:
+def _compute_router_logits(routers: StackedRouters, examples: TrainingExamples, batch: torch.Tensor) -> torch.Tensor:
     device = routers.inner.device
     logits: torch.Tensor = routers(examples.pooled[batch].to(device), examples.weights[batch].to(device))
     return logits.masked_fill(~examples.allowed[batch].to(device), -math.inf)
 
 
-def _compute_losses(
+def _compute_prompt_losses(
     routers: StackedRouters, examples: TrainingExamples, batch: torch.Tensor, weights: torch.Tensor, gamma: float
 ) -> torch.Tensor:
     """Mean loss of each prompt over its own decisions."""
-    logits = _compute_logits(routers, examples, batch)
+    logits = _compute_router_logits(routers, examples, batch)
     decision_mask = examples.decision_mask[batch].to(logits.device)
     targets = examples.targets[batch].to(logits.device)
     # Without a decision the loss is not computed: a masked class would make it infinite, and 0 · ∞ is not 0.
@@ -144,15 +144,15 @@ def _compute_losses(
 
 
 @torch.no_grad()
-def _compute_accuracy(routers: StackedRouters, examples: TrainingExamples, batch_size: int) -> float:
+def _compute_router_accuracy(routers: StackedRouters, examples: TrainingExamples, batch_size: int) -> float:
     correct = sum(
-        int((_compute_logits(routers, examples, batch).argmax(dim=-1).cpu() == examples.targets[batch]).sum())
+        int((_compute_router_logits(routers, examples, batch).argmax(dim=-1).cpu() == examples.targets[batch]).sum())
         for batch in torch.split(torch.arange(len(examples.targets)), batch_size)
     )
     return correct / int(examples.decision_mask.sum())
 
 
-def train_new_routers(
+def create_and_train_routers(
     frozen: FrozenModel, examples: TrainingExamples, settings: RouterSettings, seed: int
 ) -> tuple[StackedRouters, TrainingReport]:
     """Create routers of the examples' shape and train them; drawn on the CPU, so a seed gives the same everywhere."""

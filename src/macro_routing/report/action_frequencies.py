@@ -38,7 +38,7 @@ def _propagate_probability(space: RouteSpace, taken: Floats) -> Floats:
 
 def sum_moves_by_displacement(space: RouteSpace, actions: Floats) -> Floats:
     """Moves and adds summed by where they lead, ``[layer, displacement from -r to r]``."""
-    moves = np.zeros((space.layers, space.move_count))
+    moves = np.zeros((space.layers, space.move_action_count))
     for number, delta in enumerate(space.action_displacements.tolist()):
         if number != space.rejoin_action:
             moves[:, delta + space.radius] += actions[:, number]

@@ -11,9 +11,9 @@ import numpy as np
 from macro_routing.report.figure import Figure, LegendKey
 from macro_routing.report.formatting import format_count, format_percent, format_points, use_minus_sign
 from macro_routing.report.rendering import render_template
-from macro_routing.report.scale import Scale, list_integer_ticks, list_ticks_within, round_up_to_step
+from macro_routing.report.scale import Scale, list_integer_ticks, list_ticks_within, round_up_to_round_number
 from macro_routing.report.style import SHADES, compute_shade_level
-from macro_routing.search.rys import Block, block_from_route, count_blocks
+from macro_routing.search.rys import Block, count_possible_blocks, find_repeated_block
 from macro_routing.search.searcher import Draw, Score
 
 _MIN_CELLS = 3
@@ -62,7 +62,7 @@ def list_block_cells(draws: Sequence[Draw]) -> list[BlockCell]:
     standard = {number: score for number, route, score in scored if route.is_standard}
     blocks: dict[Block, dict[int, Score]] = defaultdict(dict)
     for number, route, score in scored:
-        block = None if route.is_standard else block_from_route(route)
+        block = None if route.is_standard else find_repeated_block(route)
         if block is not None and number in standard:
             blocks[block][number] = score
     return [
@@ -76,7 +76,7 @@ def list_block_cells(draws: Sequence[Draw]) -> list[BlockCell]:
     ]
 
 
-def compute_mean_differences(cells: Iterable[BlockCell], axis: int) -> dict[int, float]:
+def average_by_block_boundary(cells: Iterable[BlockCell], axis: int) -> dict[int, float]:
     """The mean difference of all blocks with the same start (axis 0) or the same end (axis 1)."""
     grouped: dict[int, list[float]] = defaultdict(list)
     for cell in cells:
@@ -100,7 +100,7 @@ def draw_block_map(draws: Sequence[Draw], layers: int) -> Figure | None:
     x = Scale(0, layers, left, left + side)
     y = Scale(0, layers, _HEADER + _BAR_SIZE + _ABOVE + side, _HEADER + _BAR_SIZE + _ABOVE)
     limit = _compute_color_limit(cells)
-    column_means, row_means = (compute_mean_differences(cells, axis) for axis in (0, 1))
+    column_means, row_means = (average_by_block_boundary(cells, axis) for axis in (0, 1))
     means = [0.0, *column_means.values(), *row_means.values()]
     shapes = render_template(
         "block_map.svg",
@@ -135,7 +135,7 @@ def _compute_color_limit(cells: Sequence[BlockCell]) -> float:
     """The difference that has the full colour: no gain is above it, and mere noise stays pale."""
     sizes = [abs(cell.difference) for cell in cells]
     gain = max(cell.difference for cell in cells)
-    return round_up_to_step(
+    return round_up_to_round_number(
         max(gain, float(np.quantile(sizes, _SHARE_IN_RANGE)), 2 * _estimate_standard_error(cells), 0.001)
     )
 
@@ -164,7 +164,7 @@ def _make_legend(cells: Sequence[BlockCell], best: BlockCell, layers: int) -> li
         "down s8": "worse",
         "never": "about the same",
         "best-cell": meaning + (f"; {ties} cells are as good" if ties > 1 else ""),
-        "outline": "not scored" if len(cells) < count_blocks(layers) else "",
+        "outline": "not scored" if len(cells) < count_possible_blocks(layers) else "",
     }
     return [LegendKey("cell", class_, meaning) for class_, meaning in keys.items() if meaning]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from macro_routing.report.figure import Figure, LegendKey
 from macro_routing.report.formatting import format_count
 from macro_routing.report.rendering import render_template
-from macro_routing.report.scale import Scale, list_ticks_around, list_ticks_within
+from macro_routing.report.scale import Scale, list_round_ticks, list_ticks_within
 from macro_routing.runs.comparison_results import MethodRun
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.result import STANDARD
@@ -28,9 +28,10 @@ def draw_budget_chart(runs: Sequence[MethodRun]) -> Figure:
     # The standard pass is the line across.
     methods = [method for method in dict.fromkeys(run.method for run in runs) if method != STANDARD]
     curves = [
-        compute_mean_curve([_subtract_baseline(run) for run in runs if run.method == method]) for method in methods
+        compute_mean_curve([_subtract_baseline_from_curve(run) for run in runs if run.method == method])
+        for method in methods
     ]
-    ticks = list_ticks_around([0.0, *(gain for curve in curves for _, gain in curve)], 6, min_span=0.02, beyond=True)
+    ticks = list_round_ticks([0.0, *(gain for curve in curves for _, gain in curve)], 6, min_span=0.02, beyond=True)
     max_budget = max([1, *(budget for curve in curves for budget, _ in curve)])
     x = Scale(0, max_budget, _LEFT, _WIDTH - _RIGHT)
     y = Scale(ticks[0], ticks[-1], _HEIGHT - _BOTTOM, _TOP)
@@ -52,7 +53,7 @@ def draw_budget_chart(runs: Sequence[MethodRun]) -> Figure:
     return Figure("budget", "Accuracy against budget", label, _WIDTH, _HEIGHT, shapes, legend, _CAPTION)
 
 
-def _subtract_baseline(run: MethodRun) -> MethodRun:
+def _subtract_baseline_from_curve(run: MethodRun) -> MethodRun:
     """The same run, its curve relative to the standard pass of its own seed."""
     baseline = run.result.comparison.baseline
     return replace(run, curve=tuple(replace(point, accuracy=point.accuracy - baseline) for point in run.curve))

@@ -14,7 +14,7 @@ from macro_routing.report.formatting import (
     format_points,
 )
 from macro_routing.report.rendering import render_template
-from macro_routing.report.tables import Cell, DataTable, Row
+from macro_routing.report.tables import Cell, ReportTable, Row
 from macro_routing.routes.route import Route
 from macro_routing.runs.progress import RoundReport
 
@@ -45,7 +45,7 @@ def render_cost(route: Route, cost: Cost | None, rounds: Sequence[RoundReport]) 
     measured = [] if cost is None else cost["routes"].values()
     return render_template(
         "cost.html",
-        table=DataTable(columns, rows, numbers=columns[1:], footer=() if route.is_standard else changes),
+        table=ReportTable(columns, rows, numbers=columns[1:], footer=() if route.is_standard else changes),
         cost=cost,
         repeats=max((costs.get("turns", 0) for costs in measured), default=0),
         has_peak=any(costs.get("peak_bytes") is not None for costs in measured),

@@ -16,8 +16,8 @@ from macro_routing.report.policy_map import draw_policy_map
 from macro_routing.report.rendering import write_output_file
 from macro_routing.report.rounds_chart import draw_rounds_chart
 from macro_routing.report.route_chart import draw_route_chart
-from macro_routing.report.run_comparison_page import draw_run_differences
-from macro_routing.report.run_data import RunData, explain_unreadable_run, open_run
+from macro_routing.report.run_comparison_page import draw_run_gains
+from macro_routing.report.run_data import RunData, explain_unreadable_run, load_run_data
 
 _SCALE = 2.0
 """Pixels per unit: sharp on a slide."""
@@ -29,9 +29,9 @@ NO_FONTS = "PNG files would have no text, since this machine has no fonts; insta
 
 def write_figures(folders: Sequence[str | Path], output: Path, report: Callable[[str], None]) -> list[Path]:
     """Every figure of a run, or what compares several, as SVG and PNG; ``report`` hears why there is no PNG."""
-    runs = [open_run(folder) for folder in folders]
+    runs = [load_run_data(folder) for folder in folders]
     with explain_unreadable_run(runs[0].path):
-        figures = draw_run_figures(runs[0]) if len(runs) == 1 else [draw_run_differences(runs)]
+        figures = draw_run_figures(runs[0]) if len(runs) == 1 else [draw_run_gains(runs)]
     return save_figures([figure for figure in figures if figure is not None], output, report)
 
 

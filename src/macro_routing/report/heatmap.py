@@ -8,7 +8,7 @@ from functools import partial
 from macro_routing.report.figure import Figure, LegendKey
 from macro_routing.report.formatting import format_signed
 from macro_routing.report.rendering import render_template
-from macro_routing.report.scale import round_up_to_step
+from macro_routing.report.scale import round_up_to_round_number
 from macro_routing.report.style import SHADES, compute_shade_level
 
 CellIndex = tuple[int, int]
@@ -45,7 +45,7 @@ class Heatmap:
         top = 22 + (longest_name * math.sin(tilt) + 14 if tilt else 18)
         overhang = longest_name * math.cos(tilt) - cell / 2 if tilt else 0.0
         measured = [value for row in self.values for value in row if value is not None]
-        full_color_value = self.max_value or round_up_to_step(max([*map(abs, measured), 1.0]))
+        full_color_value = self.max_value or round_up_to_round_number(max([*map(abs, measured), 1.0]))
         shapes = render_template(
             "heatmap.svg",
             heatmap=self,

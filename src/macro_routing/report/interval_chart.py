@@ -7,7 +7,7 @@ from typing import Any
 from macro_routing.evaluation.statistics import wilson_interval
 from macro_routing.report.figure import Figure, LegendKey
 from macro_routing.report.rendering import render_template
-from macro_routing.report.scale import Scale, list_ticks_around
+from macro_routing.report.scale import Scale, list_round_ticks
 from macro_routing.runs.result import LEVEL, ORACLE, RunResult
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM, _ROW = 860.0, 26.0, 90.0, 4.0, 42.0, 44.0
@@ -28,7 +28,7 @@ class IntervalRow:
     kind: str = OPEN
 
 
-def make_difference_row(name: str, difference: Any, kind: str) -> IntervalRow:
+def make_difference_interval_row(name: str, difference: Any, kind: str) -> IntervalRow:
     """A difference of two accuracies, with ``low`` and ``high``, in points."""
     return IntervalRow(name, 100 * difference.low, 100 * difference.difference, 100 * difference.high, kind)
 
@@ -62,7 +62,7 @@ def draw_intervals(  # noqa: PLR0913
 ) -> Figure:
     """All rows over one axis; ``reference`` is the value that they are compared with. ``meanings`` is the legend."""
     height = _TOP + _ROW * len(rows) + _BOTTOM
-    ticks = list_ticks_around([reference, *(value for row in rows for value in (row.low, row.high))], 8, min_span=1.0)
+    ticks = list_round_ticks([reference, *(value for row in rows for value in (row.low, row.high))], 8, min_span=1.0)
     shapes = render_template(
         "interval_chart.svg",
         x=Scale(ticks[0], ticks[-1], _LEFT, _WIDTH - _RIGHT),

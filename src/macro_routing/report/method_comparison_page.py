@@ -6,10 +6,10 @@ from pathlib import Path
 from macro_routing.report.budget_chart import draw_budget_chart
 from macro_routing.report.figure import Figure
 from macro_routing.report.formatting import NO_VALUE, format_count, format_duration, format_percent
-from macro_routing.report.interval_chart import GAIN, LOSS, OPEN, draw_intervals, make_difference_row
+from macro_routing.report.interval_chart import GAIN, LOSS, OPEN, draw_intervals, make_difference_interval_row
 from macro_routing.report.rendering import render_page, render_table, write_output_file
 from macro_routing.report.result_section import make_difference_cell
-from macro_routing.report.tables import Cell, DataTable, Row
+from macro_routing.report.tables import Cell, ReportTable, Row
 from macro_routing.runs.comparison_results import MethodRow, MethodRun, summarize_methods
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.result import ORACLE, ROUTER, STANDARD
@@ -35,7 +35,7 @@ def write_method_comparison(runs: Sequence[MethodRun], output: Path, about: str 
     methods, seeds = len({run.method for run in runs}), len({run.seed for run in runs})
     title = f"{methods} methods, {seeds} seeds" if seeds > 1 else f"{methods} methods, one seed"
     sections = {
-        "Results": render_table(_make_methods_table(rows), [_NOTE], draw_method_differences(rows)),
+        "Results": render_table(_make_methods_table(rows), [_NOTE], draw_method_gains(rows)),
         "Accuracy against budget": draw_budget_chart(runs).to_html(),
         "Every run": render_table(_make_runs_table(runs)),
     }
@@ -43,10 +43,10 @@ def write_method_comparison(runs: Sequence[MethodRun], output: Path, about: str 
     return output
 
 
-def draw_method_differences(rows: Sequence[MethodRow]) -> Figure | None:
+def draw_method_gains(rows: Sequence[MethodRow]) -> Figure | None:
     """Difference of every line to the standard pass; None where there is no other line."""
     shown = [
-        make_difference_row(row.name, row, GAIN if row.low > 0 else LOSS if row.high < 0 else OPEN)
+        make_difference_interval_row(row.name, row, GAIN if row.low > 0 else LOSS if row.high < 0 else OPEN)
         for row in rows
         if row.name != STANDARD and row.kind != ORACLE
     ]
@@ -56,7 +56,7 @@ def draw_method_differences(rows: Sequence[MethodRow]) -> Figure | None:
     return draw_intervals("methods", title, "points", shown, 0.0, _MEANINGS)
 
 
-def _make_methods_table(rows: Sequence[MethodRow]) -> DataTable:
+def _make_methods_table(rows: Sequence[MethodRow]) -> ReportTable:
     max_seeds = max(row.seeds for row in rows)
     lines: list[Row] = [
         [
@@ -70,7 +70,7 @@ def _make_methods_table(rows: Sequence[MethodRow]) -> DataTable:
         ]
         for row in rows
     ]
-    return DataTable(_COLUMNS, lines, numbers=_COLUMNS[1:])
+    return ReportTable(_COLUMNS, lines, numbers=_COLUMNS[1:])
 
 
 def _make_accuracy_cell(row: MethodRow, max_seeds: int) -> Cell:
@@ -80,7 +80,7 @@ def _make_accuracy_cell(row: MethodRow, max_seeds: int) -> Cell:
     return Cell(format_percent(row.accuracy), ", ".join([*spread, *([count] if max_seeds > 1 else [])]))
 
 
-def _make_runs_table(runs: Sequence[MethodRun]) -> DataTable:
+def _make_runs_table(runs: Sequence[MethodRun]) -> ReportTable:
     columns = ("run", "route", "test", "evaluations")
     rows: list[Row] = [
         [
@@ -95,4 +95,4 @@ def _make_runs_table(runs: Sequence[MethodRun]) -> DataTable:
         ]
         for run in runs
     ]
-    return DataTable(columns, rows, numbers=columns[2:])
+    return ReportTable(columns, rows, numbers=columns[2:])

@@ -51,10 +51,10 @@ class PolicyFrame:
 
 def render_policy_maps(frames: Sequence[PolicyFrame], chosen: Route | None) -> Markup:
     """One map per frame, with a button each; the last is shown first."""
-    return render_template("policy_maps.html", frames=[_describe_frame(frame, chosen) for frame in frames])
+    return render_template("policy_maps.html", frames=[_describe_policy_frame(frame, chosen) for frame in frames])
 
 
-def _describe_frame(frame: PolicyFrame, chosen: Route | None) -> dict[str, Any]:
+def _describe_policy_frame(frame: PolicyFrame, chosen: Route | None) -> dict[str, Any]:
     best = decode_top_programs(frame.policy, 1)[0]
     assert best.log_probability is not None
     return {
@@ -69,7 +69,7 @@ def draw_policy_map(frame: PolicyFrame, chosen: Route | None) -> Figure:
     """The map of one policy."""
     space = frame.policy.space
     reach = min(space.radius, _MAX_REACH)
-    rows = _list_map_rows(space, count_expected_actions(frame.policy), reach)
+    rows = _list_policy_map_rows(space, count_expected_actions(frame.policy), reach)
     cell = max((_WIDTH - _LEFT - 8) / space.layers, _MIN_CELL)
     x = Scale(0, space.layers, _LEFT, _LEFT + cell * space.layers)
     # Adds and rejoins are set apart from the moves.
@@ -96,7 +96,7 @@ def draw_policy_map(frame: PolicyFrame, chosen: Route | None) -> Figure:
     return Figure("policy", f"The policy {when}", label, x.end + 8, height, shapes, legend, _CAPTION + far)
 
 
-def _list_map_rows(space: RouteSpace, actions: Floats, reach: int) -> list[tuple[str, Floats]]:
+def _list_policy_map_rows(space: RouteSpace, actions: Floats, reach: int) -> list[tuple[str, Floats]]:
     """From the farthest move ahead down to the farthest back, then adds and rejoins: how often, by layer."""
     moves = sum_moves_by_displacement(space, actions)
     deltas = range(reach, -reach - 1, -1)

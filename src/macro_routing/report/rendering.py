@@ -22,7 +22,7 @@ from macro_routing.report.formatting import (
     use_minus_sign,
 )
 from macro_routing.report.style import get_cell_text_class, get_shade_class, make_page_css, read_template_asset
-from macro_routing.report.tables import DataTable
+from macro_routing.report.tables import ReportTable
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 """Characters that are not allowed in HTML, and surrogates that UTF-8 cannot encode."""
@@ -33,20 +33,20 @@ _FILTERS = (
 
 
 @cache
-def _make_environment() -> Environment:
+def _make_jinja_environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("macro_routing.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_finalize_value,
+        finalize=_clean_rendered_value,
     )
     environment.filters |= {function.__name__: function for function in _FILTERS}
     return environment
 
 
-def _finalize_value(value: Any) -> Any:
+def _clean_rendered_value(value: Any) -> Any:
     """Text without characters that no page may contain; numbers to a tenth of a pixel, enough for any drawing."""
     if isinstance(value, float):
         return f"{value:.1f}".removesuffix(".0")
@@ -60,7 +60,7 @@ def mark_safe(text: str) -> Markup:
 
 def render_template(name: str, **view: Any) -> Markup:
     """Fill the template ``name`` with plain data."""
-    return mark_safe(_make_environment().get_template(name).render(view).strip())
+    return mark_safe(_make_jinja_environment().get_template(name).render(view).strip())
 
 
 def render_page(name: str, title: str, sections: Mapping[str, Markup], **view: Any) -> str:
@@ -71,7 +71,7 @@ def render_page(name: str, title: str, sections: Mapping[str, Markup], **view: A
     return str(render_template(name, title=title, sections=sections, **files, **view))
 
 
-def render_table(table: DataTable, notes: Sequence[str] = (), figure: Any = None) -> Markup:
+def render_table(table: ReportTable, notes: Sequence[str] = (), figure: Any = None) -> Markup:
     """A table with notes below it and, above it, a figure."""
     return render_template("table.html", table=table, notes=notes, figure=figure)
 

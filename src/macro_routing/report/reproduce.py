@@ -5,7 +5,7 @@ from markupsafe import Markup
 from macro_routing.report.rendering import render_template
 from macro_routing.report.run_data import RunData
 from macro_routing.report.tables import flatten_settings
-from macro_routing.runs.options import CONFIG_FILE, format_search_command, format_toml
+from macro_routing.runs.options import CONFIG_FILE, format_config_as_toml, format_search_command
 
 _PRIVATE_FACTS = ("cache folder", "built-in models")
 """Facts about this machine that are not needed to reproduce a run; pages are shared."""
@@ -17,7 +17,7 @@ def render_reproduction(run: RunData) -> Markup:
     return render_template(
         "reproduce.html",
         command=command,
-        config=format_toml(run.given_config),
+        config=format_config_as_toml(run.given_config),
         config_file=CONFIG_FILE,
         needs_file=CONFIG_FILE in command,
         data=_list_data_facts(run),

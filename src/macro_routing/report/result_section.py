@@ -17,9 +17,9 @@ from macro_routing.report.formatting import (
 )
 from macro_routing.report.rendering import render_template
 from macro_routing.report.scale import Scale
-from macro_routing.report.tables import Cell, DataTable
+from macro_routing.report.tables import Cell, ReportTable
 from macro_routing.routes.route import Route
-from macro_routing.runs.result import NO_DECODING, SELECTED, STANDARD, TOP_1, RunResult, Variant
+from macro_routing.runs.result import NO_DECODING, SELECTED, STANDARD, TOP_1, RouteTestResult, RunResult
 
 _MEANINGS = {
     **dict.fromkeys(SELECTED.values(), "chosen by validation"),
@@ -58,16 +58,18 @@ def _compare_with_standard(answers: Mapping[str, Any], result: RunResult, seed: 
 
 def _make_variants_table(
     result: RunResult, differences: Mapping[str, PairedComparison], *, generates: bool
-) -> DataTable:
+) -> ReportTable:
     bounds = [wilson_interval(variant.accuracy, variant.n) for variant in result.variants]
     scale = Scale(min(low for low, _ in bounds), max(high for _, high in bounds), 5, 115)
-    rows = [_make_variant_row(variant, scale, differences.get(variant.route)) for variant in result.variants]
+    rows = [_make_route_test_row(variant, scale, differences.get(variant.route)) for variant in result.variants]
     # Columns that would be empty are left out: a phone is narrow.
     columns = [name for name in rows[0] if generates or name not in {"truncated", "tokens"}]
-    return DataTable(columns, [[row[name] for name in columns] for row in rows], _NUMBER_COLUMNS, highlighted=0)
+    return ReportTable(columns, [[row[name] for name in columns] for row in rows], _NUMBER_COLUMNS, highlighted=0)
 
 
-def _make_variant_row(variant: Variant, scale: Scale, difference: PairedComparison | None) -> dict[str, str | Cell]:
+def _make_route_test_row(
+    variant: RouteTestResult, scale: Scale, difference: PairedComparison | None
+) -> dict[str, str | Cell]:
     low, high = wilson_interval(variant.accuracy, variant.n)
     return {
         "variant": Cell(variant.name, _MEANINGS.get(variant.name, ""), kind="name"),

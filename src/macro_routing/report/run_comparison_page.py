@@ -17,13 +17,19 @@ from macro_routing.report.formatting import (
     format_percent,
     use_minus_sign,
 )
-from macro_routing.report.interval_chart import GAIN, LOSS, classify_result, draw_intervals, make_difference_row
+from macro_routing.report.interval_chart import (
+    GAIN,
+    LOSS,
+    classify_result,
+    draw_intervals,
+    make_difference_interval_row,
+)
 from macro_routing.report.rendering import render_page, render_table, render_template, write_output_file
 from macro_routing.report.result_section import make_difference_cell
 from macro_routing.report.route_chart import draw_route_chart
-from macro_routing.report.run_data import RunData, explain_unreadable_run, open_run
-from macro_routing.report.tables import Cell, DataTable, Row, flatten_settings
-from macro_routing.runs.options import format_toml
+from macro_routing.report.run_data import RunData, explain_unreadable_run, load_run_data
+from macro_routing.report.tables import Cell, ReportTable, Row, flatten_settings
+from macro_routing.runs.options import format_config_as_toml
 from macro_routing.runs.result import LEVEL, ORACLE, RunResult
 
 _COLUMNS = ("run", "standard", "route", "difference", "p", "layers", "truncated", "tokens", "search")
@@ -40,18 +46,18 @@ def write_run_comparison(folders: Sequence[str | Path], output: Path) -> Path:
     """Write the page that compares some runs; unfinished ones are marked as such."""
     if len(folders) < 2:
         raise RunError("a comparison needs two runs or more")
-    runs = [open_run(folder) for folder in folders]
+    runs = [load_run_data(folder) for folder in folders]
     with explain_unreadable_run(Path("one of the runs")):
         page = _render_run_comparison(dict(zip(name_runs(runs), runs, strict=True)))
     write_output_file(output, page)
     return output
 
 
-def draw_run_differences(runs: Sequence[RunData]) -> Figure | None:
+def draw_run_gains(runs: Sequence[RunData]) -> Figure | None:
     """Gain of every finished run, with its interval; None if none is finished."""
     named_results = [(name, run.result) for name, run in zip(name_runs(runs), runs, strict=True)]
     rows = [
-        make_difference_row(name, result.comparison, classify_result(result))
+        make_difference_interval_row(name, result.comparison, classify_result(result))
         for name, result in named_results
         if result is not None
     ]
@@ -71,21 +77,22 @@ NamedRuns = Mapping[str, RunData]
 
 
 def _render_run_comparison(runs: NamedRuns) -> str:
-    figure = draw_run_differences(list(runs.values()))
+    figure = draw_run_gains(list(runs.values()))
     sections = {"Results": render_table(_make_results_table(runs), [_HOLM_NOTE], figure)}
-    if seeds := _make_seeds_table(list(runs.values())):
+    if seeds := _make_runs_grouped_by_seed_table(list(runs.values())):
         sections["Over seeds"] = render_table(seeds, [_SEEDS_NOTE])
     sections["Routes"] = _render_routes(runs)
     sections["What differs"] = _render_differing_settings(runs)
     configs = [
-        {"name": name, "folder": run.path.name, "config": format_toml(run.given_config)} for name, run in runs.items()
+        {"name": name, "folder": run.path.name, "config": format_config_as_toml(run.given_config)}
+        for name, run in runs.items()
     ]
     sections["To reproduce them"] = render_template("compared_configs.html", runs=configs)
-    counts = _count_verdicts(list(runs.values()))
+    counts = _count_test_verdicts(list(runs.values()))
     return render_page("run_comparison.html", f"{len(runs)} runs compared", sections, **counts)
 
 
-def _count_verdicts(runs: Sequence[RunData]) -> dict[str, int]:
+def _count_test_verdicts(runs: Sequence[RunData]) -> dict[str, int]:
     """Finished runs by what their test shows; oracles are bounds and not counted among them."""
     tested = [run.result for run in runs if run.result is not None]
     results = [result for result in tested if result.kind != ORACLE]
@@ -101,7 +108,7 @@ def _count_verdicts(runs: Sequence[RunData]) -> dict[str, int]:
     }
 
 
-def _make_results_table(runs: NamedRuns) -> DataTable:
+def _make_results_table(runs: NamedRuns) -> ReportTable:
     ranked = [run.result for run in runs.values() if run.result is not None and run.result.kind != ORACLE]
     corrected = iter(holm_correction([result.comparison.p_value for result in ranked]))
     generates = any(run.generates_text for run in runs.values())
@@ -109,17 +116,17 @@ def _make_results_table(runs: NamedRuns) -> DataTable:
     rows = []
     for name, run in runs.items():
         is_ranked = run.result is not None and run.result.kind != ORACLE
-        cells = _make_search_cells(name, run) | _make_test_cells(run, next(corrected) if is_ranked else None)
+        cells = _make_run_and_time_cells(name, run) | _make_test_cells(run, next(corrected) if is_ranked else None)
         rows.append([cells.get(column, NO_VALUE) for column in columns])
-    return DataTable(columns, rows, numbers=columns[1:])
+    return ReportTable(columns, rows, numbers=columns[1:])
 
 
-def _describe_setup(run: RunData) -> str:
+def _describe_run_setup(run: RunData) -> str:
     return f"{run.answer_mode}, preset {run.given_config['preset']}, {run.given_config['method']}"
 
 
-def _make_search_cells(name: str, run: RunData) -> dict[str, str | Cell]:
-    setup = _describe_setup(run)
+def _make_run_and_time_cells(name: str, run: RunData) -> dict[str, str | Cell]:
+    setup = _describe_run_setup(run)
     if run.result is None:
         setup += f"; not finished: {len(run.rounds)} of {run.search_settings['iterations']} rounds"
     duration = format_duration(sum(report.seconds for report in run.rounds))
@@ -148,13 +155,13 @@ def _make_test_cells(run: RunData, corrected: float | None) -> dict[str, str | C
 # --- seeds --------------------------------------------------------------------------------------------------------
 
 
-def _make_seeds_table(runs: Sequence[RunData]) -> DataTable | None:
+def _make_runs_grouped_by_seed_table(runs: Sequence[RunData]) -> ReportTable | None:
     """Runs that differ in their seed only, together."""
     groups: dict[tuple[str, str, str], list[RunResult]] = {}
     for run in runs:
         if run.result is not None:
             others = {**run.given_config, "seed": None, "weights": run.header["model"]["weights_id"]}
-            key = (run.title, _describe_setup(run), json.dumps(others, sort_keys=True))
+            key = (run.title, _describe_run_setup(run), json.dumps(others, sort_keys=True))
             groups.setdefault(key, []).append(run.result)
     several = {key: results for key, results in groups.items() if len(results) > 1}
     if not several:
@@ -164,7 +171,7 @@ def _make_seeds_table(runs: Sequence[RunData]) -> DataTable | None:
     )
     rows = [_make_seeds_row(title, setup, results, names) for (title, setup, _), results in several.items()]
     columns = ("runs", "n", *names, "difference")
-    return DataTable(columns, rows, numbers=columns[1:])
+    return ReportTable(columns, rows, numbers=columns[1:])
 
 
 def _make_seeds_row(title: str, setup: str, results: Sequence[RunResult], names: Sequence[str]) -> list[str | Cell]:
@@ -214,7 +221,7 @@ def _render_differing_settings(runs: NamedRuns) -> Markup:
     rows: list[Row] = [
         [Cell(name, kind="bold"), *[lines.get(name, NO_VALUE) for lines in settings]] for name in differing
     ]
-    return render_template("compared_settings.html", test_sets=test_sets, table=DataTable(("", *runs), rows))
+    return render_template("compared_settings.html", test_sets=test_sets, table=ReportTable(("", *runs), rows))
 
 
 def _list_run_settings(run: RunData) -> dict[str, str]:

@@ -16,7 +16,7 @@ from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.progress import RoundReport
 from macro_routing.runs.result import RunResult
 from macro_routing.search.policy import MarkovPolicy
-from macro_routing.search.policy_search import PolicyState
+from macro_routing.search.policy_search import PolicySearchState
 from macro_routing.search.searcher import Draw
 
 _MAX_FRAMES = 16
@@ -46,7 +46,7 @@ class RunData:
     """Counts of what an oracle found."""
 
     @property
-    def is_tree_search(self) -> bool:
+    def has_search_per_example(self) -> bool:
         """Whether every example had a search of its own."""
         return bool(self.resolved_config["searcher"].get("search") == "tree")
 
@@ -107,7 +107,7 @@ class RunData:
         return str(self.resolved_config["decoding"]["mode"])
 
 
-def open_run(path: str | Path) -> RunData:
+def load_run_data(path: str | Path) -> RunData:
     """A run's data from its folder; a folder without a run is rejected."""
     folder = RunFolder.open(Path(path))
     with explain_unreadable_run(folder.path):
@@ -151,7 +151,7 @@ def _read_run(folder: RunFolder) -> RunData:
 
 
 def _read_policies(folder: RunFolder, header: dict[str, Any]) -> tuple[PolicyFrame, ...]:
-    states = [state for state in folder.load_evenly_spaced_states(_MAX_FRAMES) if isinstance(state, PolicyState)]
+    states = [state for state in folder.load_evenly_spaced_states(_MAX_FRAMES) if isinstance(state, PolicySearchState)]
     if not states:
         return ()
     space = RouteSpace(**header["config"]["resolved"]["searcher"]["space"])

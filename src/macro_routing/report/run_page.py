@@ -14,7 +14,7 @@ from macro_routing.report.reproduce import render_reproduction
 from macro_routing.report.result_section import render_result
 from macro_routing.report.rounds_chart import render_rounds_chart
 from macro_routing.report.route_chart import render_route
-from macro_routing.report.run_data import RunData, explain_unreadable_run, open_run
+from macro_routing.report.run_data import RunData, explain_unreadable_run, load_run_data
 from macro_routing.report.search_tables import render_candidates_table, render_rounds_table
 from macro_routing.report.token_stats import render_token_stats
 from macro_routing.runs.folder import REPORT, RunFolder
@@ -23,7 +23,7 @@ from macro_routing.runs.result import LEVEL
 
 def write_report(folder: str | Path, output: Path | None = None) -> Path:
     """Write a run's page into its folder, or to ``output``; the page of an unfinished run says how far it came."""
-    run = open_run(folder)
+    run = load_run_data(folder)
     with explain_unreadable_run(run.path):
         page = render_page(
             "run.html",
@@ -75,7 +75,7 @@ def _render_search_sections(run: RunData) -> dict[str, Markup]:
     """The sections about the search itself."""
     sections: dict[str, Markup] = {}
     planned, draws = run.search_settings["iterations"], run.search_settings["draws"]
-    if run.is_tree_search:
+    if run.has_search_per_example:
         sections["Tree searches"] = render_template("tree_searches.html", rounds=run.rounds, oracle=run.oracle)
     elif planned:  # the standard pass alone needs none
         chart = render_rounds_chart(run.rounds, planned, run.search_settings, run.draws)

@@ -28,7 +28,7 @@ def choose_round_step(span: float, max_parts: int, min_step: float = 0.0) -> flo
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
 
 
-def round_up_to_step(value: float) -> float:
+def round_up_to_round_number(value: float) -> float:
     """The next round number."""
     step = choose_round_step(value, 4)
     return step * math.ceil(value / step - 1e-9)
@@ -45,7 +45,7 @@ def list_integer_ticks(first: int, last: int, max_parts: int) -> list[int]:
     return sorted({first, *map(round, list_ticks_within(first, last, max_parts, min_step=1))})
 
 
-def list_ticks_around(values: Sequence[float], max_parts: int, min_span: float, *, beyond: bool = False) -> list[float]:
+def list_round_ticks(values: Sequence[float], max_parts: int, min_span: float, *, beyond: bool = False) -> list[float]:
     """Round numbers from the lowest value or below it to the highest or above it; ``beyond`` leaves room at a tick."""
     low, high = min(values), max(values)
     step = choose_round_step(max(high - low, min_span), max_parts)

@@ -15,7 +15,7 @@ from macro_routing.report.formatting import (
     use_minus_sign,
 )
 from macro_routing.report.rendering import render_table
-from macro_routing.report.tables import Cell, DataTable, Row
+from macro_routing.report.tables import Cell, ReportTable, Row
 from macro_routing.runs.progress import RoundReport
 
 _MAX_CANDIDATES = 100
@@ -41,9 +41,9 @@ def render_rounds_table(rounds: Sequence[RoundReport], draws: int) -> Markup:
     """Every round, and what was computed and saved in total."""
     done, saved = sum(report.run for report in rounds), sum(report.saved for report in rounds)
     duration = format_duration(sum(report.seconds for report in rounds))
-    footer: Row = ["all", *[""] * 6, format_count(done), _make_saved_cell(done, saved), "", duration]
+    footer: Row = ["all", *[""] * 6, format_count(done), _make_saved_evaluations_cell(done, saved), "", duration]
     rows = [_make_round_row(report, draws) for report in rounds]
-    return render_table(DataTable(_ROUND_COLUMNS, rows, numbers=_ROUND_COLUMNS, footer=footer), [_ROUNDS_NOTE])
+    return render_table(ReportTable(_ROUND_COLUMNS, rows, numbers=_ROUND_COLUMNS, footer=footer), [_ROUNDS_NOTE])
 
 
 def _make_round_row(report: RoundReport, draws: int) -> Row:
@@ -57,13 +57,13 @@ def _make_round_row(report: RoundReport, draws: int) -> Row:
         f"{report.stopped} of {draws}",
         Cell(format_percent(report.standard), format_percent_interval(report.standard_low, report.standard_high)),
         format_count(report.run),
-        _make_saved_cell(report.run, report.saved),
+        _make_saved_evaluations_cell(report.run, report.saved),
         format_percent(report.cut_off),
         format_duration(report.seconds),
     ]
 
 
-def _make_saved_cell(done: int, saved: int) -> Cell:
+def _make_saved_evaluations_cell(done: int, saved: int) -> Cell:
     return Cell(format_count(saved), format_percent(saved / (done + saved) if done + saved else None))
 
 
@@ -78,7 +78,7 @@ def render_candidates_table(choice: dict[str, Any]) -> Markup:
         notes.append(f"{len(candidates) - len(shown)} more candidates are in candidates.json.")
     if choice["refused"]:
         notes.append(f"The standard pass was chosen {choice['refused']}.")
-    return render_table(DataTable(_CANDIDATE_COLUMNS, rows, _CANDIDATE_COLUMNS[1:-1], chosen), notes)
+    return render_table(ReportTable(_CANDIDATE_COLUMNS, rows, _CANDIDATE_COLUMNS[1:-1], chosen), notes)
 
 
 def _make_candidate_row(candidate: dict[str, Any], chosen: str) -> Row:

@@ -22,7 +22,7 @@ Row = Sequence[str | Cell]
 
 
 @dataclass(frozen=True)
-class DataTable:
+class ReportTable:
     """Columns, rows and what stands out among them."""
 
     columns: Sequence[str]
@@ -45,10 +45,10 @@ def flatten_mapping(values: Mapping[str, Any], prefix: str = "") -> dict[str, An
 
 def flatten_settings(values: Mapping[str, Any]) -> dict[str, str]:
     """Nested settings as lines such as ``space.radius``: 5."""
-    return {name: _format_setting(value) for name, value in flatten_mapping(values).items()}
+    return {name: _format_setting_value(value) for name, value in flatten_mapping(values).items()}
 
 
-def _format_setting(value: Any) -> str:
+def _format_setting_value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value)) or "none"
     if isinstance(value, bool):

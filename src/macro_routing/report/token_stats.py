@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from macro_routing.report.formatting import format_percent
 from macro_routing.report.rendering import render_paragraphs, render_template
-from macro_routing.report.tables import Cell, DataTable
+from macro_routing.report.tables import Cell, ReportTable
 from macro_routing.routes.route import Route
 from macro_routing.runs.result import RunResult
 
@@ -30,13 +30,13 @@ def render_token_stats(
     standard, routed = answers["routes"][str(Route.standard(result.layers))], answers["routes"][result.route]
     budgets = resolved["decoding"]
     reasons = budgets.get("mode") == "reasoning"
-    stats = [_make_token_row("standard pass", standard), _make_token_row("route", routed)]
+    stats = [_make_token_stats_row("standard pass", standard), _make_token_stats_row("route", routed)]
     columns = [name for name in stats[0] if reasons or "reasoning" not in name]
     pairs = [pair for pair in zip(standard, routed, strict=True) if not any(map(is_truncated, pair))]
     before, after = (sum(pair[side]["correct"] for pair in pairs) / max(len(pairs), 1) for side in (0, 1))
     return render_template(
         "token_stats.html",
-        table=DataTable(columns, [[row[name] for name in columns] for row in stats], numbers=columns[1:]),
+        table=ReportTable(columns, [[row[name] for name in columns] for row in stats], numbers=columns[1:]),
         budgets=budgets,
         reasons=reasons,
         untruncated=len(pairs),
@@ -51,7 +51,7 @@ def is_truncated(outcome: Mapping[str, Any]) -> bool:
     return bool(outcome["reasoning_truncated"] or outcome["answer_truncated"])
 
 
-def _make_token_row(name: str, outcomes: Outcomes) -> dict[str, str | Cell]:
+def _make_token_stats_row(name: str, outcomes: Outcomes) -> dict[str, str | Cell]:
     tokens = [outcome["reasoning_tokens"] + outcome["answer_tokens"] for outcome in outcomes]
     complete = [outcome for outcome in outcomes if not is_truncated(outcome)]
     correct = sum(outcome["correct"] for outcome in complete)

@@ -27,7 +27,7 @@ class Composition:
 def analyze_composition(route: Route) -> Composition:
     """Count what ``route`` is made of."""
     coefficients = [step.add.coefficient for step in route.steps if step.add is not None]
-    deltas = layer_displacements(route)
+    deltas = step_displacements(route)
     visited = len({step.layer for step in route.steps})
     return Composition(
         length=route.length,
@@ -40,7 +40,7 @@ def analyze_composition(route: Route) -> Composition:
     )
 
 
-def layer_displacements(route: Route) -> list[int]:
+def step_displacements(route: Route) -> list[int]:
     """Layer difference of every step after the first."""
     return [after.layer - before.layer for before, after in pairwise(route.steps)]
 
@@ -50,14 +50,14 @@ def describe_deviations(route: Route) -> list[str]:
     if route.is_standard:
         return []
     lines = _describe_jumps(route)
-    counts = route.layer_counts
+    counts = route.applications_per_layer
     repeated = [layer for layer, count in enumerate(counts) if count > 1]
     lines += [
         f"applies {_format_layer_range(group)} {counts[group[0]]} times"
-        for group in _group_consecutive_layers(repeated, counts)
+        for group in _group_layers_of_equal_count(repeated, counts)
     ]
     skipped = [layer for layer, count in enumerate(counts) if count == 0]
-    lines += [f"never applies {_format_layer_range(group)}" for group in _group_consecutive_layers(skipped, counts)]
+    lines += [f"never applies {_format_layer_range(group)}" for group in _group_layers_of_equal_count(skipped, counts)]
     return lines + [
         f"{'adds' if step.add.coefficient > 0 else 'subtracts'} an earlier state at step {number}: {step}"
         for number, step in enumerate(route.steps, 1)
@@ -70,14 +70,14 @@ def _describe_jumps(route: Route) -> list[str]:
     verbs = {-1: "jumps back", 0: "repeats"}
     jumps = [
         f"{verbs.get(max(delta, -1), 'jumps ahead')} at step {number}: L{before.layer} to L{before.layer + delta}"
-        for number, (before, delta) in enumerate(zip(route.steps, layer_displacements(route), strict=False), 2)
+        for number, (before, delta) in enumerate(zip(route.steps, step_displacements(route), strict=False), 2)
         if delta != 1
     ]
     early_end = [] if route.reaches_last_layer else [f"ends early, after L{end}"]
     return [*([f"starts at L{start}"] if start else []), *jumps, *early_end]
 
 
-def _group_consecutive_layers(layers: list[int], counts: Sequence[int]) -> list[list[int]]:
+def _group_layers_of_equal_count(layers: list[int], counts: Sequence[int]) -> list[list[int]]:
     """Group neighbouring layers that were applied equally often."""
     # Consecutive layers keep the same distance to their index.
     grouped = groupby(enumerate(layers), key=lambda item: (item[1] - item[0], counts[item[1]]))

@@ -34,7 +34,7 @@ def parse_route(text: str, layers: int | None) -> Route:
             raise NotationError(f"the route file is for {route.layers} layers, but the model has {layers}")
         return route
     if stripped.startswith(("[", "{")):
-        return _parse_json(stripped, layers)
+        return _parse_json_route(stripped, layers)
     if layers is None:
         if stripped[:1] in ("L", "R"):
             parse_program(stripped)  # a malformed route is the first thing to fix
@@ -59,8 +59,8 @@ def format_route(route: Route, notation: str, model: str = "MODEL") -> str:
     """Write a route in one of ``NOTATIONS``; ``model`` is the name that mergekit should load."""
     formatters: dict[str, Callable[[Route], str]] = {
         "text": str,
-        "json": _format_json,
-        "ranges": _format_ranges,
+        "json": _format_steps_as_json,
+        "ranges": _format_layer_ranges,
         "mergekit": partial(format_mergekit, model=model),
     }
     if notation not in NOTATIONS:
@@ -68,7 +68,7 @@ def format_route(route: Route, notation: str, model: str = "MODEL") -> str:
     return formatters[notation](route)
 
 
-def _parse_json(text: str, layers: int | None) -> Route:
+def _parse_json_route(text: str, layers: int | None) -> Route:
     """Read a JSON list of layer numbers, or an object with ``steps`` and optionally ``layers`` and ``rejoin``."""
     try:
         value = json.loads(text)
@@ -95,10 +95,10 @@ def _parse_json(text: str, layers: int | None) -> Route:
 def _step_from_json(value: Any, number: int) -> Step:
     where = f"step {number} of the JSON route"
     if not isinstance(value, dict):
-        return Step(_check_json_integer(value, where))
+        return Step(_check_layer_or_state_number(value, where))
     if unknown := sorted(set(value) - {"layer", "back", "coefficient"}):
         raise NotationError(f"{where} has the unknown key {shorten(unknown[0])}; known keys: layer, back, coefficient")
-    layer = _check_json_integer(value.get("layer"), where)
+    layer = _check_layer_or_state_number(value.get("layer"), where)
     if "back" not in value:
         if "coefficient" in value:
             raise NotationError(f"{where} has a coefficient but no 'back': what should be added?")
@@ -107,12 +107,12 @@ def _step_from_json(value: Any, number: int) -> Step:
     if isinstance(coefficient, bool) or not isinstance(coefficient, int | float):
         raise NotationError(f"{where}: the coefficient must be a number, not {shorten(coefficient)}")
     try:
-        return Step(layer, Add(_check_json_integer(value["back"], where), float(coefficient)))
+        return Step(layer, Add(_check_layer_or_state_number(value["back"], where), float(coefficient)))
     except (RouteError, OverflowError) as error:
         raise NotationError(f"{where}: {error}") from None
 
 
-def _check_json_integer(value: Any, where: str) -> int:
+def _check_layer_or_state_number(value: Any, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MAX_STEPS:
         raise NotationError(f"{where}: {shorten(value)} is not a layer or state number")
     return value
@@ -130,7 +130,7 @@ def _resolve_layer_count(written: Any, expected: int | None) -> int:
     return written
 
 
-def _format_json(route: Route) -> str:
+def _format_steps_as_json(route: Route) -> str:
     """The executed steps as JSON: a number for a plain step, an object for an add."""
     steps = [
         step.layer
@@ -167,7 +167,7 @@ def _parse_ranges(text: str, layers: int) -> Route:
     return Route.from_layers(order, layers)
 
 
-def _format_ranges(route: Route) -> str:
+def _format_layer_ranges(route: Route) -> str:
     """The route as a range list; adds are rejected."""
     runs = _split_into_layer_ranges(route, "a range list")
     # One or two bare numbers would be read as something else (two are a RYS pair), so they are written as ranges.

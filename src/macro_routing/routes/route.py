@@ -62,7 +62,7 @@ class Route:
 
     def __post_init__(self) -> None:
         """Reject steps the model cannot execute; the error names the step and the rule."""
-        check_layer_count(self.layers)
+        check_layer_count_in_range(self.layers)
         if not self.steps:
             raise RouteError("a route needs at least one step")
         if len(self.steps) > MAX_STEPS:
@@ -91,7 +91,7 @@ class Route:
     @classmethod
     def standard(cls, layers: int) -> "Route":
         """The standard pass: every layer once, in order."""
-        check_layer_count(layers)
+        check_layer_count_in_range(layers)
         return cls.from_layers(range(layers), layers)
 
     @classmethod
@@ -105,7 +105,7 @@ class Route:
         return cls.from_layers((layer for layer, count in enumerate(counts) for _ in range(count)), len(counts))
 
     @property
-    def layer_counts(self) -> tuple[int, ...]:
+    def applications_per_layer(self) -> tuple[int, ...]:
         """How often each layer of the model is applied."""
         counts = Counter(step.layer for step in self.steps)
         return tuple(counts[layer] for layer in range(self.layers))
@@ -168,7 +168,7 @@ class Program:
 
     def expand(self, layers: int) -> Route:
         """The route this program executes on a model with ``layers`` layers."""
-        check_layer_count(layers)
+        check_layer_count_in_range(layers)
         tail = range(self.steps[-1].layer + 1, layers) if self.rejoin else ()
         return Route(self.steps + tuple(Step(layer) for layer in tail), layers)
 
@@ -199,7 +199,7 @@ def is_next_layer(before: Step, step: Step) -> bool:
     return step.add is None and step.layer == before.layer + 1
 
 
-def check_layer_count(layers: int) -> None:
+def check_layer_count_in_range(layers: int) -> None:
     """Reject a number of layers that no model can have."""
     if not isinstance(layers, int) or not 1 <= layers <= MAX_LAYERS:
         raise RouteError(f"a model has from 1 to {MAX_LAYERS} layers, not {shorten(layers)}")

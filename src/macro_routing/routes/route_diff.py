@@ -33,13 +33,13 @@ def diff_routes(old: Route, new: Route) -> list[RouteEdit]:
         edit
         for kind, a, b, c, d in _align_steps(old.steps, new.steps)
         if kind != "equal"
-        for edit in _split_edit_by_layers(old.steps[a:b], new.steps[c:d], a, c)
+        for edit in _split_off_add_changes(old.steps[a:b], new.steps[c:d], a, c)
     ]
     ends = [*(edit.old_start - 1 for edit in edits[1:]), old.length]
     return [_shift_edit_late(edit, old, new, end) for edit, end in zip(edits, ends, strict=False)]
 
 
-def _split_edit_by_layers(
+def _split_off_add_changes(
     old: Sequence[Step], new: Sequence[Step], old_start: int, new_start: int
 ) -> Iterator[RouteEdit]:
     """Split an edit where the layers match and only the adds differ."""

@@ -56,7 +56,7 @@ def parse_route_file(text: str) -> RouteFile:
         raise NotationError(f"the route file is damaged: {error}") from None
     if version != FORMAT:
         raise NotationError(f"the route file has the format {shorten(version)}; this version reads {FORMAT}")
-    _check_field_types(values)
+    _check_route_file_types(values)
     try:
         route = parse_program(values.pop("route")).expand(values.pop("layers"))
         return RouteFile(route, **values)
@@ -66,7 +66,7 @@ def parse_route_file(text: str) -> RouteFile:
         raise NotationError(f"the route file's route cannot be read: {error}") from None
 
 
-def _check_field_types(values: Mapping[str, Any]) -> None:
+def _check_route_file_types(values: Mapping[str, Any]) -> None:
     """Check the type of every value: readers of the file rely on it."""
     expected = dict.fromkeys(("route", "model", "weights_id", "numerics_id", "task"), "string")
     expected |= {name: "table" for name in ("decoding", "scores", "found_by") if name in values}

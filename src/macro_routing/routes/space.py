@@ -24,7 +24,7 @@ EXTRA_LENGTH = 12
 """Without a ``max_length`` a route may be this much longer than the model is deep."""
 
 
-class Position(NamedTuple):
+class ProgramPosition(NamedTuple):
     """Where a partial program stands: enough to know its state, its mask and everything that can follow."""
 
     layer: int
@@ -70,9 +70,9 @@ class RouteSpace(CheckedSettings):
                 f"max_length (T_max) = {self.max_length} is not allowed: the standard pass of {self.layers} layers"
                 f" must fit, so it must be at least {self.layers}"
             )
-        self._normalize_coefficients()
+        self._sort_and_check_coefficients()
 
-    def _normalize_coefficients(self) -> None:
+    def _sort_and_check_coefficients(self) -> None:
         if not isinstance(self.coefficients, list | tuple):
             raise SettingsError(f"coefficients (Γ) = {shorten(self.coefficients)} is not allowed: it must be a list")
         for value in self.coefficients:
@@ -100,14 +100,14 @@ class RouteSpace(CheckedSettings):
         )
 
     @property
-    def move_count(self) -> int:
-        """Number of plain moves; they are the actions 0 … 2r, and ``move_count`` itself is the rejoin action."""
+    def move_action_count(self) -> int:
+        """Number of plain moves; they are the actions 0 … 2r, and ``move_action_count`` itself is the rejoin action."""
         return 2 * self.radius + 1
 
     @property
     def rejoin_action(self) -> int:
         """The rejoin action."""
-        return self.move_count
+        return self.move_action_count
 
     @property
     def forward_action(self) -> int:
@@ -117,10 +117,10 @@ class RouteSpace(CheckedSettings):
     @cached_property
     def action_count(self) -> int:
         """Number of actions."""
-        return self.move_count + 1 + self.window * len(self.coefficients) * self.move_count
+        return self.move_action_count + 1 + self.window * len(self.coefficients) * self.move_action_count
 
     @cached_property
-    def action_steps(self) -> tuple[tuple[int, Add | None], ...]:
+    def action_displacements_and_adds(self) -> tuple[tuple[int, Add | None], ...]:
         """(displacement, add) of every action; the rejoin action's entry is (0, None) and never used."""
         deltas = range(-self.radius, self.radius + 1)
         moves: list[tuple[int, Add | None]] = [(delta, None) for delta in deltas]
@@ -135,23 +135,27 @@ class RouteSpace(CheckedSettings):
     @cached_property
     def action_displacements(self) -> NDArray[np.int64]:
         """Displacement of every action."""
-        return np.array([delta for delta, _ in self.action_steps])
+        return np.array([delta for delta, _ in self.action_displacements_and_adds])
 
     @cached_property
     def action_lookbacks(self) -> NDArray[np.int64]:
         """How far every action looks back; 0 for plain moves and rejoin."""
-        return np.array([add.back if add else 0 for _, add in self.action_steps])
+        return np.array([add.back if add else 0 for _, add in self.action_displacements_and_adds])
 
     @cached_property
     def _action_by_step(self) -> dict[tuple[int, Add | None], int]:
-        return {step: number for number, step in enumerate(self.action_steps) if number != self.rejoin_action}
+        return {
+            step: number
+            for number, step in enumerate(self.action_displacements_and_adds)
+            if number != self.rejoin_action
+        }
 
     def budget_phase(self, applied: int) -> int:
         """Budget phase after ``applied`` applications, in whole numbers so that thirds are exact; 0 when it is off."""
         left = 3 * (self.max_length - applied)
         return 0 if not self.phase or left > 2 * self.max_length else 1 if left > self.max_length else 2
 
-    def state_index(self, position: Position) -> tuple[int, int, int, int]:
+    def state_index(self, position: ProgramPosition) -> tuple[int, int, int, int]:
         """Index of a position's state in a table."""
         return position.layer, self.budget_phase(position.applied), position.displacement, position.operator
 
@@ -171,9 +175,9 @@ class RouteSpace(CheckedSettings):
         return mask
 
     @cached_property
-    def start_position(self) -> Position:
+    def start_position(self) -> ProgramPosition:
         """Every program begins by applying layer 0."""
-        return Position(layer=0, displacement=self.table_shape[2] - 1, operator=0, applied=1)
+        return ProgramPosition(layer=0, displacement=self.table_shape[2] - 1, operator=0, applied=1)
 
     @cached_property
     def action_arrival_states(self) -> NDArray[np.int64]:
@@ -182,19 +186,19 @@ class RouteSpace(CheckedSettings):
         return np.asarray(np.minimum(arrivals, np.array(self.table_shape[2:4]) - 1))
 
     @property
-    def position_shape(self) -> tuple[int, int, int, int]:
+    def route_position_shape(self) -> tuple[int, int, int, int]:
         """Axes of an array over positions: applied (one more than allowed), layer, displacement, operator."""
         layers, _, displacements, operators, _ = self.table_shape
         return self.max_length + 2, layers, displacements, operators
 
-    def look_up_values_after_actions(self, values: NDArray[Any], applied: int, *, infeasible: float) -> NDArray[Any]:
+    def gather_successor_values(self, values: NDArray[Any], applied: int, *, infeasible: float) -> NDArray[Any]:
         """Of an array over positions, the values where each action leads after ``applied``: ``[layer, action]``."""
         target = np.clip(np.arange(self.layers)[:, None] + self.action_displacements, 0, self.layers - 1)
         arrivals = values[applied + 1, target, self.action_arrival_states[:, 0], self.action_arrival_states[:, 1]]
         return np.where(self.feasibility_mask[applied], arrivals, infeasible)
 
     @cached_property
-    def _arrival_by_action(self) -> list[tuple[int, int, int]]:
+    def _displacement_and_arrival_by_action(self) -> list[tuple[int, int, int]]:
         return [
             (delta, *arrival)
             for delta, arrival in zip(
@@ -202,12 +206,12 @@ class RouteSpace(CheckedSettings):
             )
         ]
 
-    def next_position(self, position: Position, action: int) -> Position:
+    def position_after_action(self, position: ProgramPosition, action: int) -> ProgramPosition:
         """The position after a move or an add."""
-        delta, displacement, operator = self._arrival_by_action[action]
-        return Position(position.layer + delta, displacement, operator, position.applied + 1)
+        delta, displacement, operator = self._displacement_and_arrival_by_action[action]
+        return ProgramPosition(position.layer + delta, displacement, operator, position.applied + 1)
 
-    def trace_program(self, program: Program) -> list[tuple[Position, int]]:
+    def list_actions_with_positions(self, program: Program) -> list[tuple[ProgramPosition, int]]:
         """The actions that write ``program``, rejoin last, each with the position in which it is taken.
 
         Programs outside the space are rejected.
@@ -221,14 +225,14 @@ class RouteSpace(CheckedSettings):
         for number, step in enumerate(program.steps[1:], 2):
             action = self._step_to_action(position, step, number)
             trace.append((position, action))
-            position = self.next_position(position, action)
+            position = self.position_after_action(position, action)
         return [*trace, (position, self.rejoin_action)]
 
     def program_to_actions(self, program: Program) -> list[int]:
         """The actions that write ``program``, rejoin last; rejects programs outside the space."""
-        return [action for _, action in self.trace_program(program)]
+        return [action for _, action in self.list_actions_with_positions(program)]
 
-    def _step_to_action(self, position: Position, step: Step, number: int) -> int:
+    def _step_to_action(self, position: ProgramPosition, step: Step, number: int) -> int:
         delta = step.layer - position.layer
         where = f"step {number} ({step})"
         if abs(delta) > self.radius:
@@ -251,7 +255,7 @@ class RouteSpace(CheckedSettings):
 
     def check_route(self, route: Route | Program) -> None:
         """Reject a route or program outside the space; the error names the step and the rule."""
-        self.trace_program(self.route_to_program(route) if isinstance(route, Route) else route)
+        self.list_actions_with_positions(self.route_to_program(route) if isinstance(route, Route) else route)
 
     def route_to_program(self, route: Route) -> Program:
         """The shortest program that executes ``route``."""
@@ -264,6 +268,6 @@ class RouteSpace(CheckedSettings):
         steps = [Step(0)]
         for action in actions:
             if action != self.rejoin_action:
-                delta, add = self.action_steps[action]
+                delta, add = self.action_displacements_and_adds[action]
                 steps.append(Step(steps[-1].layer + delta, add))
         return Program(tuple(steps))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from macro_routing.lazy_imports import make_lazy_imports
 
 if TYPE_CHECKING:
-    from macro_routing.runs.config import RunConfig, make_config
+    from macro_routing.runs.config import RunConfig, make_run_config
     from macro_routing.runs.folder import RunFolder
     from macro_routing.runs.prepare import resume_run, run_search, search_routes
     from macro_routing.runs.progress import Listener
@@ -21,7 +21,7 @@ __all__ = [
     "RunConfig",
     "RunFolder",
     "RunResult",
-    "make_config",
+    "make_run_config",
     "resume_run",
     "run_search",
     "search_routes",
@@ -33,7 +33,7 @@ __getattr__, __dir__ = make_lazy_imports(
         "RunConfig": "config",
         "RunFolder": "folder",
         "RunResult": "result",
-        "make_config": "config",
+        "make_run_config": "config",
         "resume_run": "prepare",
         "run_search": "prepare",
         "search_routes": "prepare",

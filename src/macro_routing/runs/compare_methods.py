@@ -15,12 +15,12 @@ import numpy as np
 
 from macro_routing.errors import RunError
 from macro_routing.models.frozen import FrozenModel
-from macro_routing.runs.comparison_results import CurvePoint, MethodRun, read_curve, read_method_run, write_curve
+from macro_routing.runs.comparison_results import MethodRun, SearchCurvePoint, read_curve, read_method_run, write_curve
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.folder import RUN, RunFolder
-from macro_routing.runs.methods import MACRO, check_methods, keep_known_settings
+from macro_routing.runs.methods import MACRO, check_methods_comparable, keep_known_settings
 from macro_routing.runs.prepare import (
-    check_same_inputs,
+    check_run_inputs_unchanged,
     check_same_settings,
     load_configured_model,
     load_configured_task,
@@ -70,7 +70,7 @@ def compare_methods(  # noqa: PLR0913
 
     ``points`` are places on the curve of each search; with one there is its end alone, and nothing more is tested.
     """
-    check_methods(names, seeds)
+    check_methods_comparable(names, seeds)
     if task is None:
         load_configured_task(base)  # what cannot be read is rejected before the model is loaded
     listener = listener or Listener()
@@ -85,7 +85,7 @@ def compare_methods(  # noqa: PLR0913
         method_runs = []
         for number, config in enumerate([run.config for run in planned], 1):
             listener.on_message(f"run {number} of {len(planned)}: {config.method}, seed {config.seed}")
-            path = _get_run_path(folder, config)
+            path = _get_method_run_folder(folder, config)
             _run_or_resume(config, path, {**known, "workers": pool})
             curve = _load_or_compute_curve(config, path, {**known, "executor": pool}, points)
             method_runs.append(read_method_run(config.method, config.seed, path, curve))
@@ -104,15 +104,15 @@ def plan_methods(  # noqa: PLR0913
     """Every run of a comparison, held against what is in its folder; nothing is run and no folder is made."""
     planned = []
     for config in make_method_configs(base, names, seeds, known, search):
-        path, run = _get_run_path(folder, config), prepare_run(config, **known)
-        _check_same_run(path, config, run.make_header())
+        path, run = _get_method_run_folder(folder, config), prepare_run(config, **known)
+        _check_same_run(path, config, run.make_run_header())
         evaluations = run.plan.max_evaluations + _count_curve_evaluations(run, points)
         planned.append(PlannedRun(config, run.plan, evaluations, read_curve(path) is not None))
     _check_earlier_runs(folder, [run.config for run in planned], known["frozen"])
     return planned
 
 
-def _get_run_path(folder: Path, config: RunConfig) -> Path:
+def _get_method_run_folder(folder: Path, config: RunConfig) -> Path:
     return folder / f"{config.method}-{config.seed}"
 
 
@@ -156,11 +156,11 @@ def _check_earlier_runs(folder: Path, configs: Sequence[RunConfig], frozen: Froz
 
     Runs of one method are one line of it, so they had the same settings of their search, too.
     """
-    tables = {config.method: json.loads(json.dumps(config.to_tables())) for config in configs}
+    tables = {config.method: json.loads(json.dumps(config.to_toml_tables())) for config in configs}
     now = tables[configs[0].method]
     for path in sorted(folder.glob(f"*-*/{RUN}")):
         run = RunFolder.open(path.parent)
-        with run.explain_damage(RUN):
+        with run.explain_damaged_files(RUN):
             header = run.read_json(RUN)
             before, weights = header["config"]["given"], header["model"]["weights_id"]
         if weights != frozen.weights_id:
@@ -186,16 +186,16 @@ def _check_same_run(path: Path, config: RunConfig, header: dict[str, Any]) -> No
     if not (path / RUN).is_file():
         return
     run = RunFolder.open(path)
-    with run.explain_damage(RUN):
+    with run.explain_damaged_files(RUN):
         earlier = run.read_json(RUN)
         check_same_settings(earlier, config, path)
-        check_same_inputs(earlier, json.loads(json.dumps(header)), path)
+        check_run_inputs_unchanged(earlier, json.loads(json.dumps(header)), path)
 
 
-def _load_or_compute_curve(config: RunConfig, path: Path, known: dict[str, Any], points: int) -> list[CurvePoint]:
+def _load_or_compute_curve(config: RunConfig, path: Path, known: dict[str, Any], points: int) -> list[SearchCurvePoint]:
     curve = read_curve(path)
     if curve is None:
-        curve = list(_compute_curve(config, RunFolder.open(path), known, points))
+        curve = list(_compute_test_accuracy_curve(config, RunFolder.open(path), known, points))
         write_curve(path, curve)
     return curve
 
@@ -208,7 +208,9 @@ def _count_curve_evaluations(run: PreparedRun, points: int) -> int:
     return earlier * (run.searcher.max_candidates * len(run.splits.validation) + len(run.splits.test))
 
 
-def _compute_curve(config: RunConfig, folder: RunFolder, known: dict[str, Any], points: int) -> Iterator[CurvePoint]:
+def _compute_test_accuracy_curve(
+    config: RunConfig, folder: RunFolder, known: dict[str, Any], points: int
+) -> Iterator[SearchCurvePoint]:
     """Validation's choice after some of the rounds, on the test set; drawn, never chosen from.
 
     Before the end ties go to the earlier candidate: to settle them on training data as a run does would cost more than
@@ -226,6 +228,6 @@ def _compute_curve(config: RunConfig, folder: RunFolder, known: dict[str, Any], 
             best = max(ran, key=lambda route: validated[route].score.accuracy)
             tested = run.evaluator.evaluate([best], run.splits.test)[best]
             if not tested.failure:
-                yield CurvePoint(int(asked[state.rounds]), str(best), tested.score.accuracy)
+                yield SearchCurvePoint(int(asked[state.rounds]), str(best), tested.score.accuracy)
     if result.kind != ORACLE:
-        yield CurvePoint(int(asked[-1]), result.route, result.variants[0].accuracy)
+        yield SearchCurvePoint(int(asked[-1]), result.route, result.variants[0].accuracy)

@@ -22,7 +22,7 @@ _RESAMPLES = 4000
 
 
 @dataclass(frozen=True)
-class CurvePoint:
+class SearchCurvePoint:
     """What a search would have come to, had it ended here."""
 
     asked: int
@@ -44,7 +44,7 @@ class MethodRun:
     work: float
     """Layer applications × tokens of the answers it looked at."""
     seconds: float
-    curve: tuple[CurvePoint, ...]
+    curve: tuple[SearchCurvePoint, ...]
     right: dict[str, dict[str, bool]]
     """By variant and test example: whether the answer was right."""
 
@@ -99,28 +99,29 @@ def describe_comparison(folder: Path) -> str:
     return ""
 
 
-def read_curve(path: Path) -> list[CurvePoint] | None:
+def read_curve(path: Path) -> list[SearchCurvePoint] | None:
     """The curve that was drawn for a run; None where there is none, or one of another run of that name."""
     try:
-        curve = json.loads(_get_curve_path(path).read_text(encoding="utf-8"))
+        curve = json.loads(_get_curve_json_path(path).read_text(encoding="utf-8"))
         points = [
-            CurvePoint(int(point["asked"]), str(point["route"]), float(point["accuracy"])) for point in curve["points"]
+            SearchCurvePoint(int(point["asked"]), str(point["route"]), float(point["accuracy"]))
+            for point in curve["points"]
         ]
         return points if curve["run"] == _digest_run(path) else None
     except (OSError, ValueError, TypeError, KeyError):
         return None  # it can be drawn again
 
 
-def write_curve(path: Path, curve: Sequence[CurvePoint]) -> None:
+def write_curve(path: Path, curve: Sequence[SearchCurvePoint]) -> None:
     """Keep a curve beside the run's folder: a finished run is not added to."""
     curve_file = {"run": _digest_run(path), "points": [dataclasses.asdict(point) for point in curve]}
     try:
-        write_atomically(_get_curve_path(path), json.dumps(curve_file) + "\n")
+        write_atomically(_get_curve_json_path(path), json.dumps(curve_file) + "\n")
     except OSError as error:
-        raise RunError(f"{_get_curve_path(path)} cannot be written: {error.strerror}") from None
+        raise RunError(f"{_get_curve_json_path(path)} cannot be written: {error.strerror}") from None
 
 
-def _get_curve_path(path: Path) -> Path:
+def _get_curve_json_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.curve.json")
 
 
@@ -129,11 +130,11 @@ def _digest_run(path: Path) -> str:
     return hashlib.sha256((path / RUN).read_bytes() + (path / RESULT).read_bytes()).hexdigest()
 
 
-def read_method_run(method: str, seed: int, path: Path, curve: Sequence[CurvePoint]) -> MethodRun:
+def read_method_run(method: str, seed: int, path: Path, curve: Sequence[SearchCurvePoint]) -> MethodRun:
     """One finished run as a part of a comparison."""
     run = RunFolder.open(path)
     result, rounds = read_result(run), run.read_round_reports()
-    with run.explain_damage(ANSWERS):
+    with run.explain_damaged_files(ANSWERS):
         answers = run.read_json(ANSWERS)
         names = [example["id"] for example in answers["examples"]]
         right = {
@@ -155,13 +156,13 @@ def summarize_methods(runs: Sequence[MethodRun]) -> list[MethodRow]:
     names = list(
         dict.fromkeys(variant.name for run in searched for variant in run.result.variants if variant.name != STANDARD)
     )
-    rows = [_summarize_variant(name, [run for run in runs if name in run.right]) for name in names]
-    standard = _summarize_variant(STANDARD, list({run.seed: run for run in runs}.values()))
+    rows = [_average_variant_over_runs(name, [run for run in runs if name in run.right]) for name in names]
+    standard = _average_variant_over_runs(STANDARD, list({run.seed: run for run in runs}.values()))
     oracles = [row for row in rows if row.kind == ORACLE]
     return [*(row for row in rows if row.kind != ORACLE), standard, *oracles]
 
 
-def _summarize_variant(name: str, runs: Sequence[MethodRun]) -> MethodRow:
+def _average_variant_over_runs(name: str, runs: Sequence[MethodRun]) -> MethodRow:
     variants = [next(variant for variant in run.result.variants if variant.name == name) for run in runs]
     accuracies = [variant.accuracy for variant in variants]
     sums, counts = _sum_differences_by_example(runs, name)

@@ -35,7 +35,7 @@ from macro_routing.settings import (
     build_settings,
     check_choice,
     check_integer,
-    check_keys,
+    check_known_keys,
     check_number,
     check_string,
     get_field_options,
@@ -98,9 +98,9 @@ class AnswerSettings:
 
     def __post_init__(self) -> None:
         """Reject impossible settings."""
-        self.resolve_mode(DIRECT)
+        self.resolve_answer_mode(DIRECT)
 
-    def resolve_mode(self, automatic: str) -> DecodingSettings:
+    def resolve_answer_mode(self, automatic: str) -> DecodingSettings:
         """How answers are obtained where ``automatic`` is the task's own mode."""
         mode = automatic if self.mode == AUTO else self.mode
         return DecodingSettings(**{**dataclasses.asdict(self), "mode": mode})
@@ -167,7 +167,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         },
         "data": {"training": 160, "validation": 100, "test": 400},
     },
-    # The paper's settings to the letter; what depends on the model is in `_get_paper_values`. Never changed.
+    # The paper's exact settings; what depends on the model is in `_get_paper_settings_for_model`. Never changed.
     "paper": {
         "search": {"final_set": "raw"},
         "data": {"training": 1000, "validation": 100},
@@ -180,7 +180,7 @@ PRESET_METHODS = {"paper": MACRO, "default": GUIDED, "quick": MACRO}
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A run as it was asked for, the preset's values filled in; made by ``from_tables`` or ``make_config``."""
+    """A run as it was asked for, the preset's values filled in; made by ``from_toml_tables`` or ``make_run_config``."""
 
     task: str = option("", "A task's name (see `macro tasks`), a .toml, or a .jsonl or .csv file.", DATA)
     model: str = option(DEFAULT_MODEL, "A built-in name, a folder, a .gguf file or a hub id.", MODEL)
@@ -221,7 +221,7 @@ class RunConfig:
     """The settings of each table but ``search``, whose settings are the method's."""
 
     @classmethod
-    def from_tables(cls, values: Mapping[str, Any], source: str) -> "RunConfig":
+    def from_toml_tables(cls, values: Mapping[str, Any], source: str) -> "RunConfig":
         """A configuration from a TOML file's contents; unknown keys are rejected."""
         names = [item.name for item in dataclasses.fields(cls) if item.name != "given"]
         for name in values:
@@ -229,7 +229,7 @@ class RunConfig:
                 raise SettingsError(
                     f"{source}: {name} is not part of a configuration, since it changes no result; give it as a flag"
                 )
-        check_keys(values, names, source)
+        check_known_keys(values, names, source)
         tables = {name: values.get(name, {}) for name in (*cls.TABLES, "search")}
         top_level = _check_top_level(cls(**{name: value for name, value in values.items() if name not in tables}))
         for name, table in tables.items():
@@ -239,19 +239,19 @@ class RunConfig:
             raise SettingsError("[space]: layers is the model's, leave it out")
         given = _make_tables_absolute({name: dict(table) for name, table in tables.items() if table})
         config = dataclasses.replace(top_level, given=given)
-        built = {name: config.build_table(name) for name in cls.TABLES}
+        built = {name: config.resolve_settings_table(name) for name in cls.TABLES}
         return dataclasses.replace(config, **built, search=config.build_search_settings({}))
 
     def with_changes(self, **changes: Any) -> "RunConfig":
         """The configuration with other top-level values or whole tables."""
-        return RunConfig.from_tables({**self.to_tables(), **changes}, "the changed settings")
+        return RunConfig.from_toml_tables({**self.to_toml_tables(), **changes}, "the changed settings")
 
-    def to_tables(self) -> dict[str, Any]:
-        """Plain values that ``from_tables`` makes the same configuration of: what was given, but no preset's values."""
+    def to_toml_tables(self) -> dict[str, Any]:
+        """Plain values for ``from_toml_tables``: what was given, without the preset's values."""
         plain = {name: getattr(self, name) for name in get_field_options(RunConfig)}
         return {**plain, **{name: dict(self.given.get(name, {})) for name in (*self.TABLES, "search")}}
 
-    def build_table(self, name: str, **automatic: Any) -> Any:
+    def resolve_settings_table(self, name: str, **automatic: Any) -> Any:
         """A table's settings: what was given, then what the model or the device settles, then the preset's."""
         values = {**PRESETS[self.preset].get(name, {}), **automatic, **self.given.get(name, {})}
         return build_settings(self.TABLES[name], values, f"[{name}]")
@@ -269,30 +269,30 @@ class RunConfig:
 
     def resolve_decoding(self, task: Task) -> DecodingSettings:
         """How answers are obtained; without a mode, choices are compared by likelihood and the rest is generated."""
-        decoding = self.decoding.resolve_mode(default_answer_mode(task))
+        decoding = self.decoding.resolve_answer_mode(default_answer_mode(task))
         if decoding.mode == LIKELIHOOD and task.kind != CHOICE:
             raise SettingsError(
                 f"{task.name} has no choices, so mode = likelihood cannot be used; use direct or reasoning"
             )
         return decoding
 
-    def resolve_units(self, frozen: FrozenModel) -> UnitSizes:
+    def resolve_examples_per_unit(self, frozen: FrozenModel) -> UnitSizes:
         """Examples per work unit."""
         automatic = dataclasses.asdict(UnitSizes.for_device(frozen.model.device.type))
-        units: UnitSizes = self.build_table("units", **automatic)
+        units: UnitSizes = self.resolve_settings_table("units", **automatic)
         return units
 
-    def resolve_data(self, frozen: FrozenModel) -> DataSettings:
+    def resolve_data_sizes(self, frozen: FrozenModel) -> DataSettings:
         """Sizes, where the paper makes them depend on the model."""
-        data: DataSettings = self.build_table("data", **self._get_model_values(frozen)["data"])
+        data: DataSettings = self.resolve_settings_table("data", **self._get_preset_values_for_model(frozen)["data"])
         return data
 
     def make_searcher(
         self, frozen: FrozenModel, examples: int, influence: Callable[[], Sequence[float]], test: int = 0
     ) -> SearchPlan:
         """The search over this model's routes; ``influence`` measures how much each layer does."""
-        automatic = self._get_model_values(frozen)
-        space = self.build_table("space", **automatic["space"]).make_space(frozen.layers)
+        automatic = self._get_preset_values_for_model(frozen)
+        space = self.resolve_settings_table("space", **automatic["space"]).make_space(frozen.layers)
         settings, paper = (
             self.build_search_settings(automatic["search"]),
             self.build_search_settings(automatic["search"], MACRO),
@@ -300,13 +300,15 @@ class RunConfig:
         inputs = MethodInputs(space, examples, test, self.budget, self.seed, settings, paper, influence)
         return METHODS[self.method].build(inputs)
 
-    def _get_model_values(self, frozen: FrozenModel) -> dict[str, dict[str, Any]]:
-        return _get_paper_values(frozen) if self.preset == "paper" else {"space": {}, "search": {}, "data": {}}
+    def _get_preset_values_for_model(self, frozen: FrozenModel) -> dict[str, dict[str, Any]]:
+        return (
+            _get_paper_settings_for_model(frozen) if self.preset == "paper" else {"space": {}, "search": {}, "data": {}}
+        )
 
 
-def make_config(task: str, model: str = DEFAULT_MODEL, preset: str = "default", **values: Any) -> RunConfig:
+def make_run_config(task: str, model: str = DEFAULT_MODEL, preset: str = "default", **values: Any) -> RunConfig:
     """A configuration from Python: top-level values and tables by name, a table as a mapping."""
-    return RunConfig.from_tables({"task": task, "model": model, "preset": preset, **values}, "the settings")
+    return RunConfig.from_toml_tables({"task": task, "model": model, "preset": preset, **values}, "the settings")
 
 
 def _check_top_level(config: RunConfig) -> RunConfig:
@@ -351,7 +353,7 @@ def _make_absolute(value: Any) -> Any:
         return value
 
 
-def _get_paper_values(frozen: FrozenModel) -> dict[str, dict[str, Any]]:
+def _get_paper_settings_for_model(frozen: FrozenModel) -> dict[str, dict[str, Any]]:
     """What the paper sets by model: route length, final set, validation size (specification §5)."""
     kind = get_text_config(frozen.model.config).model_type
     is_deepseek = "deepseek" in frozen.name.lower()

@@ -61,7 +61,7 @@ def _time_routes(evaluator: Evaluator, routes: Sequence[Route], prompts: list[To
             break
         for route, model in models.items():
             turns[route].append(_time_one_repeat(model, prompts))
-    return {route: _summarize_repeats(rows) for route, rows in turns.items()}
+    return {route: _take_fastest_timing(rows) for route, rows in turns.items()}
 
 
 def _time_one_repeat(model: Any, prompts: list[Tokens]) -> tuple[float, float, int | None]:
@@ -80,7 +80,7 @@ def _time_generation(model: Any, prompts: list[Tokens], budget: int) -> float:
     return time.perf_counter() - started
 
 
-def _summarize_repeats(turns: Sequence[tuple[float, float, int | None]]) -> dict[str, Any]:
+def _take_fastest_timing(turns: Sequence[tuple[float, float, int | None]]) -> dict[str, Any]:
     """The fastest turn counts: whatever else the machine does can only slow one down."""
     firsts, wholes, peaks = zip(*turns, strict=True)
     return {
@@ -88,11 +88,11 @@ def _summarize_repeats(turns: Sequence[tuple[float, float, int | None]]) -> dict
         "token_seconds": max(min(wholes) - min(firsts), 0.0) / TOKENS,
         "peak_bytes": None if peaks[0] is None else max(peaks),
         "turns": len(turns),
-        "noise": max(_relative_noise(firsts), _relative_noise(wholes)),
+        "noise": max(_relative_timing_noise(firsts), _relative_timing_noise(wholes)),
     }
 
 
-def _relative_noise(seconds: Sequence[float]) -> float:
+def _relative_timing_noise(seconds: Sequence[float]) -> float:
     """How much longer than the fastest turn the next one took, as a share: what a difference has to stand out from."""
     fastest, second, *_ = sorted(seconds)
     return second / fastest - 1

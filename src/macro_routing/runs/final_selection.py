@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macro_routing.evaluation.holdout_selection import (
+    combine_expected_and_measured_gain,
     compute_gain_probability,
     select_confirmed_candidate,
-    update_expected_gain,
 )
 from macro_routing.evaluation.outcomes import RouteEvaluation
 from macro_routing.routes import Route, parse_program
@@ -67,11 +67,11 @@ def select_route(
         return select_candidate(left, [validated[candidate.route].score for candidate in left], score_on_training)
 
     best, turned_down = _select_unopposed(
-        candidates, select_best, lambda route: _find_failure(route, validated) or find_objection(route)
+        candidates, select_best, lambda route: _find_route_failure(route, validated) or find_objection(route)
     )
     reason = "" if best else f"since {_join_reasons(turned_down)}"
     route = best.route if best else Route.standard(candidates[0].route.layers)
-    return FinalSelection(route, _list_candidates(candidates, validated, turned_down), reason)
+    return FinalSelection(route, _make_candidate_records(candidates, validated, turned_down), reason)
 
 
 def select_confirmed_route(
@@ -83,24 +83,26 @@ def select_confirmed_route(
 ) -> FinalSelection:
     """The finalist that is almost certainly better, by what the search expects and examples it never saw."""
 
-    def get_correct(route: Route) -> NDArray[np.bool_]:
+    def get_correct_flags(route: Route) -> NDArray[np.bool_]:
         return np.array([*holdout[route].correct, *validated[route].correct], dtype=bool)
 
     standard = Route.standard(candidates[0].route.layers)
-    if failure := _find_failure(standard, validated, holdout):
+    if failure := _find_route_failure(standard, validated, holdout):
         # Whoever is compared with a pass that could not be run wins.
         reason = f"since the standard pass could not be run: {failure}"
-        return FinalSelection(standard, _list_candidates(candidates, validated, {}), reason)
+        return FinalSelection(standard, _make_candidate_records(candidates, validated, {}), reason)
     best, turned_down = _select_unopposed(
         candidates,
-        lambda left: select_confirmed_candidate(left, get_correct, max_error_probability),
-        lambda route: _find_failure(route, validated, holdout) or find_objection(route),
+        lambda left: select_confirmed_candidate(left, get_correct_flags, max_error_probability),
+        lambda route: _find_route_failure(route, validated, holdout) or find_objection(route),
     )
     chosen = best.route if best else standard
     reason = f"since {_join_reasons(turned_down)}" if turned_down else ""
     probabilities = {
         candidate.route: compute_gain_probability(
-            update_expected_gain(candidate.expected, get_correct(standard), get_correct(candidate.route))
+            combine_expected_and_measured_gain(
+                candidate.expected, get_correct_flags(standard), get_correct_flags(candidate.route)
+            )
         )
         for candidate in candidates
     }
@@ -120,7 +122,7 @@ def select_confirmed_route(
             "expected_deviation": candidate.expected and max(candidate.expected.variance, 0.0) ** 0.5,
             "certainty": None if candidate.route.is_standard else probabilities[candidate.route],
         }
-        for line, candidate in zip(_list_candidates(candidates, validated, turned_down), candidates, strict=True)
+        for line, candidate in zip(_make_candidate_records(candidates, validated, turned_down), candidates, strict=True)
     )
     return FinalSelection(chosen, listed, reason)
 
@@ -147,12 +149,12 @@ def _join_reasons(turned_down: Mapping[Route, str]) -> str:
     return "; ".join(f"{route} was turned down: {reason}" for route, reason in turned_down.items())
 
 
-def _find_failure(route: Route, *evaluations: Mapping[Route, RouteEvaluation]) -> str:
+def _find_route_failure(route: Route, *evaluations: Mapping[Route, RouteEvaluation]) -> str:
     """Why a route could not be run somewhere; what it got right elsewhere does not make up for that."""
     return next((by_route[route].failure for by_route in evaluations if by_route[route].failure), "")
 
 
-def _list_candidates(
+def _make_candidate_records(
     candidates: Sequence[Candidate], validated: Mapping[Route, RouteEvaluation], turned_down: Mapping[Route, str]
 ) -> tuple[Mapping[str, Any], ...]:
     return tuple(

@@ -45,11 +45,11 @@ class RunFolder:
         self.path = path
 
     @staticmethod
-    def check_unused(path: Path) -> None:
+    def check_folder_not_in_use(path: Path) -> None:
         """Reject a folder that no run may begin in; nothing is written."""
         with RunFolder(path).explain_write_errors(begun=False):
             has_run, is_taken = (path / RUN).exists(), path.exists() and not path.is_dir()
-            is_taken = is_taken or (path.is_dir() and any(map(_is_used_entry, path.iterdir())))
+            is_taken = is_taken or (path.is_dir() and any(map(_shows_folder_in_use, path.iterdir())))
         if has_run:
             raise RunError(f"{path} holds a run already; go on with it (`macro resume {path}`) or name another folder")
         if is_taken:
@@ -58,7 +58,7 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path) -> "RunFolder":
         """A folder that held nothing and is ready for a run."""
-        RunFolder.check_unused(path)
+        RunFolder.check_folder_not_in_use(path)
         folder = cls(path)
         with folder.explain_write_errors(begun=False):
             folder._make_folders()
@@ -99,14 +99,14 @@ class RunFolder:
             raise RunError(f"{str(self.path)[:200]} cannot be written: {describe_os_error(error)}; {remedy}") from None
 
     @contextmanager
-    def explain_damage(self, name: str) -> Iterator[None]:
+    def explain_damaged_files(self, name: str) -> Iterator[None]:
         """Turn contents of the wrong shape into an error that says how to go on."""
         try:
             yield
         except (*_WRONG_SHAPE, NotationError, RouteError) as error:  # the last two: a route in it cannot be parsed
-            raise RunError(self._describe_damage(name, error)) from None
+            raise RunError(self._describe_damaged_file(name, error)) from None
 
-    def _describe_damage(self, name: str, error: Exception) -> str:
+    def _describe_damaged_file(self, name: str, error: Exception) -> str:
         remedy = (
             "the run cannot be continued, but its scores are in the score store: the same `macro search` with"
             " another --out finds them there"
@@ -126,9 +126,9 @@ class RunFolder:
         except FileNotFoundError:
             raise RunError(f"{self.path / name} is missing; `macro resume {self.path}` makes it again") from None
         except (OSError, ValueError, RecursionError) as error:
-            raise RunError(self._describe_damage(name, error)) from None
+            raise RunError(self._describe_damaged_file(name, error)) from None
         if not isinstance(value, dict):
-            raise RunError(self._describe_damage(name, TypeError("it is not an object")))
+            raise RunError(self._describe_damaged_file(name, TypeError("it is not an object")))
         return value
 
     def write_json(self, name: str, value: Any) -> None:
@@ -192,9 +192,9 @@ class RunFolder:
         digests = {str(path.relative_to(self.path)): digest_file(path) for path in files}
         self.write_json(MANIFEST, {"format": FORMAT, "files": digests})
 
-    def list_changed_files(self) -> list[str]:
+    def list_files_changed_since_finish(self) -> list[str]:
         """Files that are not what they were when the run was finished."""
-        with self.explain_damage(MANIFEST):
+        with self.explain_damaged_files(MANIFEST):
             known = self.read_json(MANIFEST).get("files", {}).items() if self.has_file(MANIFEST) else ()
             return [name for name, digest in known if self.has_file(name) and digest_file(self.path / name) != digest]
 
@@ -203,7 +203,7 @@ class RunFolder:
         """Whether the run is complete: it has a manifest, and all that it names."""
         if not self.has_file(MANIFEST):
             return False
-        with self.explain_damage(MANIFEST):
+        with self.explain_damaged_files(MANIFEST):
             return all(self.has_file(name) for name in self.read_json(MANIFEST).get("files", {}))
 
     # --- one process at a time ------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ class RunFolder:
                 raise
 
 
-def _is_used_entry(entry: Path) -> bool:
+def _shows_folder_in_use(entry: Path) -> bool:
     """Whether a folder that has this in it is in use; a run that was stopped at once leaves empty parts behind."""
     return entry.name != "lock" and not (entry.is_dir() and not any(entry.iterdir()))
 

@@ -16,9 +16,9 @@ from macro_routing.routes.space import RouteSpace
 from macro_routing.search import GuidedSearch, GuidedSettings, RandomSearch, RandomSettings, Searcher
 from macro_routing.search.budgeted_search import (
     BudgetedSearch,
-    FinalSetSettings,
+    BudgetedSearchSettings,
     RouteListSearch,
-    StandardPassOnly,
+    StandardPassBaseline,
     list_early_exit_routes,
     list_layer_drop_routes,
 )
@@ -43,7 +43,7 @@ GUIDED, MACRO, RANDOM, STANDARD = "guided", "macro", "random", "standard"
 
 
 @dataclass(frozen=True)
-class DropSettings(FinalSetSettings):
+class LayerDropSettings(BudgetedSearchSettings):
     """The settings of dropping layers."""
 
     max_dropped: Annotated[int, Range(0)] = 0
@@ -58,8 +58,8 @@ SearchSettings = (
     | RepeatCountSettings
     | BlockBeamSettings
     | SurrogateSettings
-    | FinalSetSettings
-    | DropSettings
+    | BudgetedSearchSettings
+    | LayerDropSettings
     | DrLLMSettings
     | ColaSettings
 )
@@ -118,7 +118,7 @@ def _build_guided(inputs: MethodInputs) -> GuidedSearch:
     return GuidedSearch(inputs.space, inputs.examples, budget or inputs.resolved_budget, inputs.settings, inputs.seed)
 
 
-def _build_restarts(inputs: MethodInputs) -> RestartedSearch:
+def _build_restarted_search(inputs: MethodInputs) -> RestartedSearch:
     return RestartedSearch(_build_macro(inputs), inputs.resolved_budget)
 
 
@@ -135,22 +135,22 @@ def _build_random(inputs: MethodInputs) -> RandomSearch:
 def _count_affordable_examples(settings: MacroSettings | RandomSettings, available: int, budget: int | None) -> int:
     """The most training examples whose rounds stay within the budget."""
 
-    def count_evaluations(examples: int) -> int:
+    def count_macro_evaluations(examples: int) -> int:
         rounds = assign_examples_to_rounds(examples, settings.iterations, settings.replay, seed=0)
         return settings.draws * sum(map(len, rounds))
 
-    if budget is None or count_evaluations(available) <= budget:
+    if budget is None or count_macro_evaluations(available) <= budget:
         return available
     minimum = settings.iterations
-    if count_evaluations(minimum) > budget:
+    if count_macro_evaluations(minimum) > budget:
         raise SettingsError(
             f"budget = {budget} is not allowed: {settings.iterations} rounds of {settings.draws} draws need"
-            f" {count_evaluations(minimum)} evaluations at least; give more, or fewer iterations and draws"
+            f" {count_macro_evaluations(minimum)} evaluations at least; give more, or fewer iterations and draws"
         )
     affordable, upper = minimum, available
     while upper - affordable > 1:
         middle = (affordable + upper) // 2
-        affordable, upper = (middle, upper) if count_evaluations(middle) <= budget else (affordable, middle)
+        affordable, upper = (middle, upper) if count_macro_evaluations(middle) <= budget else (affordable, middle)
     return affordable
 
 
@@ -165,7 +165,7 @@ def _build_route_list_sweep(name: str, inputs: MethodInputs) -> RouteListSearch:
         routes = list_early_exit_routes(layers)
     else:
         routes = list_layer_drop_routes(inputs.influence(), settings.max_dropped or max(1, layers // 2))
-    final_set = FinalSetSettings(k=settings.k, anchored=settings.anchored)
+    final_set = BudgetedSearchSettings(k=settings.k, anchored=settings.anchored)
     return RouteListSearch(layers, inputs.examples, inputs.resolved_budget, final_set, inputs.seed, routes, name)
 
 
@@ -188,18 +188,18 @@ def _build_per_example_search(
 METHODS: dict[str, Method] = {
     GUIDED: Method("MACRO, guided", GuidedSettings, _build_guided),
     MACRO: Method("MACRO", MacroSettings, _build_macro),
-    "macro-restarts": Method("MACRO, restarted", MacroSettings, _build_restarts),
+    "macro-restarts": Method("MACRO, restarted", MacroSettings, _build_restarted_search),
     RANDOM: Method("random search", RandomSettings, _build_random),
     "rys": Method("RYS", BlockSweepSettings, partial(_build_budgeted_search, BlockSweep)),
     "rys-counts": Method("RYS, counts", RepeatCountSettings, partial(_build_budgeted_search, RepeatCountSweep)),
     "rys-beam": Method("RYS, beam", BlockBeamSettings, partial(_build_budgeted_search, BlockBeamSearch)),
     "rys-surrogate": Method("RYS, surrogate", SurrogateSettings, partial(_build_budgeted_search, SurrogateSearch)),
-    "shortgpt": Method("ShortGPT", DropSettings, partial(_build_route_list_sweep, "shortgpt")),
-    "early-exit": Method("early exit", FinalSetSettings, partial(_build_route_list_sweep, "early-exit")),
+    "shortgpt": Method("ShortGPT", LayerDropSettings, partial(_build_route_list_sweep, "shortgpt")),
+    "early-exit": Method("early exit", BudgetedSearchSettings, partial(_build_route_list_sweep, "early-exit")),
     "drllm": Method("Dr.LLM", DrLLMSettings, _build_per_example_search, "router"),
     "drllm-ext": Method("Dr.LLM+Ext.", DrLLMSettings, partial(_build_per_example_search, extended=True), "router"),
     "cola": Method("CoLA (oracle)", ColaSettings, partial(_build_per_example_search, every_example=True), "oracle"),
-    STANDARD: Method("standard pass", FinalSetSettings, partial(_build_budgeted_search, StandardPassOnly)),
+    STANDARD: Method("standard pass", BudgetedSearchSettings, partial(_build_budgeted_search, StandardPassBaseline)),
 }
 assert tuple(METHODS) == METHOD_NAMES
 
@@ -222,7 +222,7 @@ def make_search_settings(method: str, preset: Mapping[str, Any], given: Mapping[
     return build_settings(METHODS[method].settings, {**keep_known_settings(method, preset), **given}, "[search]")
 
 
-def check_methods(names: Sequence[str], seeds: Sequence[int]) -> None:
+def check_methods_comparable(names: Sequence[str], seeds: Sequence[int]) -> None:
     """Reject what cannot be compared before anything is loaded."""
     for method in names:
         if method not in METHODS:

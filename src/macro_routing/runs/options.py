@@ -46,7 +46,7 @@ class RunOption:
         return self.option.flag or f"--{self.name.replace('_', '-')}"
 
     @property
-    def is_switch(self) -> bool:
+    def takes_no_value(self) -> bool:
         """Whether the flag takes no argument."""
         return self.type is bool or self.option.flag_value is not None
 
@@ -63,7 +63,7 @@ class RunOption:
     @property
     def shown_default(self) -> str:
         """What the help shows where nothing is given."""
-        has_none = self.is_required or self.is_switch or self.default is None or self.default in ("", ())
+        has_none = self.is_required or self.takes_no_value or self.default is None or self.default in ("", ())
         if self.option.shown_default or has_none:
             return self.option.shown_default
         return ",".join(map(str, self.default)) if self.is_list else str(self.default)
@@ -71,7 +71,7 @@ class RunOption:
     def parse_list(self, text: str) -> tuple[Any, ...]:
         """The values of a list that is given separated by commas."""
         kind = get_args(self.type)[0]
-        parse = kind if kind in (int, float, str) else parse_value
+        parse = kind if kind in (int, float, str) else parse_untyped_value
         try:
             return tuple(parse(value.strip()) for value in text.split(",") if value.strip())
         except ValueError:
@@ -89,7 +89,7 @@ class RunOption:
         """The words of a command line that set this value; None where no flag does."""
         if isinstance(value, list | tuple):
             return [word for item in value for word in (self.flag, str(item))]
-        if not self.is_switch:
+        if not self.takes_no_value:
             return [f"{self.flag}={value}"] if str(value).startswith("-") else [self.flag, str(value)]
         if value == (True if self.option.flag_value is None else self.option.flag_value):
             return [self.flag]
@@ -112,10 +112,10 @@ def list_table_options(table: str, settings: type) -> Iterator[RunOption]:
     """The options of one settings dataclass."""
     types, defaults = get_type_hints(settings), {field.name: field.default for field in dataclasses.fields(settings)}
     for name, option in get_field_options(settings).items():
-        yield RunOption(table, name, _strip_none(types[name]), defaults[name], option)
+        yield RunOption(table, name, _strip_none_from_type(types[name]), defaults[name], option)
 
 
-def parse_value(text: str) -> float | int | str | bool:
+def parse_untyped_value(text: str) -> float | int | str | bool:
     """A value whose type is not known: an integer, a number, true or false, else a string."""
     for kind in (int, float):
         try:
@@ -125,7 +125,7 @@ def parse_value(text: str) -> float | int | str | bool:
     return {"true": True, "false": False}.get(text, text)
 
 
-def _strip_none(annotation: Any) -> Any:
+def _strip_none_from_type(annotation: Any) -> Any:
     """The type of a value that is given: ``str`` of ``str | None``."""
     alternatives = [alternative for alternative in getattr(annotation, "__args__", ()) if alternative is not type(None)]
     return alternatives[0] if len(alternatives) == 1 else annotation
@@ -158,7 +158,7 @@ def _list_given_values(tables: Mapping[str, Any]) -> Iterator[tuple[RunOption | 
             yield options[name], value
 
 
-def format_toml(tables: Mapping[str, Any]) -> str:
+def format_config_as_toml(tables: Mapping[str, Any]) -> str:
     """The configuration as the file that gives the same one; what was not set is left out."""
     lines = _format_toml_lines(tables)
     for name, table in tables.items():

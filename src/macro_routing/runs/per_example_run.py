@@ -24,7 +24,7 @@ from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.runs.progress import RoundReport
-from macro_routing.runs.result import ORACLE, ROUTER, STANDARD, RunResult, make_per_example_result, make_variant
+from macro_routing.runs.result import ORACLE, ROUTER, STANDARD, RunResult, make_per_example_result, make_variant_row
 from macro_routing.search.searcher import Draw, Failure, Proposal, Score, SearchState
 from macro_routing.search.tree_actions import drllm_label_from_route
 from macro_routing.search.tree_search import CORRECT_REWARD, TreeSearch
@@ -60,7 +60,7 @@ class PerExampleRun(PreparedRun):
 
         searches = self.searcher.run_searches(score_pairs)
         report = self._make_round_report(searches, seen, time.perf_counter() - start)
-        state = SearchState(self.searcher.identity, rounds=1, draws=_list_most_visited(seen))
+        state = SearchState(self.searcher.identity, rounds=1, draws=_list_most_tried_routes(seen))
         folder.save_round(state, dataclasses.asdict(report))
         self.listener.on_round(report)
         return searches
@@ -100,11 +100,11 @@ class PerExampleRun(PreparedRun):
         routed = _require_answers(routes, evaluator.evaluate_pairs(list(zip(routes, test, strict=True))))
         routed_name = EACH_PROMPT if kind == ROUTER else ORACLE_PATHS
         answers = {routed_name: routed, standard_name: standard}
-        self.write_answers(folder, answers, decided=[str(route) for route in routes])
+        self.write_test_answers(folder, answers, decided=[str(route) for route in routes])
         length = statistics.mean(route.length for route in routes)
         variants = [
-            make_variant(METHODS[self.config.method].title, routed_name, length, routed),
-            make_variant(STANDARD, standard_name, self.standard_route.length, standard),
+            make_variant_row(METHODS[self.config.method].title, routed_name, length, routed),
+            make_variant_row(STANDARD, standard_name, self.standard_route.length, standard),
         ]
         layers, comparison = self.evaluator.frozen.layers, self.compare_with_standard(routed, standard)
         result = make_per_example_result(layers, variants, comparison, str(folder.path), kind)
@@ -113,7 +113,7 @@ class PerExampleRun(PreparedRun):
 
 
 @dataclass(frozen=True, eq=False)
-class RouterRun(PerExampleRun):
+class RouterTrainingRun(PerExampleRun):
     """Dr.LLM: labels from tree searches, routers trained on them, a decision for each prompt."""
 
     def search_and_test(self, folder: RunFolder) -> RunResult:
@@ -132,7 +132,7 @@ class RouterRun(PerExampleRun):
         """The routers; None where no example has a label, and every prompt takes the standard pass."""
         labels = [
             (self.splits.train[number], search.label)
-            for number, search in zip(self.searcher.searched_examples, searches, strict=True)
+            for number, search in zip(self.searcher.searched_example_indices, searches, strict=True)
             if search.label is not None
         ]
         self.listener.on_message(f"{len(labels)} of {len(searches)} examples have a label; training the routers")
@@ -164,11 +164,11 @@ class OracleRun(PerExampleRun):
         """Search, decide and test."""
         searches = self._run_tree_searches(folder, self.splits.test)
         routes = [search.label or self.standard_route for search in searches]
-        folder.write_json(files.ORACLE_COUNTS, count_oracle_results(searches, self.standard_route))
+        folder.write_json(files.ORACLE_COUNTS, count_oracle_improvements(searches, self.standard_route))
         return self._test_routes(folder, routes, ORACLE)
 
 
-def count_oracle_results(searches: Sequence[TreeSearch[Any]], standard: Route) -> dict[str, Any]:
+def count_oracle_improvements(searches: Sequence[TreeSearch[Any]], standard: Route) -> dict[str, Any]:
     """CoLA's two statements in counts: shorter paths for what was right, right ones for what was wrong."""
     right = [search for search in searches if search.rewards[standard] >= CORRECT_REWARD]
     wrong = [search for search in searches if search.rewards[standard] < CORRECT_REWARD]
@@ -192,16 +192,16 @@ def _require_answers(routes: Sequence[Route], outcomes: Sequence[ExampleOutcome 
     return [outcome for outcome in outcomes if not isinstance(outcome, Failure)]
 
 
-def _list_most_visited(seen: Sequence[RouteOutcome]) -> tuple[Draw, ...]:
+def _list_most_tried_routes(seen: Sequence[RouteOutcome]) -> tuple[Draw, ...]:
     """The routes that were tried on most examples, with what they made of them; all would fill a large file."""
     by_route: dict[Route, list[ExampleOutcome | Failure]] = {}
     for route, outcome in seen:
         by_route.setdefault(route, []).append(outcome)
     kept = sorted(by_route.items(), key=lambda item: -len(item[1]))[:_MAX_KEPT_ROUTES]
-    return tuple(Draw(0, Proposal(route), _combine_outcomes(outcomes)) for route, outcomes in kept)
+    return tuple(Draw(0, Proposal(route), _combine_outcomes_to_score(outcomes)) for route, outcomes in kept)
 
 
-def _combine_outcomes(outcomes: Sequence[ExampleOutcome | Failure]) -> Score | Failure:
+def _combine_outcomes_to_score(outcomes: Sequence[ExampleOutcome | Failure]) -> Score | Failure:
     """A route's answers as one score; a route that was given up has none, whatever it was right about before."""
     for outcome in outcomes:
         if isinstance(outcome, Failure):

@@ -16,15 +16,15 @@ from macro_routing.evaluation.score_store import ScoreStore, default_store_path
 from macro_routing.models.frozen import FrozenModel, load_model
 from macro_routing.models.hidden_states import compute_block_influence
 from macro_routing.peers.per_example_search import PerExampleSearch
-from macro_routing.runs.config import DataSettings, RunConfig, make_config
+from macro_routing.runs.config import DataSettings, RunConfig, make_run_config
 from macro_routing.runs.folder import RUN, RunFolder
 from macro_routing.runs.methods import METHODS
-from macro_routing.runs.per_example_run import OracleRun, RouterRun
+from macro_routing.runs.per_example_run import OracleRun, RouterTrainingRun
 from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.runs.progress import Listener, RunLog
 from macro_routing.runs.result import RunResult, read_result
 from macro_routing.runs.search_run import SearchRun
-from macro_routing.runs.warm_start import make_initial_state
+from macro_routing.runs.warm_start import make_initial_search_state
 from macro_routing.search.searcher import Searcher
 from macro_routing.tasks.splits import Splits, count_repeated_questions, make_splits
 from macro_routing.tasks.task import Example, Task
@@ -53,7 +53,7 @@ def search_routes(
     task_name = task.name if isinstance(task, Task) else task
     model_name = model.name if isinstance(model, FrozenModel) else model
     return run_search(
-        make_config(task_name, model_name, **settings),
+        make_run_config(task_name, model_name, **settings),
         Path(tempfile.mkdtemp(prefix="macro-")) / "run" if folder is None else folder,
         frozen=model if isinstance(model, FrozenModel) else None,
         task=task if isinstance(task, Task) else None,
@@ -74,12 +74,12 @@ def run_search(  # noqa: PLR0913
 
     ``workers`` load both by the names in the configuration.
     """
-    RunFolder.check_unused(Path(folder))  # said before a model is loaded for nothing
+    RunFolder.check_folder_not_in_use(Path(folder))  # said before a model is loaded for nothing
     with start_workers(config, workers, listener) as executor:
         run = prepare_run(config, frozen=frozen, task=task, listener=listener, store=store, executor=executor)
         run_folder = RunFolder.create(Path(folder))
         with closing(run.store), run_folder.lock(), _log_worker_messages(executor, run_folder):
-            run_folder.write_json(RUN, run.make_header())
+            run_folder.write_json(RUN, run.make_run_header())
             return run.run(run_folder)
 
 
@@ -124,14 +124,14 @@ def resume_run(  # noqa: PLR0913
     if run_folder.is_finished:
         return read_result(run_folder)
     header = run_folder.read_json(RUN)
-    with run_folder.explain_damage(RUN):
-        config = RunConfig.from_tables(header["config"]["given"], str(run_folder.path / RUN))
-        _check_header_types(header)
+    with run_folder.explain_damaged_files(RUN):
+        config = RunConfig.from_toml_tables(header["config"]["given"], str(run_folder.path / RUN))
+        _check_run_header_types(header)
     with run_folder.lock(), start_workers(config, workers, listener) as executor:
         store = store or header["store"]
         run = prepare_run(config, frozen=frozen, task=task, listener=listener, store=store, executor=executor)
         with closing(run.store), _log_worker_messages(executor, run_folder):
-            check_same_inputs(header, run.make_header(), run_folder.path)
+            check_run_inputs_unchanged(header, run.make_run_header(), run_folder.path)
             return run.run(run_folder)
 
 
@@ -148,7 +148,7 @@ def prepare_run(  # noqa: PLR0913
     listener = listener or Listener()
     task = task or load_configured_task(config)
     frozen = frozen or load_configured_model(config, executor, listener)
-    splits = split_examples(config, task, config.resolve_data(frozen))
+    splits = split_examples(config, task, config.resolve_data_sizes(frozen))
     if Path(config.task).suffix and (repeated := count_repeated_questions(task)):  # a file of the user's own
         repeats = f"rows that ask what another row asks: {repeated}"
         listener.on_message(f"{repeats}; no two splits share a question, so some are left out")
@@ -162,7 +162,7 @@ def prepare_run(  # noqa: PLR0913
         task,
         config.resolve_decoding(task),
         ScoreStore(Path(store) if store else default_store_path()),
-        config.resolve_units(frozen),
+        config.resolve_examples_per_unit(frozen),
         config.decoder,
         report=listener.on_message,
         executor=executor,
@@ -175,7 +175,7 @@ def prepare_run(  # noqa: PLR0913
     if isinstance(searcher, PerExampleSearch):
         return _make_per_example_run(config, evaluator, splits, searcher, listener)
     assert isinstance(searcher, Searcher)
-    first_state = make_initial_state(searcher, config.init_from, frozen, listener.on_message)
+    first_state = make_initial_search_state(searcher, config.init_from, frozen, listener.on_message)
     return SearchRun(config, evaluator, splits, searcher, listener, guards, first_state=first_state)
 
 
@@ -199,7 +199,7 @@ def split_examples(config: RunConfig, task: Task, sizes: DataSettings) -> Splits
     return dataclasses.replace(splits, test=splits.test[: sizes.test])
 
 
-def check_same_examples(header: Mapping[str, Any], config: RunConfig, task: Task, path: Path) -> None:
+def check_examples_unchanged(header: Mapping[str, Any], config: RunConfig, task: Task, path: Path) -> None:
     """Reject a run whose questions are other ones by now; needs no model, the sizes are the run's."""
     sizes = DataSettings(**header["config"]["resolved"]["data"])
     splits = split_examples(config, task, sizes)
@@ -225,7 +225,7 @@ def _make_per_example_run(
     ):
         if value:
             raise SettingsError(f"{name} is not allowed with method = {config.method}; leave it out")
-    kind = RouterRun if METHODS[config.method].kind == "router" else OracleRun
+    kind = RouterTrainingRun if METHODS[config.method].kind == "router" else OracleRun
     return kind(config, evaluator, splits, searcher, listener)
 
 
@@ -242,7 +242,7 @@ def measure_layer_influence(evaluator: Evaluator, examples: Sequence[Example]) -
 
 def check_same_settings(before: dict[str, Any], config: RunConfig, path: Path) -> None:
     """Reject to take a run for one that was asked for otherwise."""
-    given, now = before["config"]["given"], json.loads(json.dumps(config.to_tables()))
+    given, now = before["config"]["given"], json.loads(json.dumps(config.to_toml_tables()))
     if changed := [name for name in now if given.get(name) != now[name]]:
         raise RunError(
             f"{path} was run with other settings ({', '.join(changed)}); name another folder, or give the settings it"
@@ -259,7 +259,7 @@ _CHECKED_PARTS = {
 """Parts of a run's header that must stay as they are, by what they are."""
 
 
-def _check_header_types(header: dict[str, Any]) -> None:
+def _check_run_header_types(header: dict[str, Any]) -> None:
     if not isinstance(header["store"], str):
         raise TypeError("the path of its scores is not a string")
     for what in _CHECKED_PARTS:
@@ -267,7 +267,7 @@ def _check_header_types(header: dict[str, Any]) -> None:
             raise TypeError(f"{what} is not an object")
 
 
-def check_same_inputs(before: dict[str, Any], now: dict[str, Any], path: Path) -> None:
+def check_run_inputs_unchanged(before: dict[str, Any], now: dict[str, Any], path: Path) -> None:
     """Reject to go on with another model, other data or other grading than the run began with."""
     for what, name in _CHECKED_PARTS.items():
         if before[what] != now[what]:

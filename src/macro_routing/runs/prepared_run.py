@@ -66,7 +66,7 @@ class PreparedRun(ABC):
         assert self.evaluator.store is not None
         return self.evaluator.store
 
-    def make_header(self) -> dict[str, Any]:
+    def make_run_header(self) -> dict[str, Any]:
         """What the run is, for its folder."""
         frozen = self.evaluator.frozen
         resolved = {
@@ -77,14 +77,14 @@ class PreparedRun(ABC):
                 "max_evaluations": self.searcher.max_evaluations(),
             },
             "decoding": dataclasses.asdict(self.evaluator.decoding),
-            "units": dataclasses.asdict(self.evaluator.unit_sizes),
-            "data": dataclasses.asdict(self.config.resolve_data(frozen)),
+            "units": dataclasses.asdict(self.evaluator.example_unit_sizes),
+            "data": dataclasses.asdict(self.config.resolve_data_sizes(frozen)),
         }
         return {
             "format": FORMAT,
             "macro": __version__,
             "started": time.strftime("%Y-%m-%d %H:%M:%S"),
-            "config": {"given": self.config.to_tables(), "resolved": resolved},
+            "config": {"given": self.config.to_toml_tables(), "resolved": resolved},
             "model": {"name": frozen.name, "layers": frozen.layers, "weights_id": frozen.weights_id},
             "scope": self.evaluator.scope,
             "splits": {
@@ -117,7 +117,9 @@ class PreparedRun(ABC):
         """The evaluator; the listener gets the number of outcomes as they are computed."""
         return dataclasses.replace(self.evaluator, on_outcomes=self.listener.on_outcomes)
 
-    def write_answers(self, folder: RunFolder, answers: Mapping[str, Sequence[ExampleOutcome]], **more: Any) -> None:
+    def write_test_answers(
+        self, folder: RunFolder, answers: Mapping[str, Sequence[ExampleOutcome]], **more: Any
+    ) -> None:
         """Test answers by route, with the questions, so that a report needs nothing but the folder."""
         values = {
             "examples": [dataclasses.asdict(example) for example in self.splits.test],

@@ -25,7 +25,7 @@ _NO_ROUTE = {
 
 
 @dataclass(frozen=True)
-class Variant:
+class RouteTestResult:
     """A route by one of the ways to choose it, on the test set."""
 
     name: str
@@ -49,7 +49,7 @@ class RunResult:
 
     route: str
     layers: int
-    variants: tuple[Variant, ...]
+    variants: tuple[RouteTestResult, ...]
     comparison: PairedComparison
     """The chosen route against the standard pass, on the test set."""
     detectable: float
@@ -84,7 +84,7 @@ class RunResult:
             # Runs of earlier versions say nothing of their kind: they were routes.
             "kind": ROUTE,
             **values,
-            "variants": tuple(Variant(**variant) for variant in values["variants"]),
+            "variants": tuple(RouteTestResult(**variant) for variant in values["variants"]),
             "comparison": PairedComparison(**values["comparison"]),
             "detectable": math.inf if values["detectable"] is None else values["detectable"],
         }
@@ -93,22 +93,22 @@ class RunResult:
 
 def read_result(folder: RunFolder) -> RunResult:
     """A finished run's result, with the path where its folder is now."""
-    with folder.explain_damage(RESULT):
+    with folder.explain_damaged_files(RESULT):
         return dataclasses.replace(RunResult.from_json(folder.read_json(RESULT)), folder=str(folder.path))
 
 
-def make_variant(name: str, route: str, length: float, outcomes: Sequence[ExampleOutcome]) -> Variant:
+def make_variant_row(name: str, route: str, length: float, outcomes: Sequence[ExampleOutcome]) -> RouteTestResult:
     """A row of the result's table from its answers to the test set."""
     n = len(outcomes)
     truncated, tokens = (
         sum(outcome.truncated for outcome in outcomes) / n,
         sum(outcome.tokens for outcome in outcomes) / n,
     )
-    return Variant(name, route, length, sum(outcome.correct for outcome in outcomes), n, truncated, tokens)
+    return RouteTestResult(name, route, length, sum(outcome.correct for outcome in outcomes), n, truncated, tokens)
 
 
 def make_route_result(
-    route: Route, variants: Sequence[Variant], comparison: PairedComparison, folder: str, rejections: str
+    route: Route, variants: Sequence[RouteTestResult], comparison: PairedComparison, folder: str, rejections: str
 ) -> RunResult:
     """The result of a search for a route; ``rejections`` say why others were rejected, where that decided."""
     detectable = minimum_detectable_gain(comparison.n, comparison)
@@ -122,7 +122,7 @@ def make_route_result(
 
 
 def make_per_example_result(
-    layers: int, variants: Sequence[Variant], comparison: PairedComparison, folder: str, kind: str
+    layers: int, variants: Sequence[RouteTestResult], comparison: PairedComparison, folder: str, kind: str
 ) -> RunResult:
     """The result of what is not a route: its own variant, then that of the standard pass."""
     detectable = minimum_detectable_gain(comparison.n, comparison)

@@ -20,7 +20,7 @@ from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.runs.progress import RoundReport
-from macro_routing.runs.result import NO_DECODING, STANDARD, TOP_1, RunResult, make_route_result, make_variant
+from macro_routing.runs.result import NO_DECODING, STANDARD, TOP_1, RunResult, make_route_result, make_variant_row
 from macro_routing.search import Candidate, GuidedSearch, MacroSearch, Round, Score, Searcher, SearchState, Stopped
 from macro_routing.tasks.splits import make_splits
 from macro_routing.version import __version__
@@ -113,7 +113,7 @@ class SearchRun(PreparedRun):
 
     def _select_candidate(self, folder: RunFolder, state: SearchState) -> FinalSelection:
         if folder.has_file(files.CANDIDATES):
-            with folder.explain_damage(files.CANDIDATES):
+            with folder.explain_damaged_files(files.CANDIDATES):
                 return FinalSelection.from_json(folder.read_json(files.CANDIDATES), self.evaluator.frozen.layers)
         candidates = self.searcher.candidates(state) or (Candidate(self.standard_route),)
         self.listener.on_stage("validation", len(candidates) * len(self.splits.validation))
@@ -159,7 +159,7 @@ class SearchRun(PreparedRun):
         """The one time the test set is looked at."""
         variants = [
             (METHODS[self.config.method].title, choice.route),
-            *self._list_macro_variants(state),
+            *self._list_macro_variant_routes(state),
             (STANDARD, self.standard_route),
         ]
         different = list(dict.fromkeys(route for _, route in variants))
@@ -173,12 +173,12 @@ class SearchRun(PreparedRun):
                 self.listener.on_message(f"{name} is left out: {route} could not be tested: {reason}")
         tested = [(name, evaluations[route]) for name, route in variants if not evaluations[route].failure]
         answers = {str(evaluation.route): evaluation.outcomes for _, evaluation in tested}
-        self.write_answers(folder, answers)
+        self.write_test_answers(folder, answers)
         comparison = self.compare_with_standard(
             evaluations[choice.route].outcomes, evaluations[self.standard_route].outcomes
         )
         made = [
-            make_variant(name, str(evaluation.route), evaluation.route.length, evaluation.outcomes)
+            make_variant_row(name, str(evaluation.route), evaluation.route.length, evaluation.outcomes)
             for name, evaluation in tested
         ]
         return make_route_result(choice.route, made, comparison, str(folder.path), choice.refused)
@@ -190,7 +190,7 @@ class SearchRun(PreparedRun):
             different = list(dict.fromkeys([self.standard_route, route]))
             folder.write_json(files.COST, measure_cost(self.evaluator, different, self.splits.train))
 
-    def _list_macro_variants(self, state: SearchState) -> list[tuple[str, Route]]:
+    def _list_macro_variant_routes(self, state: SearchState) -> list[tuple[str, Route]]:
         if not isinstance(self.searcher, MacroSearch):
             return []  # the variants are MACRO's
         best = self.searcher.best_draw(state)

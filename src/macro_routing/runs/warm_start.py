@@ -5,18 +5,18 @@ from pathlib import Path
 
 from macro_routing.errors import ModelError, RunError
 from macro_routing.models.catalog import MessageCallback
-from macro_routing.models.compatibility import IdentifiedModel, check_route_file
+from macro_routing.models.compatibility import IdentifiedModel, check_route_file_fits_model
 from macro_routing.routes import Route, parse_route
 from macro_routing.routes.route_file import is_route_file, parse_route_file
 from macro_routing.runs.folder import RUN, RunFolder
 from macro_routing.search import MarkovPolicy, Searcher, SearchState
-from macro_routing.search.policy_search import PolicySearcher, PolicyState
+from macro_routing.search.policy_search import PolicySearcher, PolicySearchState
 
 _TRUST = 0.5
 """How much of the first policy is earlier knowledge; the rest is the prior, so that a search goes on exploring."""
 
 
-def make_initial_state(
+def make_initial_search_state(
     searcher: Searcher, init_from: str | None, model: IdentifiedModel, report: MessageCallback
 ) -> SearchState:
     """The state before the first round; an earlier run and a route file must belong to ``model``."""
@@ -30,7 +30,7 @@ def make_initial_state(
         )
     try:
         if (Path(init_from) / RUN).is_file():
-            return _mix_in_policy(searcher, state, Path(init_from), model)
+            return _mix_in_earlier_policy(searcher, state, Path(init_from), model)
         text = Path(init_from).read_text(encoding="utf-8") if Path(init_from).is_file() else init_from
     except UnicodeDecodeError:
         raise RunError(f"{init_from} is neither a run's folder nor a route") from None
@@ -47,14 +47,16 @@ def make_initial_state(
 def _parse_route_or_file(text: str, source: str, model: IdentifiedModel, report: MessageCallback) -> Route:
     if not is_route_file(text):
         return parse_route(text, model.layers)
-    return check_route_file(parse_route_file(text), model, source, report=report)
+    return check_route_file_fits_model(parse_route_file(text), model, source, report=report)
 
 
-def _mix_in_policy(searcher: PolicySearcher, state: SearchState, path: Path, model: IdentifiedModel) -> SearchState:
+def _mix_in_earlier_policy(
+    searcher: PolicySearcher, state: SearchState, path: Path, model: IdentifiedModel
+) -> SearchState:
     folder = RunFolder.open(path)
     _check_same_model(folder, model)
     earlier = folder.load_last_state()
-    if not isinstance(earlier, PolicyState):
+    if not isinstance(earlier, PolicySearchState):
         raise RunError(f"{path} holds no policy to start from; it was not a search of MACRO's, or never began")
     own_space, earlier_space = json.loads(searcher.identity)["space"], json.loads(earlier.identity)["space"]
     if own_space != earlier_space:
@@ -67,7 +69,7 @@ def _mix_in_policy(searcher: PolicySearcher, state: SearchState, path: Path, mod
 
 def _check_same_model(folder: RunFolder, model: IdentifiedModel) -> None:
     """Reject a run on other weights: what it learned about its layers says nothing about these."""
-    with folder.explain_damage(RUN):
+    with folder.explain_damaged_files(RUN):
         name, weights = (folder.read_json(RUN)["model"][key] for key in ("name", "weights_id"))
     if weights != model.weights_id:
         raise ModelError(

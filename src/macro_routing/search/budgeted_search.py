@@ -10,14 +10,14 @@ from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
 from macro_routing.errors import SettingsError
-from macro_routing.routes.route import Route, check_layer_count
+from macro_routing.routes.route import Route, check_layer_count_in_range
 from macro_routing.search.random_streams import sample_examples
 from macro_routing.search.searcher import (
     Candidate,
     Draw,
-    PlannedRound,
     Proposal,
     Round,
+    RoundSize,
     Searcher,
     SearchState,
     rank_draws,
@@ -26,7 +26,7 @@ from macro_routing.settings import CheckedSettings, Range, check_integer
 
 
 @dataclass(frozen=True)
-class FinalSetSettings(CheckedSettings):
+class BudgetedSearchSettings(CheckedSettings):
     """The settings of every search whose candidates are its best routes by their own scores."""
 
     k: Annotated[int, Range(1)] = field(default=5, kw_only=True)
@@ -52,7 +52,7 @@ class BudgetedSearch(Searcher):
     examples: int
     budget: int
     """Maximum number of evaluations (route × example)."""
-    settings: FinalSetSettings
+    settings: BudgetedSearchSettings
     """A subclass has the fields of the search."""
     seed: int = 0
 
@@ -61,12 +61,12 @@ class BudgetedSearch(Searcher):
 
     def __post_init__(self) -> None:
         """Reject bad seeds, and a budget too small for all routes."""
-        check_layer_count(self.layers)
+        check_layer_count_in_range(self.layers)
         super().__post_init__()
 
     @property
     @abstractmethod
-    def round_sizes(self) -> tuple[int, ...]:
+    def max_routes_by_round(self) -> tuple[int, ...]:
         """Maximum number of routes of every round; their sum times the examples stays within the budget."""
 
     @abstractmethod
@@ -74,9 +74,9 @@ class BudgetedSearch(Searcher):
         """The next round's routes, at most as many as its size; none end the search."""
 
     @cached_property
-    def round_plan(self) -> tuple[PlannedRound, ...]:
+    def round_plan(self) -> tuple[RoundSize, ...]:
         """All rounds have the same examples, so that all scores are comparable."""
-        routes = sum(self.round_sizes)
+        routes = sum(self.max_routes_by_round)
         check_integer("budget", self.budget, minimum=1)
         if self.budget < routes:
             raise SettingsError(
@@ -84,7 +84,7 @@ class BudgetedSearch(Searcher):
                 f" least {routes}; give a larger budget or {self.remedy}"
             )
         examples = sample_examples(self.examples, min(self.budget // routes, self.examples), self.seed)
-        return tuple(PlannedRound(size, examples) for size in self.round_sizes)
+        return tuple(RoundSize(size, examples) for size in self.max_routes_by_round)
 
     def _ask(self, state: SearchState) -> Round | None:
         return self._make_round(state, [Proposal(route) for route in self._propose_routes(state)])
@@ -97,7 +97,7 @@ class BudgetedSearch(Searcher):
 class RouteListSearch(BudgetedSearch):
     """One round over the routes of a list, all on the same examples."""
 
-    settings: FinalSetSettings = field(default_factory=FinalSetSettings)
+    settings: BudgetedSearchSettings = field(default_factory=BudgetedSearchSettings)
     routes: tuple[Route, ...] = ()
     method: str = "a sweep of given routes"
 
@@ -115,7 +115,7 @@ class RouteListSearch(BudgetedSearch):
         super().__post_init__()
 
     @property
-    def round_sizes(self) -> tuple[int, ...]:
+    def max_routes_by_round(self) -> tuple[int, ...]:
         """All routes in one round."""
         return (len(self.routes),)
 
@@ -127,13 +127,13 @@ class RouteListSearch(BudgetedSearch):
 
 
 @dataclass(frozen=True)
-class StandardPassOnly(BudgetedSearch):
+class StandardPassBaseline(BudgetedSearch):
     """No search at all: the standard pass, so that it can be compared like any other method."""
 
-    settings: FinalSetSettings = field(default_factory=FinalSetSettings)
+    settings: BudgetedSearchSettings = field(default_factory=BudgetedSearchSettings)
 
     name = "standard"
-    round_sizes = ()
+    max_routes_by_round = ()
     round_plan = ()
 
     def _propose_routes(self, state: SearchState) -> Sequence[Route]:  # noqa: ARG002 nothing is searched

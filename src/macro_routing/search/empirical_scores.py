@@ -61,7 +61,7 @@ class EmpiricalScores:
         return ExpectedGain(mean, self.variance / weight + self.variance / self.examples[standard])
 
 
-def subsample_draws(draws: Sequence[Draw]) -> list[Draw]:
+def subsample_draws_keeping_best(draws: Sequence[Draw]) -> list[Draw]:
     """All scored draws, or if there are too many: those of the best routes and of some of the others.
 
     The standard pass is always included. A route is included with all of its draws or with none.

@@ -20,19 +20,24 @@ from macro_routing.routes.route import Program, Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.empirical_scores import EmpiricalScores
 from macro_routing.search.policy import MarkovPolicy, Table, check_epsilons
-from macro_routing.search.policy_search import PolicySearcher, PolicyState
+from macro_routing.search.policy_search import PolicySearcher, PolicySearchState
 from macro_routing.search.random_streams import RandomStream, make_generator
-from macro_routing.search.route_edits import extract_edits, list_single_moves, mutate_routes, programs_from_edits
+from macro_routing.search.route_edits import (
+    extract_program_edits,
+    list_single_moves,
+    mutate_routes,
+    programs_from_edits,
+)
 from macro_routing.search.route_features import RouteFeatures
-from macro_routing.search.route_gp import KERNELS, KernelParameters, RouteGP, ScoreTable, thompson_sample
+from macro_routing.search.route_gp import KERNELS, GPKernelParameters, RouteGP, ScoreTable, thompson_sample
 from macro_routing.search.searcher import (
     Candidate,
     Draw,
     ExpectedGain,
     Outcome,
-    PlannedRound,
     Proposal,
     Round,
+    RoundSize,
 )
 from macro_routing.search.top_k import decode_top_routes
 from macro_routing.settings import CheckedSettings, Range, check_choice, check_integer, option
@@ -112,12 +117,12 @@ class GuidedSettings(CheckedSettings):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class GuidedState(PolicyState):
+class GuidedState(PolicySearchState):
     """The state of the guided search."""
 
     prior_table: Table
     """``MarkovPolicy.table`` of the prior, from which every round's policy is computed."""
-    kernel_parameters: KernelParameters
+    kernel_parameters: GPKernelParameters
 
 
 @dataclass(frozen=True)
@@ -174,7 +179,7 @@ class GuidedSearch(PolicySearcher):
         return tuple(self._example_order[: int(self.settings.holdout * self._affordable_examples)])
 
     @cached_property
-    def example_chunks(self) -> list[tuple[int, ...]]:
+    def examples_by_round(self) -> list[tuple[int, ...]]:
         """Training examples of every round but the confirmation."""
         searched = self._example_order[len(self.holdout) :]
         rounds = max(1, min(self.settings.rounds, len(searched) // _MIN_CHUNK))
@@ -187,10 +192,10 @@ class GuidedSearch(PolicySearcher):
         return min(_MAX_DRAWS, int((self.budget - self.settings.k * len(self.holdout)) // searched))
 
     @cached_property
-    def round_plan(self) -> tuple[PlannedRound, ...]:
+    def round_plan(self) -> tuple[RoundSize, ...]:
         """A round per chunk, and the confirmation on the holdout."""
-        confirmation = [PlannedRound(self.settings.k, self.holdout)] if self.holdout else []
-        return (*(PlannedRound(self.draws_per_round, chunk) for chunk in self.example_chunks), *confirmation)
+        confirmation = [RoundSize(self.settings.k, self.holdout)] if self.holdout else []
+        return (*(RoundSize(self.draws_per_round, chunk) for chunk in self.examples_by_round), *confirmation)
 
     def _identity_fields(self) -> dict[str, Any]:
         allowed = None if self.allowed_routes is None else sorted(map(str, self.allowed_routes))
@@ -211,7 +216,7 @@ class GuidedSearch(PolicySearcher):
         return Proposal(route, route.shortest_program())
 
     def _ask(self, state: GuidedState) -> Round | None:
-        if state.rounds == len(self.example_chunks):
+        if state.rounds == len(self.examples_by_round):
             finalists = [Proposal(route, route.shortest_program()) for route in self._select_finalists(state)]
             return self._make_round(state, [self._standard_proposal, *finalists])
         rng = make_generator(self.seed, RandomStream.GUIDED_CHOICE, state.rounds)
@@ -227,11 +232,11 @@ class GuidedSearch(PolicySearcher):
         if best := self._rank_scored_routes(state):
             programs += mutate_routes(self.space, best[: self.settings.incumbents], best[:_N_PROMISING])
             samples = self.settings.policy_samples
-            programs += self._sample_programs(policy, samples, rng) if samples else []
+            programs += self._propose_programs(policy, samples, rng) if samples else []
         else:
             few_moves = len(self._single_move_programs) < self.draws_per_round
             samples = min(20 * self.draws_per_round, _MAX_FIRST_SAMPLES) if few_moves else 0
-            programs += self._sample_programs(policy, samples, rng)
+            programs += self._propose_programs(policy, samples, rng)
         expanded = ((program.expand(self.space.layers), program) for program in programs if program is not None)
         pool: dict[Route, Program | None] = {route: program for route, program in expanded if not route.is_standard}
         if self.allowed_routes is None:
@@ -245,12 +250,12 @@ class GuidedSearch(PolicySearcher):
         """Every program with one move other than forward; single adds are too many."""
         return [*programs_from_edits(self.space, ([move] for move in list_single_moves(self.space)))]
 
-    def _sample_programs(self, policy: MarkovPolicy, count: int, rng: np.random.Generator) -> list[Program]:
+    def _propose_programs(self, policy: MarkovPolicy, count: int, rng: np.random.Generator) -> list[Program]:
         """The policy's most probable different routes and ``count`` samples, those with few edits."""
         decoded = [candidate.program for candidate in decode_top_routes(policy, _N_DECODED)]
         sampled = (policy.sample_program(rng) for _ in range(count))
         programs = [program for program in (*decoded, *sampled) if program is not None]
-        return [program for program in programs if len(extract_edits(self.space, program)) <= _MAX_EDITS]
+        return [program for program in programs if len(extract_program_edits(self.space, program)) <= _MAX_EDITS]
 
     def _choose_first_routes(
         self, state: GuidedState, pool: dict[Route, Program | None], rng: np.random.Generator
@@ -283,22 +288,22 @@ class GuidedSearch(PolicySearcher):
 
     def _tell(self, state: GuidedState, asked: Round, outcomes: Sequence[Outcome]) -> GuidedState:  # noqa: ARG002
         """Fit the kernel parameters, and move the policy to the routes that are probably good."""
-        if asked.number == len(self.example_chunks):
+        if asked.number == len(self.examples_by_round):
             return state
         gp = self._fit_gp(state, sweeps=_FIT_SWEEPS)
         if gp is None:
             return state
-        policy = self._compute_policy(state, gp)
+        policy = self._fit_policy_to_promising_routes(state, gp)
         learned = replace(state, kernel_parameters=gp.parameters, policy_table=policy.table)
         learned.get_cached("gp", lambda: gp)
         return learned
 
-    def _compute_policy(self, state: GuidedState, gp: RouteGP) -> MarkovPolicy:
+    def _fit_policy_to_promising_routes(self, state: GuidedState, gp: RouteGP) -> MarkovPolicy:
         """The prior moved to the promising routes, weighted by their expected gains."""
         programs = {draw.proposal.route: draw.proposal.program for draw in state.draws}
-        promising = list(gp.scored_gains.items())[:_N_PROMISING]
+        promising = list(gp.scored_route_expected_gains.items())[:_N_PROMISING]
         best = [(program, gain) for route, gain in promising if (program := programs[route])]
-        gaps = np.array([gain for _, gain in best]) - max(gp.scored_gains.values())
+        gaps = np.array([gain for _, gain in best]) - max(gp.scored_route_expected_gains.values())
         weights = np.exp(gaps / self.settings.policy_temperature)
         return MarkovPolicy(self.space, state.prior_table).update_from_programs(
             [program for program, _ in best],
@@ -318,11 +323,11 @@ class GuidedSearch(PolicySearcher):
     def _rank_scored_routes(self, state: GuidedState) -> list[Route]:
         """Scored routes, highest expected gain first."""
         gp = self._fitted_gp(state)
-        return [] if gp is None else list(gp.scored_gains)
+        return [] if gp is None else list(gp.scored_route_expected_gains)
 
     def _draws_before_confirmation(self, state: GuidedState) -> list[Draw]:
         """All draws but those of the confirmation, which judges what was learned from the others."""
-        return [draw for draw in state.draws if draw.round < len(self.example_chunks)]
+        return [draw for draw in state.draws if draw.round < len(self.examples_by_round)]
 
     def _select_finalists(self, state: GuidedState) -> list[Route]:
         ranked = EmpiricalScores.from_draws(self._draws_before_confirmation(state)).rank_routes()
@@ -331,7 +336,7 @@ class GuidedSearch(PolicySearcher):
 
     def _list_candidates(self, state: GuidedState) -> tuple[Candidate, ...]:
         """The standard pass and the finalists."""
-        confirmed = [draw.proposal.route for draw in state.draws if draw.round == len(self.example_chunks)]
+        confirmed = [draw.proposal.route for draw in state.draws if draw.round == len(self.examples_by_round)]
         routes = [self._standard_proposal.route, *(confirmed[1:] or self._select_finalists(state))]
         return tuple(self._make_candidate(state, route, rank) for rank, route in enumerate(routes, 1))
 

@@ -12,15 +12,20 @@ from macro_routing.errors import SearchError, SettingsError
 from macro_routing.routes.route import Program, Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.policy import check_epsilons
-from macro_routing.search.policy_search import PolicySearcher, PolicyState, SamplingSearcher, SamplingSettings
+from macro_routing.search.policy_search import (
+    PolicySamplingSettings,
+    PolicySearcher,
+    PolicySearchState,
+    SamplingSearcher,
+)
 from macro_routing.search.random_streams import RandomStream, make_generator
 from macro_routing.search.searcher import (
     Candidate,
     Draw,
     Outcome,
-    PlannedRound,
     Proposal,
     Round,
+    RoundSize,
     Score,
     Searcher,
     SearchState,
@@ -44,7 +49,7 @@ FINAL_SETS = {
 
 
 @dataclass(frozen=True)
-class MacroSettings(SamplingSettings):
+class MacroSettings(PolicySamplingSettings):
     """The settings of MACRO's search; the defaults are the paper's, but for the final set."""
 
     elite: Annotated[int, Range(1, symbol="m")] = option(
@@ -100,12 +105,12 @@ class MacroSearch(SamplingSearcher, PolicySearcher):
 
     name = "macro"
 
-    def _ask(self, state: PolicyState) -> Round | None:
+    def _ask(self, state: PolicySearchState) -> Round | None:
         return self._sample_round(
             state, self.policy(state), temperature=self.settings.temperature, keep=self.settings.elite
         )
 
-    def _tell(self, state: PolicyState, asked: Round, outcomes: Sequence[Outcome]) -> PolicyState:
+    def _tell(self, state: PolicySearchState, asked: Round, outcomes: Sequence[Outcome]) -> PolicySearchState:
         """Move the policy to the elite; failed draws never belong to it."""
         programs, weights = compute_elite_weights(asked.proposals, outcomes, self.settings.elite, self.settings.beta)
         policy = self.policy(state).update_from_programs(
@@ -115,7 +120,7 @@ class MacroSearch(SamplingSearcher, PolicySearcher):
         converged = len(asked.proposals) > 1 and len({proposal.route for proposal in asked.proposals}) == 1
         return replace(state, policy_table=policy.table, stopped=converged)
 
-    def _list_candidates(self, state: PolicyState) -> tuple[Candidate, ...]:
+    def _list_candidates(self, state: PolicySearchState) -> tuple[Candidate, ...]:
         """The final set, decoded exactly."""
         return FINAL_SETS[self.settings.final_set](self.policy(state), self.settings.k)
 
@@ -130,7 +135,7 @@ class MacroSearch(SamplingSearcher, PolicySearcher):
 
 def select_elite(outcomes: Sequence[Outcome], size: int) -> list[int]:
     """Indices of the ``size`` best scores, best first, ties by earlier draw; failures are never among them."""
-    accuracies = _accuracy_by_index(outcomes)
+    accuracies = _accuracy_by_draw_index(outcomes)
     return sorted(accuracies, key=lambda index: (-accuracies[index], index))[:size]
 
 
@@ -139,13 +144,13 @@ def compute_elite_weights(
 ) -> tuple[list[Program], list[float]]:
     """The elite's programs with weights ∝ exp(β (q - max q)) that sum to 1; both empty if every draw failed."""
     elite = select_elite(outcomes, size)
-    accuracies = _accuracy_by_index(outcomes)
+    accuracies = _accuracy_by_draw_index(outcomes)
     raw = np.array([math.exp(beta * (accuracies[index] - accuracies[elite[0]])) for index in elite])
     programs = [program for program in (proposals[index].program for index in elite) if program is not None]
     return programs, (raw / raw.sum()).tolist() if elite else []
 
 
-def _accuracy_by_index(outcomes: Sequence[Outcome]) -> dict[int, float]:
+def _accuracy_by_draw_index(outcomes: Sequence[Outcome]) -> dict[int, float]:
     """The accuracies of the draws that could be scored."""
     return {index: outcome.accuracy for index, outcome in enumerate(outcomes) if isinstance(outcome, Score)}
 
@@ -187,10 +192,10 @@ def _tie_break_key(candidate: Candidate, training: Outcome) -> tuple[float, int,
 
 
 @dataclass(frozen=True, eq=False)
-class RestartState(SearchState):
+class RestartedSearchState(SearchState):
     """The state of all restarts."""
 
-    restarts: tuple[PolicyState, ...] = ()
+    restarts: tuple[PolicySearchState, ...] = ()
     """One state per restart begun so far, the current one last; draws are in the outer state only."""
 
 
@@ -207,7 +212,7 @@ class RestartedSearch(Searcher):
     """Maximum number of evaluations (route × example)."""
 
     name = "macro-restarts"
-    state_type = RestartState
+    state_type = RestartedSearchState
 
     def __post_init__(self) -> None:
         """Reject a budget that does not pay for a round."""
@@ -224,7 +229,7 @@ class RestartedSearch(Searcher):
         return self.first.settings.draws * len(self.first.round_plan[0].examples)
 
     @cached_property
-    def round_plan(self) -> tuple[PlannedRound, ...]:
+    def round_plan(self) -> tuple[RoundSize, ...]:
         """As many rounds as the budget pays for if all were first rounds."""
         return (self.first.round_plan[0],) * (self.budget // self._min_round_evaluations)
 
@@ -237,7 +242,7 @@ class RestartedSearch(Searcher):
         """Maximum number of evaluations in the rounds from ``done`` on."""
         return max(0, self.budget - done * self._min_round_evaluations)
 
-    def _ask(self, state: RestartState) -> Round | None:
+    def _ask(self, state: RestartedSearchState) -> Round | None:
         index, inner = self._current_restart(state)
         asked = self.build_restart(index).ask(inner)
         assert asked is not None  # a search that is over is followed by the next
@@ -245,13 +250,13 @@ class RestartedSearch(Searcher):
         affordable = spent + len(asked.proposals) * len(asked.examples) <= self.budget
         return replace(asked, number=state.rounds) if affordable else None
 
-    def _tell(self, state: RestartState, asked: Round, outcomes: Sequence[Outcome]) -> RestartState:
+    def _tell(self, state: RestartedSearchState, asked: Round, outcomes: Sequence[Outcome]) -> RestartedSearchState:
         index, inner = self._current_restart(state)
         learned = self.build_restart(index).tell(inner, replace(asked, number=inner.rounds), outcomes)
-        assert isinstance(learned, PolicyState)
+        assert isinstance(learned, PolicySearchState)
         return replace(state, restarts=(*state.restarts[:index], replace(learned, draws=())))
 
-    def _list_candidates(self, state: RestartState) -> tuple[Candidate, ...]:
+    def _list_candidates(self, state: RestartedSearchState) -> tuple[Candidate, ...]:
         """The final sets of all restarts, each different route once, ranked by restart."""
         candidates: dict[Route, Candidate] = {}
         for index, inner in enumerate(state.restarts or (self._current_restart(state)[1],)):
@@ -266,7 +271,7 @@ class RestartedSearch(Searcher):
         seed = make_generator(self.first.seed, RandomStream.RESTART_SEEDS, index).integers(2**32)
         return replace(self.first, seed=int(seed))
 
-    def _current_restart(self, state: RestartState) -> tuple[int, PolicyState]:
+    def _current_restart(self, state: RestartedSearchState) -> tuple[int, PolicySearchState]:
         """Index and state of the restart that the next round belongs to; it may have to be begun."""
         if state.restarts and not self.first.is_over(state.restarts[-1]):
             return len(state.restarts) - 1, state.restarts[-1]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from macro_routing.errors import SearchError, SettingsError
 from macro_routing.routes.route import Program
-from macro_routing.routes.space import Position, RouteSpace
+from macro_routing.routes.space import ProgramPosition, RouteSpace
 from macro_routing.settings import check_number
 
 Table = NDArray[np.float64]
@@ -41,10 +41,10 @@ class MarkovPolicy:
         """The forward-biased prior: mostly the next layer, a little of every other move, rejoin and add."""
         check_epsilons(epsilon_local, epsilon_operator)
         row = np.zeros(space.action_count)
-        row[: space.move_count + 1] = epsilon_local / (space.move_count + 1)
-        adds = space.action_count - space.move_count - 1
+        row[: space.move_action_count + 1] = epsilon_local / (space.move_action_count + 1)
+        adds = space.action_count - space.move_action_count - 1
         if adds:
-            row[space.move_count + 1 :] = epsilon_operator / adds
+            row[space.move_action_count + 1 :] = epsilon_operator / adds
         # Without adds their mass goes to the forward move.
         row[space.forward_action] += 1 - epsilon_local - (epsilon_operator if adds else 0)
         table = np.broadcast_to(row, space.table_shape).copy()
@@ -60,7 +60,7 @@ class MarkovPolicy:
             return np.log(self.table)
 
     @cached_property
-    def _log_feasible_mass(self) -> Table:
+    def _log_feasible_action_mass(self) -> Table:
         """Log of each row's feasible mass, ``[applied, layer, displacement, operator]``; -inf where there is none."""
         totals = [
             np.einsum("ldoa,la->ldo", self.table[:, self.space.budget_phase(applied)], mask)
@@ -76,16 +76,16 @@ class MarkovPolicy:
         """
         mask = self.space.feasibility_mask[applied][:, None, None, :]
         return self._mask_log_rows(
-            self._log_table[:, self.space.budget_phase(applied)], mask, self._log_feasible_mass[applied]
+            self._log_table[:, self.space.budget_phase(applied)], mask, self._log_feasible_action_mass[applied]
         )
 
-    def masked_log_row(self, position: Position) -> Table:
+    def masked_log_row(self, position: ProgramPosition) -> Table:
         """The masked, renormalised log row at one position; the same numbers as in ``masked_log_rows``."""
         layer, phase, displacement, operator = self.space.state_index(position)
         return self._mask_log_rows(
             self._log_table[layer, phase, displacement, operator],
             self.space.feasibility_mask[position.applied, layer],
-            self._log_feasible_mass[position.applied, layer, displacement, operator],
+            self._log_feasible_action_mass[position.applied, layer, displacement, operator],
         )
 
     def _mask_log_rows(self, rows: Table, mask: NDArray[np.bool_], log_totals: Table) -> Table:
@@ -107,13 +107,13 @@ class MarkovPolicy:
             if action == self.space.rejoin_action:
                 return self.space.program_from_actions(actions)
             actions.append(action)
-            position = self.space.next_position(position, action)
+            position = self.space.position_after_action(position, action)
 
     @cached_property
-    def _cumulative_row_cache(self) -> dict[tuple[Position, float], Table]:
+    def _cumulative_row_cache(self) -> dict[tuple[ProgramPosition, float], Table]:
         return {}
 
-    def _cumulative_row(self, position: Position, temperature: float) -> Table:
+    def _cumulative_row(self, position: ProgramPosition, temperature: float) -> Table:
         """Cumulative sampling row, kept: draws of one iteration meet the same positions again and again."""
         key = (position, temperature)
         if key not in self._cumulative_row_cache:
@@ -124,7 +124,7 @@ class MarkovPolicy:
     def log_probability(self, program: Program) -> float:
         """Log-probability of writing exactly this program; -inf where a row has no mass for it."""
         total = 0.0
-        for position, action in self.space.trace_program(program):
+        for position, action in self.space.list_actions_with_positions(program):
             total += float(self.masked_log_row(position)[action])
         return total
 
@@ -140,7 +140,7 @@ class MarkovPolicy:
         """
         counts: dict[tuple[int, int, int, int], Table] = defaultdict(partial(np.zeros, self.space.action_count))
         for program, weight in zip(programs, weights, strict=True):
-            for position, action in self.space.trace_program(program) if weight > 0 else ():
+            for position, action in self.space.list_actions_with_positions(program) if weight > 0 else ():
                 counts[self.space.state_index(position)][action] += weight
         table = self.table.copy()
         for state, count in counts.items():

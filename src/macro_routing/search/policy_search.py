@@ -7,12 +7,12 @@ from typing import Annotated, ClassVar
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.policy import MarkovPolicy, Table
 from macro_routing.search.random_streams import RandomStream, assign_examples_to_rounds, make_generator
-from macro_routing.search.searcher import PlannedRound, Proposal, Round, Searcher, SearchState
+from macro_routing.search.searcher import Proposal, Round, RoundSize, Searcher, SearchState
 from macro_routing.settings import CheckedSettings, Range, option
 
 
 @dataclass(frozen=True)
-class SamplingSettings(CheckedSettings):
+class PolicySamplingSettings(CheckedSettings):
     """The settings of every search whose rounds are samples of a policy on chunks of the training examples."""
 
     iterations: Annotated[int, Range(1, symbol="I")] = option(
@@ -31,10 +31,10 @@ class SamplingSearcher(Searcher):
     space: RouteSpace
 
     @cached_property
-    def round_plan(self) -> tuple[PlannedRound, ...]:
+    def round_plan(self) -> tuple[RoundSize, ...]:
         """Chunks of examples with a replay buffer."""
         chunks = assign_examples_to_rounds(self.examples, self.settings.iterations, self.settings.replay, self.seed)
-        return tuple(PlannedRound(self.settings.draws, chunk) for chunk in chunks)
+        return tuple(RoundSize(self.settings.draws, chunk) for chunk in chunks)
 
     def _sample_round(
         self, state: SearchState, policy: MarkovPolicy, *, temperature: float = 1.0, keep: int | None = None
@@ -47,7 +47,7 @@ class SamplingSearcher(Searcher):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PolicyState(SearchState):
+class PolicySearchState(SearchState):
     """The state of a search that learns a policy."""
 
     policy_table: Table
@@ -58,19 +58,19 @@ class PolicySearcher(Searcher):
     """A search whose state holds a policy; it starts from the prior or from another policy."""
 
     space: RouteSpace
-    state_type: ClassVar[type[SearchState]] = PolicyState
+    state_type: ClassVar[type[SearchState]] = PolicySearchState
 
-    def start(self) -> PolicyState:
+    def start(self) -> PolicySearchState:
         """The state before the first round, with the prior as policy."""
         prior = MarkovPolicy.make_prior(self.space, self.settings.epsilon_local, self.settings.epsilon_operator)
         return self.start_from_prior(prior)
 
-    def start_from_prior(self, prior: MarkovPolicy) -> PolicyState:
+    def start_from_prior(self, prior: MarkovPolicy) -> PolicySearchState:
         """The state before the first round with another prior, such as the policy of an earlier run."""
-        return PolicyState(self.identity, policy_table=prior.table)
+        return PolicySearchState(self.identity, policy_table=prior.table)
 
     def policy(self, state: SearchState) -> MarkovPolicy:
         """The policy of a state."""
         self.check_state(state)
-        assert isinstance(state, PolicyState)
+        assert isinstance(state, PolicySearchState)
         return state.get_cached("policy", lambda: MarkovPolicy(self.space, state.policy_table))

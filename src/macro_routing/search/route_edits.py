@@ -13,29 +13,29 @@ from macro_routing.routes.route import Program, Route
 from macro_routing.routes.space import RouteSpace
 
 
-class Edit(NamedTuple):
+class ProgramEdit(NamedTuple):
     """What is done after a layer, instead of moving on to the next."""
 
     layer: int
     action: int
 
 
-def list_single_edits(space: RouteSpace) -> list[Edit]:
+def list_edits_of_standard_pass(space: RouteSpace) -> list[ProgramEdit]:
     """Every edit that the standard pass allows, by layer and then by action."""
     return [
-        Edit(layer, int(action))
+        ProgramEdit(layer, int(action))
         for layer in range(space.layers)
         for action in np.flatnonzero(space.feasibility_mask[layer + 1, layer])
         if action not in (space.forward_action, space.rejoin_action)
     ]
 
 
-def list_single_moves(space: RouteSpace) -> list[Edit]:
+def list_single_moves(space: RouteSpace) -> list[ProgramEdit]:
     """Those of the single edits that only move: a repeat, a jump back or a skip."""
-    return [edit for edit in list_single_edits(space) if edit.action < space.move_count]
+    return [edit for edit in list_edits_of_standard_pass(space) if edit.action < space.move_action_count]
 
 
-def program_from_edits(space: RouteSpace, edits: Sequence[Edit]) -> Program | None:
+def program_from_edits(space: RouteSpace, edits: Sequence[ProgramEdit]) -> Program | None:
     """The program that takes ``edits`` in turn, each when its layer is next reached by moving forward.
 
     None where an edit cannot be reached or is not feasible any more, as when a skip has jumped over its layer.
@@ -47,32 +47,34 @@ def program_from_edits(space: RouteSpace, edits: Sequence[Edit]) -> Program | No
             if not space.feasibility_mask[position.applied, position.layer, space.forward_action]:
                 return None
             actions.append(space.forward_action)
-            position = space.next_position(position, space.forward_action)
+            position = space.position_after_action(position, space.forward_action)
         if position.layer != edit.layer or not space.feasibility_mask[position.applied, position.layer, edit.action]:
             return None
         actions.append(edit.action)
-        position = space.next_position(position, edit.action)
+        position = space.position_after_action(position, edit.action)
     return space.program_from_actions(actions)
 
 
-def programs_from_edits(space: RouteSpace, edit_lists: Iterable[Sequence[Edit]]) -> list[Program]:
+def programs_from_edits(space: RouteSpace, edit_lists: Iterable[Sequence[ProgramEdit]]) -> list[Program]:
     """The programs of those of some edit lists that can be taken."""
     programs = (program_from_edits(space, edits) for edits in edit_lists)
     return [program for program in programs if program is not None]
 
 
-def extract_edits(space: RouteSpace, program: Program) -> list[Edit]:
+def extract_program_edits(space: RouteSpace, program: Program) -> list[ProgramEdit]:
     """The edits in the order in which a program takes them: its actions other than moving forward and rejoining."""
-    before_rejoin = space.trace_program(program)[:-1]
-    return [Edit(position.layer, action) for position, action in before_rejoin if action != space.forward_action]
+    before_rejoin = space.list_actions_with_positions(program)[:-1]
+    return [ProgramEdit(position.layer, action) for position, action in before_rejoin if action != space.forward_action]
 
 
 def mutate_routes(space: RouteSpace, incumbents: Sequence[Route], promising: Sequence[Route]) -> list[Program]:
     """Every incumbent with one edit removed, one changed a little, or one added that a promising route has."""
-    edits_by_route = {route: extract_edits(space, space.route_to_program(route)) for route in (*incumbents, *promising)}
+    edits_by_route = {
+        route: extract_program_edits(space, space.route_to_program(route)) for route in (*incumbents, *promising)
+    }
     known = dict.fromkeys(edit for route in promising for edit in edits_by_route[route])
-    allowed = set(list_single_edits(space))
-    variants: list[list[Edit]] = []
+    allowed = set(list_edits_of_standard_pass(space))
+    variants: list[list[ProgramEdit]] = []
     for route in incumbents:
         edits = edits_by_route[route]
         for index, edit in enumerate(edits):
@@ -83,12 +85,12 @@ def mutate_routes(space: RouteSpace, incumbents: Sequence[Route], promising: Seq
     return programs_from_edits(space, variants)
 
 
-def _list_similar_edits(space: RouteSpace, edit: Edit) -> list[Edit]:
+def _list_similar_edits(space: RouteSpace, edit: ProgramEdit) -> list[ProgramEdit]:
     """The edit one layer earlier or later, or with a displacement or look-back that differs by one."""
     deltas, backs = space.action_displacements.tolist(), space.action_lookbacks.tolist()
     similar_actions = [
-        Edit(edit.layer, action)
+        ProgramEdit(edit.layer, action)
         for action in range(len(deltas))
         if abs(deltas[action] - deltas[edit.action]) + abs(backs[action] - backs[edit.action]) == 1
     ]
-    return [Edit(edit.layer - 1, edit.action), Edit(edit.layer + 1, edit.action), *similar_actions]
+    return [ProgramEdit(edit.layer - 1, edit.action), ProgramEdit(edit.layer + 1, edit.action), *similar_actions]

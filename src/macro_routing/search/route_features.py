@@ -59,7 +59,7 @@ class RouteFeatures:
         return RouteFeatures(routes, self.applications[indices], self.jumps[indices], self.adds[indices])
 
     @cached_property
-    def edit_counts(self) -> Floats:
+    def num_edits_by_route(self) -> Floats:
         """Number of steps in which each route differs from the standard pass."""
         return np.asarray((self._edit_features**2).sum(axis=1))
 
@@ -83,7 +83,7 @@ class RouteFeatures:
         smoothed = _neighbour_correlation_cholesky(lengths).T @ self.jumps @ _neighbour_correlation_cholesky(layers)
         return np.asarray(smoothed.reshape(len(self), -1))
 
-    def compare_routes(self, others: Self) -> "KernelTerms":
+    def compute_kernel_terms(self, others: Self) -> "KernelTerms":
         """Compare each of these routes with each of the others."""
         common = self._edit_features @ others._edit_features.T
         rows = {route: row for row, route in enumerate(self.routes) if not route.is_standard}
@@ -95,9 +95,9 @@ class RouteFeatures:
             same_route,
             shared_layers=self._layer_effect_features @ others._layer_effect_features.T,
             shared_jumps=self._jump_effect_features @ others._jump_effect_features.T,
-            edit_distances=np.maximum(self.edit_counts[:, None] + others.edit_counts - 2 * common, 0),
-            row_edits=self.edit_counts,
-            column_edits=others.edit_counts,
+            edit_distances=np.maximum(self.num_edits_by_route[:, None] + others.num_edits_by_route - 2 * common, 0),
+            row_edits=self.num_edits_by_route,
+            column_edits=others.num_edits_by_route,
         )
 
 

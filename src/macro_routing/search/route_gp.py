@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macro_routing.routes.route import Route
-from macro_routing.search.empirical_scores import subsample_draws
+from macro_routing.search.empirical_scores import subsample_draws_keeping_best
 from macro_routing.search.route_features import Floats, KernelTerms, RouteFeatures
 from macro_routing.search.searcher import Draw, Score
 
@@ -32,7 +32,7 @@ _MAX_FIT_ROWS = 600
 
 
 @dataclass(frozen=True)
-class KernelParameters:
+class GPKernelParameters:
     """Standard deviations of the parts of a gain; accuracies are fractions. The defaults fit recorded landscapes."""
 
     layer_effect: float = 0.02
@@ -56,16 +56,16 @@ class KernelParameters:
 
 
 KERNELS = {
-    "combined": KernelParameters(),
-    "additive": KernelParameters(similarity=0.0),
-    "similarity": KernelParameters(layer_effect=0.0, jump_effect=0.0),
-    "independent": KernelParameters(
+    "combined": GPKernelParameters(),
+    "additive": GPKernelParameters(similarity=0.0),
+    "similarity": GPKernelParameters(layer_effect=0.0, jump_effect=0.0),
+    "independent": GPKernelParameters(
         layer_effect=0.0, jump_effect=0.0, similarity=0.0, nugget=0.03, edit_penalty=0.0, example_effect=0.0
     ),
 }
 """Parameters that fitting starts from, by kernel; a parameter of 0 stays 0."""
 
-_START_PARAMETERS = (KernelParameters(), KernelParameters(example_effect=0.05, noise=1.0))
+_START_PARAMETERS = (GPKernelParameters(), GPKernelParameters(example_effect=0.05, noise=1.0))
 """Parameters that fitting may also start from: those of recorded landscapes, where similar routes fail on the same
 examples, and independent noise. Mistaking the second for the first makes the search certain too early."""
 
@@ -103,7 +103,9 @@ class ScoreTable:
     @classmethod
     def from_draws(cls, draws: Sequence[Draw], standard: Route) -> "ScoreTable":
         """The scores of draws, or of a part of them if there are too many; the standard pass is route 0."""
-        scored = [(draw, draw.outcome) for draw in subsample_draws(draws) if isinstance(draw.outcome, Score)]
+        scored = [
+            (draw, draw.outcome) for draw in subsample_draws_keeping_best(draws) if isinstance(draw.outcome, Score)
+        ]
         routes = list(dict.fromkeys([standard, *(draw.proposal.route for draw, _ in scored)]))
         index = {route: number for number, route in enumerate(routes)}
         return cls(
@@ -128,7 +130,7 @@ class ScoreTable:
     @cached_property
     def kernel_terms(self) -> KernelTerms:
         """Terms of the covariance between the routes."""
-        return self.routes.compare_routes(self.routes)
+        return self.routes.compute_kernel_terms(self.routes)
 
     @cached_property
     def centred_accuracy(self) -> Floats:
@@ -147,7 +149,7 @@ class ScoreTable:
         ]
         return np.asarray(self._same_round_matrix * similarity / (2 * np.sqrt(self.examples[:, None] * self.examples)))
 
-    def subsample_rows(self, max_rows: int) -> "ScoreTable":
+    def thin_rows_by_route(self, max_rows: int) -> "ScoreTable":
         """About ``max_rows`` rows: those of every second, third, … route, independent of the scores."""
         if len(self.route_index) <= max_rows:
             return self
@@ -157,7 +159,7 @@ class ScoreTable:
         route_index = self.route_index[kept] // stride
         return ScoreTable(routes, route_index, self.round_index[kept], self.accuracy[kept], self.examples[kept])
 
-    def covariance(self, parameters: KernelParameters) -> Floats:
+    def covariance(self, parameters: GPKernelParameters) -> Floats:
         """Covariance of the rows."""
         covariance = _route_covariance(parameters, self.kernel_terms)[self.route_index[:, None], self.route_index]
         covariance += _STANDARD_SCALE**2
@@ -172,14 +174,14 @@ class RouteGP:
     """The posterior of the process, given the scores of some routes."""
 
     known: RouteFeatures
-    parameters: KernelParameters
+    parameters: GPKernelParameters
     _precision: Floats = field(repr=False)
     _weights: Floats = field(repr=False)
 
     @classmethod
-    def fit(cls, scores: ScoreTable, *, start: KernelParameters, sweeps: int = 1) -> "RouteGP":
+    def fit(cls, scores: ScoreTable, *, start: GPKernelParameters, sweeps: int = 1) -> "RouteGP":
         """Compute the posterior; parameters are fitted from ``start``, or kept as they are without ``sweeps``."""
-        parameters = fit_kernel_parameters(scores.subsample_rows(_MAX_FIT_ROWS), start, sweeps) if sweeps else start
+        parameters = fit_kernel_parameters(scores.thin_rows_by_route(_MAX_FIT_ROWS), start, sweeps) if sweeps else start
         inverse = np.linalg.inv(scores.covariance(parameters))
         # Rows of one route are added up: predictions are about routes.
         order = np.argsort(scores.route_index, kind="stable")
@@ -189,7 +191,7 @@ class RouteGP:
         return cls(known, parameters, precision, np.add.reduceat((inverse @ scores.centred_accuracy)[order], first))
 
     @cached_property
-    def scored_gains(self) -> dict[Route, float]:
+    def scored_route_expected_gains(self) -> dict[Route, float]:
         """Expected gains of the scored routes other than the standard pass, highest first."""
         gains = self.predict_mean(self.known)
         ranked = [(self.known.routes[index], float(gains[index])) for index in np.argsort(-gains, kind="stable")]
@@ -197,12 +199,12 @@ class RouteGP:
 
     def predict_mean(self, routes: RouteFeatures) -> Floats:
         """Expected gains."""
-        return np.asarray(_route_covariance(self.parameters, self.known.compare_routes(routes)).T @ self._weights)
+        return np.asarray(_route_covariance(self.parameters, self.known.compute_kernel_terms(routes)).T @ self._weights)
 
     def predict_joint(self, routes: RouteFeatures) -> tuple[Floats, Floats]:
         """Expected gains, and their covariance."""
-        cross = _route_covariance(self.parameters, self.known.compare_routes(routes))
-        prior = _route_covariance(self.parameters, routes.compare_routes(routes))
+        cross = _route_covariance(self.parameters, self.known.compute_kernel_terms(routes))
+        prior = _route_covariance(self.parameters, routes.compute_kernel_terms(routes))
         return np.asarray(cross.T @ self._weights), np.asarray(prior - cross.T @ self._precision @ cross)
 
 
@@ -213,7 +215,7 @@ def _similarity_kernel(terms: KernelTerms, length_scale: float) -> Floats:
     return np.asarray(np.exp(-terms.edit_distances / length_scale) - rows - columns + 1)
 
 
-def _route_covariance(parameters: KernelParameters, terms: KernelTerms) -> Floats:
+def _route_covariance(parameters: GPKernelParameters, terms: KernelTerms) -> Floats:
     linear = parameters.layer_effect**2 * terms.shared_layers + parameters.jump_effect**2 * terms.shared_jumps
     penalty = np.outer(parameters.edit_penalty * terms.row_edits, parameters.edit_penalty * terms.column_edits)
     nugget = parameters.nugget**2 * terms.same_route
@@ -221,7 +223,7 @@ def _route_covariance(parameters: KernelParameters, terms: KernelTerms) -> Float
     return np.asarray(linear + similarity + nugget + penalty)
 
 
-def fit_kernel_parameters(scores: ScoreTable, start: KernelParameters, sweeps: int) -> KernelParameters:
+def fit_kernel_parameters(scores: ScoreTable, start: GPKernelParameters, sweeps: int) -> GPKernelParameters:
     """Maximise the marginal likelihood; each sweep tries every parameter larger and smaller.
 
     The search starts from ``start`` or from typical parameters, whichever explain the scores better: parameters that
@@ -244,12 +246,12 @@ def fit_kernel_parameters(scores: ScoreTable, start: KernelParameters, sweeps: i
     return parameters
 
 
-def _are_parameters_in_range(parameters: KernelParameters) -> bool:
+def _are_parameters_in_range(parameters: GPKernelParameters) -> bool:
     smallest, largest = _NOISE_RANGE
     return parameters.length_scale >= _MIN_LENGTH_SCALE and smallest <= parameters.noise <= largest
 
 
-def log_marginal_likelihood(parameters: KernelParameters, scores: ScoreTable) -> float:
+def log_marginal_likelihood(parameters: GPKernelParameters, scores: ScoreTable) -> float:
     """Log marginal likelihood of the scores plus log prior of the parameters; -inf for a singular covariance."""
     count = len(scores.route_index)
     # One more row and column, the scores: its part of the Cholesky factor is what a triangular solve would give.
@@ -261,7 +263,7 @@ def log_marginal_likelihood(parameters: KernelParameters, scores: ScoreTable) ->
     except np.linalg.LinAlgError:
         return -math.inf
     fit = root[count, :count] @ root[count, :count]
-    defaults = KernelParameters()
+    defaults = GPKernelParameters()
     deviation = sum(
         math.log(getattr(parameters, name) / getattr(defaults, name)) ** 2
         for name in _SEARCH_FACTORS

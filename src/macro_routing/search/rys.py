@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from macro_routing.errors import RouteError, SettingsError
 from macro_routing.routes.route import Route
-from macro_routing.search.budgeted_search import BudgetedSearch, FinalSetSettings
+from macro_routing.search.budgeted_search import BudgetedSearch, BudgetedSearchSettings
 from macro_routing.search.random_streams import RandomStream, make_generator
 from macro_routing.search.searcher import Score, SearchState, rank_draws
 from macro_routing.settings import Range, option
@@ -35,16 +35,16 @@ _TRIES_PER_VECTOR = 3
 # --- repeated blocks -------------------------------------------------------------------------------------------------
 
 
-def route_from_block(layers: int, i: int, j: int) -> Route:
+def make_route_repeating_block(layers: int, i: int, j: int) -> Route:
     """RYS's configuration ``(i, j)``: layers 0 to j - 1, then i to the last."""
     if not 0 <= i < j <= layers:
         raise RouteError(f"({i}, {j}) is not a block of {layers} layers: it must be 0 ≤ i < j ≤ {layers}")
     return Route.from_layers((*range(j), *range(i, layers)), layers)
 
 
-def block_from_route(route: Route) -> Block | None:
+def find_repeated_block(route: Route) -> Block | None:
     """The block that ``route`` executes twice; None for a route that does anything else."""
-    blocks = blocks_from_route(route)
+    blocks = find_repeated_blocks(route)
     return blocks[0] if blocks and len(blocks) == 1 else None
 
 
@@ -54,14 +54,14 @@ def list_blocks(layers: int, min_span: int = 1, max_span: int = 0) -> list[Block
     return [(i, j) for i in range(layers) for j in range(i + min_span, min(i + longest, layers) + 1)]
 
 
-def count_blocks(layers: int, min_span: int = 1, max_span: int = 0) -> int:
+def count_possible_blocks(layers: int, min_span: int = 1, max_span: int = 0) -> int:
     """How many blocks there are, without making them: a mistyped size must not fill the memory."""
     longest = min(max_span or layers, layers)
     spans = max(0, longest - min_span + 1)
     return spans * (2 * (layers + 1) - min_span - longest) // 2
 
 
-def route_from_blocks(layers: int, repeated: Iterable[Block]) -> Route:
+def make_route_repeating_blocks(layers: int, repeated: Iterable[Block]) -> Route:
     """The standard pass with every block of ``repeated`` executed twice in place."""
     ordered = sorted(repeated)
     if not _are_blocks_disjoint(ordered) or any(not 0 <= i < j <= layers for i, j in ordered):
@@ -71,12 +71,16 @@ def route_from_blocks(layers: int, repeated: Iterable[Block]) -> Route:
     return Route.from_layers(chain.from_iterable(runs), layers)
 
 
-def blocks_from_route(route: Route) -> tuple[Block, ...] | None:
+def find_repeated_blocks(route: Route) -> tuple[Block, ...] | None:
     """The blocks that ``route`` executes twice, none for the standard pass; None for a route of another kind."""
     # Every step from layer j - 1 to a layer i < j ends a repeated block (i, j).
     steps = pairwise(route.steps)
     blocks = [(step.layer, before.layer + 1) for before, step in steps if step.layer <= before.layer]
-    return tuple(blocks) if _are_blocks_disjoint(blocks) and route_from_blocks(route.layers, blocks) == route else None
+    return (
+        tuple(blocks)
+        if _are_blocks_disjoint(blocks) and make_route_repeating_blocks(route.layers, blocks) == route
+        else None
+    )
 
 
 def _are_blocks_disjoint(ordered: Sequence[Block]) -> bool:
@@ -84,7 +88,7 @@ def _are_blocks_disjoint(ordered: Sequence[Block]) -> bool:
 
 
 @dataclass(frozen=True)
-class BlockSweepSettings(FinalSetSettings):
+class BlockSweepSettings(BudgetedSearchSettings):
     """The settings of the sweep."""
 
     min_span: Annotated[int, Range(1)] = 1
@@ -114,22 +118,22 @@ class BlockSweep(BudgetedSearch):
     remedy = "a smaller max_span"
 
     @cached_property
-    def round_sizes(self) -> tuple[int, ...]:
+    def max_routes_by_round(self) -> tuple[int, ...]:
         """All of it in one round."""
         if self.settings.min_span > self.layers:
             raise SettingsError(
                 f"min_span = {self.settings.min_span} is not allowed: the model has only {self.layers} layers"
             )
-        return (1 + count_blocks(self.layers, self.settings.min_span, self.settings.max_span),)
+        return (1 + count_possible_blocks(self.layers, self.settings.min_span, self.settings.max_span),)
 
     def _propose_routes(self, state: SearchState) -> list[Route]:  # noqa: ARG002 nothing is learnt on the way
         """The standard pass, then every block."""
         blocks = list_blocks(self.layers, self.settings.min_span, self.settings.max_span)
-        return [Route.standard(self.layers), *(route_from_block(self.layers, i, j) for i, j in blocks)]
+        return [Route.standard(self.layers), *(make_route_repeating_block(self.layers, i, j) for i, j in blocks)]
 
 
 @dataclass(frozen=True)
-class BlockBeamSettings(FinalSetSettings):
+class BlockBeamSettings(BudgetedSearchSettings):
     """The settings of the beam search."""
 
     beam_width: Annotated[int, Range(1)] = 8
@@ -150,27 +154,27 @@ class BlockBeamSearch(BudgetedSearch):
     remedy = "a smaller beam_width, beam_depth or max_span"
 
     @cached_property
-    def round_sizes(self) -> tuple[int, ...]:
+    def max_routes_by_round(self) -> tuple[int, ...]:
         """Bounds that hold whatever the scores: n blocks leave at most ``layers - n`` layers, at best in one piece.
 
         So a set of n blocks has at most as many extensions as a model of ``layers - n`` layers has blocks.
         """
-        sizes = [count_blocks(self.layers, 1, self.settings.max_span)]
+        sizes = [count_possible_blocks(self.layers, 1, self.settings.max_span)]
         for chosen in range(1, min(self.settings.beam_depth, self.layers)):
             parents = min(self.settings.beam_width, sizes[-1])
-            sizes.append(parents * count_blocks(self.layers - chosen, 1, self.settings.max_span))
+            sizes.append(parents * count_possible_blocks(self.layers - chosen, 1, self.settings.max_span))
         return (1 + sizes[0], *sizes[1:])
 
     def _propose_routes(self, state: SearchState) -> list[Route]:
         """The standard pass and every single block; later the best sets with one block more."""
         singles = list_blocks(self.layers, 1, self.settings.max_span)
         sets = self._extend_best_block_sets(state, singles) if state.rounds else [(), *((block,) for block in singles)]
-        return [route_from_blocks(self.layers, repeated) for repeated in sets]
+        return [make_route_repeating_blocks(self.layers, repeated) for repeated in sets]
 
     def _extend_best_block_sets(self, state: SearchState, singles: Sequence[Block]) -> list[tuple[Block, ...]]:
         """Each different set once; none was scored before, because every round's sets have one block more."""
         answered = [draw for draw in state.draws if draw.round == state.rounds - 1]
-        ranked = (blocks_from_route(draw.proposal.route) for draw in rank_draws(answered))
+        ranked = (find_repeated_blocks(draw.proposal.route) for draw in rank_draws(answered))
         # The standard pass is left out: everything that extends it was scored in the first round.
         parents = [repeated for repeated in ranked if repeated][: self.settings.beam_width]
         longer = (tuple(sorted((*parent, block))) for parent in parents for block in singles)
@@ -189,12 +193,12 @@ def route_from_repeat_counts(layers: int, counts: Sequence[int]) -> Route:
 
 def repeat_counts_from_route(route: Route) -> tuple[int, ...] | None:
     """How often ``route`` applies each layer; None for a route that is not determined by that."""
-    counts = route.layer_counts
+    counts = route.applications_per_layer
     return counts if route_from_repeat_counts(route.layers, counts) == route else None
 
 
 @dataclass(frozen=True)
-class RepeatCountSettings(FinalSetSettings):
+class RepeatCountSettings(BudgetedSearchSettings):
     """The settings of the sweep of counts."""
 
     max_repeats: Annotated[int, Range(2, MAX_REPEATS)] = 8
@@ -211,7 +215,7 @@ class RepeatCountSweep(BudgetedSearch):
     remedy = "a smaller max_repeats"
 
     @cached_property
-    def round_sizes(self) -> tuple[int, ...]:
+    def max_routes_by_round(self) -> tuple[int, ...]:
         """All of it in one round."""
         return (1 + self.layers * (self.settings.max_repeats - 1),)
 
@@ -229,7 +233,7 @@ class RepeatCountSweep(BudgetedSearch):
 
 
 @dataclass(frozen=True)
-class SurrogateSettings(FinalSetSettings):
+class SurrogateSettings(BudgetedSearchSettings):
     """The settings of the surrogate search."""
 
     rounds: Annotated[int, Range(1, 10_000)] = 5
@@ -261,7 +265,7 @@ class SurrogateSearch(BudgetedSearch):
     remedy = "smaller rounds or proposals"
 
     @cached_property
-    def round_sizes(self) -> tuple[int, ...]:
+    def max_routes_by_round(self) -> tuple[int, ...]:
         """The standard pass comes on top of the first round; a small model may not have that many vectors."""
         wanted = [1 + self.settings.proposals, *[self.settings.proposals] * (self.settings.rounds - 1)]
         vectors = self.settings.max_repeats**self.layers
@@ -277,7 +281,7 @@ class SurrogateSearch(BudgetedSearch):
     def _propose_routes(self, state: SearchState) -> list[Route]:
         """The standard pass and random vectors; later those of a pool that the surrogate thinks best."""
         rng = make_generator(self.seed, RandomStream.SURROGATE_VECTORS, state.rounds)
-        size = self.round_sizes[state.rounds]
+        size = self.max_routes_by_round[state.rounds]
         if state.rounds == 0:
             standard = (1,) * self.layers
             chosen = [standard, *self._sample_new_repeat_counts(rng, size - 1, {standard})]

@@ -165,7 +165,7 @@ class SearchState:
         return value
 
 
-class PlannedRound(NamedTuple):
+class RoundSize(NamedTuple):
     """The size of a round."""
 
     draws: int
@@ -195,7 +195,7 @@ class Searcher(ABC):
 
     @property
     @abstractmethod
-    def round_plan(self) -> Sequence[PlannedRound]:
+    def round_plan(self) -> Sequence[RoundSize]:
         """The rounds of the search; it may end earlier."""
 
     @abstractmethod

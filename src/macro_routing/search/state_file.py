@@ -22,14 +22,14 @@ from macro_routing.files import open_atomically
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Program, Route
 from macro_routing.search.guided import GuidedState
-from macro_routing.search.macro import RestartState
-from macro_routing.search.policy_search import PolicyState
+from macro_routing.search.macro import RestartedSearchState
+from macro_routing.search.policy_search import PolicySearchState
 from macro_routing.search.searcher import Draw, Failure, Outcome, Proposal, Score, SearchState, Stopped
 from macro_routing.version import __version__
 
 _FORMAT = "macro-search-state/3"
 _OLD_FORMATS = ("macro-search-state/1", "macro-search-state/2")
-_STATE_TYPES = {kind.__name__: kind for kind in (SearchState, PolicyState, GuidedState, RestartState)}
+_STATE_TYPES = {kind.__name__: kind for kind in (SearchState, PolicySearchState, GuidedState, RestartedSearchState)}
 _HEAD = "head"
 _MAX_HEAD_BYTES = 64 * 2**20
 _MAX_STEPS = 5_000_000
@@ -135,7 +135,7 @@ class _StateDecoder:
         if get_origin(kind) is np.ndarray:
             return self._arrays[name]
         if kind is Draw:
-            return self._decode_draw(value)
+            return self._draw_from_json(value)
         if get_origin(kind) is tuple:
             item = get_args(kind)[0]
             return tuple(self.decode_value(item, part, f"{name}.{index}") for index, part in enumerate(value))
@@ -147,7 +147,7 @@ class _StateDecoder:
             raise SearchError(f"{name} must be of type {kind.__name__}, not {shorten(value)}")
         return value
 
-    def _decode_draw(self, value: Mapping[str, Any]) -> Draw:
+    def _draw_from_json(self, value: Mapping[str, Any]) -> Draw:
         program = None if value["program"] is None else parse_program(value["program"])
         proposal = Proposal(self._parse_route(value["route"], value["layers"]), program)
         return Draw(value["round"], proposal, _decode_outcome(value["outcome"]))

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macro_routing.routes.route import Program, Route
-from macro_routing.routes.space import Position
+from macro_routing.routes.space import ProgramPosition
 from macro_routing.search.policy import MarkovPolicy
 from macro_routing.search.searcher import Candidate
 from macro_routing.settings import check_integer
@@ -93,17 +93,17 @@ class _ProgramCompletion(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _PositionRanking:
+class _RankedCompletions:
     """The completions of one position: those in order so far (never none), and those that may come next."""
 
-    position: Position
+    position: ProgramPosition
     action_costs: list[float]
     ordered: list[_ProgramCompletion] = field(default_factory=list)
     waiting: list[_ProgramCompletion] = field(default_factory=list)
     tied_costs: list[float] = field(default_factory=list)
     """The costs met here, sorted, one for all that tie."""
 
-    def push_waiting_completion(
+    def push_next_completion(
         self, action: int, successor_rank: int, following_cost: float, following_length: int
     ) -> None:
         """Put a completion among the waiting."""
@@ -111,7 +111,7 @@ class _PositionRanking:
         completion = _ProgramCompletion(self._snap_to_tied_cost(exact), following_length, action, successor_rank, exact)
         heapq.heappush(self.waiting, completion)
 
-    def rank_best_waiting(self) -> None:
+    def rank_best_waiting_completion(self) -> None:
         """Put the best of the waiting in order, if there is one."""
         if self.waiting:
             self.ordered.append(heapq.heappop(self.waiting))
@@ -131,12 +131,12 @@ class _RankedPrograms:
         self._policy = policy
         self._space = policy.space
         self._max_length = max_length
-        self._rankings: dict[Position, _PositionRanking] = {}
+        self._rankings: dict[ProgramPosition, _RankedCompletions] = {}
         self._following = functools.cache(self._best_completions_after_actions)
         # The best completion of every position: negative log-probability, infinite where nothing can follow; and the
         # applications still to come in the shortest of the tied best, rejoined layers included.
-        self._cost = np.full(self._space.position_shape, np.inf)
-        self._length = np.zeros(self._space.position_shape, dtype=np.int64)
+        self._cost = np.full(self._space.route_position_shape, np.inf)
+        self._length = np.zeros(self._space.route_position_shape, dtype=np.int64)
         for applied in range(self._space.max_length, 0, -1):
             cost, length = self._best_completions_after_actions(applied)
             total = cost[:, None, None, :] - policy.masked_log_rows(applied)  # [layer, displacement, operator, action]
@@ -147,64 +147,64 @@ class _RankedPrograms:
     def _best_completions_after_actions(self, applied: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Cost and length of the best that follows each action, ``[layer, action]``, without the action's cost."""
         rejoin = self._space.rejoin_action
-        cost = self._space.look_up_values_after_actions(self._cost, applied, infeasible=np.inf)
-        length = self._space.look_up_values_after_actions(self._length, applied, infeasible=0) + 1
+        cost = self._space.gather_successor_values(self._cost, applied, infeasible=np.inf)
+        length = self._space.gather_successor_values(self._length, applied, infeasible=0) + 1
         length[:, rejoin] = np.arange(self._space.layers - 1, -1, -1)
         cost[:, rejoin] = np.where(applied + length[:, rejoin] <= self._max_length, 0.0, np.inf)
         return cost, length
 
     def __iter__(self) -> Iterator[Program]:
-        start = self._get_position_ranking(self._space.start_position)
+        start = self._get_completion_ranking(self._space.start_position)
         for completion in start.ordered:  # the list grows by one completion after each program, while there are more
-            yield self._build_program(completion)
+            yield self._build_program_from_completion(completion)
             self._rank_next_completion(start)
 
-    def _build_program(self, completion: _ProgramCompletion) -> Program:
+    def _build_program_from_completion(self, completion: _ProgramCompletion) -> Program:
         """The program of a completion of the start position."""
         actions, position = [], self._space.start_position
         while completion.action != self._space.rejoin_action:
             actions.append(completion.action)
-            position = self._space.next_position(position, completion.action)
-            completion = self._get_position_ranking(position).ordered[completion.successor_rank]
+            position = self._space.position_after_action(position, completion.action)
+            completion = self._get_completion_ranking(position).ordered[completion.successor_rank]
         return self._space.program_from_actions(actions)
 
-    def _rank_next_completion(self, ranking: _PositionRanking) -> None:
+    def _rank_next_completion(self, ranking: _RankedCompletions) -> None:
         """Order one more completion of a position.
 
         That may need one more at the next position of the last completion, and so on along one path, which is
         walked down and up again in loops, since routes may be longer than Python's stack is deep.
         """
         path = [ranking]
-        while (following := self._successor_ranking(path[-1])) is not None:
+        while (following := self._ranking_of_next_position(path[-1])) is not None:
             if len(following.ordered) > path[-1].ordered[-1].successor_rank + 1:
                 break
             path.append(following)
         for visited in reversed(path):
             # The last ordered completion is used: its action may also be followed by the next best there.
             action, successor_rank = visited.ordered[-1].action, visited.ordered[-1].successor_rank + 1
-            following = self._successor_ranking(visited)
+            following = self._ranking_of_next_position(visited)
             if following is not None and len(following.ordered) > successor_rank:
                 successor = following.ordered[successor_rank]
-                visited.push_waiting_completion(action, successor_rank, successor.exact_cost, successor.length + 1)
-            visited.rank_best_waiting()
+                visited.push_next_completion(action, successor_rank, successor.exact_cost, successor.length + 1)
+            visited.rank_best_waiting_completion()
 
-    def _successor_ranking(self, ranking: _PositionRanking) -> _PositionRanking | None:
+    def _ranking_of_next_position(self, ranking: _RankedCompletions) -> _RankedCompletions | None:
         """The ranking of the position that the last ordered completion goes to first; None when it rejoins at once."""
         action = ranking.ordered[-1].action
         if action == self._space.rejoin_action:
             return None
-        return self._get_position_ranking(self._space.next_position(ranking.position, action))
+        return self._get_completion_ranking(self._space.position_after_action(ranking.position, action))
 
-    def _get_position_ranking(self, position: Position) -> _PositionRanking:
+    def _get_completion_ranking(self, position: ProgramPosition) -> _RankedCompletions:
         """A position's ranking, begun with the best completion after each possible action."""
         if position not in self._rankings:
             costs = -self._policy.masked_log_row(position)
             following_costs, lengths = (values[position.layer] for values in self._following(position.applied))
             totals = costs + following_costs
-            ranking = _PositionRanking(position, costs.tolist())
+            ranking = _RankedCompletions(position, costs.tolist())
             for action in np.argsort(totals, kind="stable")[: np.isfinite(totals).sum()].tolist():
-                ranking.push_waiting_completion(action, 0, float(following_costs[action]), int(lengths[action]))
-            ranking.rank_best_waiting()
+                ranking.push_next_completion(action, 0, float(following_costs[action]), int(lengths[action]))
+            ranking.rank_best_waiting_completion()
             self._rankings[position] = ranking
         return self._rankings[position]
 
@@ -226,9 +226,9 @@ class _RankedRoutes:
         self._space = policy.space
         # Log-probabilities of what may follow every position: all ways to end without another deviation, together; and
         # the best of those with at least one more.
-        self._tail = np.full(self._space.position_shape, -np.inf)
-        self._deviating = np.full(self._space.position_shape, -np.inf)
-        self._waiting: list[tuple[float, tuple[int, ...], bool, float, Position]] = []
+        self._tail = np.full(self._space.route_position_shape, -np.inf)
+        self._deviating = np.full(self._space.route_position_shape, -np.inf)
+        self._waiting: list[tuple[float, tuple[int, ...], bool, float, ProgramPosition]] = []
         for applied in range(self._space.max_length, 0, -1):
             self._compute_future_log_probabilities(applied)
 
@@ -236,8 +236,8 @@ class _RankedRoutes:
         """One step of the backward pass over all positions and actions."""
         forward, rejoin = self._space.forward_action, self._space.rejoin_action
         rows = self._policy.masked_log_rows(applied)  # [layer, displacement, operator, action]
-        tails = self._space.look_up_values_after_actions(self._tail, applied, infeasible=-np.inf)
-        deviating = self._space.look_up_values_after_actions(self._deviating, applied, infeasible=-np.inf)
+        tails = self._space.gather_successor_values(self._tail, applied, infeasible=-np.inf)
+        deviating = self._space.gather_successor_values(self._deviating, applied, infeasible=-np.inf)
         # Another move than forward is the deviation: whatever is best may follow it.
         futures = np.maximum(tails, deviating)
         futures[:, forward] = deviating[:, forward]
@@ -258,22 +258,22 @@ class _RankedRoutes:
             else:
                 self._push_deviations(actions, written, position)
 
-    def _push_deviations(self, actions: tuple[int, ...], written: float, position: Position) -> None:
+    def _push_deviations(self, actions: tuple[int, ...], written: float, position: ProgramPosition) -> None:
         """One more deviation, here or after some moves forward: each of them is entered, each once."""
         forward, rejoin = self._space.forward_action, self._space.rejoin_action
         while True:
             row = self._policy.masked_log_row(position)
             for action in np.flatnonzero(np.isfinite(row)).tolist():
                 if action not in (forward, rejoin):
-                    following = self._space.next_position(position, action)
+                    following = self._space.position_after_action(position, action)
                     self._push_completions((*actions, action), written + float(row[action]), following)
             if row[forward] == -np.inf:  # also where it is not feasible
                 return
             written += float(row[forward])
             actions = (*actions, forward)
-            position = self._space.next_position(position, forward)
+            position = self._space.position_after_action(position, forward)
 
-    def _push_completions(self, actions: tuple[int, ...], written: float, position: Position) -> None:
+    def _push_completions(self, actions: tuple[int, ...], written: float, position: ProgramPosition) -> None:
         index = (position.applied, position.layer, position.displacement, position.operator)
         for is_whole, following in ((True, float(self._tail[index])), (False, float(self._deviating[index]))):
             if np.isfinite(following):

@@ -42,7 +42,7 @@ class TreeActions(Protocol[Plan]):
 
 
 @dataclass(frozen=True)
-class LayerEdits(TreeActions[Route]):
+class SkipRepeatEdits(TreeActions[Route]):
     """Dr.LLM's edits of a layer list: at any index skip one or two layers, or repeat a layer.
 
     Layers stay in order and occur at most twice, so every list can be written as counts; this also keeps the list
@@ -81,7 +81,7 @@ class LayerEdits(TreeActions[Route]):
 
 
 @dataclass(frozen=True)
-class ProgramEdits(TreeActions[Program]):
+class ProgramTreeActions(TreeActions[Program]):
     """MACRO's actions under its mask (``Dr.LLM+Ext.``): some standard moves, one deviating action, then rejoin.
 
     A deviating action is any add, or a move other than +1. Two children of a program part at the first step in which
@@ -111,13 +111,13 @@ class ProgramEdits(TreeActions[Program]):
         """The program with ``where`` standard moves and one action more."""
         last = plan.steps[-1].layer + where
         moves = tuple(Step(layer) for layer in range(plan.steps[-1].layer + 1, last + 1))
-        displacement, add = self.space.action_steps[what]
+        displacement, add = self.space.action_displacements_and_adds[what]
         return Program((*plan.steps, *moves, Step(last + displacement, add)))
 
 
 def drllm_label_from_route(route: Route) -> tuple[int, ...]:
     """How often each layer of the model is visited, 0, 1 or 2; rejects routes that such counts cannot express."""
-    counts = route.layer_counts
+    counts = route.applications_per_layer
     if max(counts) > MAX_VISITS or route_from_drllm_label(counts) != route:
         raise RouteError(
             f"{route} cannot be written as counts: they say only how often each layer comes (at most {MAX_VISITS}"

@@ -43,7 +43,7 @@ class TreeSettings(CheckedSettings):
 
 
 @dataclass(frozen=True)
-class TreeStatistics:
+class TreeSearchStatistics:
     """What a search did, and what its tree looks like."""
 
     simulations: int
@@ -96,10 +96,10 @@ class TreeSearch(Generic[Plan]):
         self._waiting: list[_TreeNode[Plan]] = []  # the path to the node whose reward must be told next
 
     @property
-    def statistics(self) -> TreeStatistics:
+    def statistics(self) -> TreeSearchStatistics:
         """What was done so far."""
-        return TreeStatistics(
-            simulations=self._simulation_count,
+        return TreeSearchStatistics(
+            simulations=self._simulations_done,
             asked=len(self.rewards),
             memo_hits=self._root.visits - len(self.rewards),
             nodes=len(self._nodes),
@@ -127,21 +127,23 @@ class TreeSearch(Generic[Plan]):
         path, self._waiting = self._waiting, []
         route = path[-1].route
         self.rewards[route] = float(reward)
-        if reward >= CORRECT_REWARD and (self.label is None or _label_sort_key(route) < _label_sort_key(self.label)):
+        if reward >= CORRECT_REWARD and (
+            self.label is None or _route_size_sort_key(route) < _route_size_sort_key(self.label)
+        ):
             self.label = route
         _backpropagate(path, float(reward))
 
     @property
     def _is_over(self) -> bool:
-        return self._simulation_count >= self._settings.simulations or self._may_stop_early
+        return self._simulations_done >= self._settings.simulations or self._may_stop_search_early
 
     @property
-    def _simulation_count(self) -> int:
+    def _simulations_done(self) -> int:
         # Every simulation passes through the root, which was also scored once by itself.
         return max(self._root.visits - 1, 0)
 
     @property
-    def _may_stop_early(self) -> bool:
+    def _may_stop_search_early(self) -> bool:
         if not self._settings.stop_early or self.label is None:
             return False
         standard = self._root.route
@@ -230,5 +232,5 @@ def _backpropagate(path: Sequence[_TreeNode[Plan]], reward: float) -> None:
         node.total += reward
 
 
-def _label_sort_key(route: Route) -> tuple[int, int]:
+def _route_size_sort_key(route: Route) -> tuple[int, int]:
     return route.length, len({step.layer for step in route.steps})

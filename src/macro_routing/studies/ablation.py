@@ -9,10 +9,10 @@ from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
     draw_differences,
-    make_comparison_table,
-    select_losses,
+    make_corrected_comparison_table,
+    select_significantly_worse_rows,
 )
-from macro_routing.studies.search_variants import ACCURACY_COLUMN, LAYERS_COLUMN, SearchVariant, SearchVariants
+from macro_routing.studies.search_variants import ACCURACY_COLUMN, LAYERS_COLUMN, SearchVariant, SearchVariantRunner
 from macro_routing.studies.settings import AblationSettings
 from macro_routing.studies.study_result import StudyResult
 from macro_routing.studies.tables import Column, Row, difference_columns, text_column
@@ -24,9 +24,9 @@ FULL_STATE = "full state"
 _CHOICES = {TOP_1: "full state, top-1 (no validation)", NO_DECODING: "full state, best draw (no Vit.)"}
 
 
-def run_ablation(context: StudyContext, settings: AblationSettings) -> StudyResult:
+def run_state_factor_ablation(context: StudyContext, settings: AblationSettings) -> StudyResult:
     """Run the search with each factor removed, and compare with the full state on the same examples."""
-    searches = SearchVariants(context, settings.task_names, settings.seeds)
+    searches = SearchVariantRunner(context, settings.task_names, settings.seeds)
     ablations = [SearchVariant(name, {"space": {factor: False}}) for factor, name in _ABLATION_NAMES.items()]
     runs = searches.run_variants([SearchVariant(FULL_STATE), *ablations])
     chosen, full = SELECTED[context.base.method], runs[FULL_STATE]
@@ -42,15 +42,17 @@ def run_ablation(context: StudyContext, settings: AblationSettings) -> StudyResu
     rows = add_holm_correction(rows)
     compared = [row for row in rows if row["p_holm"] is not None]
     standard = {**searches.summarize_standard_pass(full), **dict.fromkeys(_FACTORS)}
-    tasks = context.describe_tasks(settings.task_names)
+    tasks = context.describe_model_and_tasks(settings.task_names)
     title = f"State ablation ({tasks}): difference to the full state, 95 % intervals"
     figure = draw_differences(STUDY, title, [(row["variant"], row) for row in compared])
-    table = make_comparison_table("State ablation", _COLUMNS, [*rows, standard], searches.describe_averages(full))
-    return StudyResult(STUDY, _summarize_losses(compared, len(settings.seeds)), table, [figure])
+    table = make_corrected_comparison_table(
+        "State ablation", _COLUMNS, [*rows, standard], searches.describe_averages(full)
+    )
+    return StudyResult(STUDY, _summarize_worse_variants(compared, len(settings.seeds)), table, [figure])
 
 
-def _summarize_losses(compared: Sequence[Row], seeds: int) -> str:
-    worse = [row["variant"] for row in select_losses(compared)]
+def _summarize_worse_variants(compared: Sequence[Row], seeds: int) -> str:
+    worse = [row["variant"] for row in select_significantly_worse_rows(compared)]
     worst = min(compared, key=lambda row: row["difference"])
     return (
         f"In these searches ({seeds} seed(s)) the routes of {len(worse)} of {len(compared)} variants are worse than"

@@ -13,14 +13,14 @@ from macro_routing.errors import RunError
 from macro_routing.report.figure import Figure
 from macro_routing.report.formatting import format_points, shorten_model_name
 from macro_routing.report.heatmap import Heatmap
-from macro_routing.routes.composition import layer_displacements
+from macro_routing.routes.composition import step_displacements
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as files
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.result import ROUTE, read_result
 from macro_routing.studies.folder import make_file_name
-from macro_routing.studies.paired_comparisons import make_comparison_table
+from macro_routing.studies.paired_comparisons import make_corrected_comparison_table
 from macro_routing.studies.study_result import StudyResult
 from macro_routing.studies.tables import flatten_row, number_column, percentage_column, text_column
 from macro_routing.tasks.prompts import LIKELIHOOD
@@ -81,14 +81,14 @@ def find_finished_runs(folders: Sequence[Path], method: str | None) -> list[Foun
 def _read_found_route(path: Path, method: str | None) -> FoundRoute | None:
     run = RunFolder.open(path)
     result = read_result(run)
-    with run.explain_damage(files.RUN):
+    with run.explain_damaged_files(files.RUN):
         header = run.read_json(files.RUN)
         if result.kind != ROUTE or (method is not None and header["config"]["given"]["method"] != method):
             return None
         model = shorten_model_name(str(header["model"]["name"]))
         title = METHODS[header["config"]["given"]["method"]].title
         settings, search = _list_search_settings(header), _digest_search(header)
-    with run.explain_damage(files.CANDIDATES):
+    with run.explain_damaged_files(files.CANDIDATES):
         choice = run.read_json(files.CANDIDATES)
         ranks = [line.get("raw_rank") for line in choice["candidates"] if line["route"] == choice["chosen"]]
     return FoundRoute(model, title, str(path), result.best_route, ranks[0] if ranks else None, settings, search)
@@ -118,24 +118,24 @@ def _digest_search(header: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
-def run_composition(routes: Sequence[FoundRoute]) -> StudyResult:
+def run_route_composition_study(routes: Sequence[FoundRoute]) -> StudyResult:
     """Count what the routes of every model and method are made of."""
     kinds: dict[tuple[str, str, int], list[FoundRoute]] = defaultdict(list)
     for route in routes:
-        kinds[_get_search_kind(route)].append(route)
+        kinds[_get_model_method_depth(route)].append(route)
     groups: dict[tuple[str, str, int, str], list[FoundRoute]] = defaultdict(list)
     for route in routes:
-        kind = _get_search_kind(route)
-        groups[*kind, _describe_unusual_settings(route, kinds[kind])].append(route)
+        kind = _get_model_method_depth(route)
+        groups[*kind, _describe_settings_unlike_other_runs(route, kinds[kind])].append(route)
     groups = dict(sorted(groups.items(), key=lambda group: -len(group[1])))  # the figure is the largest one's
-    rows = [_summarize_group(model, method, text, group) for (model, method, _, text), group in groups.items()]
+    rows = [_summarize_route_group(model, method, text, group) for (model, method, _, text), group in groups.items()]
     figures = [_draw_applications(*name, [route.route for route in group]) for name, group in groups.items()]
     note = (
         "Adds: routes that add an earlier state at least once (subtractions counted apart); moves: routes with"
         " at least one step that does not go to the next layer; both: routes with an add and a move. Length"
         " change is of the mean length. The rank is that of the chosen program in the policy's raw order, over"
         " runs where it has one. The same search found in several folders counts once; depths and settings that"
-        f" differ from run to run are apart.{''.join(map(_describe_usual_settings, kinds.values()))}"
+        f" differ from run to run are apart.{''.join(map(_describe_shared_settings, kinds.values()))}"
     )
     moves, adds, standard = (
         100 * sum(row[name] * row["runs"] for row in rows) / len(routes) for name in ("moves", "adds", "standard")
@@ -145,22 +145,22 @@ def run_composition(routes: Sequence[FoundRoute]) -> StudyResult:
         f" {standard:.0f} % are the standard pass."
     )
     details = {"runs": [{"model": route.model, "run": route.run, "route": str(route.route)} for route in routes]}
-    table = make_comparison_table("What found routes are made of", _COLUMNS, rows, note)
+    table = make_corrected_comparison_table("What found routes are made of", _COLUMNS, rows, note)
     return StudyResult(STUDY, headline, table, figures, details)
 
 
-def _get_search_kind(found: FoundRoute) -> tuple[str, str, int]:
+def _get_model_method_depth(found: FoundRoute) -> tuple[str, str, int]:
     """Model, method and depth: models of one name may come in several."""
     return found.model, found.method, found.route.layers
 
 
-def _describe_unusual_settings(found: FoundRoute, kind: Sequence[FoundRoute]) -> str:
+def _describe_settings_unlike_other_runs(found: FoundRoute, kind: Sequence[FoundRoute]) -> str:
     """Those of a run's settings that most others of its kind do not have."""
     settings = {name: str(found.settings.get(name)) for name in _list_setting_names(kind)}
     return ", ".join(f"{name} = {value}" for name, value in settings.items() if value != _most_common_value(name, kind))
 
 
-def _describe_usual_settings(kind: Sequence[FoundRoute]) -> str:
+def _describe_shared_settings(kind: Sequence[FoundRoute]) -> str:
     """What stands behind settings that a line does not name."""
     differing = [
         name for name in _list_setting_names(kind) if len({str(found.settings.get(name)) for found in kind}) > 1
@@ -178,11 +178,11 @@ def _most_common_value(name: str, kind: Sequence[FoundRoute]) -> str:
     return Counter(str(found.settings.get(name)) for found in kind).most_common(1)[0][0]
 
 
-def _summarize_group(model: str, method: str, settings: str, group: Sequence[FoundRoute]) -> dict[str, Any]:
+def _summarize_route_group(model: str, method: str, settings: str, group: Sequence[FoundRoute]) -> dict[str, Any]:
     routes = [found.route for found in group]
     adds = [any(step.add and step.add.coefficient > 0 for step in route.steps) for route in routes]
     subtractions = [any(step.add and step.add.coefficient < 0 for step in route.steps) for route in routes]
-    moves = [any(delta != 1 for delta in layer_displacements(route)) for route in routes]
+    moves = [any(delta != 1 for delta in step_displacements(route)) for route in routes]
     ranks = [found.raw_rank for found in group if found.raw_rank is not None]
     layers = routes[0].layers
     return {
@@ -201,7 +201,7 @@ def _summarize_group(model: str, method: str, settings: str, group: Sequence[Fou
     }
 
 
-def count_layer_applications(routes: Sequence[Route]) -> list[list[float]]:
+def tabulate_layer_application_shares(routes: Sequence[Route]) -> list[list[float]]:
     """By number of applications (0, 1 … and more) and layer: the share of the routes."""
     counts = [Counter(step.layer for step in route.steps) for route in routes]
     return [
@@ -215,7 +215,7 @@ def count_layer_applications(routes: Sequence[Route]) -> list[list[float]]:
 
 def _draw_applications(model: str, method: str, layers: int, settings: str, routes: Sequence[Route]) -> Figure:
     name = ", ".join(part for part in (model, method, settings) if part)
-    shares = count_layer_applications(routes)
+    shares = tabulate_layer_application_shares(routes)
     last = max(times for times, row in enumerate(shares) if any(row))
     order = list(range(max(last, 2), -1, -1))
     names = {0: "never", 1: "once", 2: "twice", _MAX_APPLICATIONS: f"{_MAX_APPLICATIONS} times or more"}

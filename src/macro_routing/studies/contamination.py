@@ -18,7 +18,7 @@ def find_contaminating_tasks(tested: TaskName, searched: Sequence[TaskName]) -> 
     return ", ".join(name for name in names if name in list_contaminating_tasks(tested.task))
 
 
-def check_pool_contamination(tasks: Sequence[TaskName]) -> None:
+def check_pooled_tasks_overlap(tasks: Sequence[TaskName]) -> None:
     """Reject a pool in which one task's training examples may be another's test examples."""
     if warnings := list_contamination_warnings([task.task for task in tasks]):
         raise SettingsError(f"{'; '.join(warnings)}; leave one of them out of the pool")

@@ -22,8 +22,8 @@ from macro_routing.runs.config import RunConfig
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS, STANDARD
 from macro_routing.runs.prepare import (
-    check_same_examples,
-    check_same_inputs,
+    check_examples_unchanged,
+    check_run_inputs_unchanged,
     check_same_settings,
     load_configured_task,
     prepare_run,
@@ -40,7 +40,7 @@ _MAX_TITLE = 36
 """Characters of the tasks' names in a title."""
 
 
-class PausedError(RunError):
+class StudyTimeOverError(RunError):
     """The minutes given to a study are over; what is done is kept."""
 
     status = PAUSED
@@ -96,12 +96,12 @@ class StudyContext:
         if METHODS[method].kind != "search":
             raise SettingsError(f"--method {method} finds no route that could be tested elsewhere; name one that does")
 
-    def describe_tasks(self, tasks: Sequence[TaskName]) -> str:
+    def describe_model_and_tasks(self, tasks: Sequence[TaskName]) -> str:
         """Model and tasks for a title."""
         names = ", ".join(map(str, tasks))
         return f"{shorten_model_name(self.base.model)}, {names if len(names) <= _MAX_TITLE else f'{len(tasks)} tasks'}"
 
-    def make_config(self, task: TaskName, seed: int, **changes: Mapping[str, Any] | str) -> RunConfig:
+    def make_run_config(self, task: TaskName, seed: int, **changes: Mapping[str, Any] | str) -> RunConfig:
         """A run's configuration; tables among ``changes`` override the study's."""
         tables = {name: value for name, value in changes.items() if isinstance(value, Mapping)}
         if task.mode is not None:
@@ -112,10 +112,10 @@ class StudyContext:
 
     def prepare_task(self, task: TaskName, seed: int) -> PreparedRun:
         """A task's evaluator and splits; nothing is searched, so settings of the search are left out."""
-        config = self.make_config(task, seed).with_changes(method=STANDARD, search={}, space={}, budget=None)
-        return prepare_run(config, **self._get_run_arguments(task.task))
+        config = self.make_run_config(task, seed).with_changes(method=STANDARD, search={}, space={}, budget=None)
+        return prepare_run(config, **self._get_shared_run_inputs(task.task))
 
-    def _get_run_arguments(self, task: str) -> dict[str, Any]:
+    def _get_shared_run_inputs(self, task: str) -> dict[str, Any]:
         return {
             "frozen": self.frozen,
             "task": self.loaded_tasks.get(task),
@@ -127,11 +127,11 @@ class StudyContext:
         """Reject an impossible search before the first of these runs, not hours later."""
         for name, config in searches:
             if not (self.folder.run_folder(name) / run_files.RUN).is_file():
-                self.check_search(config)
+                self.check_search_possible(config)
 
-    def check_search(self, config: RunConfig) -> None:
+    def check_search_possible(self, config: RunConfig) -> None:
         """Reject an impossible search; nothing is searched."""
-        prepare_run(config, **self._get_run_arguments(config.task))
+        prepare_run(config, **self._get_shared_run_inputs(config.task))
 
     # --- parts ----------------------------------------------------------------------------------------------------
 
@@ -139,32 +139,32 @@ class StudyContext:
         """A search of the study: loaded if it is finished, resumed if it was begun, else run."""
         path = self.folder.run_folder(name)
         if not (path / run_files.RUN).is_file():
-            self.check_time_limit()
+            self.stop_after_time_limit()
             self._check_same_weights()
             self.listener.on_message(f"search {name}")
-            run_search(config, path, **self._get_run_arguments(config.task))
+            run_search(config, path, **self._get_shared_run_inputs(config.task))
         elif not self._open_existing_run(path, config).is_finished:
-            self.check_time_limit()
+            self.stop_after_time_limit()
             self.listener.on_message(f"search {name}, resumed")
-            resume_run(path, **self._get_run_arguments(config.task))
+            resume_run(path, **self._get_shared_run_inputs(config.task))
         return read_method_run(config.method, config.seed, path, ())
 
     def _open_existing_run(self, path: Path, config: RunConfig) -> RunFolder:
         """A run of the study; one with other settings, another model or other data is rejected."""
         run = RunFolder.open(path)
-        with run.explain_damage(run_files.RUN):
+        with run.explain_damaged_files(run_files.RUN):
             header = run.read_json(run_files.RUN)
             check_same_settings(header, config, path)
             self.check_same_data(header, config, path)
         if self.loaded_model is not None or "frozen" in vars(self):
-            now = prepare_run(config, **self._get_run_arguments(config.task)).make_header()
-            check_same_inputs(header, json.loads(json.dumps(now)), path)
+            now = prepare_run(config, **self._get_shared_run_inputs(config.task)).make_run_header()
+            check_run_inputs_unchanged(header, json.loads(json.dumps(now)), path)
         return run
 
     def check_same_data(self, header: Mapping[str, Any], config: RunConfig, path: Path) -> None:
         """Reject a run on other examples or with other weights; no model is loaded for this check."""
-        check_same_examples(header, config, self._load_task(config), path)
-        if self._weights_id not in {None, header["model"]["weights_id"]}:
+        check_examples_unchanged(header, config, self._load_task(config), path)
+        if self._current_weights_id not in {None, header["model"]["weights_id"]}:
             raise RunError(f"{path} was run with other weights; name another folder for the study with --out")
 
     def _load_task(self, config: RunConfig) -> Task:
@@ -175,7 +175,7 @@ class StudyContext:
         return self._tasks[key]
 
     @cached_property
-    def _weights_id(self) -> str | None:
+    def _current_weights_id(self) -> str | None:
         """Of the model as it is now; None where it cannot be found any more, and what is finished is taken as it is."""
         if self.loaded_model is not None or "frozen" in vars(self):
             return self.frozen.weights_id
@@ -189,7 +189,7 @@ class StudyContext:
         """Reject a search beside others of another model with the same name."""
         for path in sorted((self.folder.path / RUNS).glob(f"*/{run_files.RUN}")):
             run = RunFolder.open(path.parent)
-            with run.explain_damage(run_files.RUN):
+            with run.explain_damaged_files(run_files.RUN):
                 weights = run.read_json(run_files.RUN)["model"]["weights_id"]
             if weights != self.frozen.weights_id:
                 raise RunError(
@@ -199,15 +199,15 @@ class StudyContext:
     def load_or_measure(self, name: str, mark: Mapping[str, Any], make: Any) -> dict[str, Any]:
         """A measurement of the study, loaded or made now."""
         if not self.folder.has_measurement(name):
-            self.check_time_limit()
+            self.stop_after_time_limit()
             self.listener.on_message(name)
         text = json.dumps({"weights": self.frozen.weights_id, **mark}, sort_keys=True)
         return self.folder.load_or_measure(name, hashlib.sha256(text.encode()).hexdigest()[:16], make)
 
-    def check_time_limit(self) -> None:
+    def stop_after_time_limit(self) -> None:
         """Stop before another part if the time limit has passed."""
         if self.minutes is not None and time.monotonic() - self._started > 60 * self.minutes:
-            raise PausedError(f"the {self.minutes:g} minutes are over; the same command goes on where it was")
+            raise StudyTimeOverError(f"the {self.minutes:g} minutes are over; the same command goes on where it was")
 
     def score_routes(
         self, name: str, task: TaskName, seed: int, routes: Mapping[str, Route], split: str = "test"
@@ -233,11 +233,11 @@ def _evaluate_routes(run: PreparedRun, examples: Sequence[Example], routes: Mapp
     evaluations = evaluator.evaluate(routes.values(), examples)
     return {
         "examples": [example.id for example in examples],
-        "routes": {name: summarize_evaluation(evaluations[route]) for name, route in routes.items()},
+        "routes": {name: list_route_outcomes(evaluations[route]) for name, route in routes.items()},
     }
 
 
-def summarize_evaluation(evaluation: RouteEvaluation) -> dict[str, Any]:
+def list_route_outcomes(evaluation: RouteEvaluation) -> dict[str, Any]:
     """A route's answers, example by example: correct or not, truncated or not."""
     return {
         "route": str(evaluation.route),

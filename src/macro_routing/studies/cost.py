@@ -20,7 +20,7 @@ from macro_routing.routes.route import Route
 from macro_routing.runs.cost import PROMPTS, measure_cost
 from macro_routing.studies.context import RouteWithSource, StudyContext, fingerprint_inputs
 from macro_routing.studies.paired_comparisons import shorten_route
-from macro_routing.studies.settings import CostSettings
+from macro_routing.studies.settings import CostStudySettings
 from macro_routing.studies.study_result import StudyResult
 from macro_routing.studies.tables import Column, Row, Table, number_column, text_column
 from macro_routing.tasks.task import Example
@@ -28,7 +28,7 @@ from macro_routing.tasks.task import Example
 STUDY = "cost"
 
 
-def run_cost(context: StudyContext, subject: RouteWithSource, settings: CostSettings) -> StudyResult:
+def run_cost(context: StudyContext, subject: RouteWithSource, settings: CostStudySettings) -> StudyResult:
     """Time the route and the standard pass on every task's first test items."""
     route, repeats = subject.route, settings.repeats
     routes = {"standard": context.standard_route, "route": route}
@@ -38,7 +38,7 @@ def run_cost(context: StudyContext, subject: RouteWithSource, settings: CostSett
         examples = run.splits.test[: settings.items]
         inputs = {**fingerprint_inputs(run.evaluator, examples), "route": str(route), "repeats": repeats}
         measure = functools.partial(time_routes, run.evaluator, routes, examples, repeats)
-        rows += _summarize_times(
+        rows += _make_timing_rows(
             str(task), route, context.load_or_measure(f"on-{task}", inputs, measure), len(examples)
         )
     device = context.frozen.model.device
@@ -107,8 +107,8 @@ def _time_route_once(evaluator: Evaluator, route: Route, examples: Sequence[Exam
     started = time.perf_counter()
     outcomes = [
         outcome
-        for unit in split_into_units(examples, evaluator.unit_sizes.full)
-        for outcome in evaluator.run_unit([route], unit)[route]
+        for unit in split_into_units(examples, evaluator.example_unit_sizes.full)
+        for outcome in evaluator.run_routes_on_unit([route], unit)[route]
     ]
     if on_gpu:
         torch.cuda.synchronize(device)
@@ -119,7 +119,7 @@ def _time_route_once(evaluator: Evaluator, route: Route, examples: Sequence[Exam
     }
 
 
-def _summarize_times(task: str, route: Route, measured: Mapping[str, Any], items: int) -> list[dict[str, Any]]:
+def _make_timing_rows(task: str, route: Route, measured: Mapping[str, Any], items: int) -> list[dict[str, Any]]:
     """A row for the standard pass and one for the route, with its overheads."""
     by_route = measured["repeats"]
     rows: list[dict[str, Any]] = []
@@ -151,22 +151,22 @@ def _summarize_times(task: str, route: Route, measured: Mapping[str, Any], items
     return rows
 
 
-def _make_scaled_column(heading: str, key: str, template: str, factor: float = 1.0) -> Column:
+def _make_multiplied_number_column(heading: str, key: str, template: str, factor: float = 1.0) -> Column:
     return number_column(heading, key, lambda value: use_minus_sign(template.format(factor * value)))
 
 
 _COLUMNS = [
     text_column("task", "task"),
     text_column("", "arm"),
-    _make_scaled_column("layers", "layers", "{:.0f}"),
-    _make_scaled_column("items", "items", "{:.0f}"),
-    _make_scaled_column("ms per item", "item_seconds", "{:.1f}", 1000),
-    _make_scaled_column("more time, %", "overhead", "{:+.1f}", 100),
-    _make_scaled_column("lowest", "lowest", "{:+.1f}", 100),
-    _make_scaled_column("highest", "highest", "{:+.1f}", 100),
-    _make_scaled_column("tokens per item", "item_tokens", "{:.1f}"),
-    _make_scaled_column("ms per step", "equal_seconds", "{:.1f}", 1000),
-    _make_scaled_column("more per step, %", "equal_overhead", "{:+.1f}", 100),
-    _make_scaled_column("peak memory, MiB", "peak_bytes", "{:,.0f}", 2**-20),
-    _make_scaled_column("more memory, %", "memory_overhead", "{:+.1f}", 100),
+    _make_multiplied_number_column("layers", "layers", "{:.0f}"),
+    _make_multiplied_number_column("items", "items", "{:.0f}"),
+    _make_multiplied_number_column("ms per item", "item_seconds", "{:.1f}", 1000),
+    _make_multiplied_number_column("more time, %", "overhead", "{:+.1f}", 100),
+    _make_multiplied_number_column("lowest", "lowest", "{:+.1f}", 100),
+    _make_multiplied_number_column("highest", "highest", "{:+.1f}", 100),
+    _make_multiplied_number_column("tokens per item", "item_tokens", "{:.1f}"),
+    _make_multiplied_number_column("ms per step", "equal_seconds", "{:.1f}", 1000),
+    _make_multiplied_number_column("more per step, %", "equal_overhead", "{:+.1f}", 100),
+    _make_multiplied_number_column("peak memory, MiB", "peak_bytes", "{:,.0f}", 2**-20),
+    _make_multiplied_number_column("more memory, %", "memory_overhead", "{:+.1f}", 100),
 ]

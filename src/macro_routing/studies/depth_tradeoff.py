@@ -16,14 +16,14 @@ from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.runs.folder import RunFolder
 from macro_routing.search.policy import MarkovPolicy
-from macro_routing.search.policy_search import PolicyState
+from macro_routing.search.policy_search import PolicySearchState
 from macro_routing.search.top_k import decode_top_routes
 from macro_routing.studies.context import RouteWithSource, StudyContext
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
     compare_scores,
     draw_differences,
-    make_comparison_table,
+    make_corrected_comparison_table,
 )
 from macro_routing.studies.settings import DepthTradeoffSettings
 from macro_routing.studies.study_result import StudyResult
@@ -44,7 +44,7 @@ _COLUMNS = [
 def load_policy(run: RunFolder) -> MarkovPolicy:
     """The policy that a run's search has come to."""
     state = run.load_last_state()
-    if not isinstance(state, PolicyState):
+    if not isinstance(state, PolicySearchState):
         raise RunError(
             f"{run.path} holds no policy: its search has none, or never began; use a run of --method guided or macro"
         )
@@ -57,7 +57,7 @@ def run_depth_tradeoff(
     """Decode under every limit, choose by validation, compare on the test set."""
     task, seed, layers = subject.task, subject.seed, context.frozen.layers
     limits = {depth: int(depth * layers + 1e-9) for depth in sorted(set(settings.depths))}
-    decoded = _decode_routes_within_limits(policy, settings.k, limits, layers)
+    decoded = _decode_routes_per_depth_limit(policy, settings.k, limits, layers)
     names = {route: f"route-{number}" for number, route in enumerate(decoded)} | {context.standard_route: "standard"}
     validated = context.score_routes(
         "validation", task, seed, {names[route]: route for route in decoded}, split="validation"
@@ -90,9 +90,9 @@ def run_depth_tradeoff(
     rows = add_holm_correction(rows)
     labels = [
         (f"at most {row['limit']} layers ({row['depth']:g}×): a route of {row['length']}", row)
-        for row in copy_known_p_values(rows)
+        for row in copy_p_values_by_route(rows)
     ]
-    title = f"Against the standard pass, by depth ({context.describe_tasks([task])}, n = {rows[0]['n']})"
+    title = f"Against the standard pass, by depth ({context.describe_model_and_tasks([task])}, n = {rows[0]['n']})"
     note = (
         f"The {settings.k} most probable different routes within each limit, decoded exactly from one policy. Of all of"
         " them, and the standard pass, the best by validation within a limit is compared with the standard pass on the"
@@ -101,12 +101,14 @@ def run_depth_tradeoff(
         f" validation set and {format_percent_number(statistics.mean(standard['correct']))} % on the test set. Nothing"
         " was searched again."
     )
-    table = make_comparison_table(f"The best routes of one policy by depth on {task}", _COLUMNS, rows, note)
+    table = make_corrected_comparison_table(f"The best routes of one policy by depth on {task}", _COLUMNS, rows, note)
     figure = draw_differences(STUDY, title, labels)
-    return StudyResult(STUDY, summarize_best_depth(rows, layers), table, [figure], {"layers": layers})
+    return StudyResult(STUDY, summarize_most_accurate_depth(rows, layers), table, [figure], {"layers": layers})
 
 
-def _decode_routes_within_limits(policy: MarkovPolicy, k: int, limits: Mapping[float, int], layers: int) -> list[Route]:
+def _decode_routes_per_depth_limit(
+    policy: MarkovPolicy, k: int, limits: Mapping[float, int], layers: int
+) -> list[Route]:
     """The most probable routes within each limit, each once."""
     if policy.space.layers != layers:
         raise RunError(f"the policy is of a model with {policy.space.layers} layers, this one has {layers}")
@@ -116,13 +118,13 @@ def _decode_routes_within_limits(policy: MarkovPolicy, k: int, limits: Mapping[f
     return list(dict.fromkeys(candidate.route for routes in decoded.values() for candidate in routes))
 
 
-def copy_known_p_values(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def copy_p_values_by_route(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """For the figure: a route that several limits choose has the p-value of its one comparison."""
     known = {row["route"]: row["p_holm"] for row in rows if row["p_holm"] is not None}
     return [{**row, "p_holm": known.get(row["route"])} for row in rows]
 
 
-def summarize_best_depth(rows: Sequence[Mapping[str, Any]], layers: int) -> str:
+def summarize_most_accurate_depth(rows: Sequence[Mapping[str, Any]], layers: int) -> str:
     """The depth with the best validation accuracy, never the best test accuracy; of equals the shorter."""
     best = max(rows, key=lambda row: (row["validation"], -row["length"]))
     intro = f"Validation prefers, within {best['depth']:g} times the depth of the model,"

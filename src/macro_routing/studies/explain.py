@@ -11,7 +11,7 @@ from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
     compare_scores,
     draw_differences,
-    make_comparison_table,
+    make_corrected_comparison_table,
 )
 from macro_routing.studies.route_deviations import Deviation, list_deviations
 from macro_routing.studies.study_result import StudyResult
@@ -65,7 +65,7 @@ Scores = Mapping[str, Mapping[str, Any]]
 """By name of a route: its answers to the examples."""
 
 
-def run_explain(context: StudyContext, subject: RouteWithSource) -> StudyResult:
+def measure_route_deviations(context: StudyContext, subject: RouteWithSource) -> StudyResult:
     """Measure the route, the route without each of its deviations, and each deviation alone."""
     route, task, seed = subject.route, subject.task, subject.seed
     deviations = list_deviations(route)
@@ -76,7 +76,7 @@ def run_explain(context: StudyContext, subject: RouteWithSource) -> StudyResult:
                 routes[f"{name}-{number}"] = variant
     examples = context.prepare_task(task, seed).splits.test
     scores: Scores = context.score_routes(f"on-{task}", task, seed, routes)["routes"]
-    rows = add_holm_correction([_compare_whole_route(scores), *_compare_deviations(deviations, scores)])
+    rows = add_holm_correction([_compare_whole_route(scores), *_ablate_deviations(deviations, scores)])
     truncation = split_difference_by_truncation(scores["standard"], scores["route"])
     whole, accuracy = rows[0], statistics.mean(scores["route"]["correct"])
     note = (
@@ -85,15 +85,15 @@ def run_explain(context: StudyContext, subject: RouteWithSource) -> StudyResult:
         " left. *Alone* is the standard pass with this deviation only, against the standard pass. The first line is the"
         " whole route against the standard pass. Deviations work together, so the lines need not add up."
     )
-    table = make_comparison_table(f"What each deviation of {route} is worth on {task}", _COLUMNS, rows, note)
+    table = make_corrected_comparison_table(f"What each deviation of {route} is worth on {task}", _COLUMNS, rows, note)
     truncation_notes = (f"{_TRUNCATION_NOTE} n = {truncation['n']}.",)
     other_tables = {
         "truncated": Table(
             "How much of the gain is fewer truncated answers", _TRUNCATION_COLUMNS, [truncation], truncation_notes
         ),
-        "examples": _make_examples_table(examples, scores),
+        "examples": _make_changed_examples_table(examples, scores),
     }
-    where = f"{context.describe_tasks([task])}, n = {whole['n']}"
+    where = f"{context.describe_model_and_tasks([task])}, n = {whole['n']}"
     title = f"What is lost without each deviation, 95 % intervals ({where})"
     shown = [(row["deviation"], row) for row in rows if row.get("p") is not None]
     figures = [draw_differences(STUDY, title, shown, route)] if shown else []
@@ -122,7 +122,7 @@ def _compare_whole_route(scores: Scores) -> dict[str, Any]:
     return {**row, **_compare_route_with_variant(scores, "standard")}
 
 
-def _compare_deviations(deviations: Sequence[Deviation], scores: Scores) -> list[dict[str, Any]]:
+def _ablate_deviations(deviations: Sequence[Deviation], scores: Scores) -> list[dict[str, Any]]:
     """What is lost without each deviation, and what each gives alone."""
     rows = []
     standard = scores["standard"]
@@ -170,7 +170,7 @@ def split_difference_by_truncation(standard: Mapping[str, Any], routed: Mapping[
     }
 
 
-def _make_examples_table(examples: Sequence[Example], scores: Scores) -> Table:
+def _make_changed_examples_table(examples: Sequence[Example], scores: Scores) -> Table:
     """Which examples the route fixes and breaks, and without which deviation they change back."""
     standard, routed = scores["standard"]["correct"], scores["route"]["correct"]
     numbers = {str(int(name.split("-")[1]) + 1): name for name in scores if name.startswith("without-")}

@@ -47,13 +47,13 @@ class StudyFolder:
         folder = cls(path)
         with _explain_folder_errors(path):
             if (path / STUDY).is_file():
-                folder._check_header(wanted)
+                folder._check_same_study(wanted)
             else:
                 folder._create_folder(wanted)
         return folder
 
     @classmethod
-    def open_first_free(cls, path: Path, study: str, settings: Mapping[str, Any]) -> "StudyFolder":
+    def open_free_or_matching(cls, path: Path, study: str, settings: Mapping[str, Any]) -> "StudyFolder":
         """The first of ``path``, ``path.2``, … that is free or was begun with these settings."""
         for number in itertools.count(1):
             candidate = path if number == 1 else path.with_name(f"{path.name}.{number}")
@@ -64,7 +64,7 @@ class StudyFolder:
     def _create_folder(self, wanted: Mapping[str, Any]) -> None:
         if (self.path / run_files.RUN).is_file():
             raise RunError(f"{self.path} is a run's own folder; name another one for the study with --out")
-        is_free = not (self.path / STUDY).exists() and self.path.is_dir() and self._is_unused()
+        is_free = not (self.path / STUDY).exists() and self.path.is_dir() and self._has_no_measurements()
         if self.path.exists() and not is_free:
             raise RunError(f"{self.path} is not an empty folder and holds no study; name another one with --out")
         self.path.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ class StudyFolder:
         _write_json(self.path / STUDY, wanted)
         (self.path / MEASUREMENTS).mkdir(exist_ok=True)
 
-    def _check_header(self, wanted: Mapping[str, Any]) -> None:
+    def _check_same_study(self, wanted: Mapping[str, Any]) -> None:
         remedy = "so the study cannot be identified; put it back, or name another folder with --out"
         before = _read_json_object(self.path / STUDY, remedy)
         if before.get("format") != FORMAT:
@@ -84,7 +84,7 @@ class StudyFolder:
             raise RunError(f"{self.path} holds the study {before.get('study')}; name another folder with --out")
         settings = _get_json_object(before, "settings", self.path / STUDY, remedy)
         changed = sorted(_find_differing_settings(settings, wanted["settings"]))
-        if changed and self._is_unused():
+        if changed and self._has_no_measurements():
             with self.lock():  # another process may hold it while it loads a model
                 _write_json(self.path / STUDY, wanted)
         elif changed:
@@ -94,7 +94,7 @@ class StudyFolder:
             )
         (self.path / MEASUREMENTS).mkdir(exist_ok=True)
 
-    def _is_unused(self) -> bool:
+    def _has_no_measurements(self) -> bool:
         """Whether nothing was measured yet; mistaken settings can be replaced then."""
         parts = [path for name in (MEASUREMENTS, RUNS) for path in (self.path / name).glob("*")]
         return not parts and {path.name for path in self.path.iterdir()} <= {

@@ -24,7 +24,7 @@ from macro_routing.models.hidden_states import apply_lm_head, collect_hidden_sta
 from macro_routing.models.routing import apply_route
 from macro_routing.report.figure import Figure
 from macro_routing.report.formatting import format_signed, use_minus_sign
-from macro_routing.report.line_chart import Axis, Line, Point, draw_lines
+from macro_routing.report.line_chart import Axis, LineSeries, Point, draw_line_chart
 from macro_routing.routes.route import Route
 from macro_routing.studies.context import RouteWithSource, StudyContext, fingerprint_inputs
 from macro_routing.studies.paired_comparisons import describe_comparison_count, shorten_route
@@ -41,7 +41,7 @@ _PART_SIZE = 16
 
 
 @dataclass(frozen=True)
-class LensItem:
+class LogitLensExample:
     """What a model has read before the answer, and the answer's first token that says something."""
 
     context: Tokens
@@ -57,19 +57,21 @@ def run_logit_lens(context: StudyContext, subject: RouteWithSource) -> StudyResu
     values: dict[str, list[list[float]]] = {name: [] for name in routes}
     for start in range(0, len(examples), _PART_SIZE):
         part = examples[start : start + _PART_SIZE]
-        measure = functools.partial(_measure_routes, run.evaluator, routes, part)
+        measure = functools.partial(_measure_gold_log_probabilities, run.evaluator, routes, part)
         measured = context.load_or_measure(f"examples-{start}-{start + len(part) - 1}", inputs, measure)
         for name in routes:
             values[name] += measured[name]
     return _make_study_result(context, task, routes, {name: np.array(rows) for name, rows in values.items()})
 
 
-def _measure_routes(evaluator: Evaluator, routes: dict[str, Route], examples: Sequence[Example]) -> dict[str, Any]:
-    items = make_lens_items(evaluator, examples)
-    return {name: read_gold_log_probabilities(evaluator.frozen, route, items) for name, route in routes.items()}
+def _measure_gold_log_probabilities(
+    evaluator: Evaluator, routes: dict[str, Route], examples: Sequence[Example]
+) -> dict[str, Any]:
+    items = make_logit_lens_examples(evaluator, examples)
+    return {name: compute_stepwise_gold_log_probs(evaluator.frozen, route, items) for name, route in routes.items()}
 
 
-def make_lens_items(evaluator: Evaluator, examples: Sequence[Example]) -> list[LensItem]:
+def make_logit_lens_examples(evaluator: Evaluator, examples: Sequence[Example]) -> list[LogitLensExample]:
     """Contexts and gold tokens of examples, in the evaluator's way to answer."""
     frozen, decoding = evaluator.frozen, evaluator.decoding
     if decoding.mode == LIKELIHOOD:
@@ -78,13 +80,13 @@ def make_lens_items(evaluator: Evaluator, examples: Sequence[Example]) -> list[L
             (item.prompt, item.choices[example.correct_choice]) for item, example in zip(items, examples, strict=True)
         ]
     else:
-        contexts = _make_answer_contexts(evaluator, examples)
+        contexts = _make_prompts_up_to_answer(evaluator, examples)
         answers = frozen.tokenize_texts([f" {example.answer}" for example in examples], add_special_tokens=False)
         pairs = [(context, tuple(answer)) for context, answer in zip(contexts, answers, strict=True)]
-    return [_make_lens_item(frozen, context, answer) for context, answer in pairs]
+    return [_make_logit_lens_example(frozen, context, answer) for context, answer in pairs]
 
 
-def _make_answer_contexts(evaluator: Evaluator, examples: Sequence[Example]) -> list[Tokens]:
+def _make_prompts_up_to_answer(evaluator: Evaluator, examples: Sequence[Example]) -> list[Tokens]:
     """Prompts, the standard pass's reasoning where there is one, and the cue that an answer follows."""
     frozen, task, decoding = evaluator.frozen, evaluator.task, evaluator.decoding
     prompts, stages = encode_prompts_and_stages(frozen, task, examples, decoding)
@@ -99,15 +101,17 @@ def _make_answer_contexts(evaluator: Evaluator, examples: Sequence[Example]) -> 
     return [(*prompt, *thought, *after) for prompt, thought in zip(prompts, reasonings, strict=True)]
 
 
-def _make_lens_item(frozen: FrozenModel, context: Tokens, answer: Tokens) -> LensItem:
+def _make_logit_lens_example(frozen: FrozenModel, context: Tokens, answer: Tokens) -> LogitLensExample:
     """Skip tokens that are only white space, which some tokenizers put before a number; they join the context."""
     visible = (index for index, token in enumerate(answer[:-1]) if frozen.tokenizer.decode([token]).strip())
     index = next(visible, len(answer) - 1)
-    return LensItem((*context, *answer[:index]), answer[index])
+    return LogitLensExample((*context, *answer[:index]), answer[index])
 
 
 @torch.no_grad()
-def read_gold_log_probabilities(frozen: FrozenModel, route: Route, items: Sequence[LensItem]) -> list[list[float]]:
+def compute_stepwise_gold_log_probs(
+    frozen: FrozenModel, route: Route, items: Sequence[LogitLensExample]
+) -> list[list[float]]:
     """By item: the log-probability of its gold token after every step of the route."""
     model = apply_route(frozen, route)
     values: list[list[float]] = []
@@ -137,14 +141,14 @@ def _make_study_result(
     usable = np.logical_and.reduce([np.isfinite(values).all(axis=1) for values in measured.values()])
     values = {name: array[usable] for name, array in measured.items()}
     n = int(usable.sum())
-    where = context.describe_tasks([task])
+    where = context.describe_model_and_tasks([task])
     if n == 0:
         headline = (
             f"None of {total} examples can be read: {shorten_route(routes['route'])} has no finite number on them."
         )
         table = Table(f"How the correct answer emerges ({where})", _COLUMNS, [], (describe_comparison_count(0),))
         return StudyResult(STUDY, headline, table, (), details)
-    rows = _summarize_log_probabilities(routes, values)
+    rows = _summarize_gold_log_probabilities(routes, values)
     title = f"How the correct answer emerges ({where}, {n} examples)"
     notes = [
         (
@@ -158,16 +162,16 @@ def _make_study_result(
         ),
         describe_comparison_count(1),
     ]
-    steps = {name: _summarize_steps(routes[name], array) for name, array in values.items()}
-    figures = _draw_log_probabilities(
+    steps = {name: _make_lens_step_rows(routes[name], array) for name, array in values.items()}
+    figures = _draw_log_probability_charts(
         title, {"standard": "standard pass", "route": shorten_route(routes["route"])}, values
     )
     table = Table(title, _COLUMNS, rows, notes)
-    headline = _summarize_last_step(rows)
+    headline = _describe_final_token_probability(rows)
     return StudyResult(STUDY, headline, table, figures, {**details, "steps": steps}, untabled_comparisons=1)
 
 
-def _summarize_last_step(rows: Sequence[Row]) -> str:
+def _describe_final_token_probability(rows: Sequence[Row]) -> str:
     standard, routed = rows
     low, high = format_signed(routed["low"], 2), format_signed(routed["high"], 2)
     return (
@@ -177,7 +181,7 @@ def _summarize_last_step(rows: Sequence[Row]) -> str:
     )
 
 
-def _summarize_log_probabilities(routes: dict[str, Route], values: dict[str, Any]) -> list[dict[str, Any]]:
+def _summarize_gold_log_probabilities(routes: dict[str, Route], values: dict[str, Any]) -> list[dict[str, Any]]:
     """A row per route; the route's has the difference to the standard pass after the last step."""
     rows: list[dict[str, Any]] = []
     for name, array in values.items():
@@ -202,24 +206,26 @@ def _summarize_log_probabilities(routes: dict[str, Route], values: dict[str, Any
     return rows
 
 
-def _draw_log_probabilities(title: str, names: dict[str, str], values: dict[str, Any]) -> list[Figure]:
+def _draw_log_probability_charts(title: str, names: dict[str, str], values: dict[str, Any]) -> list[Figure]:
     steps = Axis("layers applied so far")
-    lines = [_make_line(names[name], array) for name, array in values.items()]
-    probabilities = [_make_line(names[name], np.exp(array)) for name, array in values.items()]
+    lines = [_make_mean_line_with_band(names[name], array) for name, array in values.items()]
+    probabilities = [_make_mean_line_with_band(names[name], np.exp(array)) for name, array in values.items()]
     probability_axis = Axis("probability of the correct token", "{:.2g}".format)
     return [
-        draw_lines("figure", title, lines, steps, Axis("log-probability of the correct token, nats")),
-        draw_lines("probability", title, probabilities, steps, probability_axis),
+        draw_line_chart("figure", title, lines, steps, Axis("log-probability of the correct token, nats")),
+        draw_line_chart("probability", title, probabilities, steps, probability_axis),
     ]
 
 
-def _make_line(name: str, values: Any) -> Line:
+def _make_mean_line_with_band(name: str, values: Any) -> LineSeries:
     low, high = np.percentile(values, [25, 75], axis=0)
     columns = zip(values.mean(axis=0).tolist(), low.tolist(), high.tolist(), strict=True)
-    return Line(f"{name}: mean; band: middle half", [Point(step, *point) for step, point in enumerate(columns, 1)])
+    return LineSeries(
+        f"{name}: mean; band: middle half", [Point(step, *point) for step, point in enumerate(columns, 1)]
+    )
 
 
-def _summarize_steps(route: Route, values: Any) -> list[dict[str, Any]]:
+def _make_lens_step_rows(route: Route, values: Any) -> list[dict[str, Any]]:
     quartiles = np.percentile(values, [25, 50, 75], axis=0)
     return [
         {
@@ -234,7 +240,7 @@ def _summarize_steps(route: Route, values: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _format_difference(row: Row) -> str:
+def _format_difference_with_interval(row: Row) -> str:
     if row.get("difference") is None:
         return ""
     return use_minus_sign(f"{row['difference']:+.2f} ({row['low']:+.2f} to {row['high']:+.2f})")
@@ -246,7 +252,7 @@ _COLUMNS = [
     number_column("steps", "steps"),
     Column("probability at the end, %", lambda row: f"{100 * row['end_probability']:.1f}"),
     Column("log-probability at the end", lambda row: use_minus_sign(f"{row['end_log_probability']:.2f}")),
-    Column("difference (95 % interval)", _format_difference),
+    Column("difference (95 % interval)", _format_difference_with_interval),
     Column(
         "highest on the way, %",
         lambda row: f"{100 * row['best_probability']:.1f} after step {row['best_step']} (L{row['best_layer']})",

@@ -27,9 +27,9 @@ from macro_routing.runs.result import ORACLE, ROUTE, SELECTED, STANDARD
 from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
-    compare_over_seeds,
     is_significant,
-    make_comparison_table,
+    make_corrected_comparison_table,
+    make_seed_comparison_cells,
 )
 from macro_routing.studies.search_time import draw_search_times, make_search_time_table, summarize_search_times
 from macro_routing.studies.settings import MainTableSettings
@@ -57,19 +57,19 @@ def run_main_table(context: StudyContext, settings: MainTableSettings) -> StudyR
     """Run what is missing of every cell, and gather the table."""
     tasks, seeds, methods = settings.task_names, settings.seeds, settings.methods
     models = list(dict.fromkeys(settings.models))
-    check_model_names(models)
-    leading = find_leading_method(methods)
+    check_model_names_unique(models)
+    leading = find_first_searching_method(methods)
     runs: RunsByTask = {}
     for model in models:
         model_context = dataclasses.replace(context, base=dataclasses.replace(context.base, model=model))
         for task in tasks:
-            _check_methods(model_context, task, seeds[0], methods)
+            _check_method_settings(model_context, task, seeds[0], methods)
         for task in tasks:
             runs[shorten_model_name(model), task] = _run_task(model_context, task, seeds, methods)
-    return make_main_table(runs, SELECTED[leading])
+    return make_main_tables(runs, SELECTED[leading])
 
 
-def check_model_names(models: Sequence[str]) -> None:
+def check_model_names_unique(models: Sequence[str]) -> None:
     """Reject two models with the same name in the table: one's numbers would stand under the other's name."""
     if not models:
         raise SettingsError("--models names none; give one or more, with commas")
@@ -83,7 +83,7 @@ def check_model_names(models: Sequence[str]) -> None:
             )
 
 
-def find_leading_method(methods: Sequence[str]) -> str:
+def find_first_searching_method(methods: Sequence[str]) -> str:
     """The method whose significance and routes are shown: the first that is neither a reference nor a bound."""
     judged = [method for method in methods if method != STANDARD_METHOD and METHODS[method].kind != ORACLE]
     if not judged:
@@ -94,34 +94,34 @@ def find_leading_method(methods: Sequence[str]) -> str:
     return judged[0]
 
 
-def _check_methods(context: StudyContext, task: TaskName, seed: int, methods: Sequence[str]) -> None:
+def _check_method_settings(context: StudyContext, task: TaskName, seed: int, methods: Sequence[str]) -> None:
     """Reject what a method would reject, before any of them has searched."""
-    folder = _get_task_folder(context, task)
+    folder = _get_model_task_folder(context, task)
     missing = [method for method in methods if not (folder / f"{method}-{seed}" / run_files.RUN).is_file()]
     if missing:
         known = {"frozen": context.frozen, "task": context.loaded_tasks.get(task.task), "store": context.store}
-        for config in make_method_configs(context.make_config(task, seed), missing, [seed], known):
-            context.check_search(config)
+        for config in make_method_configs(context.make_run_config(task, seed), missing, [seed], known):
+            context.check_search_possible(config)
 
 
-def _get_task_folder(context: StudyContext, task: TaskName) -> Path:
+def _get_model_task_folder(context: StudyContext, task: TaskName) -> Path:
     # Two signs between the names: one may be part of either, and another model's cell would be taken for this one.
     return context.folder.run_folder(f"{shorten_model_name(context.base.model)}--{task}")
 
 
 def _run_task(context: StudyContext, task: TaskName, seeds: Sequence[int], methods: Sequence[str]) -> list[MethodRun]:
     """A comparison's folder; each method and seed has a score store of its own: none is faster for another's work."""
-    folder = _get_task_folder(context, task)
+    folder = _get_model_task_folder(context, task)
     wanted = [(method, seed) for seed in seeds for method in methods]
     finished = {(run.method, run.seed) for run in read_method_runs(folder)}
     for method, seed in wanted:
         if (method, seed) in finished:
-            _check_finished_run(context, task, seed, folder / f"{method}-{seed}")
+            _check_finished_run_matches(context, task, seed, folder / f"{method}-{seed}")
             continue
-        context.check_time_limit()
+        context.stop_after_time_limit()
         context.listener.on_message(f"{context.base.model}, {task}, {method}, seed {seed}")
         compare_methods(
-            context.make_config(task, seed),
+            context.make_run_config(task, seed),
             [method],
             [seed],
             folder,
@@ -133,10 +133,10 @@ def _run_task(context: StudyContext, task: TaskName, seeds: Sequence[int], metho
     return [run for run in read_method_runs(folder) if (run.method, run.seed) in wanted]
 
 
-def _check_finished_run(context: StudyContext, task: TaskName, seed: int, path: Path) -> None:
+def _check_finished_run_matches(context: StudyContext, task: TaskName, seed: int, path: Path) -> None:
     """Reject a finished run of another model or task in the same folder, or one whose data have changed."""
-    config, run = context.make_config(task, seed), RunFolder.open(path)
-    with run.explain_damage(run_files.RUN):
+    config, run = context.make_run_config(task, seed), RunFolder.open(path)
+    with run.explain_damaged_files(run_files.RUN):
         header = run.read_json(run_files.RUN)
         before = header["config"]["given"]
         if (before["model"], before["task"], before["seed"]) != (config.model, config.task, seed):
@@ -150,12 +150,12 @@ def _check_finished_run(context: StudyContext, task: TaskName, seed: int, path: 
 # --- what is shown ------------------------------------------------------------------------------------------------
 
 
-def make_main_table(runs: RunsByTask, leading: str) -> StudyResult:
+def make_main_tables(runs: RunsByTask, leading: str) -> StudyResult:
     """All tables of finished runs; ``leading`` is the method whose significance and routes are shown."""
     rows = summarize_methods_by_model(runs)
     tasks = list(dict.fromkeys(str(task) for _, task in runs))
     sizes = describe_test_sizes(runs)
-    table = make_comparison_table(
+    table = make_corrected_comparison_table(
         "Accuracy by model, method and task",
         _make_columns(tasks),
         rows,
@@ -174,7 +174,7 @@ def make_main_table(runs: RunsByTask, leading: str) -> StudyResult:
     other_tables = {
         "significance": make_significance_table(test_significance_by_model(differences), leading, STANDARD_NAME),
         "search_time": make_search_time_table(times, sizes),
-        "best_routes": make_best_routes_table(list_best_routes(runs, leading)),
+        "best_routes": make_best_routes_table(list_best_validated_routes(runs, leading)),
     }
     methods = [row for row in rows if row["method"] != STANDARD_NAME]
     figures = [_draw_gains(methods, tasks), draw_search_times(times)]
@@ -247,7 +247,7 @@ def _summarize_method(model: str, name: str, runs_by_task: Mapping[str, Sequence
     accuracies = {task: [_mean_accuracy(run, name) for run in runs] for task, runs in by_task.items()}
     standard = {task: [_mean_accuracy(run, STANDARD) for run in runs] for task, runs in by_task.items()}
     accuracy = {task: statistics.mean(values) if values else None for task, values in accuracies.items()}
-    is_complete = all(accuracies.values())
+    is_fully_scored = all(accuracies.values())
     row = {
         "model": model,
         "method": STANDARD_NAME if name == STANDARD else name,
@@ -261,14 +261,16 @@ def _summarize_method(model: str, name: str, runs_by_task: Mapping[str, Sequence
             for task, values in accuracies.items()
         },
         # An average over fewer tasks cannot be compared with the others.
-        "average": statistics.mean(value for value in accuracy.values() if value is not None) if is_complete else None,
+        "average": statistics.mean(value for value in accuracy.values() if value is not None)
+        if is_fully_scored
+        else None,
     }
     if name == STANDARD:
         return row
-    if not is_complete:
+    if not is_fully_scored:
         return {**row, **dict.fromkeys(("difference", "low", "high", "p", "n"))}
     pairs = [[(run.right[STANDARD], run.right[name]) for run in runs] for runs in by_task.values()]
-    return {**row, **compare_over_seeds(pairs)}
+    return {**row, **make_seed_comparison_cells(pairs)}
 
 
 def _mean_accuracy(run: MethodRun, name: str) -> float:
@@ -284,12 +286,12 @@ def rank_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         shown = {format_percent_number(line[column]) for line in judged} - {""}
         best[column] = sorted(shown, key=float, reverse=True)[:3]
 
-    def rank_value(row: Row, column: str, value: float | None) -> int:
+    def find_rank_in_column(row: Row, column: str, value: float | None) -> int:
         text = format_percent_number(value)
         return best[column].index(text) + 1 if row["kind"] != ORACLE and text in best[column] else 0
 
     return [
-        {**row, "ranks": {column: rank_value(row, column, value) for column, value in line.items()}}
+        {**row, "ranks": {column: find_rank_in_column(row, column, value) for column, value in line.items()}}
         for row, line in zip(rows, values, strict=True)
     ]
 
@@ -330,7 +332,7 @@ def _list_results_for_significance(rows: Sequence[Row]) -> list[dict[str, Any]]:
 # --- best routes --------------------------------------------------------------------------------------------------
 
 
-def list_best_routes(runs: RunsByTask, name: str) -> list[dict[str, Any]]:
+def list_best_validated_routes(runs: RunsByTask, name: str) -> list[dict[str, Any]]:
     """A row per model and task: of all seeds the route with the best validation accuracy, not the best test."""
     rows = []
     for (model, task), of_task in runs.items():
@@ -357,7 +359,7 @@ def list_best_routes(runs: RunsByTask, name: str) -> list[dict[str, Any]]:
 
 def _read_validation_accuracy(method_run: MethodRun) -> float:
     run = RunFolder.open(Path(method_run.result.folder))
-    with run.explain_damage(run_files.CANDIDATES):
+    with run.explain_damaged_files(run_files.CANDIDATES):
         choice = run.read_json(run_files.CANDIDATES)
         chosen = [candidate for candidate in choice["candidates"] if candidate["route"] == choice["chosen"]]
         return float(chosen[0]["correct"] / chosen[0]["n"]) if chosen else 0.0

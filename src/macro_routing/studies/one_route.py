@@ -8,20 +8,20 @@ from macro_routing.report.formatting import format_points
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as run_files
 from macro_routing.runs.folder import RunFolder
-from macro_routing.runs.prepare import check_same_inputs, check_same_settings, prepare_run
+from macro_routing.runs.prepare import check_run_inputs_unchanged, check_same_settings, prepare_run
 from macro_routing.runs.result import read_result
 from macro_routing.studies import contamination
 from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import (
     SeedPairs,
     add_holm_correction,
-    compare_over_seeds,
     compare_scores,
     draw_differences,
-    make_comparison_table,
+    make_corrected_comparison_table,
+    make_seed_comparison_cells,
 )
-from macro_routing.studies.pooled_task import POOL, make_pooled_task, pool_evaluators
-from macro_routing.studies.settings import OneRouteSettings
+from macro_routing.studies.pooled_task import POOL, make_pooled_task, with_multitask_evaluator
+from macro_routing.studies.settings import OneRouteStudySettings
 from macro_routing.studies.study_result import StudyResult
 from macro_routing.studies.tables import Row, difference_columns, number_column, percentage_column, text_column
 from macro_routing.studies.task_names import TaskName
@@ -40,11 +40,11 @@ _COLUMNS = [
 ]
 
 
-def run_one_route(context: StudyContext, settings: OneRouteSettings) -> StudyResult:
+def run_one_route_study(context: StudyContext, settings: OneRouteStudySettings) -> StudyResult:
     """Search one route on the pooled training examples, then test it on every task by itself."""
     inside, seed = settings.task_names, settings.seed
     context.require_route_method()
-    contamination.check_pool_contamination(inside)
+    contamination.check_pooled_tasks_overlap(inside)
     route = _search_pool(context, inside, seed)
     rows: list[dict[str, Any]] = []
     correct: dict[tuple[str, str], SeedPairs] = {}
@@ -66,7 +66,7 @@ def run_one_route(context: StudyContext, settings: OneRouteSettings) -> StudyRes
                     **compare_scores(standard, routed),
                 }
             )
-    rows += [row for domain in (INSIDE, OUTSIDE) for row in make_mean_rows(domain, rows, correct)]
+    rows += [row for domain in (INSIDE, OUTSIDE) for row in make_domain_mean_rows(domain, rows, correct)]
     if route.is_standard:  # it cannot differ from itself: nothing is compared
         rows = [{**row, "p": None} for row in rows]
     rows = add_holm_correction(rows)
@@ -74,13 +74,13 @@ def run_one_route(context: StudyContext, settings: OneRouteSettings) -> StudyRes
         f"The route `{route}` was searched and chosen on the pooled training and validation examples of"
         f" {', '.join(map(str, inside))}, seed {seed}. Means over tasks are unweighted."
     )
-    table = make_comparison_table("One model, one route", _COLUMNS, rows, note, contamination.NOTE)
-    title = f"One route for {context.describe_tasks(inside)}: difference to the standard pass, 95 % intervals"
+    table = make_corrected_comparison_table("One model, one route", _COLUMNS, rows, note, contamination.NOTE)
+    title = f"One route for {context.describe_model_and_tasks(inside)}: difference to the standard pass, 95 % intervals"
     figure = draw_differences(STUDY, title, [(f"{row['domain']}: {row['task']}", row) for row in rows], route)
-    return StudyResult(STUDY, _summarize_means(route, rows), table, [figure], {"route": str(route)})
+    return StudyResult(STUDY, _describe_mean_differences(route, rows), table, [figure], {"route": str(route)})
 
 
-def _summarize_means(route: Route, rows: Sequence[Row]) -> str:
+def _describe_mean_differences(route: Route, rows: Sequence[Row]) -> str:
     if route.is_standard:
         return "The search returned the standard pass: nothing is compared."
     means = [f"{format_points(row['difference'])} points {row['domain']}" for row in rows if row["task"] == "mean"]
@@ -91,26 +91,26 @@ def _search_pool(context: StudyContext, tasks: Sequence[TaskName], seed: int) ->
     """The pool's search in an ordinary run's folder."""
     folder_path = context.folder.run_folder(f"{POOL}-{seed}")
     # The pool's own mode only counts tokens; every example is answered in its task's mode.
-    config = context.make_config(TaskName(POOL, DIRECT), seed)
+    config = context.make_run_config(TaskName(POOL, DIRECT), seed)
     if (folder_path / run_files.RUN).is_file():
         check_same_settings(RunFolder.open(folder_path).read_json(run_files.RUN), config, folder_path)
         if RunFolder.open(folder_path).is_finished:
             return read_result(RunFolder.open(folder_path)).best_route
-    context.check_time_limit()
+    context.stop_after_time_limit()
     members = {str(task): context.prepare_task(task, seed) for task in tasks}
     known: dict[str, Any] = {"frozen": context.frozen, "listener": context.listener, "store": context.store}
-    run = pool_evaluators(prepare_run(config, task=make_pooled_task(members), **known), members)
+    run = with_multitask_evaluator(prepare_run(config, task=make_pooled_task(members), **known), members)
     is_begun = (folder_path / run_files.RUN).is_file()
     folder = RunFolder.open(folder_path) if is_begun else RunFolder.create(folder_path)
     with folder.lock():
         if is_begun:
-            check_same_inputs(folder.read_json(run_files.RUN), run.make_header(), folder_path)
+            check_run_inputs_unchanged(folder.read_json(run_files.RUN), run.make_run_header(), folder_path)
         else:
-            folder.write_json(run_files.RUN, run.make_header())
+            folder.write_json(run_files.RUN, run.make_run_header())
         return run.run(folder).best_route
 
 
-def make_mean_rows(
+def make_domain_mean_rows(
     domain: str, rows: Sequence[Row], correct: Mapping[tuple[str, str], SeedPairs]
 ) -> list[dict[str, Any]]:
     """A row with the mean over a domain's tasks that share no questions with the pool; none if there are none."""
@@ -122,6 +122,6 @@ def make_mean_rows(
         "task": "mean",
         "standard": statistics.mean(row["standard"] for row in clean_rows),
         "accuracy": statistics.mean(row["accuracy"] for row in clean_rows),
-        **compare_over_seeds([correct[domain, row["task"]] for row in clean_rows]),
+        **make_seed_comparison_cells([correct[domain, row["task"]] for row in clean_rows]),
     }
     return [{**mean, "p": None}] if len(clean_rows) == 1 else [mean]  # the mean of one task was compared already

@@ -48,7 +48,7 @@ def estimate_difference_over_seeds(tasks: Sequence[SeedPairs]) -> PairedDifferen
     return estimate_paired_difference(clusters)
 
 
-def compare_over_seeds(tasks: Sequence[SeedPairs]) -> dict[str, Any]:
+def make_seed_comparison_cells(tasks: Sequence[SeedPairs]) -> dict[str, Any]:
     """The mean difference over tasks as part of a table's row."""
     paired = estimate_difference_over_seeds(tasks)
     return {"difference": paired.mean, "p": paired.p_value, "low": paired.low, "high": paired.high, "n": paired.n}
@@ -67,17 +67,17 @@ def is_significant(row: Row) -> bool:
     return p is not None and bool(p < LEVEL)
 
 
-def select_gains(rows: Sequence[Row]) -> list[Row]:
+def select_significant_gains(rows: Sequence[Row]) -> list[Row]:
     """Corrected rows that are significantly better."""
     return [row for row in rows if is_significant(row) and row["difference"] > 0]
 
 
-def select_losses(rows: Sequence[Row]) -> list[Row]:
+def select_significantly_worse_rows(rows: Sequence[Row]) -> list[Row]:
     """Corrected rows that are significantly worse."""
     return [row for row in rows if is_significant(row) and row["difference"] < 0]
 
 
-def make_comparison_table(title: str, columns: Sequence[Column], rows: Sequence[Row], *notes: str) -> Table:
+def make_corrected_comparison_table(title: str, columns: Sequence[Column], rows: Sequence[Row], *notes: str) -> Table:
     """A table of corrected rows; its last note says how many comparisons were made."""
     count = sum(row.get("p") is not None for row in rows)
     return Table(title, columns, rows, (*notes, describe_comparison_count(count)))

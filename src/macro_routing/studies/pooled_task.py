@@ -22,7 +22,7 @@ POOL = "pool"
 
 
 @dataclass(frozen=True, eq=False)
-class PooledEvaluator(Evaluator):
+class MultiTaskEvaluator(Evaluator):
     """Scores routes on examples of several tasks; each is answered by its own task's evaluator."""
 
     members: Mapping[str, Evaluator] = field(default_factory=dict)
@@ -32,14 +32,16 @@ class PooledEvaluator(Evaluator):
         """What decides an outcome in any of the members."""
         return {**super().scope, "pool": {name: member.scope for name, member in self.members.items()}}
 
-    def run_unit(self, routes: Sequence[Route], unit: WorkUnit) -> dict[Route, list[ExampleOutcome]]:
+    def run_routes_on_unit(self, routes: Sequence[Route], unit: WorkUnit) -> dict[Route, list[ExampleOutcome]]:
         """The unit's examples by their tasks, and the answers in the unit's order again."""
         tasks = [get_member_task(example) for example in unit]
         examples_by_task = {
             name: tuple(example for example, task in zip(unit, tasks, strict=True) if task == name)
             for name in dict.fromkeys(tasks)
         }
-        answered = {name: self.members[name].run_unit(routes, part) for name, part in examples_by_task.items()}
+        answered = {
+            name: self.members[name].run_routes_on_unit(routes, part) for name, part in examples_by_task.items()
+        }
         outcomes: dict[Route, list[ExampleOutcome]] = {}
         for route in routes:
             remaining = {name: iter(by_route[route]) for name, by_route in answered.items()}
@@ -67,8 +69,8 @@ def _interleave_examples(runs: Mapping[str, PreparedRun], split: str) -> Iterato
                 yield dataclasses.replace(example, id=f"{name}{_MARK}{example.id}")
 
 
-def pool_evaluators(run: PreparedRun, members: Mapping[str, PreparedRun]) -> PreparedRun:
+def with_multitask_evaluator(run: PreparedRun, members: Mapping[str, PreparedRun]) -> PreparedRun:
     """The same run, its examples answered by their own tasks' rules."""
     plain = {item.name: getattr(run.evaluator, item.name) for item in dataclasses.fields(Evaluator)}
     evaluators = {name: member.evaluator for name, member in members.items()}
-    return dataclasses.replace(run, evaluator=PooledEvaluator(**plain, members=evaluators))
+    return dataclasses.replace(run, evaluator=MultiTaskEvaluator(**plain, members=evaluators))

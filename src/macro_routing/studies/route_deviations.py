@@ -40,11 +40,11 @@ def _make_deviation(route: Route, standard: Route, edit: RouteEdit) -> Deviation
         _make_route_or_none(kept, route.layers, reasons),
         _make_route_or_none(alone, route.layers, reasons),
     )
-    remark = "" if without is None else _describe_moved_adds(route, start, edit)
+    remark = "" if without is None else _describe_adds_with_shifted_source(route, start, edit)
     return Deviation(describe_edit(edit), without, by_itself, "; ".join(reasons), remark)
 
 
-def _describe_moved_adds(route: Route, start: int, edit: RouteEdit) -> str:
+def _describe_adds_with_shifted_source(route: Route, start: int, edit: RouteEdit) -> str:
     """Adds behind the block count back over it: where its length changes they come to another state."""
     end = start + len(edit.new)
     if len(edit.old) == len(edit.new):

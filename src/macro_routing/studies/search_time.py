@@ -97,13 +97,13 @@ def draw_search_times(rows: Sequence[Mapping[str, Any]]) -> Figure:
     """Minutes of every method as one row, its accuracy in its name."""
     several = len({row["model"] for row in rows}) > 1
 
-    def label_row(row: Mapping[str, Any]) -> str:
+    def format_row_label(row: Mapping[str, Any]) -> str:
         name = f"{row['model']} · {row['method']}" if several else str(row["method"])
         return f"{name}: {format_percent_number(row['accuracy'])} % correct ({format_points(row['difference'])} points)"
 
     most = max((row["hours"] for row in rows), default=0.0)
     unit, scale = ("minutes", 60.0) if most > _MIN_HOURS_FOR_MINUTES else ("seconds", 3600.0)
-    shown = [IntervalRow(label_row(row), 0.0, scale * row["hours"], scale * row["hours"], OPEN) for row in rows]
+    shown = [IntervalRow(format_row_label(row), 0.0, scale * row["hours"], scale * row["hours"], OPEN) for row in rows]
     models = ", ".join(dict.fromkeys(str(row["model"]) for row in rows))
     title = f"Time of search and selection per task and seed{'' if several else f' ({models})'}"
     return draw_intervals("search_time", title, unit, shown, 1e-9, meanings={})

@@ -10,7 +10,7 @@ from macro_routing.runs.comparison_results import MethodRun
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.result import STANDARD
 from macro_routing.studies.context import StudyContext
-from macro_routing.studies.paired_comparisons import SeedPairs, compare_over_seeds
+from macro_routing.studies.paired_comparisons import SeedPairs, make_seed_comparison_cells
 from macro_routing.studies.tables import Column
 from macro_routing.studies.task_names import TaskName
 
@@ -31,7 +31,7 @@ class SearchVariant:
 
 
 @dataclass(frozen=True)
-class SearchVariants:
+class SearchVariantRunner:
     """The tasks and seeds that every variant is searched with."""
 
     context: StudyContext
@@ -52,7 +52,7 @@ class SearchVariants:
     def _plan_searches(self, variant: SearchVariant) -> dict[tuple[TaskName, int], tuple[str, RunConfig]]:
         """By task and seed: the name and the configuration of a search."""
         return {
-            (task, seed): (f"{variant.name}-{task}-{seed}", self.context.make_config(task, seed, **variant.changes))
+            (task, seed): (f"{variant.name}-{task}-{seed}", self.context.make_run_config(task, seed, **variant.changes))
             for seed in self.seeds
             for task in self.tasks
         }
@@ -97,7 +97,7 @@ class SearchVariants:
             "tasks": len(self.tasks),
         }
         if baseline is not None:
-            row |= compare_over_seeds(self.pair_outcomes_by_seed(baseline, baseline_choice, runs, choice))
+            row |= make_seed_comparison_cells(self.pair_outcomes_by_seed(baseline, baseline_choice, runs, choice))
         return row
 
     def summarize_standard_pass(self, runs: VariantRuns) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class StudySettings:
 
 def _setting_to_json(name: str, value: Any) -> Any:
     if name in _TASK_FIELDS:
-        return [TaskName.parse(text).absolute_name for text in value]
+        return [TaskName.parse(text).name_with_absolute_path for text in value]
     if isinstance(value, Path):
         return str(value.resolve())
     return list(value) if isinstance(value, tuple) else value
@@ -103,7 +103,7 @@ class TransferSettings(StudySettings):
 
 
 @dataclass(frozen=True)
-class OneRouteSettings(TransferSettings):
+class OneRouteStudySettings(TransferSettings):
     """Options of ``macro study one-route``."""
 
     out_of_domain: tuple[str, ...] = option(
@@ -129,7 +129,7 @@ class OneRouteSettings(TransferSettings):
 
 
 @dataclass(frozen=True)
-class CostSettings(StudySettings):
+class CostStudySettings(StudySettings):
     """Options of ``macro study cost``."""
 
     tasks: tuple[str, ...] = option((), _TASKS_HELP, PANEL, shown_default="the route's own, else category")

@@ -16,14 +16,14 @@ from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
     compare_scores,
     draw_differences,
-    make_comparison_table,
-    select_losses,
+    make_corrected_comparison_table,
+    select_significantly_worse_rows,
 )
 from macro_routing.studies.perplexity import (
     compare_perplexities,
     compute_negative_log_likelihoods,
     describe_perplexity,
-    note_left_out_windows,
+    note_left_out_text_rows,
     read_plain_text,
     split_windows,
 )
@@ -52,7 +52,7 @@ _PERPLEXITY_NOTE = (
 def run_side_effects(context: StudyContext, subject: RouteWithSource, settings: SideEffectsSettings) -> StudyResult:
     """Score the route on all tasks, and on plain text."""
     route, tasks = subject.route, settings.task_names
-    rows = add_holm_correction([_compare_on_task(context, task, subject) for task in tasks])
+    rows = add_holm_correction([_compare_route_on_task(context, task, subject) for task in tasks])
     if settings.text is not None:
         texts, source = [read_plain_text(settings.text)], settings.text.name
     else:
@@ -61,17 +61,17 @@ def run_side_effects(context: StudyContext, subject: RouteWithSource, settings: 
     windows = split_windows(context.frozen, texts, settings.windows)
     perplexity = {"source": source, **_measure_perplexity(context, route, windows)}
     compared = [row for row in rows if not row[contamination.KEY]]
-    worse = [row["task"] for row in select_losses(compared)]
+    worse = [row["task"] for row in select_significantly_worse_rows(compared)]
     change = describe_perplexity(perplexity)
     headline = (
         f"Worse on {len(worse)} of {len(compared)} tasks ({', '.join(worse) or 'none'}; p < 0.05, corrected);"
         f" {change} on {source}."
     )
     note = f"Test examples of every task with seed {subject.seed}. {contamination.NOTE}"
-    table = make_comparison_table(f"{route} on other tasks", _COLUMNS, rows, note)
+    table = make_corrected_comparison_table(f"{route} on other tasks", _COLUMNS, rows, note)
     measured = [perplexity] if perplexity["windows"] else []
     text_table = Table(
-        "Plain text", _PERPLEXITY_COLUMNS, measured, (_PERPLEXITY_NOTE, *note_left_out_windows(perplexity))
+        "Plain text", _PERPLEXITY_COLUMNS, measured, (_PERPLEXITY_NOTE, *note_left_out_text_rows(perplexity))
     )
     model = shorten_model_name(context.base.model)
     title = f"Side effects ({model}): difference to the standard pass, 95 % intervals; {change}"
@@ -85,7 +85,7 @@ def interleave_questions(tasks: Sequence[Sequence[Example]]) -> list[str]:
     return [example.question for row in itertools.zip_longest(*tasks) for example in row if example is not None]
 
 
-def _compare_on_task(context: StudyContext, task: TaskName, subject: RouteWithSource) -> dict[str, Any]:
+def _compare_route_on_task(context: StudyContext, task: TaskName, subject: RouteWithSource) -> dict[str, Any]:
     scored = context.score_routes(f"on-{task}", task, subject.seed, {"route": subject.route})["routes"]
     standard, routed = scored["standard"], scored["route"]
     shared = contamination.find_contaminating_tasks(task, [subject.task]) if subject.has_source else ""
@@ -106,10 +106,10 @@ def _measure_perplexity(context: StudyContext, route: Route, windows: Sequence[T
     inputs = {"text": digest, "route": str(route), "numerics": context.frozen.numerics_id}
     routes = {"standard": context.standard_route, "route": route}
 
-    def measure_likelihoods() -> dict[str, Any]:
+    def measure_text_likelihoods() -> dict[str, Any]:
         return {name: compute_negative_log_likelihoods(context.frozen, one, windows) for name, one in routes.items()}
 
-    return compare_perplexities(windows, context.load_or_measure("plain-text", inputs, measure_likelihoods))
+    return compare_perplexities(windows, context.load_or_measure("plain-text", inputs, measure_text_likelihoods))
 
 
 def _format_task_name(row: Row) -> str:

@@ -62,7 +62,7 @@ def write_study_result(
     """Write the result into the study's folder; returns the contents of data.json."""
     from macro_routing.version import __version__
 
-    tables = {name: _add_model_to_title(table, settings) for name, table in result.tables.items()}
+    tables = {name: _add_model_to_table_title(table, settings) for name, table in result.tables.items()}
     data: dict[str, Any] = {
         "format": FORMAT,
         "study": result.study,
@@ -79,7 +79,7 @@ def write_study_result(
             name: {
                 "title": table.title,
                 "rows": list(table.rows),
-                "shown": table.format_rows(),
+                "shown": table.to_formatted_records(),
                 "notes": list(table.notes),
             }
             for name, table in tables.items()
@@ -116,7 +116,7 @@ def _list_previous_figures(folder: StudyFolder) -> set[str]:
         return set()
 
 
-def _add_model_to_title(table: Table, settings: Mapping[str, Any]) -> Table:
+def _add_model_to_table_title(table: Table, settings: Mapping[str, Any]) -> Table:
     """The table with the model in its title, unless a column names it."""
     runs = settings.get("runs")
     if not isinstance(runs, Mapping) or any("model" in row for row in table.rows):

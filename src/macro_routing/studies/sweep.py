@@ -6,7 +6,7 @@ from typing import Any
 
 from macro_routing.errors import SettingsError, suggest_name
 from macro_routing.report.figure import Figure
-from macro_routing.report.line_chart import Axis, Line, Point, draw_lines
+from macro_routing.report.line_chart import Axis, LineSeries, Point, draw_line_chart
 from macro_routing.runs.config import DataSettings, RunConfig, SpaceSettings
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.result import SELECTED, STANDARD
@@ -15,9 +15,9 @@ from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
     estimate_difference_over_seeds,
     is_significant,
-    make_comparison_table,
+    make_corrected_comparison_table,
 )
-from macro_routing.studies.search_variants import ACCURACY_COLUMN, LAYERS_COLUMN, SearchVariant, SearchVariants
+from macro_routing.studies.search_variants import ACCURACY_COLUMN, LAYERS_COLUMN, SearchVariant, SearchVariantRunner
 from macro_routing.studies.settings import SweepSettings, Value
 from macro_routing.studies.study_result import StudyResult
 from macro_routing.studies.tables import Column, Row, difference_columns, text_column
@@ -27,7 +27,7 @@ _NO_SETTING = ("layers", "test", "data_dir", "question", "answer", "choices", "k
 """The model's own, or what says where the examples are and which are tested: another value asks something else."""
 
 
-def find_settings_table(setting: str, config: RunConfig) -> str:
+def find_table_of_hyperparameter(setting: str, config: RunConfig) -> str:
     """The table of a run's settings that a hyper-parameter is in."""
     tables = {
         "search": METHODS[config.method].settings,
@@ -48,21 +48,21 @@ def find_settings_table(setting: str, config: RunConfig) -> str:
     return known[setting]
 
 
-def get_default_value(setting: str, config: RunConfig) -> Value:
+def get_base_setting_value(setting: str, config: RunConfig) -> Value:
     """What the study's own settings say."""
-    table = find_settings_table(setting, config)
+    table = find_table_of_hyperparameter(setting, config)
     return getattr(getattr(config, table), setting)  # type: ignore[no-any-return]
 
 
 def run_sweep(context: StudyContext, settings: SweepSettings) -> StudyResult:
     """Search with every value, and compare with the default on the same examples."""
     setting, seeds = settings.setting, settings.seeds
-    table, default = find_settings_table(setting, context.base), get_default_value(setting, context.base)
-    searches = SearchVariants(context, settings.task_names, seeds)
+    table, default = find_table_of_hyperparameter(setting, context.base), get_base_setting_value(setting, context.base)
+    searches = SearchVariantRunner(context, settings.task_names, seeds)
     # The default is what is run if the setting is not mentioned: a preset may settle it by the model.
     variants = {
         value: SearchVariant(f"{setting}={value}", {} if value == default else {table: {setting: value}})
-        for value in _sort_values([*settings.values, default])
+        for value in _sort_distinct_values([*settings.values, default])
     }
     by_name = searches.run_variants(list(variants.values()))
     runs = {value: by_name[variant.name] for value, variant in variants.items()}
@@ -80,15 +80,15 @@ def run_sweep(context: StudyContext, settings: SweepSettings) -> StudyResult:
         f"In these searches ({len(seeds)} seed(s)) the routes of {len(different)} of {len(rows) - 1} values of"
         f" {setting} differ in accuracy from those of the default {default}: {', '.join(different) or 'none'}."
     )
-    title = f"Accuracy by {setting} ({context.describe_tasks(settings.task_names)})"
-    figure = _draw_sweep(title, setting, chosen, rows, standard["accuracy"])
+    title = f"Accuracy by {setting} ({context.describe_model_and_tasks(settings.task_names)})"
+    figure = _draw_hyperparameter_sweep(title, setting, chosen, rows, standard["accuracy"])
     note = searches.describe_averages(runs[default])
     columns = [text_column(setting, "variant"), *_COLUMNS]
-    result_table = make_comparison_table(f"Sweep of {setting}", columns, [*rows, standard], note)
+    result_table = make_corrected_comparison_table(f"Sweep of {setting}", columns, [*rows, standard], note)
     return StudyResult(STUDY, headline, result_table, [figure])
 
 
-def _sort_values(values: Sequence[Value]) -> list[Value]:
+def _sort_distinct_values(values: Sequence[Value]) -> list[Value]:
     different = list(dict.fromkeys(values))
     return sorted(different) if all(isinstance(value, int | float) for value in different) else different
 
@@ -101,17 +101,17 @@ _COLUMNS = [
 ]
 
 
-def _draw_sweep(title: str, setting: str, method: str, rows: Sequence[Row], standard: float) -> Figure:
+def _draw_hyperparameter_sweep(title: str, setting: str, method: str, rows: Sequence[Row], standard: float) -> Figure:
     """Accuracy by value; bars are of the gain over the standard pass, so they exclude its own uncertainty."""
     points, names = [], []
     for index, row in enumerate(rows):
         low, high = (100 * (standard + row["gain"][end]) for end in ("low", "high"))
         points.append(Point(index, 100 * row["accuracy"], low, high))
         names.append((float(index), row["variant"] + (" (default)" if row["is_default"] else "")))
-    return draw_lines(
+    return draw_line_chart(
         STUDY,
         title,
-        [Line(f"{method}; bars: 95 % interval of the gain over the standard pass", points, has_bars=True)],
+        [LineSeries(f"{method}; bars: 95 % interval of the gain over the standard pass", points, has_bars=True)],
         Axis(setting, names=names),
         Axis("correct on the test sets, %"),
         level=(100 * standard, "standard pass"),

@@ -23,7 +23,7 @@ RANKS_NOTE = (
 )
 
 
-def _no_rank(_row: Row) -> int:
+def _leave_unranked(_row: Row) -> int:
     return 0
 
 
@@ -37,7 +37,7 @@ class Column:
     """Set to the right."""
     is_code: bool = False
     """A route: set in a fixed width."""
-    rank: Callable[[Row], int] = _no_rank
+    rank: Callable[[Row], int] = _leave_unranked
     """1 to 3 for the best three, 0 for the others."""
 
 
@@ -87,7 +87,9 @@ class Table:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         lines: list[list[Any]] = [names, *([row.get(name) for name in names] for row in rows)]
-        writer.writerows([join_lines(value) if isinstance(value, str) else value for value in line] for line in lines)
+        writer.writerows(
+            [remove_line_breaks(value) if isinstance(value, str) else value for value in line] for line in lines
+        )
         return text.getvalue()
 
     def to_markdown(self) -> str:
@@ -96,7 +98,7 @@ class Table:
         rules = ["---:" if column.is_number else "---" for column in self.columns]
         body = [[_format_markdown_cell(column, row) for column in self.columns] for row in self.rows]
         lines = ["| " + " | ".join(cells) + " |" for cells in (heads, rules, *body)]
-        return "\n\n".join([f"# {join_lines(self.title)}", "\n".join(lines), *self.notes]) + "\n"
+        return "\n\n".join([f"# {remove_line_breaks(self.title)}", "\n".join(lines), *self.notes]) + "\n"
 
     def to_latex(self) -> str:
         """The same as a floating table."""
@@ -120,7 +122,7 @@ class Table:
         ]
         return "\n".join(lines) + "\n"
 
-    def format_rows(self) -> list[dict[str, str]]:
+    def to_formatted_records(self) -> list[dict[str, str]]:
         """What is shown, by heading: for pages that are rendered from records."""
         return [
             {column.heading: _format_markdown_cell(column, row, escape=False) for column in self.columns}
@@ -137,7 +139,7 @@ def flatten_row(row: Row) -> dict[str, Any]:
 
 
 def _format_markdown_cell(column: Column, row: Row, *, escape: bool = True) -> str:
-    text, rank = join_lines(column.format_cell(row)), column.rank(row)
+    text, rank = remove_line_breaks(column.format_cell(row)), column.rank(row)
     if column.is_code and text:
         text = f"`{text}`"
     elif escape:
@@ -147,14 +149,14 @@ def _format_markdown_cell(column: Column, row: Row, *, escape: bool = True) -> s
     return f"{text} {_RANK_SYMBOLS[rank]}".strip()
 
 
-def join_lines(text: str) -> str:
+def remove_line_breaks(text: str) -> str:
     """Text without any sign that some reader ends a line at: a table's row is a line in all three files."""
     return " ".join(text.splitlines())
 
 
 def escape_markdown(text: str) -> str:
     """Text that no table of Markdown breaks at; nothing in it is emphasis."""
-    return re.sub(r"([|*_`<\\])", r"\\\1", join_lines(text))
+    return re.sub(r"([|*_`<\\])", r"\\\1", remove_line_breaks(text))
 
 
 _LATEX_RANKS = ("{}", r"\textbf{{{}}}", r"\underline{{{}}}", r"\textit{{{}}}")

@@ -22,22 +22,22 @@ class TaskName:
         return cls(name, mode) if colon and mode in MODES else cls(text)
 
     @property
-    def full_name(self) -> str:
+    def name_as_given(self) -> str:
         """The name as it was given."""
-        return self._with_mode(self.task)
+        return self._append_mode(self.task)
 
     @property
-    def absolute_name(self) -> str:
+    def name_with_absolute_path(self) -> str:
         """The name as a study's settings keep it: a file by its absolute path, since folders may hold equal names."""
-        from macro_routing.runs.config import make_config
+        from macro_routing.runs.config import make_run_config
 
-        return self._with_mode(make_config(self.task).task)
+        return self._append_mode(make_run_config(self.task).task)
 
     def __str__(self) -> str:
         """The name as it was given; of a file only its name."""
-        return self._with_mode(Path(self.task).name)
+        return self._append_mode(Path(self.task).name)
 
-    def _with_mode(self, name: str) -> str:
+    def _append_mode(self, name: str) -> str:
         return name if self.mode is None else f"{name}:{self.mode}"
 
 

@@ -14,9 +14,9 @@ from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
     compare_scores,
     is_significant,
-    make_comparison_table,
-    select_gains,
-    select_losses,
+    make_corrected_comparison_table,
+    select_significant_gains,
+    select_significantly_worse_rows,
 )
 from macro_routing.studies.settings import TransferSettings
 from macro_routing.studies.study_result import StudyResult
@@ -42,7 +42,7 @@ def run_transfer(context: StudyContext, settings: TransferSettings) -> StudyResu
     if len(tasks) < 2:
         raise SettingsError("transfer needs two tasks or more: routes are carried from one to another")
     context.require_route_method()
-    configs = {f"{task}-{seed}": context.make_config(task, seed) for task in tasks}
+    configs = {f"{task}-{seed}": context.make_run_config(task, seed) for task in tasks}
     context.check_searches(configs.items())
     runs = [context.load_or_search(name, config) for name, config in configs.items()]
     routes = {str(task): run.result.best_route for task, run in zip(tasks, runs, strict=True)}
@@ -55,9 +55,11 @@ def run_transfer(context: StudyContext, settings: TransferSettings) -> StudyResu
         "Each route was searched and chosen on its own task's training and validation examples; test examples of every"
         f" task are that task's own (seed {seed})."
     )
-    table = make_comparison_table("Transfer of routes between tasks", _COLUMNS, rows, note, contamination.NOTE)
+    table = make_corrected_comparison_table(
+        "Transfer of routes between tasks", _COLUMNS, rows, note, contamination.NOTE
+    )
     title = f"Routes on other tasks ({shorten_model_name(context.base.model)}): points against the standard pass"
-    figure = _make_heatmap(rows, routes).draw_figure(STUDY, title)
+    figure = _make_transfer_heatmap(rows, routes).draw_figure(STUDY, title)
     details = {"routes": {name: str(route) for name, route in routes.items()}}
     return StudyResult(STUDY, _summarize_transfer(rows), table, [figure], details)
 
@@ -75,7 +77,7 @@ def _compare_transfer(source: TaskName, target: TaskName, scored: Mapping[str, A
     }
 
 
-def _make_heatmap(rows: Sequence[Row], routes: Mapping[str, Route]) -> Heatmap:
+def _make_transfer_heatmap(rows: Sequence[Row], routes: Mapping[str, Route]) -> Heatmap:
     names = list(routes)
     cells = {(names.index(row["source"]), names.index(row["target"])): row for row in rows}
     indices = range(len(names))
@@ -97,8 +99,8 @@ def _summarize_transfer(rows: Sequence[Row]) -> str:
     compared = [row for row in other if row["p"] is not None and not row[contamination.KEY]]
     if not compared:
         return "Every route that was found is the standard pass, or its tasks share questions: nothing is transferred."
+    gains, losses = select_significant_gains(compared), select_significantly_worse_rows(compared)
     return (
-        f"Of {len(compared)} pairs of a route and another task {len(select_gains(compared))} gain and"
-        f" {len(select_losses(compared))} lose (p < 0.05, corrected); routes that are the standard pass, and tasks that"
-        " share questions, are not counted."
+        f"Of {len(compared)} pairs of a route and another task {len(gains)} gain and {len(losses)} lose (p < 0.05,"
+        " corrected); routes that are the standard pass, and tasks that share questions, are not counted."
     )

@@ -2,7 +2,7 @@
 
 from macro_routing.tasks.benchmarks import BENCHMARKS, list_contamination_warnings
 from macro_routing.tasks.catalog import list_task_names, load_task
-from macro_routing.tasks.grading import GRADERS, Grader, Verdict
+from macro_routing.tasks.grading import GRADERS, GradedAnswer, Grader
 from macro_routing.tasks.prompts import MODES, PromptTexts
 from macro_routing.tasks.splits import Splits, make_splits
 from macro_routing.tasks.synthetic import SYNTHETIC_TASKS
@@ -14,11 +14,11 @@ __all__ = [
     "MODES",
     "SYNTHETIC_TASKS",
     "Example",
+    "GradedAnswer",
     "Grader",
     "PromptTexts",
     "Splits",
     "Task",
-    "Verdict",
     "fingerprint_examples",
     "list_contamination_warnings",
     "list_task_names",

@@ -39,26 +39,28 @@ def _read_cell(row: RowColumns, column: str) -> str:
     return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
 
 
-def _read_columns(row: RowColumns, key: str, *, questions: Sequence[str], answer: str, group: str = "") -> Example:
+def _read_example_from_columns(
+    row: RowColumns, key: str, *, questions: Sequence[str], answer: str, group: str = ""
+) -> Example:
     """Read a row with columns for the parts of the question, the answer and, if named, the group."""
     question = " ".join(_read_cell(row, column) for column in questions)
     return Example(key, question, _read_cell(row, answer), group=_read_cell(row, group) if group else "")
 
 
-def _read_gsm8k(row: RowColumns, key: str) -> Example:
+def _parse_gsm8k_row(row: RowColumns, key: str) -> Example:
     _, separator, answer = _read_cell(row, "answer").rpartition("####")
     if not separator:
         raise TaskError("the answer has no '####' before its number")
     return Example(key, _read_cell(row, "question"), answer.strip())
 
 
-def _read_svamp(row: RowColumns, key: str) -> Example:
+def _parse_svamp_row(row: RowColumns, key: str) -> Example:
     return Example(
         key, f"{_read_cell(row, 'Body').rstrip('.')}. {_read_cell(row, 'Question')}", _read_cell(row, "Answer")
     )
 
 
-def _read_mawps(row: RowColumns, key: str) -> Example:
+def _parse_mawps_row(row: RowColumns, key: str) -> Example:
     # The release has spaces before punctuation.
     question = re.sub(r"\s+([.,?!;:%])", r"\1", _read_cell(row, "question"))
     return Example(key, question, _read_cell(row, "result"))
@@ -86,7 +88,7 @@ def _read_labelled_choices(row: RowColumns, key: str, question: str) -> Example:
     return _make_choice_example(row, key, question, "answerKey", by_label)
 
 
-def _read_sciq(row: RowColumns, key: str) -> Example:
+def _parse_sciq_row(row: RowColumns, key: str) -> Example:
     """Read the correct answer and distractors; a digest orders the choices, so that position gives no hint."""
     question, correct = _read_cell(row, "question"), _read_cell(row, "correct_answer")
     choices = [correct, *(_read_cell(row, f"distractor{number}") for number in (1, 2, 3))]
@@ -106,16 +108,16 @@ def _read_mmlu_pro(row: RowColumns, key: str) -> Example:
     return _make_choice_example(row, key, "question", "answer", by_label)
 
 
-_read_gsm_hard = _read_bbh = partial(_read_columns, questions=["input"], answer="target")
-_read_gsm_plus = partial(_read_columns, questions=["question"], answer="answer", group="seed_question")
-_read_math500 = partial(_read_columns, questions=["problem"], answer="answer")
-_read_asdiv = partial(_read_columns, questions=["body", "question"], answer="answer")
-_read_multiarith = partial(_read_columns, questions=["question"], answer="final_ans")
+_read_gsm_hard = _read_bbh = partial(_read_example_from_columns, questions=["input"], answer="target")
+_read_gsm_plus = partial(_read_example_from_columns, questions=["question"], answer="answer", group="seed_question")
+_read_math500 = partial(_read_example_from_columns, questions=["problem"], answer="answer")
+_read_asdiv = partial(_read_example_from_columns, questions=["body", "question"], answer="answer")
+_read_multiarith = partial(_read_example_from_columns, questions=["question"], answer="final_ans")
 _read_openbookqa = partial(_read_labelled_choices, question="question_stem")
 _read_arc = partial(_read_labelled_choices, question="question")
 _ROWS: tuple[tuple[str, str, str, str, str, str | None, RowReader, int | None, str], ...] = (
     # name, the paper's name, kind, folder, hub id, hub config, reader, test items, licence
-    ("gsm8k", "GSM8K", NUMBER, "gsm8k", "openai/gsm8k", "main", _read_gsm8k, 1319, "MIT"),
+    ("gsm8k", "GSM8K", NUMBER, "gsm8k", "openai/gsm8k", "main", _parse_gsm8k_row, 1319, "MIT"),
     ("math500", "MATH500", MATH, "math500", "HuggingFaceH4/MATH-500", None, _read_math500, 100, "MIT"),
     ("medqa", "MedQA", CHOICE, "medqa", "GBaker/MedQA-USMLE-4-options", None, _read_medqa, 1273, "MIT"),
     (
@@ -129,11 +131,11 @@ _ROWS: tuple[tuple[str, str, str, str, str, str | None, RowReader, int | None, s
         500,
         "Apache-2.0",
     ),
-    ("sciq", "SciQ", CHOICE, "sciq", "allenai/sciq", None, _read_sciq, 1000, "CC BY-NC 3.0"),
+    ("sciq", "SciQ", CHOICE, "sciq", "allenai/sciq", None, _parse_sciq_row, 1000, "CC BY-NC 3.0"),
     ("mmlu_pro", "MMLU-Pro", CHOICE, "mmlu_pro", "TIGER-Lab/MMLU-Pro", None, _read_mmlu_pro, 800, "Apache-2.0"),
-    ("svamp", "SVAMP", NUMBER, "svamp", "ChilleD/SVAMP", None, _read_svamp, 300, "MIT"),
+    ("svamp", "SVAMP", NUMBER, "svamp", "ChilleD/SVAMP", None, _parse_svamp_row, 300, "MIT"),
     ("asdiv", "ASDiv", NUMBER, "asdiv", "EleutherAI/asdiv", None, _read_asdiv, 318, "CC BY-NC 4.0"),
-    ("mawps", "MAWPS", NUMBER, "mawps", "MU-NLPC/Calc-mawps", None, _read_mawps, 520, "ODC-By 1.0"),
+    ("mawps", "MAWPS", NUMBER, "mawps", "MU-NLPC/Calc-mawps", None, _parse_mawps_row, 520, "ODC-By 1.0"),
     (
         "gsm8k_hard",
         "GSM8K-Hard",

@@ -33,7 +33,7 @@ _TIME = re.compile(r"(?<![\d:])(\d{1,2})[:.](\d{2})(?![\d:])\s*(?:([ap])\.?\s?m\
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GradedAnswer:
     """The value read from an answer, and whether it is correct."""
 
     prediction: str
@@ -47,15 +47,15 @@ class Grader:
 
     name: str
     version: str
-    grade: Callable[[str, str, tuple[str, ...]], Verdict]
+    grade: Callable[[str, str, tuple[str, ...]], GradedAnswer]
     """(model's text, correct answer, choices) → verdict."""
 
-    def __call__(self, text: str, answer: str, choices: tuple[str, ...] = ()) -> Verdict:
+    def __call__(self, text: str, answer: str, choices: tuple[str, ...] = ()) -> GradedAnswer:
         """Grade the model's ``text``."""
         return self.grade(text, answer, choices)
 
 
-def grade_number(text: str, answer: str, choices: tuple[str, ...]) -> Verdict:
+def grade_number(text: str, answer: str, choices: tuple[str, ...]) -> GradedAnswer:
     """Grade numbers by value; other answers (names, times, ratios, "None") by their own rules."""
     if answer.strip().lower() == "none":
         return _grade_unanswerable(text)
@@ -67,30 +67,32 @@ def grade_number(text: str, answer: str, choices: tuple[str, ...]) -> Verdict:
     unit = re.search(r"[a-zA-Z]+", answer)
     number = extract_number(text, unit[0] if unit else "")
     if number is None:
-        return Verdict("", correct=False)
-    return Verdict(_format_number(number.value), is_same_number(number.value, answer, percent=number.is_percentage))
+        return GradedAnswer("", correct=False)
+    return GradedAnswer(
+        _format_number(number.value), is_same_number(number.value, answer, percent=number.is_percentage)
+    )
 
 
-def _grade_ratio(text: str, ratio: Fraction, otherwise: Verdict) -> Verdict:
+def _grade_ratio(text: str, ratio: Fraction, otherwise: GradedAnswer) -> GradedAnswer:
     """Grade a ratio that is written as a fraction, 3/5 for 3:5."""
     number = extract_number(text)
     if number is None or number.value.denominator == 1 or number.value != ratio:
         return otherwise
-    return Verdict(str(number.value), correct=True)
+    return GradedAnswer(str(number.value), correct=True)
 
 
-def _grade_unanswerable(text: str) -> Verdict:
+def _grade_unanswerable(text: str) -> GradedAnswer:
     """Grade the answer to an unanswerable question: saying so is correct, any number is wrong."""
     response = _CONTRACTED_NOT.sub(" not", strip_reasoning(text))
     number = extract_number(text)
     declines = [_UNANSWERABLE.search(sentence) is not None for sentence in split_sentences(response)]
     # "The price of the 3 apples is not given" names a number, but does not answer with it.
     if declines and (declines[0] or declines[-1]) and not has_stated_number(text) and "=" not in response:
-        return Verdict("None", correct=True)
+        return GradedAnswer("None", correct=True)
     if number is not None or find_numbers(response):
-        return Verdict(_format_number(number.value) if number else "", correct=False)
+        return GradedAnswer(_format_number(number.value) if number else "", correct=False)
     declined = any(declines) or _NO_ANSWER_WORDS.search(response) is not None
-    return Verdict("None" if declined else "", declined)
+    return GradedAnswer("None" if declined else "", declined)
 
 
 def _format_number(number: Fraction) -> str:
@@ -99,27 +101,27 @@ def _format_number(number: Fraction) -> str:
     return f"{float(number):.12g}" if abs(number) < 10**300 else str(number)
 
 
-def grade_letter(text: str, answer: str, choices: tuple[str, ...]) -> Verdict:
+def grade_choice(text: str, answer: str, choices: tuple[str, ...]) -> GradedAnswer:
     """Grade a choice by its letter or its full text."""
     letter = extract_choice_letter(text, choices)
-    return Verdict(letter or "", letter == answer)
+    return GradedAnswer(letter or "", letter == answer)
 
 
-def grade_text(text: str, answer: str, _choices: tuple[str, ...]) -> Verdict:
+def grade_text(text: str, answer: str, _choices: tuple[str, ...]) -> GradedAnswer:
     """Grade words, names, times and ratios; case, articles and punctuation are ignored."""
     response = strip_reasoning(text)
     parts = find_answer_statements(response) or list_concluding_sentences(response)[:1]
     line = next((sentence for part in parts if (sentence := extract_first_sentence(part).strip())), "")
     if _TIME.fullmatch(answer.strip()):
-        return Verdict(line, _is_same_time(line, answer))
+        return GradedAnswer(line, _is_same_clock_time(line, answer))
     expected = normalize_text(answer)
     is_correct = expected != "" and any(
         normalize_text(candidate) == expected for candidate in [line, *extract_texts_after_is(line)]
     )
-    return Verdict(line, is_correct)
+    return GradedAnswer(line, is_correct)
 
 
-def _is_same_time(line: str, answer: str) -> bool:
+def _is_same_clock_time(line: str, answer: str) -> bool:
     """Whether a line holds one time (or ratio), equal to the answer; a.m. and p.m. may be left out."""
     times = [match.groups() for match in _TIME.finditer(line)]
     expected = _TIME.fullmatch(answer.strip())
@@ -130,18 +132,18 @@ def _is_same_time(line: str, answer: str) -> bool:
     return (int(hour), minute) == (int(expected[1]), expected[2]) and len(halves) < 2
 
 
-def grade_math(text: str, answer: str, _choices: tuple[str, ...]) -> Verdict:
+def grade_math(text: str, answer: str, _choices: tuple[str, ...]) -> GradedAnswer:
     """Grade mathematical expressions by value, with math-verify."""
     prediction = extract_math_answer(text)
     is_correct = is_same_math(prediction, answer) or is_same_math(extract_chained_value(text, prediction), answer)
-    return Verdict(prediction, is_correct)
+    return GradedAnswer(prediction, is_correct)
 
 
 GRADERS = {
     grader.name: grader
     for grader in (
         Grader("number", "3", grade_number),
-        Grader("letter", "3", grade_letter),
+        Grader("letter", "3", grade_choice),
         Grader("math", "3", grade_math),
         Grader("text", "3", grade_text),
     )

@@ -84,7 +84,7 @@ def is_same_math(stated: str, answer: str) -> bool:
 
 def is_cheap_to_verify(expression: str) -> bool:
     """Whether math-verify can decide an expression in about a second: short, flat, low powers."""
-    if len(expression) > _MAX_LENGTH or _compute_nesting_depth(expression) > _MAX_DEPTH:
+    if len(expression) > _MAX_LENGTH or _compute_bracket_depth(expression) > _MAX_DEPTH:
         return False
     functions = len(_FUNCTION.findall(expression)) + expression.count("|") // 2
     return functions <= _MAX_FUNCTIONS and _HUGE.search(expression) is None and _has_low_powers(expression)
@@ -105,7 +105,7 @@ def _has_low_powers(expression: str) -> bool:
     return highest <= _MAX_SYMBOL_POWER and (sum_power == 1 or terms <= _MAX_TERMS)
 
 
-def _compute_nesting_depth(expression: str) -> int:
+def _compute_bracket_depth(expression: str) -> int:
     changes = ((sign in "({[") - (sign in ")}]") for sign in expression)
     return max(accumulate(changes, initial=0))
 

@@ -55,7 +55,7 @@ def extract_number(text: str, unit: str = "") -> Number | None:
     for part in find_answer_statements(response):
         statement = _convert_number_words(extract_first_sentence(_clean_latex(part)))
         numbers = locate_numbers(statement)
-        if numbers and not _is_part_of_description(statement, numbers[0]):
+        if numbers and not _is_number_in_description(statement, numbers[0]):
             return _extract_stated_number(statement, unit)
     return _extract_concluding_number(response, unit)
 
@@ -79,7 +79,7 @@ def _convert_number_words(statement: str) -> str:
     return statement if re.search(r"\d", statement) else words_to_digits(statement)
 
 
-def _is_part_of_description(statement: str, first: Number) -> bool:
+def _is_number_in_description(statement: str, first: Number) -> bool:
     """Whether the number is part of a description, "the sum of the first 80", and not the result."""
     before = statement[: first.start]
     return re.match(r"\s*the\s+[a-z]", before) is not None and not re.search(r"(?:[=:]|\bis|\bof)\s*$", before)
@@ -95,7 +95,7 @@ def _extract_stated_number(statement: str, unit: str) -> Number | None:
     if "=" in remarked:
         return _extract_calculation_result(remarked)
     numbers = locate_numbers(remarked)
-    if not numbers or _is_calculation(remarked, numbers) or _is_joined_to_next(remarked, numbers, 0):
+    if not numbers or _is_calculation(remarked, numbers) or _is_joined_to_next_number(remarked, numbers, 0):
         return None
     return None if _BOUND_WORD.search(remarked[: numbers[0].start]) else numbers[0]
 
@@ -106,7 +106,7 @@ def _extract_calculation_result(statement: str) -> Number | None:
     for side in sides:
         numbers = locate_numbers(side)
         if len(numbers) == 1 or not (_is_calculation(side, numbers) or side is not sides[-1]):
-            return None if _is_joined_to_next(side, numbers, 0) else numbers[0]
+            return None if _is_joined_to_next_number(side, numbers, 0) else numbers[0]
     return None
 
 
@@ -117,7 +117,7 @@ def _is_calculation(statement: str, numbers: list[Number]) -> bool:
     return re.match(r"[^.,;\d]{0,30}?(?:\s[-+*/x−]\s|[+*/])", between) is not None
 
 
-def _is_joined_to_next(text: str, numbers: list[Number], index: int) -> bool:
+def _is_joined_to_next_number(text: str, numbers: list[Number], index: int) -> bool:
     """Whether another number follows on the same footing: "10 or 12", "1, 2, 3", "5 apples and 3 pears", "3-5"."""
     if index + 1 >= len(numbers):
         return False
@@ -150,8 +150,8 @@ def _extract_last_result(clause: str, numbers: list[Number]) -> Number | None:
         if _RESULT_CUE.search(clause[max(0, number.start - 40) : number.start])
     ]
     index = indices[-1] if indices else len(numbers) - 1
-    is_one_of_several = _is_joined_to_next(clause, numbers, index) or (
-        index > 0 and _is_joined_to_next(clause, numbers, index - 1)
+    is_one_of_several = _is_joined_to_next_number(clause, numbers, index) or (
+        index > 0 and _is_joined_to_next_number(clause, numbers, index - 1)
     )
     return None if is_one_of_several or _BOUND_WORD.search(clause[: numbers[index].start]) else numbers[index]
 

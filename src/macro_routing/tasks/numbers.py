@@ -46,9 +46,9 @@ def locate_numbers(text: str) -> list[Number]:
     for match in _NUMBER.finditer(text):
         if len(match[0]) > _MAX_NUMBER_LENGTH:  # a model in a loop; no answer is so long
             continue
-        value = _parse_value(match)
+        value = _parse_matched_number(match)
         if value is not None:
-            signed = -value if _is_negative(text, match) else value
+            signed = -value if _is_minus_a_sign(text, match) else value
             numbers.append(Number(signed, match.start(), match.end(), match["percent"] is not None))
     return numbers
 
@@ -57,12 +57,12 @@ _FRACTIONS = {"½": "1/2", "⅓": "1/3", "⅔": "2/3", "¼": "1/4", "¾": "3/4",
 _SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 
 
-def _evaluate_power(match: re.Match[str]) -> str:
+def _evaluate_exponentiation(match: re.Match[str]) -> str:
     value = int(match[1]) ** int(match[2])
     return str(value) if value < 10**40 else match[0]
 
 
-def _apply_scale(match: re.Match[str]) -> str:
+def _scale_word_to_exponent(match: re.Match[str]) -> str:
     return f"{match[1]}e{_SCALES[match[2].lower()]}"
 
 
@@ -76,8 +76,8 @@ _REWRITES: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = 
     (re.compile(r"(\d)\s*\\[dt]?frac\{(\d{1,9})\}\{(\d{1,9})\}"), r"\1 \2/\3"),
     (re.compile(r"\\[dt]?frac\s*(\d)\s*(\d)"), r"\1/\2"),
     (re.compile(r"(\d)\s*(?:×|x|\*|\\times)\s*10\^\{?(-?\d{1,2})\}?(?!\d)"), r"\1e\2"),
-    (re.compile(r"(?<![\w.^])(\d{1,6})\^\{?(\d{1,2})\}?(?!\d)"), _evaluate_power),
-    (re.compile(r"(\d)\s+(thousand|million|billion|trillion)\b", re.IGNORECASE), _apply_scale),
+    (re.compile(r"(?<![\w.^])(\d{1,6})\^\{?(\d{1,2})\}?(?!\d)"), _evaluate_exponentiation),
+    (re.compile(r"(\d)\s+(thousand|million|billion|trillion)\b", re.IGNORECASE), _scale_word_to_exponent),
     (re.compile(r"(\d)\s*(?:percent|per cent|pct)\b", re.IGNORECASE), r"\1%"),
 ]
 """Rewrites of notations that the pattern above does not match."""
@@ -92,7 +92,7 @@ def normalize_numbers(text: str) -> str:
     return text
 
 
-def _is_negative(text: str, match: re.Match[str]) -> bool:
+def _is_minus_a_sign(text: str, match: re.Match[str]) -> bool:
     """Whether a minus is a sign; after another number it is a subtraction ("5-3" contains 5 and 3)."""
     if match["sign2"]:
         return True
@@ -104,16 +104,16 @@ def _is_negative(text: str, match: re.Match[str]) -> bool:
     return not (before and (before[-1].isdigit() or before[-1] in ")%"))
 
 
-def _parse_value(match: re.Match[str]) -> Fraction | None:
-    def group_as_int(name: str) -> int:
+def _parse_matched_number(match: re.Match[str]) -> Fraction | None:
+    def match_group_to_int(name: str) -> int:
         return int(match[name].replace(",", ""))
 
     for top, bottom in (("top", "bottom"), ("latex_top", "latex_bottom"), ("mixed_top", "mixed_bottom")):
         if match[top] is not None:
-            if group_as_int(bottom) == 0:
+            if match_group_to_int(bottom) == 0:
                 return None
-            extra = group_as_int("whole") if top == "mixed_top" else 0
-            return extra + Fraction(group_as_int(top), group_as_int(bottom))
+            extra = match_group_to_int("whole") if top == "mixed_top" else 0
+            return extra + Fraction(match_group_to_int(top), match_group_to_int(bottom))
     exponent = int(match["exponent"] or 0)
     return Fraction(match["plain"].replace(",", "")) * Fraction(10) ** exponent
 

@@ -42,11 +42,11 @@ def make_splits(task: Task, *, seed: int, training: int = 1000, validation: int 
     check_integer("training", training, minimum=1)
     check_integer("validation", validation, minimum=1)
     rng = np.random.default_rng([seed, *task.name.encode()])
-    test_pool, other_pool = _choose_pools(task)
+    test_pool, other_pool = _choose_test_and_search_pools(task)
     test, left = _split_off_test(task, test_pool, rng)
     if task.keeps_validation:
-        return _split_named_pools(task, test, rng, training, validation)
-    order = _shuffle_groups(other_pool or left, test, rng)
+        return _take_splits_from_pools(task, test, rng, training, validation)
+    order = _shuffle_untaken_groups(other_pool or left, test, rng)
     size = sum(len(group) for group in order)
     if size < 2:
         raise TaskError(f"{task.name}: after {len(test)} test items only {size} examples are left for training")
@@ -64,27 +64,31 @@ def count_repeated_questions(task: Task) -> int:
     return len(examples) - len({example.key for example in examples})
 
 
-def _split_named_pools(
+def _take_splits_from_pools(
     task: Task, test: list[Example], rng: np.random.Generator, training: int, validation: int
 ) -> Splits:
     """Take training and validation examples each from the pool of that name."""
-    chosen, _ = _take_groups(_shuffle_groups(task.pools[VALIDATION], test, rng), validation)
-    train, _ = _take_groups(_shuffle_groups(task.pools[TRAIN], [*test, *_flatten_groups(chosen)], rng), training)
+    chosen, _ = _take_groups(_shuffle_untaken_groups(task.pools[VALIDATION], test, rng), validation)
+    train, _ = _take_groups(
+        _shuffle_untaken_groups(task.pools[TRAIN], [*test, *_flatten_groups(chosen)], rng), training
+    )
     if not train or not chosen:
         raise TaskError(f"{task.name}: every {'validation' if train else 'training'} item is also in another split")
     return Splits(_flatten_groups(train), _flatten_groups(chosen), tuple(test))
 
 
-def _shuffle_groups(pool: Sequence[Example], taken: Sequence[Example], rng: np.random.Generator) -> list[list[Example]]:
+def _shuffle_untaken_groups(
+    pool: Sequence[Example], taken: Sequence[Example], rng: np.random.Generator
+) -> list[list[Example]]:
     """Shuffle groups of distinct questions, without those whose question or group is taken."""
     taken_keys = {example.key for example in taken} | {example.group for example in taken if example.group}
     left = [example for example in pool if not {example.key, example.group} & taken_keys]
     distinct = {example.key: example for example in reversed(left)}  # of a repeated question the first example stays
-    groups = _group_examples(list(distinct.values())[::-1])
+    groups = _group_inseparable_examples(list(distinct.values())[::-1])
     return [groups[index] for index in rng.permutation(len(groups))]
 
 
-def _choose_pools(task: Task) -> tuple[list[Example], list[Example]]:
+def _choose_test_and_search_pools(task: Task) -> tuple[list[Example], list[Example]]:
     """Choose the pool of test examples and the pool of the others ([]: what the test split leaves)."""
     pools = {name: list(examples) for name, examples in task.pools.items() if examples}
     if not pools:
@@ -105,7 +109,7 @@ def _split_off_test(task: Task, pool: list[Example], rng: np.random.Generator) -
     size = task.test_size or (len(pool) if has_test_split else round(TEST_SHARE * len(pool)))
     if size >= len(pool) and has_test_split:
         return pool, []
-    groups = _group_examples(pool)
+    groups = _group_inseparable_examples(pool)
     order = [groups[index] for index in rng.permutation(len(groups))]
     taken, rest = _take_groups(order, size)
     # A question that is in the pool twice must be on one side.
@@ -113,7 +117,7 @@ def _split_off_test(task: Task, pool: list[Example], rng: np.random.Generator) -
     return list(_flatten_groups(taken)), [example for group in rest for example in group if example.key not in keys]
 
 
-def _group_examples(examples: Sequence[Example]) -> list[list[Example]]:
+def _group_inseparable_examples(examples: Sequence[Example]) -> list[list[Example]]:
     """Group examples that must stay together: those of one group, others alone."""
     groups: dict[str, list[Example]] = {}
     for example in examples:

@@ -84,13 +84,13 @@ def _make_counting_question(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
     for kind, limit in ((asked, 7), (other, 4)):
         for thing in _pick_words(rng, _THINGS[kind], int(rng.integers(2, limit))):
             count = int(rng.integers(1, len(_COUNTS) + 1)) if rng.random() < 0.4 else 1
-            listed.append(_format_count(thing, count))
+            listed.append(_format_counted_noun(thing, count))
             total += count if kind == asked else 0
     order = [listed[index] for index in rng.permutation(len(listed))]
     return f"I have {', '.join(order[:-1])}, and {order[-1]}. How many {asked} do I have?", str(total), ()
 
 
-def _format_count(thing: str, count: int) -> str:
+def _format_counted_noun(thing: str, count: int) -> str:
     plural = {"mouse": "mice", "couch": "couches", "bench": "benches", "peach": "peaches", "shelf": "shelves"}
     if count == 1:
         return f"{'an' if thing[0] in 'aeiou' else 'a'} {thing}"
@@ -99,13 +99,13 @@ def _format_count(thing: str, count: int) -> str:
 
 def _make_arithmetic_question(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
     """Two brackets with three small numbers each, as in multi-step arithmetic benchmarks."""
-    left, right = _make_bracketed_term(rng), _make_bracketed_term(rng)
+    left, right = _draw_sum_with_product(rng), _draw_sum_with_product(rng)
     joined = str(rng.choice(["+", "-"]))
     value = left[1] + right[1] if joined == "+" else left[1] - right[1]
     return f"({left[0]}) {joined} ({right[0]}) =", str(value), ()
 
 
-def _make_bracketed_term(rng: Rng) -> tuple[str, int]:
+def _draw_sum_with_product(rng: Rng) -> tuple[str, int]:
     first, second, third = (int(number) for number in rng.integers(1, 10, size=3))
     sign = str(rng.choice(["+", "-"]))
     product = second * third

@@ -21,7 +21,7 @@ from typing import Any
 
 from macro_routing.errors import TaskError, shorten
 from macro_routing.settings import build_settings, check_choice, check_integer
-from macro_routing.tasks.grading import GRADERS, Grader, Verdict
+from macro_routing.tasks.grading import GRADERS, GradedAnswer, Grader
 from macro_routing.tasks.prompts import DEFAULT_TEXTS, PromptTexts
 from macro_routing.tasks.task import CHOICE, LETTERS, MATH, NUMBER, TEXT, Example, Task
 
@@ -222,14 +222,14 @@ def _import_file(path: Path) -> Any:
 
 def _grade_with_user_function(
     grade: Callable[[str, str, tuple[str, ...]], object], name: str, text: str, answer: str, choices: tuple[str, ...]
-) -> Verdict:
+) -> GradedAnswer:
     try:
         is_correct = grade(text, answer, choices)
     except Exception as error:  # noqa: BLE001 the user's code may raise anything
         raise TaskError(f"the grader {name} failed on {shorten(text)}: {type(error).__name__}: {error}") from None
     if not isinstance(is_correct, bool):
         raise TaskError(f"the grader {name} returned {shorten(is_correct)}; it must return True or False")
-    return Verdict(text.strip(), is_correct)
+    return GradedAnswer(text.strip(), is_correct)
 
 
 # --- rows of data files -------------------------------------------------------------------------------------------

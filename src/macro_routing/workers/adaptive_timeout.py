@@ -22,7 +22,7 @@ _SLACK = 10.0
 """How much slower than earlier items an item may be: prompts and machines differ."""
 
 
-def estimate_work(item: WorkItem, max_new_tokens: int) -> float:
+def estimate_item_work(item: WorkItem, max_new_tokens: int) -> float:
     """An item's work in standard passes with short answers, if each answer has up to ``max_new_tokens``."""
     examples = 1 if item.paired else len(item.unit)
     passes = sum(route.length / route.layers for route in item.routes) * examples

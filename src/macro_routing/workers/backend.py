@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True)
-class Message:
+class WorkerMessage:
     """A complete message of a worker: that it is ready, its results, or a user's error."""
 
     slot: int
@@ -28,7 +28,7 @@ class Exited:
     reason: str
 
 
-Event = Message | Heartbeat | Exited
+Event = WorkerMessage | Heartbeat | Exited
 
 
 class WorkerBackend(Protocol):

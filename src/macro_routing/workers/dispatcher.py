@@ -19,8 +19,8 @@ from macro_routing.evaluation.work_items import EvaluatorSpec, Results, WorkItem
 from macro_routing.models.frozen import RemoteModelInfo
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Failure
-from macro_routing.workers.adaptive_timeout import AdaptiveTimeout, estimate_work
-from macro_routing.workers.backend import Event, Exited, Heartbeat, Message, WorkerBackend
+from macro_routing.workers.adaptive_timeout import AdaptiveTimeout, estimate_item_work
+from macro_routing.workers.backend import Event, Exited, Heartbeat, WorkerBackend, WorkerMessage
 from macro_routing.workers.worker_messages import results_from_json, work_item_to_json
 from macro_routing.workers.worker_settings import WorkerError, WorkerSettings
 
@@ -65,7 +65,7 @@ class WorkerSlot:
 
 
 @dataclass
-class DispatchCounts:
+class WorkerEventCounts:
     """What happened to the workers so far; for messages and tests."""
 
     finished: int = 0
@@ -103,15 +103,15 @@ class Dispatcher:
         self._fatal_reason = ""
         """Why no worker can be started any more."""
         self._model_facts: RemoteModelInfo | None = None
-        self.counts = DispatchCounts()
+        self.counts = WorkerEventCounts()
 
     @property
     def process_ids(self) -> list[int]:
         """Process ids of the workers that are ready."""
         return [slot.process_id for slot in self._slots if slot.is_ready]
 
-    def run_items(self, spec: EvaluatorSpec, items: Sequence[WorkItem]) -> Iterator[ItemResult]:
-        """Results in the order in which they arrive; see ``Executor.run_items``."""
+    def run_work_items(self, spec: EvaluatorSpec, items: Sequence[WorkItem]) -> Iterator[ItemResult]:
+        """Results in the order in which they arrive; see ``Executor.run_work_items``."""
         if not items:
             return
         self._spec = spec
@@ -133,16 +133,16 @@ class Dispatcher:
         """What the first worker that is ready reports about its model."""
         self._start_all_workers()
         while self._model_facts is None:
-            self._handle_idle_events()
+            self._handle_events_while_idle()
         return self._model_facts
 
     def wait_until_ready(self) -> None:
         """Wait until every worker that can be started is ready."""
         self._start_all_workers()
         while not all(slot.is_ready or slot.retired for slot in self._slots):
-            self._handle_idle_events()
+            self._handle_events_while_idle()
 
-    def _handle_idle_events(self) -> None:
+    def _handle_events_while_idle(self) -> None:
         """Handle events while no item is queued."""
         list(self._handle_events(self._seconds_to_deadline()))
         list(self._replace_hanging_workers())
@@ -176,21 +176,21 @@ class Dispatcher:
             slot.queued, slot.is_busy = queued, True
             slot.sent_at = slot.heard_at = time.monotonic()
             slot.scope = self._spec.scope
-            slot.size = estimate_work(queued.item, self._spec.decoding.max_new_tokens)
+            slot.size = estimate_item_work(queued.item, self._spec.decoding.max_new_tokens)
             self._backend.send_message(number, work_item_to_json(self._spec, queued.item))
 
     def _fail_quarantined_routes(self) -> Iterator[ItemResult]:
         """Fail the quarantined routes of the next items without running them."""
-        while self._queue and any(map(self._quarantine_reason, self._queue[0].item.routes)):
+        while self._queue and any(map(self._route_quarantine_reason, self._queue[0].item.routes)):
             queued = self._queue.popleft()
-            parts = [(part, self._quarantine_reason(part.routes[0])) for part in queued.item.split_by_route()]
+            parts = [(part, self._route_quarantine_reason(part.routes[0])) for part in queued.item.split_by_route()]
             left = [QueuedItem(part, queued.crashes, queued.reason) for part, reason in parts if not reason]
             self._queue.extendleft(reversed(left))
             for part, reason in parts:
                 if reason:
                     yield part, Failure(reason)
 
-    def _quarantine_reason(self, route: Route) -> str:
+    def _route_quarantine_reason(self, route: Route) -> str:
         """Why a route is quarantined; empty if it is not."""
         return self._quarantined.get((self._spec.scope, route), "")
 
@@ -205,17 +205,17 @@ class Dispatcher:
                 self._slots[event.slot].heard_at = time.monotonic()
             else:
                 yield from (
-                    self._handle_message(event) if isinstance(event, Message) else self._handle_worker_exit(event)
+                    self._handle_message(event) if isinstance(event, WorkerMessage) else self._handle_worker_exit(event)
                 )
 
-    def _handle_message(self, event: Message) -> Iterator[ItemResult]:
+    def _handle_message(self, event: WorkerMessage) -> Iterator[ItemResult]:
         slot = self._slots[event.slot]
         message = json.loads(event.text)
         queued, slot.queued = slot.queued, None
         if "error" in message and not slot.is_ready:
             self._backend.kill_worker(event.slot)  # its setup failed; a later run may start another
             self._events.append(Exited(event.slot, message["error"]))
-            raise _make_user_error(message)
+            raise _rebuild_worker_error(message)
         slot.process_id = message.get("ready", slot.process_id)
         if "facts" in message:
             self._model_facts = RemoteModelInfo(**message["facts"])
@@ -226,7 +226,7 @@ class Dispatcher:
         if queued is None:
             return
         if "error" in message:
-            raise _make_user_error(message)
+            raise _rebuild_worker_error(message)
         self._timeout.record_duration(slot.scope, slot.size, time.monotonic() - slot.sent_at)
         if queued.suspect is not None:
             yield self._quarantine_route(queued.suspect)
@@ -270,12 +270,12 @@ class Dispatcher:
     def _replace_hanging_workers(self) -> Iterator[ItemResult]:
         """Replace workers that are past their deadline."""
         now = time.monotonic()
-        if not any(self._get_deadline(slot) <= now for slot in self._slots):
+        if not any(self._compute_item_deadline(slot) <= now for slot in self._slots):
             return
         # Messages that arrived while this process was busy are not late.
         yield from self._handle_events(0.0)
         for number, slot in enumerate(self._slots):
-            if self._get_deadline(slot) <= now:
+            if self._compute_item_deadline(slot) <= now:
                 missing = "no answer" if slot.is_busy else "not ready"
                 self.counts.hangs += 1
                 self._backend.kill_worker(number)
@@ -289,14 +289,14 @@ class Dispatcher:
             self._timeout.timeout_seconds(slot.scope, slot.size) if slot.is_busy else 60 * self._settings.start_timeout
         )
 
-    def _get_deadline(self, slot: WorkerSlot) -> float:
+    def _compute_item_deadline(self, slot: WorkerSlot) -> float:
         """Computed anew every time: the times of items that finished meanwhile count, too."""
         is_expected = (slot.is_busy or not slot.is_ready) and not slot.retired
         return slot.heard_at + self._get_timeout_seconds(slot) if is_expected else math.inf
 
     def _seconds_to_deadline(self) -> float:
         """Seconds until the next deadline; 0 if no message is expected."""
-        soonest = min(map(self._get_deadline, self._slots))
+        soonest = min(map(self._compute_item_deadline, self._slots))
         return 0.0 if soonest == math.inf else min(max(0.0, soonest - time.monotonic()), _MAX_WAIT_SECONDS)
 
     # --- crashes --------------------------------------------------------------------------------------------------
@@ -330,7 +330,7 @@ class Dispatcher:
         return queued.item, Failure(reason)
 
 
-def _make_user_error(message: dict[str, str]) -> MacroError:
+def _rebuild_worker_error(message: dict[str, str]) -> MacroError:
     """The error that a worker reported, with its original class."""
     kind = getattr(errors, message["class"], MacroError)
     is_macro_error = isinstance(kind, type) and issubclass(kind, MacroError)

@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from typing import IO
 
 from macro_routing.errors import redact_secrets
-from macro_routing.workers.backend import Event, Exited, Heartbeat, Message
+from macro_routing.workers.backend import Event, Exited, Heartbeat, WorkerMessage
 
 COMMAND = (sys.executable, "-m", "macro_routing.workers.worker")
 _BLOCK_BYTES = 1 << 20
@@ -65,7 +65,7 @@ class _WorkerProcess:
             while self.outgoing:
                 self.outgoing = self.outgoing[self.socket.send(self.outgoing) :]
 
-    def wait_for_exit(self) -> str:
+    def kill_and_wait(self) -> str:
         """Kill the process if it still runs, and say how it ended."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=1.0)  # a worker that closed its end is about to exit
@@ -88,7 +88,7 @@ class _WorkerProcess:
         return f"{how} ({redact_secrets(lines[-1])[:300]})" if lines and status > 0 else how
 
 
-class LocalBackend:
+class LocalWorkerBackend:
     """Workers on this machine."""
 
     def __init__(self, setup: str, environments: Sequence[Mapping[str, str]], command: Sequence[str] = COMMAND) -> None:
@@ -129,12 +129,12 @@ class LocalBackend:
                 if not worker.outgoing:
                     self._selector.modify(worker.socket, selectors.EVENT_READ, slot)
             if mask & selectors.EVENT_READ:
-                events += self._read_events(slot, worker)
+                events += self._read_worker_events(slot, worker)
         return events
 
-    def _read_events(self, slot: int, worker: _WorkerProcess) -> list[Event]:
+    def _read_worker_events(self, slot: int, worker: _WorkerProcess) -> list[Event]:
         lines, closed = worker.read_lines()
-        events: list[Event] = [Message(slot, line) for line in lines]
+        events: list[Event] = [WorkerMessage(slot, line) for line in lines]
         if worker.incoming and not closed:
             events.append(Heartbeat(slot))
         if closed:
@@ -144,7 +144,7 @@ class LocalBackend:
     def _remove_worker(self, slot: int) -> str:
         worker = self._workers.pop(slot)
         self._selector.unregister(worker.socket)
-        return worker.wait_for_exit()
+        return worker.kill_and_wait()
 
     def kill_worker(self, slot: int) -> None:
         """End a worker by signal, since a worker that hangs reads no message."""

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from macro_routing.errors import redact_secrets
-from macro_routing.workers.backend import Event, Exited, Message
+from macro_routing.workers.backend import Event, Exited, WorkerMessage
 from macro_routing.workers.worker import Worker, start_worker
 from macro_routing.workers.worker_settings import WorkerError, WorkerSettings, check_worker_count
 
@@ -42,7 +42,7 @@ class RayWorker:
         return self._worker.handle_item(text)
 
 
-class RayBackend:
+class RayWorkerBackend:
     """Workers that are Ray actors."""
 
     def __init__(self, setup: str, settings: WorkerSettings, actor: type[Any] = RayWorker) -> None:
@@ -67,7 +67,7 @@ class RayBackend:
             gpus = 1 if available.get("GPU") else 0
         # On a GPU the core only launches kernels; a worker without one needs the core to itself.
         resources = {"num_gpus": gpus, "num_cpus": 0 if gpus else 1}
-        _check_resources(available, settings.workers, resources)
+        _check_cluster_resources(available, settings.workers, resources)
         if not gpus and settings.address is None:  # a cluster that is started here claims a core for each
             check_worker_count(settings.workers, os.cpu_count() or 1)
         return resources
@@ -96,7 +96,7 @@ class RayBackend:
     def _read_event(self, call: Any) -> Event:
         slot = self._pending.pop(call)
         try:
-            return Message(slot, self._ray.get(call))
+            return WorkerMessage(slot, self._ray.get(call))
         except self._ray.exceptions.RayError as error:
             self.kill_worker(slot)  # an actor that failed once gets no more work
             return Exited(slot, _describe_exit(error))
@@ -130,7 +130,7 @@ def _connect_to_cluster(settings: WorkerSettings) -> Any:
         "object_store_memory": _OBJECT_STORE_BYTES,
         "include_dashboard": False,
     }
-    _check_reachable(settings.address)
+    _check_ray_address_reachable(settings.address)
     cluster = local if settings.address is None else {"address": settings.address}
     was_initialized = ray.is_initialized()  # by our caller: init then fails, and it is not ours to end
     try:
@@ -139,7 +139,7 @@ def _connect_to_cluster(settings: WorkerSettings) -> Any:
     except (ConnectionError, RuntimeError, ValueError) as error:
         if not was_initialized:
             ray.shutdown()
-        raise _make_worker_error(settings.address, error) from None
+        raise _make_ray_cluster_error(settings.address, error) from None
     return ray
 
 
@@ -158,17 +158,17 @@ def _keep_sigterm_handler() -> Iterator[None]:
             signal.signal(signal.SIGTERM, before)
 
 
-def _check_reachable(address: str | None) -> None:
+def _check_ray_address_reachable(address: str | None) -> None:
     """Check the address first: Ray itself would try for many minutes."""
     if address is None or (parts := re.fullmatch(r"(?:ray://)?(.+):([0-9]+)", address)) is None:
         return
     try:
         socket.create_connection((parts[1], int(parts[2])), timeout=_CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
-        raise _make_worker_error(address, error) from None
+        raise _make_ray_cluster_error(address, error) from None
 
 
-def _make_worker_error(address: str | None, error: Exception) -> WorkerError:
+def _make_ray_cluster_error(address: str | None, error: Exception) -> WorkerError:
     reason = next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
     if address is None:
         return WorkerError(
@@ -182,7 +182,7 @@ def _make_worker_error(address: str | None, error: Exception) -> WorkerError:
     )
 
 
-def _check_resources(available: dict[str, float], workers: int, resources: dict[str, float]) -> None:
+def _check_cluster_resources(available: dict[str, float], workers: int, resources: dict[str, float]) -> None:
     """Reject more workers than the cluster has resources for: they would wait forever."""
     for name, each in (("GPU", resources["num_gpus"]), ("CPU", resources["num_cpus"])):
         if workers * each > available.get(name, 0):

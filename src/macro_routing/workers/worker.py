@@ -63,7 +63,7 @@ class Worker:
 
     def _get_evaluator(self, spec: EvaluatorSpec) -> Evaluator:
         if spec.scope not in self._evaluators:
-            evaluator = build_evaluator(spec, self._frozen, self._find_task(spec.task), self._notes.append)
+            evaluator = build_evaluator(spec, self._frozen, self._find_or_load_task(spec.task), self._notes.append)
             if evaluator.spec.scope != spec.scope:
                 raise MacroError(
                     "a worker has other numerics, prompts or grading than the search that it works for;"
@@ -73,7 +73,7 @@ class Worker:
             self._evaluators[spec.scope] = evaluator
         return self._evaluators[spec.scope]
 
-    def _find_task(self, name: str) -> Task:
+    def _find_or_load_task(self, name: str) -> Task:
         while name not in self._tasks and self._sources:
             task = self._sources.pop(0).load_task()
             self._tasks[task.name] = task

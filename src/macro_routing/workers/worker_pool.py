@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from macro_routing.models.frozen import FrozenModel, LoadOptions, load_model, make_remote_model
 from macro_routing.workers.backend import WorkerBackend
 from macro_routing.workers.dispatcher import Dispatcher
-from macro_routing.workers.local_backend import LocalBackend
+from macro_routing.workers.local_backend import LocalWorkerBackend
 from macro_routing.workers.worker_messages import WorkerSetup
 from macro_routing.workers.worker_settings import RAY, WorkerError, WorkerSettings, check_worker_count
 
@@ -60,12 +60,12 @@ def create_worker_pool(
         )
     backend: WorkerBackend
     if settings.backend == RAY:
-        from macro_routing.workers.ray_backend import RayBackend
+        from macro_routing.workers.ray_backend import RayWorkerBackend
 
-        backend = RayBackend(setup.to_json(), settings)
+        backend = RayWorkerBackend(setup.to_json(), settings)
     else:
         environments = make_worker_environments(settings, _list_visible_gpus(setup), os.cpu_count() or 1)
-        backend = LocalBackend(setup.to_json(), environments)
+        backend = LocalWorkerBackend(setup.to_json(), environments)
     return WorkerPool(backend, settings, report)
 
 

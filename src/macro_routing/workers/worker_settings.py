@@ -58,13 +58,13 @@ class WorkerSettings(CheckedSettings):
     def __post_init__(self) -> None:
         """Reject impossible settings by name."""
         check_choice("backend", self.backend, BACKENDS)
-        self._check_address()
-        self._check_gpus()
+        self._check_ray_address()
+        self._check_gpus_per_worker()
         super().__post_init__()
         if self.backend == RAY and self.workers == 0:
             object.__setattr__(self, "workers", 1)
 
-    def _check_address(self) -> None:
+    def _check_ray_address(self) -> None:
         if self.address is None:
             return
         if self.backend != RAY:
@@ -78,7 +78,7 @@ class WorkerSettings(CheckedSettings):
                 " it, ray://HOST:PORT, or auto for the cluster that runs on this machine"
             )
 
-    def _check_gpus(self) -> None:
+    def _check_gpus_per_worker(self) -> None:
         each = self.gpus_per_worker
         if each is None:
             return

@@ -7,7 +7,7 @@ step; ``macro_adds``, for every add the step (from 0), how far it looks back, an
 from typing import Any
 
 from macro_routing.errors import ModelError, RouteError, shorten
-from macro_routing.models.support import unsupported_reason
+from macro_routing.models.support import find_unroutable_reason
 from macro_routing.routes.route import Add, Route, Step
 
 ARCHITECTURES = {
@@ -41,7 +41,7 @@ def check_route_supported(route: Route, config: Any) -> None:
             f"{config.model_type} models cannot be routed in vLLM, only {', '.join(ARCHITECTURES)};"
             " serve it with --engine transformers"
         )
-    if reason := unsupported_reason(config):
+    if reason := find_unroutable_reason(config):
         raise ModelError(reason)
     if route.layers != config.num_hidden_layers:
         raise RouteError(f"the route is for {route.layers} layers, but the model has {config.num_hidden_layers}")

@@ -14,7 +14,7 @@ from vllm.model_executor.models import llama, mistral, mixtral, qwen2, qwen3, qw
 from vllm.sequence import IntermediateTensors
 
 from macro_routing.deploy.vllm.hf_overrides import read_route_overrides
-from macro_routing.deploy.vllm.steps import build_steps, check_engine_config
+from macro_routing.deploy.vllm.steps import build_step_layers, check_engine_config
 
 _BATCH_DIMENSIONS = {"input_ids": 0, "positions": -1, "intermediate_tensors": 0, "inputs_embeds": 0}
 """The batch dimension of each argument."""
@@ -30,7 +30,7 @@ def _make_routed_decoder(stock: Any) -> Any:
             # Otherwise compiled code counts mixture-of-experts layers in the standard order.
             vllm_config.compilation_config.fast_moe_cold_start = False
             super().__init__(vllm_config=vllm_config, prefix=prefix, **further)
-            steps, self.macro_attentions = build_steps(self, route, vllm_config.compilation_config, prefix)
+            steps, self.macro_attentions = build_step_layers(self, route, vllm_config.compilation_config, prefix)
             # In a module list the repeats would be registered as weights again, under names that no checkpoint has.
             object.__setattr__(self, "macro_steps", steps)
             self.macro_adds = {  # by step: the step whose input is added, and the coefficient
@@ -47,12 +47,12 @@ def _make_routed_decoder(stock: Any) -> Any:
             inputs_embeds: torch.Tensor | None = None,
         ) -> torch.Tensor:
             hidden = self.embed_input_ids(input_ids) if inputs_embeds is None else inputs_embeds
-            return _run_steps(self, positions, hidden)
+            return _run_route_steps(self, positions, hidden)
 
     return support_torch_compile(dynamic_arg_dims=_BATCH_DIMENSIONS)(RoutedDecoder)
 
 
-def _run_steps(decoder: Any, positions: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+def _run_route_steps(decoder: Any, positions: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
     """Run the steps; layers return the residual stream in two parts, which are summed where an add needs it."""
     residual = None
     saved: dict[int, torch.Tensor] = {}
@@ -70,7 +70,7 @@ def _run_steps(decoder: Any, positions: torch.Tensor, hidden: torch.Tensor) -> t
     return normed
 
 
-def _make_routed_model(module: ModuleType, family: str) -> Any:
+def _make_routed_model_class(module: ModuleType, family: str) -> Any:
     """Make the language model class around a routed decoder."""
     stock: Any = getattr(module, f"{family}ForCausalLM")
     decoder = _make_routed_decoder(getattr(module, f"{family}Model"))
@@ -92,9 +92,9 @@ def _make_routed_model(module: ModuleType, family: str) -> Any:
     return RoutedForCausalLM
 
 
-MacroLlamaForCausalLM = _make_routed_model(llama, "Llama")
-MacroMistralForCausalLM = _make_routed_model(mistral, "Mistral")
-MacroMixtralForCausalLM = _make_routed_model(mixtral, "Mixtral")
-MacroQwen2ForCausalLM = _make_routed_model(qwen2, "Qwen2")
-MacroQwen3ForCausalLM = _make_routed_model(qwen3, "Qwen3")
-MacroQwen3MoeForCausalLM = _make_routed_model(qwen3_moe, "Qwen3Moe")
+MacroLlamaForCausalLM = _make_routed_model_class(llama, "Llama")
+MacroMistralForCausalLM = _make_routed_model_class(mistral, "Mistral")
+MacroMixtralForCausalLM = _make_routed_model_class(mixtral, "Mixtral")
+MacroQwen2ForCausalLM = _make_routed_model_class(qwen2, "Qwen2")
+MacroQwen3ForCausalLM = _make_routed_model_class(qwen3, "Qwen3")
+MacroQwen3MoeForCausalLM = _make_routed_model_class(qwen3_moe, "Qwen3Moe")

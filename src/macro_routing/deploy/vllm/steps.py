@@ -34,7 +34,9 @@ def check_engine_config(config: Any) -> None:
             raise ModelError(reason)
 
 
-def build_steps(decoder: nn.Module, route: Route, compilation: Any, prefix: str) -> tuple[list[Any], nn.ModuleList]:
+def build_step_layers(
+    decoder: nn.Module, route: Route, compilation: Any, prefix: str
+) -> tuple[list[Any], nn.ModuleList]:
     """Build the layer of every step, and the attentions that repeats need."""
     layers: Any = decoder.layers
     slots = compilation.static_forward_context

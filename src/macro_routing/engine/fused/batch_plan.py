@@ -20,7 +20,7 @@ _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, eq=False)
-class RequestGroup:
+class RoutesOnPrompts:
     """Different routes that all continue the same prompts."""
 
     routes: Sequence[Route]
@@ -31,8 +31,8 @@ class RequestGroup:
 class PromptBatch:
     """Prompts of a group that are prefilled together; a sequence is one of them with one route.
 
-    In the cache every step of every sequence has a region of ``cache_region_tokens`` tokens: route by route, step by
-    step, row by row.
+    In the cache every step of every sequence has a region of ``tokens_per_cache_region`` tokens: route by route, step
+    by step, row by row.
     """
 
     group: int
@@ -54,16 +54,16 @@ class PromptBatch:
         return max(map(len, self.prompts))
 
     @property
-    def cache_region_tokens(self) -> int:
+    def tokens_per_cache_region(self) -> int:
         """Tokens of one step of one sequence."""
         return self.prompt_length + self.new_tokens
 
     def route_cache_start(self, index: int) -> int:
         """First token of a route's regions; the index after the last route gives the start of the next batch."""
         steps = sum(route.length for route in self.routes[:index])
-        return self.cache_start + steps * len(self.prompts) * self.cache_region_tokens
+        return self.cache_start + steps * len(self.prompts) * self.tokens_per_cache_region
 
-    def route_sequences(self, index: int) -> slice:
+    def sequences_of_route(self, index: int) -> slice:
         """The sequences of a route."""
         first = self.first_sequence + index * len(self.prompts)
         return slice(first, first + len(self.prompts))
@@ -73,7 +73,7 @@ class PromptBatch:
 class BatchPlan:
     """All batches, one after the other in the cache."""
 
-    groups: Sequence[RequestGroup]
+    groups: Sequence[RoutesOnPrompts]
     batches: tuple[PromptBatch, ...]
 
     @property
@@ -92,13 +92,13 @@ class BatchPlan:
         return self.batches[-1].route_cache_start(len(self.batches[-1].routes))
 
     @property
-    def sequence_table(self) -> SequenceTable:
+    def sequence_cache_regions(self) -> SequenceTable:
         """Route and cache regions of every sequence."""
         parts = [
             (
                 np.full(len(batch.prompts), batch.first_route + index),
-                batch.route_cache_start(index) + batch.cache_region_tokens * np.arange(len(batch.prompts)),
-                np.full(len(batch.prompts), len(batch.prompts) * batch.cache_region_tokens),
+                batch.route_cache_start(index) + batch.tokens_per_cache_region * np.arange(len(batch.prompts)),
+                np.full(len(batch.prompts), len(batch.prompts) * batch.tokens_per_cache_region),
             )
             for batch in self.batches
             for index in range(len(batch.routes))
@@ -110,12 +110,12 @@ class BatchPlan:
         grouped = [[[results[0]] * len(group.prompts) for _ in group.routes] for group in self.groups]
         for batch in self.batches:
             for route in range(len(batch.routes)):
-                for index, result in zip(batch.prompt_indices, results[batch.route_sequences(route)], strict=True):
+                for index, result in zip(batch.prompt_indices, results[batch.sequences_of_route(route)], strict=True):
                     grouped[batch.group][route][index] = result
         return grouped
 
 
-def plan_batches(groups: Sequence[RequestGroup], new_tokens: int) -> BatchPlan:
+def plan_batches(groups: Sequence[RoutesOnPrompts], new_tokens: int) -> BatchPlan:
     """Plan the batches of all groups; at most ``new_tokens`` tokens follow each prompt."""
     batches: list[PromptBatch] = []
     first_route = cache_start = sequence = 0
@@ -159,9 +159,9 @@ def split_routes_to_fit_memory(
     routes: Sequence[Route], prompts: Sequence[Tokens], new_tokens: int, max_cached_tokens: int
 ) -> Iterator[tuple[Sequence[Route], list[int]]]:
     """Routes and indices of prompts that decode together: all prompts if they fit, then as many routes as fit."""
-    cache_region_tokens = max(map(len, prompts)) + new_tokens
+    tokens_per_cache_region = max(map(len, prompts)) + new_tokens
     longest_route = max(route.length for route in routes)
-    max_sequences = max(1, min(MAX_SEQUENCES, max_cached_tokens // (cache_region_tokens * longest_route)))
+    max_sequences = max(1, min(MAX_SEQUENCES, max_cached_tokens // (tokens_per_cache_region * longest_route)))
     by_length = sorted(range(len(prompts)), key=lambda index: (-len(prompts[index]), index))
     for indices in np.array_split(by_length, math.ceil(len(prompts) / max_sequences)):
         routes_per_group = max(1, max_sequences // len(indices))

@@ -13,18 +13,23 @@ import torch
 from macro_routing.engine.batching import Tokens
 from macro_routing.engine.fused.batch_plan import (
     BatchPlan,
-    RequestGroup,
+    RoutesOnPrompts,
     list_step_layers,
     plan_batches,
     split_pairs_to_fit_memory,
     split_routes_to_fit_memory,
 )
-from macro_routing.engine.fused.device_tables import RowAssignment, SequenceTable, assign_rows, pad_row_count
+from macro_routing.engine.fused.device_tables import (
+    RowAssignment,
+    SequenceTable,
+    assign_rows_to_sequences,
+    pad_row_count,
+)
 from macro_routing.engine.fused.model_runner import BufferSizes, ModelRunner
 from macro_routing.engine.fused.prefill import prefill_prompts
-from macro_routing.engine.fused.support import find_unsupported_reason
+from macro_routing.engine.fused.support import find_fused_unsupported_reason
 from macro_routing.engine.fused.weights import fuse_weights
-from macro_routing.engine.generation import GenerationRequest, StagedDecoder, StageTexts, max_new_tokens
+from macro_routing.engine.generation import GenerationRequest, StagedSequenceDecoder, StageTexts, max_new_tokens
 from macro_routing.engine.layer_schedule import LayerSchedule, schedule_layer_calls
 from macro_routing.engine.memory import CACHE_SHARE, cache_bytes_per_token, free_memory_bytes
 from macro_routing.errors import ModelError
@@ -46,7 +51,7 @@ class FusedDecoder:
 
         Without ``graphs`` every kernel is launched by itself, which also works with interpreted kernels.
         """
-        if (reason := find_unsupported_reason(model, interpreted=not graphs)) is not None:
+        if (reason := find_fused_unsupported_reason(model, interpreted=not graphs)) is not None:
             raise ModelError(f"this model cannot use the fused decoder: {reason}")
         self._model, self._graphs = model, graphs
         self.weights = fuse_weights(model)
@@ -81,7 +86,9 @@ class FusedDecoder:
         ordered = sorted(texts, key=list_step_layers)
         new_tokens = max_new_tokens(request.stages)
         for group, indices in split_routes_to_fit_memory(ordered, prompts, new_tokens, self.max_cached_tokens):
-            (decoded,) = self.decode_groups([RequestGroup(group, [prompts[index] for index in indices])], request)
+            (decoded,) = self.decode_prompt_groups(
+                [RoutesOnPrompts(group, [prompts[index] for index in indices])], request
+            )
             for route, rows in zip(group, decoded, strict=True):
                 for index, row in zip(indices, rows, strict=True):
                     texts[route][index] = row
@@ -91,14 +98,16 @@ class FusedDecoder:
         """The texts of each pair's route after its prompt: a request group per route, as many together as fit."""
         texts: list[StageTexts] = [()] * len(pairs)
         for group in split_pairs_to_fit_memory(pairs, max_new_tokens(request.stages), self.max_cached_tokens):
-            requests = [RequestGroup([route], [pairs[n][1] for n in indices]) for route, indices in group.items()]
-            for indices, (rows,) in zip(group.values(), self.decode_groups(requests, request), strict=True):
+            requests = [RoutesOnPrompts([route], [pairs[n][1] for n in indices]) for route, indices in group.items()]
+            for indices, (rows,) in zip(group.values(), self.decode_prompt_groups(requests, request), strict=True):
                 for index, row in zip(indices, rows, strict=True):
                     texts[index] = row
         return texts
 
     @torch.no_grad()
-    def decode_groups(self, groups: Sequence[RequestGroup], request: GenerationRequest) -> list[list[list[StageTexts]]]:
+    def decode_prompt_groups(
+        self, groups: Sequence[RoutesOnPrompts], request: GenerationRequest
+    ) -> list[list[list[StageTexts]]]:
         """The texts by group, route and prompt."""
         device = self.weights.embeddings.device
         # Kernels are launched on the current device, which need not be the model's.
@@ -106,14 +115,16 @@ class FusedDecoder:
             new_tokens = max_new_tokens(request.stages)
             plan = plan_batches(groups, new_tokens)
             schedule = schedule_layer_calls(plan.routes)
-            runner = self._get_runner(_compute_buffer_sizes(plan, schedule))
-            runner.stage_tables.upload_stages(request.stages)
+            runner = self._get_large_enough_runner(_compute_buffer_sizes(plan, schedule))
+            runner.stage_tables.copy_stages_to_device(request.stages)
             tokens = prefill_prompts(self._model, runner, plan)
-            decoders = [StagedDecoder(request) for _ in range(plan.num_sequences)]
-            _DecodingLoop(runner, schedule, plan.sequence_table, decoders).decode_all(tokens, new_tokens)
+            decoders = [StagedSequenceDecoder(request) for _ in range(plan.num_sequences)]
+            _DecodingLoop(runner, schedule, plan.sequence_cache_regions, decoders).decode_until_finished(
+                tokens, new_tokens
+            )
             return plan.group_results([decoder.texts for decoder in decoders])
 
-    def _get_runner(self, needed: BufferSizes) -> ModelRunner:
+    def _get_large_enough_runner(self, needed: BufferSizes) -> ModelRunner:
         if self.runner is None or not self.runner.sizes.covers(needed):
             current = self.runner.sizes if self.runner is not None else _MIN_SIZES
             sizes = current.grow_to(needed, self.max_cached_tokens)
@@ -131,36 +142,36 @@ class _DecodingLoop:
     """The sequences of one call, from their first token to their last."""
 
     def __init__(
-        self, runner: ModelRunner, schedule: LayerSchedule, table: SequenceTable, decoders: list[StagedDecoder]
+        self, runner: ModelRunner, schedule: LayerSchedule, table: SequenceTable, decoders: list[StagedSequenceDecoder]
     ) -> None:
         self._runner, self._schedule, self._table, self._decoders = runner, schedule, table, decoders
         self._active = np.ones(len(table), dtype=bool)
 
-    def decode_all(self, tokens: torch.Tensor, max_steps: int) -> None:
+    def decode_until_finished(self, tokens: torch.Tensor, max_steps: int) -> None:
         """Decode until all sequences are finished, or for ``max_steps`` tokens."""
-        assignment, step = self._assign_rows()
+        assignment, step = self._prepare_decoding_step()
         self._runner.feed_first_tokens(tokens, assignment.padded_rows)
-        unread = [self._copy_predictions(0, 1)]
+        unread = [self._copy_predicted_tokens_to_host(0, 1)]
         launched = 0
         while launched < max_steps and self._active.any():
             if self._active.sum() <= _MAX_KEPT_SHARE * assignment.num_sequences:
-                assignment, step = self._assign_rows()
+                assignment, step = self._prepare_decoding_step()
             ahead = min(_TOKENS_AHEAD, max_steps - launched)
             for _ in range(ahead):
                 step()
             launched += ahead
-            unread.append(self._copy_predictions(launched - ahead + 1, launched + 1))
-            self._read_predictions(*unread.pop(0))
+            unread.append(self._copy_predicted_tokens_to_host(launched - ahead + 1, launched + 1))
+            self._read_predicted_tokens(*unread.pop(0))
         for predictions in unread:
-            self._read_predictions(*predictions)
+            self._read_predicted_tokens(*predictions)
 
-    def _assign_rows(self) -> tuple[RowAssignment, Callable[[], None]]:
-        assignment = assign_rows(self._schedule, self._table, self._active, self._runner.sizes.rows)
-        step = self._runner.prepare_step(assignment)  # while the device still runs earlier launches
+    def _prepare_decoding_step(self) -> tuple[RowAssignment, Callable[[], None]]:
+        assignment = assign_rows_to_sequences(self._schedule, self._table, self._active, self._runner.sizes.rows)
+        step = self._runner.prepare_token_step(assignment)  # while the device still runs earlier launches
         self._runner.tables.upload_assignment(assignment)
         return assignment, step
 
-    def _copy_predictions(self, start: int, end: int) -> tuple[torch.Tensor, Any]:
+    def _copy_predicted_tokens_to_host(self, start: int, end: int) -> tuple[torch.Tensor, Any]:
         """The predicted tokens of some steps, on their way to the host, and the event of their arrival."""
         predictions = self._runner.token_log[start:end, : len(self._table)]
         if not predictions.is_cuda:
@@ -171,7 +182,7 @@ class _DecodingLoop:
         event.record()
         return host, event
 
-    def _read_predictions(self, predictions: torch.Tensor, event: Any) -> None:
+    def _read_predicted_tokens(self, predictions: torch.Tensor, event: Any) -> None:
         if event is not None:
             event.synchronize()
         columns = predictions.t().tolist()
@@ -187,5 +198,5 @@ def _compute_buffer_sizes(plan: BatchPlan, schedule: LayerSchedule) -> BufferSiz
         calls=len(schedule.calls),
         cached_tokens=plan.cached_tokens,
         kept_states=schedule.kept_states,
-        text_tokens=max(batch.cache_region_tokens for batch in plan.batches),
+        text_tokens=max(batch.tokens_per_cache_region for batch in plan.batches),
     )

@@ -43,7 +43,7 @@ class SequenceTable:
 
 
 @dataclass(frozen=True)
-class PaddedLayerCall:
+class PaddedLayerCallSize:
     """The size of one layer call; layers and sizes determine what is launched."""
 
     layer: int
@@ -57,7 +57,7 @@ class PaddedLayerCall:
 class RowAssignment:
     """The rows of the sequences that are still running."""
 
-    calls: tuple[PaddedLayerCall, ...]
+    calls: tuple[PaddedLayerCallSize, ...]
     padded_rows: int
     """Running sequences, with padding."""
     num_sequences: int
@@ -74,7 +74,9 @@ def enumerate_within_groups(counts: _Array) -> tuple[_Array, _Array]:
     return owner, np.arange(len(owner)) - (np.cumsum(counts) - counts)[owner]
 
 
-def assign_rows(schedule: LayerSchedule, table: SequenceTable, active: _Array, max_rows: int) -> RowAssignment:
+def assign_rows_to_sequences(
+    schedule: LayerSchedule, table: SequenceTable, active: _Array, max_rows: int
+) -> RowAssignment:
     """Assign rows to the active sequences; layer calls that no active route needs are left out."""
     live = np.flatnonzero(active)
     # Sequences sorted by route: those of one route are a slice of this list.
@@ -94,13 +96,13 @@ def assign_rows(schedule: LayerSchedule, table: SequenceTable, active: _Array, m
         coefficients[number, : len(step_index)] = call.coefficients[step_index]
         rows.append(pad_row_count(len(step_index)))
     same_rows = [bool((indices[0, n] == indices[0, n + 1]).all()) for n in range(len(calls) - 1)]
-    assigned = tuple(map(PaddedLayerCall, (call.layer for call in calls), rows, [*same_rows, False]))
+    assigned = tuple(map(PaddedLayerCallSize, (call.layer for call in calls), rows, [*same_rows, False]))
     live_sequences = np.full(max_rows, NONE, dtype=np.int32)
     live_sequences[: len(live)] = live
     return RowAssignment(assigned, pad_row_count(len(live)), len(live), indices, coefficients, live_sequences)
 
 
-class RowTables:
+class DeviceRowAssignment:
     """The row assignment on the device, of fixed size so that CUDA graphs can refer to it."""
 
     def __init__(self, max_calls: int, max_rows: int, device: Any) -> None:
@@ -119,7 +121,7 @@ class RowTables:
         self.live_sequences.copy_(torch.from_numpy(assignment.live_sequences))
 
 
-class StageTables:
+class DecodingStageTables:
     """Decoding stages on the device."""
 
     def __init__(self, device: Any) -> None:
@@ -131,7 +133,7 @@ class StageTables:
         self.forced_lengths, self.max_tokens = torch.zeros(2, MAX_STAGES + 1, **int32)
         self.num_stages = torch.zeros(1, **int32)
 
-    def upload_stages(self, stages: Sequence[DecodingStage]) -> None:
+    def copy_stages_to_device(self, stages: Sequence[DecodingStage]) -> None:
         """Copy stages to the device."""
         self.end_tokens.fill_(NONE)
         self.num_stages.fill_(len(stages))

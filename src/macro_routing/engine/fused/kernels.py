@@ -26,7 +26,7 @@ def _store_normed(normed, row, state, weight, column, in_width, width, epsilon):
 
 
 @triton.jit
-def _update_state(
+def _update_hidden_state(
     states, kept_states, delta, normed, weight, call, row_sequence, row_keep_slot, row_add_slot, row_coefficient,
     max_rows, kept_slots, width, epsilon,
     RESIDUAL: tl.constexpr, KEEP: tl.constexpr, ADD: tl.constexpr, NORM: tl.constexpr, BLOCK: tl.constexpr,
@@ -72,7 +72,7 @@ def pre_attn_norm(
     BLOCK: tl.constexpr,
 ):
     """Add the kept state that the step asks for, store the state, and normalize it for the attention."""
-    _update_state(
+    _update_hidden_state(
         states, kept_states, states, normed, weight, call, row_sequence, row_add_slot, row_add_slot, row_coefficient,
         max_rows, kept_slots, width, epsilon, RESIDUAL=False, KEEP=False, ADD=True, NORM=True, BLOCK=BLOCK,
     )
@@ -84,7 +84,7 @@ def post_attn_norm(
     BLOCK: tl.constexpr,
 ):
     """Add the attention's output to the state, store it, and normalize it for the MLP."""
-    _update_state(
+    _update_hidden_state(
         states, states, delta, normed, weight, call, row_sequence, row_sequence, row_sequence, row_sequence,
         max_rows, 0, width, epsilon, RESIDUAL=True, KEEP=False, ADD=False, NORM=True, BLOCK=BLOCK,
     )
@@ -96,7 +96,7 @@ def residual_store(
     BLOCK: tl.constexpr,
 ):
     """Add the MLP's output to the state, store it, and keep it where a later step adds it."""
-    _update_state(
+    _update_hidden_state(
         states, kept_states, delta, states, states, call, row_sequence, row_keep_slot, row_keep_slot, row_keep_slot,
         max_rows, kept_slots, width, 0.0, RESIDUAL=True, KEEP=True, ADD=False, NORM=False, BLOCK=BLOCK,
     )
@@ -109,7 +109,7 @@ def residual_pre_attn_norm(
     BLOCK: tl.constexpr,
 ):
     """``residual_store`` and the next call's ``pre_attn_norm`` in one, where both calls have the same rows."""
-    _update_state(
+    _update_hidden_state(
         states, kept_states, delta, normed, weight, call, row_sequence, row_keep_slot, row_add_slot, row_coefficient,
         max_rows, kept_slots, width, epsilon, RESIDUAL=True, KEEP=True, ADD=True, NORM=True, BLOCK=BLOCK,
     )
@@ -281,7 +281,7 @@ def update_sequences(
     max_rows, width, blocks,
     ENDS: tl.constexpr, BLOCKS: tl.constexpr, BLOCK: tl.constexpr,
 ):
-    """Log the predicted token and feed the next one: ``StagedDecoder.step`` on the device."""
+    """Log the predicted token and feed the next one: ``StagedSequenceDecoder.step`` on the device."""
     row = tl.program_id(0).to(tl.int64)
     sequence = tl.load(live_sequences + row).to(tl.int64)
     if sequence < 0:

@@ -13,7 +13,12 @@ import torch
 from triton import next_power_of_2
 
 from macro_routing.engine.fused import kernels
-from macro_routing.engine.fused.device_tables import PaddedLayerCall, RowAssignment, RowTables, StageTables
+from macro_routing.engine.fused.device_tables import (
+    DecodingStageTables,
+    DeviceRowAssignment,
+    PaddedLayerCallSize,
+    RowAssignment,
+)
 from macro_routing.engine.fused.weights import LayerWeights, ModelWeights
 
 _LOGIT_ROWS = 512
@@ -123,12 +128,12 @@ class ModelRunner:
         device = weights.embeddings.device
         self._allocate_sequence_state(sizes, {"dtype": weights.embeddings.dtype, "device": device})
         self._allocate_scratch_buffers(sizes.rows, {"dtype": weights.embeddings.dtype, "device": device})
-        self.stage_tables = StageTables(device)
+        self.stage_tables = DecodingStageTables(device)
         self.graphs = CudaGraphCache(device) if graphs else None
 
     def _allocate_sequence_state(self, sizes: BufferSizes, options: dict[str, Any]) -> None:
         shape, int32 = self.weights.shape, {"dtype": torch.int32, "device": options["device"]}
-        self.tables = RowTables(sizes.calls, sizes.rows, options["device"])
+        self.tables = DeviceRowAssignment(sizes.calls, sizes.rows, options["device"])
         self.keys = torch.empty(shape.kv_heads, sizes.cached_tokens, shape.head_size, **options)
         self.values = torch.empty_like(self.keys)
         self.states = torch.zeros(sizes.rows, shape.width, **options)
@@ -159,16 +164,16 @@ class ModelRunner:
 
     # --- running ---------------------------------------------------------------------------------------------------
 
-    def prepare_step(self, assignment: RowAssignment) -> Callable[[], None]:
+    def prepare_token_step(self, assignment: RowAssignment) -> Callable[[], None]:
         """The function that runs one token of this assignment; a missing CUDA graph is captured."""
-        launch = functools.partial(self._launch_step, assignment.calls, assignment.padded_rows)
+        launch = functools.partial(self._launch_decoding_step, assignment.calls, assignment.padded_rows)
         if self.graphs is None:
             return launch
         warm_ups: dict[Hashable, Callable[[], None]] = {
             call.rows: functools.partial(self._warm_up_layer, call.rows) for call in assignment.calls
         }
         warm_ups[None, assignment.padded_rows] = functools.partial(
-            self._launch_next_tokens, assignment.padded_rows, warm_up=True
+            self._launch_token_prediction, assignment.padded_rows, warm_up=True
         )
         return self.graphs.get_or_capture_graph((assignment.calls, assignment.padded_rows), launch, warm_ups).replay
 
@@ -188,7 +193,7 @@ class ModelRunner:
 
     # --- launches --------------------------------------------------------------------------------------------------
 
-    def _launch_step(self, calls: Sequence[PaddedLayerCall], rows: int) -> None:
+    def _launch_decoding_step(self, calls: Sequence[PaddedLayerCallSize], rows: int) -> None:
         normed = False
         for number, call in enumerate(calls):
             layer = self.weights.layers[call.layer]
@@ -200,7 +205,7 @@ class ModelRunner:
                 self._launch_residual_pre_attn_norm(self.weights.layers[calls[number + 1].layer], number, call.rows)
             else:
                 self._launch_residual_store(number, call.rows)
-        self._launch_next_tokens(rows)
+        self._launch_token_prediction(rows)
 
     def _warm_up_layer(self, rows: int) -> None:
         """Launch all kernels of a layer for ``rows`` rows, at a layer call without sequences."""
@@ -262,7 +267,7 @@ class ModelRunner:
             PRECISION="ieee" if self.states.dtype == torch.float32 else "tf32", num_warps=4, num_stages=2,
         )  # fmt: skip
 
-    def _launch_next_tokens(self, rows: int, *, warm_up: bool = False) -> None:
+    def _launch_token_prediction(self, rows: int, *, warm_up: bool = False) -> None:
         """Final norm, logits and argmax, then the next input token of every sequence."""
         shape = self.weights.shape
         live, step = (

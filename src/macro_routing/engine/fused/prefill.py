@@ -13,8 +13,8 @@ from macro_routing.engine.fused.model_runner import ModelRunner
 from macro_routing.engine.layer_schedule import LayerCall
 from macro_routing.engine.prefix_tree import plan_prefix_tree
 from macro_routing.engine.shared_forward import (
-    FinishedRoute,
     PrefixTreeForward,
+    RouteForwardResult,
     RoutePerRowForward,
     TokenSegment,
     make_prompt_segments,
@@ -42,12 +42,12 @@ def _prefill_batch(model: Any, runner: ModelRunner, batch: PromptBatch, tokens: 
     # Padding stands between a common prefix and the rest of a prompt; in the cache it goes to the front.
     token_order = mask.argsort(dim=1, stable=True) if len(segments) > 1 else None
     tree = plan_prefix_tree(batch.routes)
-    for finished in PrefixTreeForward(model, segments).run_plan(tree, keep_caches=True):
-        sequences = batch.route_sequences(finished.route_index)
+    for finished in PrefixTreeForward(model, segments).run_prefix_tree(tree, keep_caches=True):
+        sequences = batch.sequences_of_route(finished.route_index)
         tokens[sequences] = _predict_tokens(model, finished.states[-1])
         runner.start[sequences] = (mask == 0).sum(dim=1).to(torch.int32)
         runner.position[sequences] = batch.prompt_length - 1
-        _copy_route_cache(runner, batch, finished, token_order)
+        _copy_prompt_cache_to_route(runner, batch, finished, token_order)
 
 
 def _prefill_mixed_routes(model: Any, runner: ModelRunner, plan: BatchPlan, tokens: torch.Tensor) -> None:
@@ -65,7 +65,7 @@ def _prefill_mixed_routes(model: Any, runner: ModelRunner, plan: BatchPlan, toke
             )
 
         routes = [batch.routes[0] for batch, _ in rows]
-        (states,) = RoutePerRowForward(model, [TokenSegment(ids, mask)]).run_routes(routes, copy_cache)
+        (states,) = RoutePerRowForward(model, [TokenSegment(ids, mask)]).compute_final_hidden_states(routes, copy_cache)
         sequences = torch.tensor([batch.first_sequence + row for batch, row in rows], device=tokens.device)
         tokens[sequences] = _predict_tokens(model, states)
         lengths = [(batch.prompt_length, batch.prompt_length - len(batch.prompts[row])) for batch, row in rows]
@@ -77,13 +77,13 @@ def _predict_tokens(model: Any, states: torch.Tensor) -> torch.Tensor:
     return apply_lm_head(model, states[:, -1:])[:, -1].argmax(-1).to(torch.int32)
 
 
-def _copy_route_cache(
-    runner: ModelRunner, batch: PromptBatch, finished: FinishedRoute, token_order: torch.Tensor | None
+def _copy_prompt_cache_to_route(
+    runner: ModelRunner, batch: PromptBatch, finished: RouteForwardResult, token_order: torch.Tensor | None
 ) -> None:
     """Copy the prompts' keys and values to a route's regions; ``token_order`` reorders the tokens of each row."""
     index = finished.route_index
     start, end = batch.route_cache_start(index), batch.route_cache_start(index + 1)
-    shape = (batch.routes[index].length, len(batch.prompts), batch.cache_region_tokens)
+    shape = (batch.routes[index].length, len(batch.prompts), batch.tokens_per_cache_region)
     for cache, name in ((runner.keys, "keys"), (runner.values, "values")):
         regions = cache[:, start:end].view(
             cache.shape[0], *shape, cache.shape[2]
@@ -101,7 +101,7 @@ def _copy_layer_call_cache(
     """Copy the keys and values of a layer call to its (batch, row, step)s' regions, with the batch's padding."""
     region_starts = np.array(
         [
-            batch.cache_start + (step * len(batch.prompts) + row) * batch.cache_region_tokens
+            batch.cache_start + (step * len(batch.prompts) + row) * batch.tokens_per_cache_region
             for batch, row, step in steps
         ]
     )

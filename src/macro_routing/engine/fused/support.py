@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from macro_routing.engine.generation import DecodingStage
-from macro_routing.engine.shared_forward import get_empty_cache_layers
+from macro_routing.engine.shared_forward import get_cache_layer_templates
 from macro_routing.models.decoder import get_decoder
 from macro_routing.models.support import get_text_config
 
@@ -30,7 +30,7 @@ def supports_stages(stages: Sequence[DecodingStage]) -> bool:
     )
 
 
-def find_unsupported_reason(model: Any, *, interpreted: bool = False) -> str | None:
+def find_fused_unsupported_reason(model: Any, *, interpreted: bool = False) -> str | None:
     """Why ``model`` cannot use the fused decoder; None when it can.
 
     ``interpreted`` kernels run without a GPU, for tests.
@@ -60,7 +60,7 @@ def _find_unsupported_layer_reason(model: Any, config: Any) -> str | None:
         "its layers are not made of plain linear maps": len(linears) != 7
         or any(type(linear) is not nn.Linear for linear in linears),
         "its weights are moved in and out by hooks": any(hasattr(module, "_hf_hook") for module in layer.modules()),
-        "some layers have a sliding window": any(cache.is_sliding for cache in get_empty_cache_layers(model)),
+        "some layers have a sliding window": any(cache.is_sliding for cache in get_cache_layer_templates(model)),
         "its rotary table depends on the length of the text": rotary.get("rope_type") in _LENGTH_DEPENDENT_ROTARY,
         f"its head size is {head_size} (it must be a power of 2, at least {MIN_HEAD_SIZE})": head_size < MIN_HEAD_SIZE
         or head_size & (head_size - 1) != 0,
