@@ -33,7 +33,7 @@ def measure_labelling(frozen: Any, data_dir: Path | None) -> dict[str, Any]:
     from macro_routing.evaluation.model_answers import encode_prompts_and_stages
     from macro_routing.peers.per_example_search import DrLLMSettings, PerExampleSearch
     from macro_routing.routes import Route, RouteSpace
-    from macro_routing.search import Failure
+    from macro_routing.search import ScoringFailure
     from macro_routing.tasks import load_task, make_splits
 
     task = load_task(TASK, data_dir=data_dir)
@@ -46,7 +46,7 @@ def measure_labelling(frozen: Any, data_dir: Path | None) -> dict[str, Any]:
     def score(pairs: list[tuple[int, Route]]) -> list[float]:
         asked.extend(pairs)
         found = evaluator.evaluate_pairs([(route, examples[index]) for index, route in pairs])
-        return [0.0 if isinstance(one, Failure) else float(one.correct) for one in found]
+        return [0.0 if isinstance(one, ScoringFailure) else float(one.correct) for one in found]
 
     evaluator.run_pairs([(Route.standard(frozen.layers), examples[0])])  # kernels are compiled at their first use
     start = time.perf_counter()

@@ -16,7 +16,7 @@ from macro_routing.evaluation.holdout_selection import rank_candidates_by_gain_b
 from macro_routing.routes.route import Route
 from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.macro import select_candidate
-from macro_routing.search.searcher import Failure, Outcome, Score, Searcher
+from macro_routing.search.searcher import Outcome, Score, ScoringFailure, Searcher
 
 _SPLITTING = 9
 _JUDGING, _VALIDATING = 0.4, 0.1
@@ -62,7 +62,7 @@ def replay_search(
         asked_for += len(examples)
         if route not in landscape:
             missing += len(examples)
-            return Failure("the landscape does not hold this route")
+            return ScoringFailure("the landscape does not hold this route")
         return Score(float(credit(route)[examples].sum()), len(examples))
 
     state = searcher.start()

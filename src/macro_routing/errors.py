@@ -56,7 +56,7 @@ class ExportError(MacroError):
     """A route cannot be written for another program; names the target, the reason and what to use instead."""
 
 
-def shorten(value: object, limit: int = 60) -> str:
+def shorten_value(value: object, limit: int = 60) -> str:
     """A quoted value that is safe to print inside a one-line message."""
     text = repr(value)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

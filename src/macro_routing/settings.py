@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
-from macro_routing.errors import SettingsError, shorten, suggest_name
+from macro_routing.errors import SettingsError, shorten_value, suggest_name
 
 Settings = TypeVar("Settings")
 _OPTION = "option"
@@ -63,7 +63,7 @@ def check_known_keys(values: Mapping[str, Any], known: list[str], source: str) -
     for name in values:
         if name not in known:
             hint = suggest_name(str(name), known)
-            raise SettingsError(f"{source}: unknown key {shorten(name)}; known keys: {', '.join(known)}{hint}")
+            raise SettingsError(f"{source}: unknown key {shorten_value(name)}; known keys: {', '.join(known)}{hint}")
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def check_integer(name: str, value: object, *, minimum: int, maximum: int | None
     allowed = f"an integer of at least {minimum}" if maximum is None else f"an integer from {minimum} to {maximum}"
     is_integer = isinstance(value, int) and not isinstance(value, bool)
     if not is_integer or value < minimum or (maximum is not None and value > maximum):  # type: ignore[operator]
-        raise SettingsError(f"{name} = {shorten(value)} is not allowed: it must be {allowed}")
+        raise SettingsError(f"{name} = {shorten_value(value)} is not allowed: it must be {allowed}")
 
 
 def check_number(
@@ -121,23 +121,25 @@ def check_number(
     if maximum < math.inf or (isinstance(value, int | float) and not is_finite):
         allowed += f" and at most {min(maximum, _LARGEST):g}"
     if not is_finite or not minimum <= value <= maximum or (exclusive and value == minimum):  # type: ignore[operator]
-        raise SettingsError(f"{name} = {shorten(value)} is not allowed: it must be {allowed}")
+        raise SettingsError(f"{name} = {shorten_value(value)} is not allowed: it must be {allowed}")
 
 
 def check_boolean(name: str, value: object) -> None:
     """Reject ``value`` unless it is true or false."""
     if not isinstance(value, bool):
-        raise SettingsError(f"{name} = {shorten(value)} is not allowed: it must be true or false")
+        raise SettingsError(f"{name} = {shorten_value(value)} is not allowed: it must be true or false")
 
 
 def check_string(name: str, value: object) -> None:
     """Reject ``value`` unless it is a string or None."""
     if not isinstance(value, str | None):
-        raise SettingsError(f"{name} = {shorten(value)} is not allowed: it must be a string")
+        raise SettingsError(f"{name} = {shorten_value(value)} is not allowed: it must be a string")
 
 
 def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
     """Reject ``value`` unless it is one of ``allowed``."""
     if value not in allowed:
         hint = suggest_name(str(value), allowed)
-        raise SettingsError(f"{name} = {shorten(value)} is not allowed: it must be one of {', '.join(allowed)}{hint}")
+        raise SettingsError(
+            f"{name} = {shorten_value(value)} is not allowed: it must be one of {', '.join(allowed)}{hint}"
+        )

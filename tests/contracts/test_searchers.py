@@ -7,7 +7,7 @@ import pytest
 
 from macro_routing.routes import Route, RouteSpace
 from macro_routing.runs.methods import METHODS, MethodInputs
-from macro_routing.search import Failure, MacroSettings, Score, Searcher, load_state, save_state
+from macro_routing.search import MacroSettings, Score, ScoringFailure, Searcher, load_state, save_state
 from macro_routing.search.method_names import METHOD_NAMES
 from macro_routing.search.tree_search import TreeSearch
 
@@ -50,7 +50,7 @@ def make(request):
 def score(route, examples):
     """Longer routes are better, to a point; some fail."""
     if route.length == 10:
-        return Failure("ten steps are cursed")
+        return ScoringFailure("ten steps are cursed")
     return Score(min(len(examples), max(0, route.length - 7) * len(examples) // 6), len(examples))
 
 
@@ -160,7 +160,7 @@ def test_failed_scores_do_not_stop_a_search(make):
     search = make(6)
     state = search.start()
     while (asked := search.ask(state)) is not None:
-        state = search.tell(state, asked, [Failure("out of memory")] * len(asked.proposals))
+        state = search.tell(state, asked, [ScoringFailure("out of memory")] * len(asked.proposals))
     assert state.rounds > 0 or search.max_rounds == 0
     search.candidates(state)
 

@@ -9,7 +9,7 @@ from macro_routing.errors import SettingsError
 from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
 from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL, RaceStanding, find_racing_draws, race_routes
 from macro_routing.routes import RouteSpace, parse_route
-from macro_routing.search import Failure, MacroSearch, MacroSettings, MarkovPolicy, Score, Stopped
+from macro_routing.search import MacroSearch, MacroSettings, MarkovPolicy, Score, ScoringFailure, StoppedScore
 from macro_routing.search.macro import select_elite
 from macro_routing.search.searcher import Draw, Proposal, rank_draws
 
@@ -54,7 +54,7 @@ def test_the_elite_its_scores_and_the_best_draw_are_those_of_full_scoring(count,
     raced = _raced(draws, sizes, keep, table, EXACT)
     assert select_elite(raced, keep) == select_elite(full, keep)
     for one, other in zip(raced, full, strict=True):
-        if isinstance(one, Stopped):
+        if isinstance(one, StoppedScore):
             assert one.correct <= other.correct <= one.max_accuracy * one.total
         else:
             assert one == other
@@ -129,13 +129,13 @@ def test_draws_that_fail_are_told_and_the_others_race_on(seed, keep, mode):
 
     def score(number, routes):
         asked.extend((number, route) for route in routes)
-        return {r: Failure("died") if doomed.get(r) == number else table[r][number] for r in routes}
+        return {r: ScoringFailure("died") if doomed.get(r) == number else table[r][number] for r in routes}
 
     standings = race_routes(draws, sizes, min(keep, len(draws)), mode, score)
     outcomes = [standings[route].outcome for route in draws]
     assert len(asked) == len(set(asked))
     for route, outcome in zip(draws, outcomes, strict=True):
-        if isinstance(outcome, Failure):
+        if isinstance(outcome, ScoringFailure):
             assert (doomed[route], route) in asked
             assert not any((number, route) in asked for number in range(doomed[route] + 1, 3))
     if mode != STATISTICAL:
@@ -161,7 +161,7 @@ def test_a_whole_search_is_the_same_with_racing(seed):
     assert raced.candidates == full.candidates
     assert raced.selected == full.selected
     assert search.best_draw(raced.state) == search.best_draw(full.state)
-    assert any(isinstance(draw.outcome, Stopped) for draw in raced.state.draws)
+    assert any(isinstance(draw.outcome, StoppedScore) for draw in raced.state.draws)
 
 
 def test_statistical_racing_scores_less():

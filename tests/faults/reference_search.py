@@ -15,7 +15,7 @@ from macro_routing.evaluation.work_items import EvaluatorSpec, Results, WorkItem
 from macro_routing.routes import Route
 from macro_routing.runs import RunConfig, RunFolder, run_search
 from macro_routing.runs import folder as files
-from macro_routing.search import Failure
+from macro_routing.search import ScoringFailure
 from macro_routing.tasks.task import Example, fingerprint_examples
 from macro_routing.workers.backend import WorkerBackend
 from macro_routing.workers.local_backend import COMMAND, LocalWorkerBackend
@@ -49,10 +49,10 @@ class AuditedPool(WorkerPool):
 
     def run_work_items(
         self, spec: EvaluatorSpec, items: Sequence[WorkItem]
-    ) -> Iterator[tuple[WorkItem, Results | Failure]]:
+    ) -> Iterator[tuple[WorkItem, Results | ScoringFailure]]:
         """Results as they come."""
         for ask, answers in super().run_work_items(spec, items):
-            if not isinstance(answers, Failure):
+            if not isinstance(answers, ScoringFailure):
                 self.twice += sum(self._is_known(spec.task, route, ask) for route in ask.routes)
             yield ask, answers
 

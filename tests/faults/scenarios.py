@@ -22,7 +22,7 @@ from typing import Any
 
 from macro_routing.errors import MacroError, redact_secrets
 from macro_routing.runs import RunFolder, resume_run, run_search
-from macro_routing.search import Failure, Score
+from macro_routing.search import Score, ScoringFailure
 from macro_routing.workers.dispatcher import WorkerEventCounts
 from macro_routing.workers.worker_pool import WorkerPool
 from macro_routing.workers.worker_settings import LOCAL, RAY, WorkerSettings
@@ -106,7 +106,7 @@ def crash_on_route(reference: ReferenceSearch, run_folder: Path, rng: random.Ran
     with reference.pool(_settings(), run_folder, "tests.faults.crashing_worker") as pool:
         run_search(reference.config, run_folder, store=store_path(run_folder), workers=pool)
     now, before = read_decisions(run_folder), read_decisions(reference.undisturbed)
-    reasons = {outcome.reason for route, outcome in now[3] if route == crashing and isinstance(outcome, Failure)}
+    reasons = {outcome.reason for route, outcome in now[3] if route == crashing and isinstance(outcome, ScoringFailure)}
     # Draws that were stopped may have been stopped elsewhere; scores are what they were.
     scores = [one for one in zip(now[3], before[3], strict=True) if all(isinstance(o, Score) for _, o in one)]
     same = now[:3] == before[:3] and now[4] == before[4] and all(one == other for one, other in scores)

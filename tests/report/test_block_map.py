@@ -12,7 +12,7 @@ from macro_routing.routes import parse_route
 from macro_routing.routes.route import Route
 from macro_routing.runs import RunFolder, make_run_config, run_search
 from macro_routing.search.rys import count_possible_blocks, list_blocks, make_route_repeating_block
-from macro_routing.search.searcher import Draw, Failure, Proposal, Score, Stopped
+from macro_routing.search.searcher import Draw, Proposal, Score, ScoringFailure, StoppedScore
 from tests.report.test_figure_files import parsed
 from tests.runs.small import small_frozen, small_task
 
@@ -83,8 +83,8 @@ def test_of_equally_good_blocks_the_shortest_is_marked_and_it_is_said():
 def test_only_blocks_scored_beside_the_standard_pass_count():
     others = [
         draw(parse_route("L0 L2 L3", 4), 20),  # no block
-        draw(make_route_repeating_block(4, 0, 3), Failure("no memory")),
-        draw(make_route_repeating_block(4, 1, 4), Stopped(3, 10, 20)),
+        draw(make_route_repeating_block(4, 0, 3), ScoringFailure("no memory")),
+        draw(make_route_repeating_block(4, 1, 4), StoppedScore(3, 10, 20)),
         draw(make_route_repeating_block(4, 2, 4), 20, number=1),  # another round, without the standard pass
     ]
     scored = [draw(make_route_repeating_block(4, i, i + 1), 14) for i in range(3)]
@@ -94,7 +94,7 @@ def test_only_blocks_scored_beside_the_standard_pass_count():
     assert "not scored" in [key.meaning for key in figure.legend]
     assert draw_block_map(draws[:-1], 4) is None
     assert draw_block_map(draws[1:], 4) is None
-    assert draw_block_map([draw(Route.standard(4), Failure("no memory")), *scored], 4) is None
+    assert draw_block_map([draw(Route.standard(4), ScoringFailure("no memory")), *scored], 4) is None
     assert draw_block_map([], 4) is None
 
 

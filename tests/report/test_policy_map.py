@@ -30,7 +30,7 @@ def test_expected_actions_are_those_of_many_draws(space):
     draws = 4000
     counted = Counter()
     for _ in range(draws):
-        position = space.start_position
+        position = space.initial_position
         for action in space.program_to_actions(policy.sample_program(rng)):
             counted[position.layer, action] += 1
             position = space.position_after_action(position, action) if action != space.rejoin_action else position

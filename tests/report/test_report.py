@@ -20,7 +20,7 @@ from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
 from macro_routing.runs.config import RunConfig, make_run_config
 from macro_routing.runs.options import format_config_as_toml, format_search_command
-from macro_routing.search.searcher import Draw, Failure, Proposal, Score, Stopped
+from macro_routing.search.searcher import Draw, Proposal, Score, ScoringFailure, StoppedScore
 from tests.report.folders import (
     ATTACK,
     GIVEN,
@@ -268,7 +268,7 @@ def test_no_round_one_round_and_many_can_be_charted():
 
 def test_every_draw_is_marked_by_what_became_of_it():
     proposal = Proposal(Route.standard(LAYERS))
-    outcomes = [Score(10, 30), Stopped(2, 10, 30), Score(18, 30), Failure("it overflowed"), Score(12, 30)]
+    outcomes = [Score(10, 30), StoppedScore(2, 10, 30), Score(18, 30), ScoringFailure("it overflowed"), Score(12, 30)]
     drawn = chart([ROUND], 1, [Draw(0, proposal, outcome) for outcome in outcomes])
     assert drawn.count('class="draw elite"') == 2 + 1  # one is the legend's
     assert drawn.count('class="draw"') == 1 + 1

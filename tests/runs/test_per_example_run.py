@@ -16,7 +16,7 @@ from macro_routing.runs import Listener, RunFolder, per_example_run, resume_run,
 from macro_routing.runs.compare_methods import compare_methods
 from macro_routing.runs.comparison_results import summarize_methods
 from macro_routing.runs.result import ORACLE, ROUTER
-from macro_routing.search import Failure
+from macro_routing.search import ScoringFailure
 from macro_routing.workers.backend import Exited, WorkerMessage
 from macro_routing.workers.worker import build_evaluator
 from macro_routing.workers.worker_messages import results_to_json, work_item_from_json
@@ -165,7 +165,7 @@ def test_a_route_that_was_given_up_is_not_to_be_had_and_not_wrong(frozen, tmp_pa
     assert before.correct > 0
     _cursed(frozen, tmp_path / "run", method, lambda route, _example: str(route) == cursed)
     given_up = _draws(tmp_path / "run")[cursed]
-    assert given_up == Failure("crashed its worker 3 times: killed by SIGSEGV")
+    assert given_up == ScoringFailure("crashed its worker 3 times: killed by SIGSEGV")
     if method == "cola":
         assert cursed in _decided(tmp_path / "whole")
         assert cursed not in _decided(tmp_path / "run")

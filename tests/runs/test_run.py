@@ -20,7 +20,7 @@ from macro_routing.runs import Listener, RunConfig, RunFolder, RunResult, make_r
 from macro_routing.runs import folder as files
 from macro_routing.runs.final_selection import FinalSelection, select_confirmed_route, select_route
 from macro_routing.runs.prepare import prepare_run
-from macro_routing.search import Candidate, Failure, Stopped
+from macro_routing.search import Candidate, ScoringFailure, StoppedScore
 from macro_routing.workers.worker_settings import WorkerError
 from tests.models.tiny import tiny_model
 from tests.runs.small import small_frozen, small_task
@@ -79,7 +79,7 @@ def test_a_run_writes_all_it_promises(frozen, tmp_path):
     rounds = RunFolder.open(folder).read_round_reports()
     assert [one["number"] for one in rounds] == [1, 2, 3, 4]
     state = RunFolder.open(folder).load_last_state()
-    assert any(isinstance(draw.outcome, Stopped) for draw in state.draws)
+    assert any(isinstance(draw.outcome, StoppedScore) for draw in state.draws)
     assert not list(folder.rglob("*.unfinished"))
 
 
@@ -487,7 +487,7 @@ class _GivesUp(Evaluator):
         for item in items:
             for part in item.split_by_route():
                 is_fatal = part.routes[0] == self.route and self.examples & set(part.unit)
-                yield part, Failure("crashed its worker") if is_fatal else self.run_work_item(part)
+                yield part, ScoringFailure("crashed its worker") if is_fatal else self.run_work_item(part)
 
 
 def test_a_route_that_could_not_be_tested_has_no_result(frozen, tmp_path):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from macro_routing.routes import Route, RouteSpace, parse_route
-from macro_routing.search import Failure, Score
+from macro_routing.search import Score, ScoringFailure
 from macro_routing.search.empirical_scores import EmpiricalScores
 from macro_routing.search.route_edits import list_single_moves, program_from_edits
 from macro_routing.search.searcher import Draw, Proposal
@@ -15,7 +15,7 @@ def draws(*rows):
 
 
 def test_leads_are_over_the_routes_of_the_same_round():
-    failed = Draw(1, Proposal(FIRST), Failure("it never ends"))
+    failed = Draw(1, Proposal(FIRST), ScoringFailure("it never ends"))
     scores = EmpiricalScores.from_draws(
         [*draws((0, STANDARD, 20), (0, FIRST, 30), (1, STANDARD, 30), (1, SECOND, 36)), failed]
     )

@@ -8,7 +8,7 @@ from experiments.planted_family import BUDGET, SPACE, TRAINING, VALIDATION, make
 from macro_routing.errors import SettingsError, SpaceError
 from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
 from macro_routing.routes import Route, RouteSpace, parse_route
-from macro_routing.search import Failure, GuidedSearch, GuidedSettings, Score
+from macro_routing.search import GuidedSearch, GuidedSettings, Score, ScoringFailure
 from macro_routing.search.empirical_scores import MAX_FITTED_DRAWS, subsample_draws_keeping_best
 from macro_routing.search.route_edits import list_single_moves, program_from_edits
 from macro_routing.search.searcher import Draw, ExpectedGain, Proposal
@@ -75,7 +75,7 @@ def test_failed_routes_teach_nothing_and_do_not_win():
     def score(route, examples):
         if route.is_standard or route.length == 9:
             return Score(len(examples) * 0.9 if route.length == 9 else len(examples) * 0.5, len(examples))
-        return Failure("it never ends")
+        return ScoringFailure("it never ends")
 
     search = GuidedSearch(SMALL, 200, 8000, GuidedSettings(draws=20), 0)
     _, state = play(search, score)
@@ -84,7 +84,7 @@ def test_failed_routes_teach_nothing_and_do_not_win():
     nothing = GuidedSearch(SMALL, 200, 8000, GuidedSettings(draws=20), 0)
     state = nothing.start()
     asked = nothing.ask(state)
-    state = nothing.tell(state, asked, [Failure("all do")] * len(asked.proposals))
+    state = nothing.tell(state, asked, [ScoringFailure("all do")] * len(asked.proposals))
     assert [candidate.route for candidate in nothing.candidates(state)] == [Route.standard(8)]
 
 

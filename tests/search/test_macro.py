@@ -5,7 +5,7 @@ import pytest
 
 from macro_routing.errors import SearchError, SettingsError
 from macro_routing.routes import RouteSpace, parse_route
-from macro_routing.search import Candidate, Failure, MacroSearch, MacroSettings, Score, select_candidate
+from macro_routing.search import Candidate, MacroSearch, MacroSettings, Score, ScoringFailure, select_candidate
 from macro_routing.search.macro import compute_elite_weights, select_elite
 from macro_routing.search.random_streams import assign_examples_to_rounds
 from macro_routing.search.searcher import Proposal
@@ -39,7 +39,7 @@ def test_too_few_examples_are_rejected_by_name():
 
 
 def test_elite_ties_go_to_the_earlier_draw_and_failures_are_out():
-    outcomes = [Score(1, 4), Failure("no"), Score(3, 4), Score(3, 4), Score(2, 4)]
+    outcomes = [Score(1, 4), ScoringFailure("no"), Score(3, 4), Score(3, 4), Score(2, 4)]
     assert select_elite(outcomes, 2) == [2, 3]
     assert select_elite(outcomes, 9) == [2, 3, 4, 0]
 
@@ -78,7 +78,7 @@ def test_a_single_draw_never_stops_the_search():
 
 def test_all_failures_leave_the_policy_as_it_is():
     search = MacroSearch(SPACE, 20, MacroSettings(iterations=2, draws=4, elite=2), seed=0)
-    state = _run(search, lambda _route, _n: Failure("out of memory"))
+    state = _run(search, lambda _route, _n: ScoringFailure("out of memory"))
     assert (state.policy_table == search.start().policy_table).all()
     assert search.best_draw(state) is None
     assert search.candidates(state)
@@ -145,7 +145,7 @@ def test_answers_are_checked():
         with pytest.raises(SearchError, match=r"tell a Score\(correct, total\) or a Failure"):
             search.tell(state, asked, [wrong] * 30)
     with pytest.raises(SearchError, match="reason"):
-        Failure(None)
+        ScoringFailure(None)
     for wrong in (float("nan"), -1, 11, "many"):
         with pytest.raises(SearchError, match="is not a score"):
             Score(wrong, 10)
@@ -199,8 +199,8 @@ class TestSelection:
         assert select_candidate([rare, common], tie, lambda tied: [Score(1, 9)] * len(tied)) is common
 
     def test_failed_candidates_are_never_chosen(self):
-        assert select_candidate([self.short, self.long], [Failure("x"), Score(0, 4)], lambda _: []) is self.long
+        assert select_candidate([self.short, self.long], [ScoringFailure("x"), Score(0, 4)], lambda _: []) is self.long
         with pytest.raises(SearchError, match="1 candidates but 2"):
             select_candidate([self.short], [Score(0, 4)] * 2, lambda _: [])
         with pytest.raises(SearchError, match="none can be selected"):
-            select_candidate([self.short], [Failure("x")], lambda _: [])
+            select_candidate([self.short], [ScoringFailure("x")], lambda _: [])

@@ -47,7 +47,7 @@ def test_one_row_and_all_rows_are_the_same_numbers(policy):
     space = policy.space
     for applied in range(1, space.max_length + 1):
         rows = policy.masked_log_rows(applied)
-        position = space.start_position._replace(applied=applied)
+        position = space.initial_position._replace(applied=applied)
         row = policy.masked_log_row(position)
         assert (rows[position.layer, position.displacement, position.operator] == row).all()
         assert math.fsum(np.exp(row)) == pytest.approx(1)
@@ -89,8 +89,8 @@ def test_only_visited_states_change_and_as_the_paper_says():
     policy = MarkovPolicy.make_prior(PAPER)
     program = parse_program("L0 L2 RJ")
     updated = policy.update_from_programs([program], [1.0], alpha=0.0397)
-    first = PAPER.state_index(PAPER.start_position)
-    second = PAPER.state_index(PAPER.position_after_action(PAPER.start_position, PAPER.forward_action + 1))
+    first = PAPER.state_index(PAPER.initial_position)
+    second = PAPER.state_index(PAPER.position_after_action(PAPER.initial_position, PAPER.forward_action + 1))
     for state, action in ((first, PAPER.forward_action + 1), (second, PAPER.rejoin_action)):
         expected = 0.0397 * policy.table[state]
         expected[action] += 1
@@ -105,7 +105,7 @@ def test_weights_and_repeated_draws_count():
     policy = MarkovPolicy.make_prior(PAPER)
     programs = [parse_program("L0 RJ"), parse_program("L0 RJ"), parse_program("L0 L1 RJ")]
     row = policy.update_from_programs(programs, [0.25, 0.25, 0.5], alpha=0.0).table[
-        PAPER.state_index(PAPER.start_position)
+        PAPER.state_index(PAPER.initial_position)
     ]
     assert row[PAPER.rejoin_action] == pytest.approx(0.5)
     assert row[PAPER.forward_action] == pytest.approx(0.5)
@@ -113,7 +113,7 @@ def test_weights_and_repeated_draws_count():
 
 def test_a_program_may_visit_a_state_twice():
     space = RouteSpace(4, max_length=10, phase=False, displacement=False)
-    state = space.state_index(space.start_position)
+    state = space.state_index(space.initial_position)
     row = (
         MarkovPolicy.make_prior(space)
         .update_from_programs([parse_program("L0 L0 L0 RJ")], [1.0], alpha=0.0)
@@ -125,7 +125,7 @@ def test_a_program_may_visit_a_state_twice():
 
 def test_smoothing_moves_part_of_the_way():
     policy = MarkovPolicy.make_prior(PAPER)
-    program, state = parse_program("L0 RJ"), PAPER.state_index(PAPER.start_position)
+    program, state = parse_program("L0 RJ"), PAPER.state_index(PAPER.initial_position)
     full = policy.update_from_programs([program], [1.0], alpha=0.1)
     half = policy.update_from_programs([program], [1.0], alpha=0.1, smoothing=0.5)
     assert half.table[state] == pytest.approx((full.table[state] + policy.table[state]) / 2)

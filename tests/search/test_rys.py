@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from macro_routing.errors import RouteError, SearchError, SettingsError
 from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
 from macro_routing.routes import Route
-from macro_routing.search import Failure, Score, load_state, save_state
+from macro_routing.search import Score, ScoringFailure, load_state, save_state
 from macro_routing.search.rys import (
     BlockBeamSearch,
     BlockBeamSettings,
@@ -196,7 +196,7 @@ def test_asking_again_after_saving_and_loading_gives_the_same_round(make, tmp_pa
     while (asked := search.ask(state)) is not None:
         assert search.ask(state) == asked
         outcomes = [_some_score(proposal.route, len(asked.examples)) for proposal in asked.proposals]
-        outcomes[-1] = Failure("out of memory")
+        outcomes[-1] = ScoringFailure("out of memory")
         state = search.tell(state, asked, outcomes)
         save_state(tmp_path / "state.npz", state)
         loaded = load_state(tmp_path / "state.npz")
@@ -208,7 +208,7 @@ def test_asking_again_after_saving_and_loading_gives_the_same_round(make, tmp_pa
 
 @every_search
 def test_failures_alone_end_in_no_candidates(make):
-    _, state = _rounds(make(5_000), score=lambda _route, _total: Failure("out of memory"))
+    _, state = _rounds(make(5_000), score=lambda _route, _total: ScoringFailure("out of memory"))
     assert make(5_000).candidates(state) == ()
 
 

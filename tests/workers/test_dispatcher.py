@@ -12,7 +12,7 @@ from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.evaluation.work_items import EvaluatorSpec, UnitSizes, WorkItem, group_by_shared_prefix, split_work
 from macro_routing.routes import parse_route
 from macro_routing.runs import make_run_config, run_search
-from macro_routing.search import Failure
+from macro_routing.search import ScoringFailure
 from macro_routing.tasks import Example
 from macro_routing.workers.adaptive_timeout import AdaptiveTimeout, estimate_item_work
 from macro_routing.workers.backend import Exited, WorkerMessage
@@ -97,7 +97,7 @@ def complete(found, items):
     assert len(seen) == len(set(seen))
     assert set(seen) == {(route, item.unit) for item in items for route in item.routes}
     for item, answers in found:
-        if not isinstance(answers, Failure):
+        if not isinstance(answers, ScoringFailure):
             assert answers == tuple(tuple(outcome(route, one) for one in item.unit) for route in item.routes)
     return True
 
@@ -233,12 +233,12 @@ def test_what_is_worked_ahead_is_tried_once_and_blamed_on_nobody():
     ahead = WorkItem(tuple(ROUTES), UNIT, prefetch=True)
     dispatcher, found = run_dispatcher(backend, items=[*make_items(2), ahead])
     assert complete(found, [*make_items(2), ahead])
-    assert [answers for item, answers in found if item.prefetch] == [Failure("killed by SIGKILL")]
+    assert [answers for item, answers in found if item.prefetch] == [ScoringFailure("killed by SIGKILL")]
     assert dispatcher.counts.crashes == 1
     assert not dispatcher.counts.quarantined
     # In earnest it is tried as often as anything, and what is known of a route holds for what is ahead, too.
     again = list(dispatcher.run_work_items(SPEC, [WorkItem(tuple(ROUTES), UNIT)]))
-    assert [item.routes for item, answers in again if isinstance(answers, Failure)] == [(cursed,)]
+    assert [item.routes for item, answers in again if isinstance(answers, ScoringFailure)] == [(cursed,)]
     deaths = dispatcher.counts.crashes
     last = list(dispatcher.run_work_items(SPEC, [ahead]))
     assert complete(last, [ahead])
@@ -251,7 +251,7 @@ def test_a_route_that_kills_every_time_is_given_up_and_the_others_are_not():
     backend = ScriptedBackend(lambda _slot, item: DIE if cursed in item.routes else None)
     dispatcher, found = run_dispatcher(backend, said=said)
     assert complete(found, make_items())
-    failed = [(item.routes, answers.reason) for item, answers in found if isinstance(answers, Failure)]
+    failed = [(item.routes, answers.reason) for item, answers in found if isinstance(answers, ScoringFailure)]
     assert failed == [((cursed,), "crashed its worker 3 times: killed by SIGKILL")] * 4
     # Two together, three alone, on one unit; what was under way on the other worker may have met it, too.
     assert dispatcher.counts.crashes <= 2 * (2 + 3)

@@ -12,7 +12,7 @@ from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL
 from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.evaluation.work_items import UnitSizes, plan_race_units
 from macro_routing.routes import RouteSpace
-from macro_routing.search import MarkovPolicy, Stopped
+from macro_routing.search import MarkovPolicy, StoppedScore
 from macro_routing.workers.backend import Exited
 from macro_routing.workers.worker_messages import work_item_from_json
 from macro_routing.workers.worker_pool import WorkerPool
@@ -73,7 +73,7 @@ def test_a_race_is_the_same_to_the_last_stopped_draw(frozen, tmp_path, workers, 
     assert again.computed == 0
     assert sum(counted) == sum(scope.outcomes for scope in store.list_score_scopes())  # nothing twice
     if mode == EXACT:
-        assert any(isinstance(outcome, Stopped) for outcome in alone.outcomes)
+        assert any(isinstance(outcome, StoppedScore) for outcome in alone.outcomes)
 
 
 class Late(SimulatedBackend):

@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 _LAST_PANEL = "Options"
 
 
-class _PanelCommand(TyperCommand):
+class _CommandWithHelpPanels(TyperCommand):
     """Lists its options under the heading of their panel."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -43,13 +43,13 @@ class _FullHelpGroup(TyperGroup):
             formatter.write_dl(rows)
 
 
-class _PanelTyper(typer.Typer):
+class _TyperWithHelpPanels(typer.Typer):
     """Adds commands whose help has panels."""
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
-        return super().command(name, **{"cls": _PanelCommand, **settings})
+        return super().command(name, **{"cls": _CommandWithHelpPanels, **settings})
 
 
 def make_command_group(**settings: Any) -> typer.Typer:
     """A group of commands; without one of them it shows its help."""
-    return _PanelTyper(cls=_FullHelpGroup, no_args_is_help=True, rich_markup_mode=None, **settings)
+    return _TyperWithHelpPanels(cls=_FullHelpGroup, no_args_is_help=True, rich_markup_mode=None, **settings)

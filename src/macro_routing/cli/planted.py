@@ -14,7 +14,7 @@ from macro_routing.evaluation.planted_problem import PlantedProblem, PlantedResu
 from macro_routing.evaluation.racing import EXACT
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.runs.methods import GUIDED, MACRO, METHODS, RANDOM, MethodInputs, keep_known_settings
-from macro_routing.search import Draw, MacroSettings, Score, Stopped
+from macro_routing.search import Draw, MacroSettings, Score, StoppedScore
 from macro_routing.settings import build_settings
 
 DEFAULT_LAYERS = 8
@@ -115,7 +115,7 @@ def _read_config_tables(config: Path | None) -> Mapping[str, dict[str, Any]]:
 
 
 def _count_scored_examples(draw: Draw) -> int:
-    if isinstance(draw.outcome, Stopped):
+    if isinstance(draw.outcome, StoppedScore):
         return draw.outcome.scored
     return draw.outcome.total if isinstance(draw.outcome, Score) else 0
 
@@ -135,7 +135,7 @@ def _collect_result_facts(problem: PlantedProblem, result: PlantedResult) -> dic
         "stopped_early": "all draws of the last round were one route" if result.state.stopped else "no",
         "routes_drawn": len(draws),
         "different_routes": len({draw.proposal.route for draw in draws}),
-        "stopped_routes": sum(isinstance(draw.outcome, Stopped) for draw in draws),
+        "stopped_routes": sum(isinstance(draw.outcome, StoppedScore) for draw in draws),
         "coin_flips": sum(map(_count_scored_examples, draws)),
         "candidates": [str(candidate.route) for candidate in result.candidates],
     }

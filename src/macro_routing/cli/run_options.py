@@ -64,11 +64,13 @@ def with_run_options(
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
-        def call(**values: Any) -> None:
+        def run_command(**values: Any) -> None:
             command(flags=pop_run_flags(names, values), **values)
 
-        set_signature(call, [*make_run_cli_parameters(names, overrides), *list_command_parameters(command, "flags")])
-        return call
+        set_signature(
+            run_command, [*make_run_cli_parameters(names, overrides), *list_command_parameters(command, "flags")]
+        )
+        return run_command
 
     return decorate
 

@@ -118,7 +118,7 @@ def study_command(
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
-        def call(**values: Any) -> None:
+        def run_command(**values: Any) -> None:
             prepare_model_libraries()
             flags = pop_run_flags(names, values)
             common = {name: values.pop(name) for name in ("config", "store", "minutes", "out", "as_json")}
@@ -131,8 +131,8 @@ def study_command(
             *(make_settings_parameters(settings) if settings else []),
             *_make_common_parameters(study, overrides.get("store", FlagCustomization()).default),
         ]
-        set_signature(call, parameters)
-        return call
+        set_signature(run_command, parameters)
+        return run_command
 
     return decorate
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from macro_routing.deploy.export_common import copy_companion_files, get_hub_commit, open_export_output
 from macro_routing.deploy.model_card import write_model_card
-from macro_routing.errors import ModelError, shorten
+from macro_routing.errors import ModelError, shorten_value
 from macro_routing.models.frozen import LoadOptions, ModelMetadata, read_model_metadata
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
@@ -135,7 +135,7 @@ def _find_base_folder(name: str, revision: str | None, config: Any) -> Path:
     base_folder = folder / subfolder
     if not re.fullmatch(r"\w[\w-]*", subfolder) or not base_folder.resolve().is_relative_to(folder.resolve()):
         raise ModelError(
-            f"the checkpoint names its base model {shorten(base)}; it must be a folder directly inside it,"
+            f"the checkpoint names its base model {shorten_value(base)}; it must be a folder directly inside it,"
             " or a hub id with a commit"
         )
     if not (base_folder / "config.json").is_file():

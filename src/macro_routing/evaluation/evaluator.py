@@ -32,7 +32,7 @@ from macro_routing.evaluation.work_items import (
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.routes.notation import parse_route
 from macro_routing.routes.route import Route
-from macro_routing.search.searcher import Failure
+from macro_routing.search.searcher import ScoringFailure
 from macro_routing.tasks.catalog import load_task
 from macro_routing.tasks.prompts import LIKELIHOOD, REASONING
 from macro_routing.tasks.splits import make_splits
@@ -109,7 +109,7 @@ class Evaluator:
         units = plan_race_units(examples, self.example_unit_sizes)
         cache = self._open_cache(draws, examples)
 
-        def score_routes_on_unit(number: int, routes: Sequence[Route]) -> dict[Route, float | Failure]:
+        def score_routes_on_unit(number: int, routes: Sequence[Route]) -> dict[Route, float | ScoringFailure]:
             cache.compute_missing([(units[number], routes)])
             return {route: cache.count_correct_answers(route, units[number]) for route in routes}
 
@@ -124,7 +124,7 @@ class Evaluator:
         )
         return cache.summarize_raced_round(draws, standings, units)
 
-    def evaluate_pairs(self, pairs: Sequence[tuple[Route, Example]]) -> list[ExampleOutcome | Failure]:
+    def evaluate_pairs(self, pairs: Sequence[tuple[Route, Example]]) -> list[ExampleOutcome | ScoringFailure]:
         """Score each pair's route on its example, or say why it could not be run there."""
         examples_by_route: dict[Route, list[Example]] = {}
         for route, example in pairs:
@@ -150,7 +150,7 @@ class Evaluator:
             examples_by_route=examples_by_route,
         )
 
-    def _run_items(self, items: Sequence[WorkItem]) -> Generator[tuple[WorkItem, Results | Failure]]:
+    def _run_items(self, items: Sequence[WorkItem]) -> Generator[tuple[WorkItem, Results | ScoringFailure]]:
         """Each item with its results: in this process and in order, or by workers and as they finish."""
         if self.executor is None:
             yield from ((item, self.run_work_item(item)) for item in items)

@@ -10,13 +10,13 @@ from macro_routing.evaluation.racing import RaceStanding
 from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.evaluation.work_items import Results, WorkItem, WorkUnit, split_work
 from macro_routing.routes.route import Route
-from macro_routing.search.searcher import Failure
+from macro_routing.search.searcher import ScoringFailure
 from macro_routing.tasks.task import Example, fingerprint_examples
 
 _WRONG = ExampleOutcome(correct=False, prediction="")
 """Counts for a route that could not be run; it is never stored."""
 
-RunItems = Callable[[Sequence[WorkItem]], Generator[tuple[WorkItem, Results | Failure]]]
+RunItems = Callable[[Sequence[WorkItem]], Generator[tuple[WorkItem, Results | ScoringFailure]]]
 """Runs work items and yields each with its results."""
 RoutesByUnit = Iterable[tuple[WorkUnit, Sequence[Route]]]
 
@@ -106,7 +106,7 @@ class OutcomeCache:
         # Closed at once when storing fails: an executor must not be left in the middle of its work.
         with closing(self._run_items(items)) as finished:
             for item, results in finished:
-                if not isinstance(results, Failure):
+                if not isinstance(results, ScoringFailure):
                     self._store_and_count_results(item, results)
                 elif item.prefetch:
                     self._no_prefetch.update(item.routes)  # computed again, and judged, when it is needed
@@ -126,10 +126,10 @@ class OutcomeCache:
             self._outcomes[route] = {**by_key, **self._outcomes[route]}
         self._on_outcomes(sum(map(len, results)))
 
-    def count_correct_answers(self, route: Route, unit: WorkUnit) -> float | Failure:
+    def count_correct_answers(self, route: Route, unit: WorkUnit) -> float | ScoringFailure:
         """Number of correct answers on a unit, or why there are none."""
         if reason := self._failures.get(route):
-            return Failure(reason)
+            return ScoringFailure(reason)
         return sum(outcome.correct for outcome in self.get_outcomes(route, unit))
 
     def get_outcomes(self, route: Route, examples: Sequence[Example]) -> list[ExampleOutcome]:
@@ -139,10 +139,10 @@ class OutcomeCache:
             return [outcomes.get(self._keys[example], _WRONG) for example in examples]
         return [outcomes[self._keys[example]] for example in examples]
 
-    def get_pair_outcome(self, route: Route, example: Example) -> ExampleOutcome | Failure:
+    def get_pair_outcome(self, route: Route, example: Example) -> ExampleOutcome | ScoringFailure:
         """One outcome, or why there is none: a pair that could not be run is not counted as wrong."""
         outcome = self._outcomes[route].get(self._keys[example])
-        return Failure(self._failures[route]) if outcome is None else outcome
+        return ScoringFailure(self._failures[route]) if outcome is None else outcome
 
     def summarize_route_outcomes(self, route: Route, examples: Sequence[Example]) -> RouteEvaluation:
         """One route on a list of examples."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from macro_routing.routes.route import Route
-from macro_routing.search.searcher import Failure, Outcome, Score, Stopped
+from macro_routing.search.searcher import Outcome, Score, ScoringFailure, StoppedScore
 from macro_routing.settings import check_choice
 
 NEVER, EXACT, STATISTICAL = "never", "exact", "statistical"
@@ -53,19 +53,19 @@ class RaceStanding:
     def outcome(self) -> Outcome:
         """The outcome that the search is told."""
         if self.failure:
-            return Failure(self.failure)
+            return ScoringFailure(self.failure)
         if self.is_fully_scored:
             return Score(self.credit, self.total)
-        return Stopped(self.credit, self.scored, self.total)
+        return StoppedScore(self.credit, self.scored, self.total)
 
-    def add_scored_unit(self, size: int, credit: float | Failure) -> "RaceStanding":
+    def add_scored_unit(self, size: int, credit: float | ScoringFailure) -> "RaceStanding":
         """The standing after one more unit."""
-        if isinstance(credit, Failure):
+        if isinstance(credit, ScoringFailure):
             return replace(self, failure=credit.reason)
         return replace(self, units=self.units + 1, scored=self.scored + size, credit=self.credit + credit)
 
 
-ScoreUnit = Callable[[int, Sequence[Route]], Mapping[Route, float | Failure]]
+ScoreUnit = Callable[[int, Sequence[Route]], Mapping[Route, float | ScoringFailure]]
 """(number of a unit, routes) → each route's credit on the unit's examples, or why it has none."""
 UnitRoute = tuple[int, Route]
 """The number of a unit and a route to score on it."""

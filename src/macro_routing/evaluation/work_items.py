@@ -20,7 +20,7 @@ from macro_routing.engine.prefix_tree import route_sort_key
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.routes.route import Route
-from macro_routing.search.searcher import Failure
+from macro_routing.search.searcher import ScoringFailure
 from macro_routing.settings import CheckedSettings, Range
 from macro_routing.tasks.task import Example
 
@@ -166,7 +166,7 @@ class Executor(Protocol):
 
     def run_work_items(
         self, spec: EvaluatorSpec, items: Sequence[WorkItem]
-    ) -> Iterator[tuple[WorkItem, Results | Failure]]:
+    ) -> Iterator[tuple[WorkItem, Results | ScoringFailure]]:
         """Results in the order in which they arrive; together they cover every item once.
 
         An item may come back in parts. A part that no worker survives has one route and comes back as a failure.

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from macro_routing.errors import ModelError, shorten, suggest_name
+from macro_routing.errors import ModelError, shorten_value, suggest_name
 from macro_routing.files import acquire_lock, atomic_output, digest_file
 
 MessageCallback = Callable[[str], None]
@@ -109,8 +109,8 @@ def locate_model(name: str, *, revision: str | None = None, report: MessageCallb
     if re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not path.exists():
         return _download_hub_model(name, revision)
     raise ModelError(
-        f"{shorten(name)} is not a model: give a built-in name ({', '.join(BUILT_IN_MODELS)}), a folder, a .gguf file"
-        f" or a hub id such as Qwen/Qwen3-1.7B{suggest_name(name, BUILT_IN_MODELS)}"
+        f"{shorten_value(name)} is not a model: give a built-in name ({', '.join(BUILT_IN_MODELS)}), a folder, a .gguf"
+        f" file or a hub id such as Qwen/Qwen3-1.7B{suggest_name(name, BUILT_IN_MODELS)}"
     )
 
 
@@ -120,7 +120,7 @@ def _expand_path(name: str) -> Path:
         path = Path(name).expanduser()
         path.exists()
     except (RuntimeError, OSError, ValueError) as error:
-        raise ModelError(f"{shorten(name)} is not a path: {error}") from None
+        raise ModelError(f"{shorten_value(name)} is not a path: {error}") from None
     return path
 
 

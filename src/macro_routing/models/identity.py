@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from macro_routing.errors import ModelError, shorten
+from macro_routing.errors import ModelError, shorten_value
 from macro_routing.files import digest_file, write_atomically
 from macro_routing.models.catalog import cache_folder
 from macro_routing.models.gguf_import import CONVERSION_RECORD
@@ -90,7 +90,7 @@ def _check_weight_index(folder: Path, weights: Mapping[str, str]) -> None:
             raise ModelError(f"{path} is damaged ({error}); fetch or convert the model again") from None
         if missing := sorted(str(name) for name in listed - set(weights)):
             raise ModelError(
-                f"{path} names {shorten(missing[0])}, which is not in that folder; download the model again"
+                f"{path} names {shorten_value(missing[0])}, which is not in that folder; download the model again"
             )
 
 

@@ -53,7 +53,7 @@ def roll_out_program_actions(
     actions: list[list[int]] = [[] for _ in prompts]
     for indices, batch in batch_prompts(frozen.model, prompts, max_batch_tokens):
         running = list(range(len(indices)))
-        positions = dict.fromkeys(running, space.start_position)
+        positions = dict.fromkeys(running, space.initial_position)
         # After each application; the embeddings are not in it.
         history = [batch.apply_layer(0, running, batch.embedded)]
         while running:

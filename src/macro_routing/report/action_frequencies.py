@@ -16,7 +16,7 @@ def count_expected_actions(policy: MarkovPolicy) -> Floats:
     """
     space = policy.space
     mass = np.zeros((space.layers, *space.table_shape[2:4]))
-    mass[space.start_position.layer, space.start_position.displacement, space.start_position.operator] = 1
+    mass[space.initial_position.layer, space.initial_position.displacement, space.initial_position.operator] = 1
     total = np.zeros((space.layers, space.action_count))
     for applied in range(1, space.max_length + 1):
         taken = np.einsum("ldo,ldoa->la", mass, np.exp(policy.masked_log_rows(applied)))

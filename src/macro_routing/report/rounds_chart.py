@@ -12,7 +12,7 @@ from macro_routing.report.rendering import render_paragraphs, render_template
 from macro_routing.report.scale import Scale, list_round_ticks
 from macro_routing.runs.progress import RoundReport
 from macro_routing.search.macro import select_elite
-from macro_routing.search.searcher import Draw, Score, Stopped
+from macro_routing.search.searcher import Draw, Score, StoppedScore
 
 _LEFT, _RIGHT, _TOP, _BOTTOM, _HEIGHT = 62.0, 16.0, 14.0, 48.0, 354.0
 _MIN_WIDTH, _ROUND_WIDTH, _MAX_WIDTH = 860.0, 60.0, 3000.0
@@ -93,7 +93,7 @@ def _place_draw_marks(draws: Sequence[Draw], elite_size: int) -> list[_DrawMark]
             x = number + _SPREAD * (2 * (index + 0.5) / len(group) - 1)
             if isinstance(draw.outcome, Score):
                 marks.append(_DrawMark(x, draw.outcome.accuracy, "draw elite" if index in elite else "draw"))
-            elif isinstance(draw.outcome, Stopped):
+            elif isinstance(draw.outcome, StoppedScore):
                 marks.append(_DrawMark(x, draw.outcome.max_accuracy, "stopped"))
     return marks
 

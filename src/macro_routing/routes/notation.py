@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from macro_routing.errors import NotationError, RouteError, shorten
+from macro_routing.errors import NotationError, RouteError, shorten_value
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import MAX_LAYERS, MAX_STEPS, Add, Program, Route, Step, split_into_ascending_runs
 from macro_routing.routes.route_file import is_route_file, parse_route_file
@@ -64,7 +64,7 @@ def format_route(route: Route, notation: str, model: str = "MODEL") -> str:
         "mergekit": partial(format_mergekit, model=model),
     }
     if notation not in NOTATIONS:
-        raise NotationError(f"unknown notation {shorten(notation)}; known notations: {', '.join(NOTATIONS)}")
+        raise NotationError(f"unknown notation {shorten_value(notation)}; known notations: {', '.join(NOTATIONS)}")
     return formatters[notation](route)
 
 
@@ -82,10 +82,12 @@ def _parse_json_route(text: str, layers: int | None) -> Route:
             " its 'format'"
         )
     if unknown := sorted(set(value) - {"steps", "layers", "rejoin"}):
-        raise NotationError(f"unknown key {shorten(unknown[0])} in the JSON route; known keys: steps, layers, rejoin")
+        raise NotationError(
+            f"unknown key {shorten_value(unknown[0])} in the JSON route; known keys: steps, layers, rejoin"
+        )
     rejoin = value.get("rejoin", False)
     if not isinstance(rejoin, bool):
-        raise NotationError(f"'rejoin' must be true or false, not {shorten(rejoin)}")
+        raise NotationError(f"'rejoin' must be true or false, not {shorten_value(rejoin)}")
     if len(value["steps"]) > MAX_STEPS:
         raise NotationError(f"the JSON route has more than {MAX_STEPS} steps")
     steps = tuple(_step_from_json(step, number) for number, step in enumerate(value["steps"], 1))
@@ -97,7 +99,9 @@ def _step_from_json(value: Any, number: int) -> Step:
     if not isinstance(value, dict):
         return Step(_check_layer_or_state_number(value, where))
     if unknown := sorted(set(value) - {"layer", "back", "coefficient"}):
-        raise NotationError(f"{where} has the unknown key {shorten(unknown[0])}; known keys: layer, back, coefficient")
+        raise NotationError(
+            f"{where} has the unknown key {shorten_value(unknown[0])}; known keys: layer, back, coefficient"
+        )
     layer = _check_layer_or_state_number(value.get("layer"), where)
     if "back" not in value:
         if "coefficient" in value:
@@ -105,7 +109,7 @@ def _step_from_json(value: Any, number: int) -> Step:
         return Step(layer)
     coefficient = value.get("coefficient", 1.0)
     if isinstance(coefficient, bool) or not isinstance(coefficient, int | float):
-        raise NotationError(f"{where}: the coefficient must be a number, not {shorten(coefficient)}")
+        raise NotationError(f"{where}: the coefficient must be a number, not {shorten_value(coefficient)}")
     try:
         return Step(layer, Add(_check_layer_or_state_number(value["back"], where), float(coefficient)))
     except (RouteError, OverflowError) as error:
@@ -114,7 +118,7 @@ def _step_from_json(value: Any, number: int) -> Step:
 
 def _check_layer_or_state_number(value: Any, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MAX_STEPS:
-        raise NotationError(f"{where}: {shorten(value)} is not a layer or state number")
+        raise NotationError(f"{where}: {shorten_value(value)} is not a layer or state number")
     return value
 
 
@@ -124,7 +128,7 @@ def _resolve_layer_count(written: Any, expected: int | None) -> int:
             raise NotationError("the number of the model's layers is not known; give it with --layers")
         return expected
     if isinstance(written, bool) or not isinstance(written, int) or not 1 <= written <= MAX_LAYERS:
-        raise NotationError(f"'layers' must be a number from 1 to {MAX_LAYERS}, not {shorten(written)}")
+        raise NotationError(f"'layers' must be a number from 1 to {MAX_LAYERS}, not {shorten_value(written)}")
     if expected is not None and written != expected:
         raise NotationError(f"the route was written for {written} layers, but the model has {expected}")
     return written
@@ -154,7 +158,7 @@ def _parse_ranges(text: str, layers: int) -> Route:
     order: list[int] = []
     parts = text.split(",")
     for number, part in enumerate(parts, 1):
-        where = f"range {number} of {len(parts)}, {shorten(part)}"
+        where = f"range {number} of {len(parts)}, {shorten_value(part)}"
         match = _RANGE.fullmatch(part)
         if match is None:
             raise NotationError(f"{where}, is not a range; write 12..14, or 12 for one layer")
@@ -186,7 +190,7 @@ def _parse_mergekit(text: str, layers: int) -> Route:
         raise NotationError("a mergekit configuration needs a list 'slices'")
     if value.get("merge_method") != "passthrough":
         raise NotationError(
-            f"merge_method {shorten(value.get('merge_method'))} changes weights; only passthrough is a route"
+            f"merge_method {shorten_value(value.get('merge_method'))} changes weights; only passthrough is a route"
         )
     if value.get("parameters"):
         raise NotationError("the configuration scales weights ('parameters'), which a route cannot do")
@@ -215,7 +219,7 @@ def _parse_mergekit_slice(part: Any, where: str, layers: int) -> tuple[str, int,
         or not all(isinstance(end, int) and not isinstance(end, bool) for end in span)
         or not 0 <= span[0] < span[1] <= layers
     ):
-        raise NotationError(f"{where}: layer_range {shorten(span)} must be [first, end) within 0 to {layers}")
+        raise NotationError(f"{where}: layer_range {shorten_value(span)} must be [first, end) within 0 to {layers}")
     if not isinstance(source.get("model"), str):
         raise NotationError(f"{where} names no model")
     return source["model"], span[0], span[1]

@@ -5,7 +5,7 @@ Printing is ``str(program)`` and ``str(route)``; for every program ``parse_progr
 
 import re
 
-from macro_routing.errors import NotationError, RouteError, shorten
+from macro_routing.errors import NotationError, RouteError, shorten_value
 from macro_routing.routes.route import MAX_LAYERS, MAX_STEPS, Add, Program, Step
 
 _NUMBER = r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"
@@ -26,14 +26,14 @@ def parse_program(text: str) -> Program:
     for number, token in enumerate(tokens[:-1] if rejoin else tokens, 1):
         steps += _parse_token(token, number, len(tokens))
         if len(steps) > MAX_STEPS:
-            raise NotationError(f"the route has more than {MAX_STEPS} steps by token {number} ({shorten(token)})")
+            raise NotationError(f"the route has more than {MAX_STEPS} steps by token {number} ({shorten_value(token)})")
     if not steps:
         raise NotationError("the route is only RJ; at least one step must come before it, as in 'L0 RJ'")
     return Program(tuple(steps), rejoin)
 
 
 def _parse_token(token: str, number: int, count: int) -> list[Step]:
-    where = f"token {number} of {count}, {shorten(token)}"
+    where = f"token {number} of {count}, {shorten_value(token)}"
     if match := _STEP.fullmatch(token):
         return [_parse_step(match, where)]
     if match := _RUN.fullmatch(token):
@@ -52,7 +52,7 @@ def _parse_step(match: re.Match[str], where: str) -> Step:
     if sign is None:
         return Step(layer)
     if len(back) > len(str(MAX_STEPS)):
-        raise NotationError(f"{where}: an add cannot look back {shorten(back)} states")
+        raise NotationError(f"{where}: an add cannot look back {shorten_value(back)} states")
     try:
         return Step(layer, Add(int(back), float(sign + (size or "1"))))
     except RouteError as error:

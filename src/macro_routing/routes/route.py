@@ -13,7 +13,7 @@ from decimal import Decimal
 from functools import cached_property
 from itertools import pairwise
 
-from macro_routing.errors import RouteError, shorten
+from macro_routing.errors import RouteError, shorten_value
 
 # Far beyond any model; they keep a hostile or mistyped text from filling the memory.
 MAX_LAYERS = 10_000
@@ -202,4 +202,4 @@ def is_next_layer(before: Step, step: Step) -> bool:
 def check_layer_count_in_range(layers: int) -> None:
     """Reject a number of layers that no model can have."""
     if not isinstance(layers, int) or not 1 <= layers <= MAX_LAYERS:
-        raise RouteError(f"a model has from 1 to {MAX_LAYERS} layers, not {shorten(layers)}")
+        raise RouteError(f"a model has from 1 to {MAX_LAYERS} layers, not {shorten_value(layers)}")

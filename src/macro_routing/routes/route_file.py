@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from macro_routing.errors import MacroError, NotationError, shorten
+from macro_routing.errors import MacroError, NotationError, shorten_value
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
 
@@ -55,7 +55,7 @@ def parse_route_file(text: str) -> RouteFile:
     except (ValueError, KeyError, AttributeError, RecursionError) as error:
         raise NotationError(f"the route file is damaged: {error}") from None
     if version != FORMAT:
-        raise NotationError(f"the route file has the format {shorten(version)}; this version reads {FORMAT}")
+        raise NotationError(f"the route file has the format {shorten_value(version)}; this version reads {FORMAT}")
     _check_route_file_types(values)
     try:
         route = parse_program(values.pop("route")).expand(values.pop("layers"))
@@ -73,4 +73,4 @@ def _check_route_file_types(values: Mapping[str, Any]) -> None:
     for name, kind in expected.items():
         value = values.get(name)
         if not isinstance(value, str if kind == "string" else dict):
-            raise NotationError(f"the route file is damaged: {name} must be a {kind}, not {shorten(value)}")
+            raise NotationError(f"the route file is damaged: {name} must be a {kind}, not {shorten_value(value)}")

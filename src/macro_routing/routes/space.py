@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from macro_routing.errors import SettingsError, SpaceError, shorten
+from macro_routing.errors import SettingsError, SpaceError, shorten_value
 from macro_routing.routes.route import Add, Program, Route, Step
 from macro_routing.settings import CheckedSettings, Range, check_number
 
@@ -74,7 +74,9 @@ class RouteSpace(CheckedSettings):
 
     def _sort_and_check_coefficients(self) -> None:
         if not isinstance(self.coefficients, list | tuple):
-            raise SettingsError(f"coefficients (Γ) = {shorten(self.coefficients)} is not allowed: it must be a list")
+            raise SettingsError(
+                f"coefficients (Γ) = {shorten_value(self.coefficients)} is not allowed: it must be a list"
+            )
         for value in self.coefficients:
             check_number("coefficients (Γ)", value, minimum=-1e6, maximum=1e6)
         distinct = sorted({float(value) for value in self.coefficients})
@@ -175,7 +177,7 @@ class RouteSpace(CheckedSettings):
         return mask
 
     @cached_property
-    def start_position(self) -> ProgramPosition:
+    def initial_position(self) -> ProgramPosition:
         """Every program begins by applying layer 0."""
         return ProgramPosition(layer=0, displacement=self.table_shape[2] - 1, operator=0, applied=1)
 
@@ -220,7 +222,7 @@ class RouteSpace(CheckedSettings):
             raise SpaceError("a program of MACRO's route space ends with RJ")
         if program.steps[0] != Step(0):
             raise SpaceError(f"step 1 ({program.steps[0]}): programs of MACRO's route space begin with a plain L0")
-        position = self.start_position
+        position = self.initial_position
         trace = []
         for number, step in enumerate(program.steps[1:], 2):
             action = self._step_to_action(position, step, number)

@@ -25,13 +25,13 @@ from macro_routing.runs.methods import METHODS
 from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.runs.progress import RoundReport
 from macro_routing.runs.result import ORACLE, ROUTER, STANDARD, RunResult, make_per_example_result, make_variant_row
-from macro_routing.search.searcher import Draw, Failure, Proposal, Score, SearchState
+from macro_routing.search.searcher import Draw, Proposal, Score, ScoringFailure, SearchState
 from macro_routing.search.tree_actions import drllm_label_from_route
 from macro_routing.search.tree_search import CORRECT_REWARD, TreeSearch
 from macro_routing.tasks.task import Example
 from macro_routing.workers.worker_settings import WorkerError
 
-RouteOutcome = tuple[Route, ExampleOutcome | Failure]
+RouteOutcome = tuple[Route, ExampleOutcome | ScoringFailure]
 """A route that was asked for on some example, and what came of it."""
 _MAX_KEPT_ROUTES = 200
 EACH_PROMPT = "decided for each prompt"
@@ -56,7 +56,7 @@ class PerExampleRun(PreparedRun):
             outcomes = evaluator.evaluate_pairs(pairs)
             seen.extend((route, outcome) for (route, _), outcome in zip(pairs, outcomes, strict=True))
             # A route that cannot be run neither answers correctly nor wrongly: no tree ends with it.
-            return [0.0 if isinstance(outcome, Failure) else float(outcome.correct) for outcome in outcomes]
+            return [0.0 if isinstance(outcome, ScoringFailure) else float(outcome.correct) for outcome in outcomes]
 
         searches = self.searcher.run_searches(score_pairs)
         report = self._make_round_report(searches, seen, time.perf_counter() - start)
@@ -70,7 +70,7 @@ class PerExampleRun(PreparedRun):
     ) -> RoundReport:
         accuracy = statistics.mean(search.rewards[self.standard_route] for search in searches)
         low, high = wilson_interval(accuracy, len(searches))
-        answered = [(route, outcome) for route, outcome in seen if not isinstance(outcome, Failure)]
+        answered = [(route, outcome) for route, outcome in seen if not isinstance(outcome, ScoringFailure)]
         work = sum(route.length * (self.prompt_tokens + outcome.tokens) for route, outcome in answered)
         return RoundReport(
             number=1,
@@ -182,28 +182,30 @@ def count_oracle_improvements(searches: Sequence[TreeSearch[Any]], standard: Rou
     }
 
 
-def _require_answers(routes: Sequence[Route], outcomes: Sequence[ExampleOutcome | Failure]) -> list[ExampleOutcome]:
+def _require_answers(
+    routes: Sequence[Route], outcomes: Sequence[ExampleOutcome | ScoringFailure]
+) -> list[ExampleOutcome]:
     """Outcomes on the test set; where one is missing there is no result, as with a route that was searched."""
     for route, outcome in zip(routes, outcomes, strict=True):
-        if isinstance(outcome, Failure):  # answers that were never given do not count as wrong
+        if isinstance(outcome, ScoringFailure):  # answers that were never given do not count as wrong
             raise WorkerError(
                 f"the route {route} could not be tested: it {outcome.reason}; fix the cause and resume the run"
             )
-    return [outcome for outcome in outcomes if not isinstance(outcome, Failure)]
+    return [outcome for outcome in outcomes if not isinstance(outcome, ScoringFailure)]
 
 
 def _list_most_tried_routes(seen: Sequence[RouteOutcome]) -> tuple[Draw, ...]:
     """The routes that were tried on most examples, with what they made of them; all would fill a large file."""
-    by_route: dict[Route, list[ExampleOutcome | Failure]] = {}
+    by_route: dict[Route, list[ExampleOutcome | ScoringFailure]] = {}
     for route, outcome in seen:
         by_route.setdefault(route, []).append(outcome)
     kept = sorted(by_route.items(), key=lambda item: -len(item[1]))[:_MAX_KEPT_ROUTES]
     return tuple(Draw(0, Proposal(route), _combine_outcomes_to_score(outcomes)) for route, outcomes in kept)
 
 
-def _combine_outcomes_to_score(outcomes: Sequence[ExampleOutcome | Failure]) -> Score | Failure:
+def _combine_outcomes_to_score(outcomes: Sequence[ExampleOutcome | ScoringFailure]) -> Score | ScoringFailure:
     """A route's answers as one score; a route that was given up has none, whatever it was right about before."""
     for outcome in outcomes:
-        if isinstance(outcome, Failure):
+        if isinstance(outcome, ScoringFailure):
             return outcome
-    return Score(sum(outcome.correct for outcome in outcomes if not isinstance(outcome, Failure)), len(outcomes))
+    return Score(sum(outcome.correct for outcome in outcomes if not isinstance(outcome, ScoringFailure)), len(outcomes))

@@ -21,7 +21,7 @@ from macro_routing.runs.methods import METHODS
 from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.runs.progress import RoundReport
 from macro_routing.runs.result import NO_DECODING, STANDARD, TOP_1, RunResult, make_route_result, make_variant_row
-from macro_routing.search import Candidate, GuidedSearch, MacroSearch, Round, Score, Searcher, SearchState, Stopped
+from macro_routing.search import Candidate, GuidedSearch, MacroSearch, Round, Score, Searcher, SearchState, StoppedScore
 from macro_routing.tasks.splits import make_splits
 from macro_routing.version import __version__
 from macro_routing.workers.worker_settings import WorkerError
@@ -96,7 +96,7 @@ class SearchRun(PreparedRun):
             examples=len(asked.examples),
             best=max(complete, default=0.0),
             median=statistics.median(complete) if complete else None,
-            stopped=sum(isinstance(outcome, Stopped) for outcome in raced.outcomes),
+            stopped=sum(isinstance(outcome, StoppedScore) for outcome in raced.outcomes),
             different=len({proposal.route for proposal in asked.proposals}),
             standard=baseline.accuracy,
             standard_low=low,

@@ -7,14 +7,14 @@ from macro_routing.search.random_search import RandomSearch, RandomSettings
 from macro_routing.search.searcher import (
     Candidate,
     Draw,
-    Failure,
     Outcome,
     Proposal,
     Round,
     Score,
+    ScoringFailure,
     Searcher,
     SearchState,
-    Stopped,
+    StoppedScore,
 )
 from macro_routing.search.state_file import load_state, save_state
 from macro_routing.search.top_k import (
@@ -28,7 +28,6 @@ from macro_routing.search.top_k import (
 __all__ = [
     "Candidate",
     "Draw",
-    "Failure",
     "GuidedSearch",
     "GuidedSettings",
     "MacroSearch",
@@ -40,9 +39,10 @@ __all__ = [
     "RandomSettings",
     "Round",
     "Score",
+    "ScoringFailure",
     "SearchState",
     "Searcher",
-    "Stopped",
+    "StoppedScore",
     "decode_anchored_routes",
     "decode_marginal_routes",
     "decode_top_programs",

@@ -295,7 +295,7 @@ class GuidedSearch(PolicySearcher):
             return state
         policy = self._fit_policy_to_promising_routes(state, gp)
         learned = replace(state, kernel_parameters=gp.parameters, policy_table=policy.table)
-        learned.get_cached("gp", lambda: gp)
+        learned.get_or_compute("gp", lambda: gp)
         return learned
 
     def _fit_policy_to_promising_routes(self, state: GuidedState, gp: RouteGP) -> MarkovPolicy:
@@ -313,7 +313,7 @@ class GuidedSearch(PolicySearcher):
 
     def _fitted_gp(self, state: GuidedState) -> RouteGP | None:
         """The Gaussian process given all scores; None as long as only the standard pass was scored."""
-        return state.get_cached("gp", lambda: self._fit_gp(state, sweeps=0))
+        return state.get_or_compute("gp", lambda: self._fit_gp(state, sweeps=0))
 
     def _fit_gp(self, state: GuidedState, *, sweeps: int) -> RouteGP | None:
         scores = ScoreTable.from_draws(self._draws_before_confirmation(state), self._standard_proposal.route)

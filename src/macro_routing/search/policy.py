@@ -100,7 +100,7 @@ class MarkovPolicy:
     def sample_program(self, rng: np.random.Generator, temperature: float = 1.0) -> Program:
         """Draw one program; the masked rows are raised to ``1/temperature`` first."""
         actions: list[int] = []
-        position = self.space.start_position
+        position = self.space.initial_position
         while True:
             cumulative = self._cumulative_row(position, temperature)
             action = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))

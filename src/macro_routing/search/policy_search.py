@@ -73,4 +73,4 @@ class PolicySearcher(Searcher):
         """The policy of a state."""
         self.check_state(state)
         assert isinstance(state, PolicySearchState)
-        return state.get_cached("policy", lambda: MarkovPolicy(self.space, state.policy_table))
+        return state.get_or_compute("policy", lambda: MarkovPolicy(self.space, state.policy_table))

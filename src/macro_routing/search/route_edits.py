@@ -41,7 +41,7 @@ def program_from_edits(space: RouteSpace, edits: Sequence[ProgramEdit]) -> Progr
     None where an edit cannot be reached or is not feasible any more, as when a skip has jumped over its layer.
     """
     actions: list[int] = []
-    position = space.start_position
+    position = space.initial_position
     for edit in edits:
         while position.layer < edit.layer:
             if not space.feasibility_mask[position.applied, position.layer, space.forward_action]:

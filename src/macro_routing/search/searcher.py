@@ -50,7 +50,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Failure:
+class ScoringFailure:
     """A route that could not be scored, and why."""
 
     reason: str
@@ -62,7 +62,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Stopped:
+class StoppedScore:
     """A draw whose scoring was stopped because it could no longer be among the best; its final score is unknown."""
 
     correct: float
@@ -84,7 +84,7 @@ class Stopped:
         return (self.correct + self.total - self.scored) / self.total
 
 
-Outcome = Score | Failure | Stopped
+Outcome = Score | ScoringFailure | StoppedScore
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class SearchState:
     cache: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
     """Values computed from the other fields, shared by ``ask``, ``tell`` and ``candidates``; never saved."""
 
-    def get_cached(self, name: str, compute: Callable[[], Value]) -> Value:
+    def get_or_compute(self, name: str, compute: Callable[[], Value]) -> Value:
         """The cached value of ``name``, computed when it is needed for the first time."""
         if name not in self.cache:
             self.cache[name] = compute()
@@ -264,7 +264,7 @@ class Searcher(ABC):
         return self._list_candidates(state)
 
     def _pending_round(self, state: SearchState) -> Round | None:
-        return None if self.is_over(state) else state.get_cached("pending_round", lambda: self._ask(state))
+        return None if self.is_over(state) else state.get_or_compute("pending_round", lambda: self._ask(state))
 
     def is_over(self, state: SearchState) -> bool:
         """Whether all rounds are told or the search stopped early."""
@@ -299,7 +299,7 @@ def check_outcomes(expected: Round | None, asked: Round, outcomes: Sequence[Outc
             raise SearchError(
                 f"{outcome!r} is not an outcome; tell a Score(correct, total) or a Failure(reason) per proposal"
             )
-        if isinstance(outcome, Score | Stopped) and outcome.total != len(asked.examples):
+        if isinstance(outcome, Score | StoppedScore) and outcome.total != len(asked.examples):
             raise SearchError(f"a score over {outcome.total} examples came, but {len(asked.examples)} were asked for")
 
 

@@ -17,14 +17,14 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from macro_routing.errors import MacroError, SearchError, shorten
+from macro_routing.errors import MacroError, SearchError, shorten_value
 from macro_routing.files import open_atomically
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Program, Route
 from macro_routing.search.guided import GuidedState
 from macro_routing.search.macro import RestartedSearchState
 from macro_routing.search.policy_search import PolicySearchState
-from macro_routing.search.searcher import Draw, Failure, Outcome, Proposal, Score, SearchState, Stopped
+from macro_routing.search.searcher import Draw, Outcome, Proposal, Score, ScoringFailure, SearchState, StoppedScore
 from macro_routing.version import __version__
 
 _FORMAT = "macro-search-state/3"
@@ -99,7 +99,7 @@ def _decode_state(arrays: dict[str, NDArray[Any]]) -> SearchState:
         )
     if head.get("format") != _FORMAT:
         raise SearchError(
-            f"its format is {shorten(head.get('format'))}, written by {written_by}; this version reads {_FORMAT}"
+            f"its format is {shorten_value(head.get('format'))}, written by {written_by}; this version reads {_FORMAT}"
         )
     state: SearchState = _StateDecoder(arrays).decode_value(_STATE_TYPES[head["kind"]], head["state"], "state")
     if state.rounds < 0 or {draw.round for draw in state.draws} != set(range(state.rounds)):
@@ -144,7 +144,7 @@ class _StateDecoder:
             fields = [field.name for field in dataclasses.fields(kind) if field.init]
             return kind(**{field: self.decode_value(hints[field], value[field], f"{name}.{field}") for field in fields})  # type: ignore[operator]
         if type(value) is not kind:
-            raise SearchError(f"{name} must be of type {kind.__name__}, not {shorten(value)}")
+            raise SearchError(f"{name} must be of type {kind.__name__}, not {shorten_value(value)}")
         return value
 
     def _draw_from_json(self, value: Mapping[str, Any]) -> Draw:
@@ -174,12 +174,12 @@ def _encode_draw(draw: Draw) -> dict[str, Any]:
 
 
 def _encode_outcome(outcome: Outcome) -> Any:
-    if isinstance(outcome, Stopped):
+    if isinstance(outcome, StoppedScore):
         return dataclasses.asdict(outcome)
     return [outcome.correct, outcome.total] if isinstance(outcome, Score) else outcome.reason
 
 
 def _decode_outcome(value: Any) -> Outcome:
     if isinstance(value, dict):
-        return Stopped(**value)
-    return Failure(value) if isinstance(value, str) else Score(*value)
+        return StoppedScore(**value)
+    return ScoringFailure(value) if isinstance(value, str) else Score(*value)

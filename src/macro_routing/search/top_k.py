@@ -154,14 +154,14 @@ class _RankedPrograms:
         return cost, length
 
     def __iter__(self) -> Iterator[Program]:
-        start = self._get_completion_ranking(self._space.start_position)
+        start = self._get_completion_ranking(self._space.initial_position)
         for completion in start.ordered:  # the list grows by one completion after each program, while there are more
             yield self._build_program_from_completion(completion)
             self._rank_next_completion(start)
 
     def _build_program_from_completion(self, completion: _ProgramCompletion) -> Program:
         """The program of a completion of the start position."""
-        actions, position = [], self._space.start_position
+        actions, position = [], self._space.initial_position
         while completion.action != self._space.rejoin_action:
             actions.append(completion.action)
             position = self._space.position_after_action(position, completion.action)
@@ -247,7 +247,7 @@ class _RankedRoutes:
 
     def __iter__(self) -> Iterator[Candidate]:
         """Routes, largest probability first; of equal ones the one whose first differing action comes first."""
-        self._push_completions((), 0.0, self._space.start_position)
+        self._push_completions((), 0.0, self._space.initial_position)
         rank = 0
         while self._waiting:
             cost, actions, is_whole, written, position = heapq.heappop(self._waiting)

@@ -19,7 +19,7 @@ from macro_routing.report.interval_chart import OPEN, IntervalRow, draw_interval
 from macro_routing.routes.route import Route
 from macro_routing.runs.cost import PROMPTS, measure_cost
 from macro_routing.studies.context import RouteWithSource, StudyContext, fingerprint_inputs
-from macro_routing.studies.paired_comparisons import shorten_route
+from macro_routing.studies.paired_comparisons import truncate_route_text
 from macro_routing.studies.settings import CostStudySettings
 from macro_routing.studies.study_result import StudyResult
 from macro_routing.studies.tables import Column, Row, Table, number_column, text_column
@@ -57,7 +57,7 @@ def run_cost(context: StudyContext, subject: RouteWithSource, settings: CostStud
     figure = draw_intervals(
         STUDY,
         f"Time per item on {device} ({shorten_model_name(context.base.model)}): median, lowest, highest repeat",
-        f"percent more than the standard pass: {shorten_route(route, 80)}",
+        f"percent more than the standard pass: {truncate_route_text(route, 80)}",
         [
             IntervalRow(row["task"], 100 * row["lowest"], 100 * row["overhead"], 100 * row["highest"], OPEN)
             for row in routed

@@ -27,7 +27,7 @@ from macro_routing.report.formatting import format_signed, use_minus_sign
 from macro_routing.report.line_chart import Axis, LineSeries, Point, draw_line_chart
 from macro_routing.routes.route import Route
 from macro_routing.studies.context import RouteWithSource, StudyContext, fingerprint_inputs
-from macro_routing.studies.paired_comparisons import describe_comparison_count, shorten_route
+from macro_routing.studies.paired_comparisons import describe_comparison_count, truncate_route_text
 from macro_routing.studies.study_result import StudyResult
 from macro_routing.studies.tables import Column, Row, Table, number_column, text_column
 from macro_routing.studies.task_names import TaskName
@@ -143,9 +143,8 @@ def _make_study_result(
     n = int(usable.sum())
     where = context.describe_model_and_tasks([task])
     if n == 0:
-        headline = (
-            f"None of {total} examples can be read: {shorten_route(routes['route'])} has no finite number on them."
-        )
+        name = truncate_route_text(routes["route"])
+        headline = f"None of {total} examples can be read: {name} has no finite number on them."
         table = Table(f"How the correct answer emerges ({where})", _COLUMNS, [], (describe_comparison_count(0),))
         return StudyResult(STUDY, headline, table, (), details)
     rows = _summarize_gold_log_probabilities(routes, values)
@@ -164,7 +163,7 @@ def _make_study_result(
     ]
     steps = {name: _make_lens_step_rows(routes[name], array) for name, array in values.items()}
     figures = _draw_log_probability_charts(
-        title, {"standard": "standard pass", "route": shorten_route(routes["route"])}, values
+        title, {"standard": "standard pass", "route": truncate_route_text(routes["route"])}, values
     )
     table = Table(title, _COLUMNS, rows, notes)
     headline = _describe_final_token_probability(rows)

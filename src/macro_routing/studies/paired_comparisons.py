@@ -94,7 +94,7 @@ def describe_comparison_count(count: int) -> str:
 
 def draw_differences(name: str, title: str, rows: Sequence[tuple[str, Row]], route: object = None) -> Figure:
     """Named rows' differences in points with their intervals; colours follow the corrected p-value."""
-    unit = "points of accuracy" if route is None else f"points of accuracy: {shorten_route(route, 80)}"
+    unit = "points of accuracy" if route is None else f"points of accuracy: {truncate_route_text(route, 80)}"
     return draw_intervals(
         name, title, unit, [_make_interval_row(label, row) for label, row in rows], 0.0, CORRECTED_MEANINGS
     )
@@ -107,7 +107,7 @@ def _make_interval_row(name: str, row: Row) -> IntervalRow:
     return IntervalRow(name, 100 * row["low"], 100 * row["difference"], 100 * row["high"], kind)
 
 
-def shorten_route(route: object, maximum: int = 56) -> str:
+def truncate_route_text(route: object, maximum: int = 56) -> str:
     """A route for a title: its beginning where it is long."""
     text = str(route)
     return text if len(text) <= maximum else f"{text[: maximum - 1]}…"

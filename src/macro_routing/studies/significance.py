@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from macro_routing.errors import RunError, shorten, suggest_name
+from macro_routing.errors import RunError, shorten_value, suggest_name
 from macro_routing.evaluation.statistics import benchmark_significance, holm_correction
 from macro_routing.report.figure import Figure
 from macro_routing.report.formatting import format_p_value, format_signed
@@ -64,18 +64,19 @@ def _check_result_lines(lines: object) -> None:
 def _check_result_line(line: object, number: int) -> None:
     """Reject a line of another shape; the message says what is wrong."""
     if not isinstance(line, dict):
-        raise TypeError(f"line {number} is {shorten(line)}, not an object")
+        raise TypeError(f"line {number} is {shorten_value(line)}, not an object")
     for name in ("model", "method"):
         if not isinstance(line.get(name), str):
-            raise TypeError(f"the {name} of line {number} is {shorten(line.get(name))}, not a string")
+            raise TypeError(f"the {name} of line {number} is {shorten_value(line.get(name))}, not a string")
     if not isinstance(line.get("accuracy"), dict):
-        raise TypeError(f"the accuracy of line {number} is {shorten(line.get('accuracy'))}, not an object")
+        raise TypeError(f"the accuracy of line {number} is {shorten_value(line.get('accuracy'))}, not an object")
     for benchmark, value in line["accuracy"].items():
         mean = value[0] if isinstance(value, list) and value else value
         is_number = isinstance(mean, int | float) and not isinstance(mean, bool) and abs(mean) <= _MAX_PERCENTAGE
         if not isinstance(value, list) or not is_number:
             raise TypeError(
-                f"{line['model']}, {line['method']}, {benchmark}: {shorten(value)} does not begin with a finite number"
+                f"{line['model']}, {line['method']}, {benchmark}: {shorten_value(value)} does not begin with a finite"
+                " number"
             )
 
 

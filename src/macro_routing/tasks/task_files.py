@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from macro_routing.errors import TaskError, shorten
+from macro_routing.errors import TaskError, shorten_value
 from macro_routing.settings import build_settings, check_choice, check_integer
 from macro_routing.tasks.grading import GRADERS, GradedAnswer, Grader
 from macro_routing.tasks.prompts import DEFAULT_TEXTS, PromptTexts
@@ -66,7 +66,7 @@ class TaskFile:
         """Reject invalid values."""
         for name in ("file", "train", "validation", "test", "name", "question", "answer", "group", "grader"):
             if not isinstance(getattr(self, name), str):
-                raise TaskError(f"{name} = {shorten(getattr(self, name))} is not allowed: it must be a string")
+                raise TaskError(f"{name} = {shorten_value(getattr(self, name))} is not allowed: it must be a string")
         if not isinstance(self.choices, str | tuple) or not isinstance(self.prompts, Mapping | None):
             raise TaskError("choices must be a column or a list of columns, and prompts a table")
         check_choice("kind", self.kind, TASK_KINDS)
@@ -155,7 +155,7 @@ def _read_cell(row: Mapping[str, Any], column: str) -> str:
         raise TaskError(f"there is no column {column!r}; the columns are {', '.join(map(str, row))}")
     value = row[column]
     if isinstance(value, dict | list | bool) or value is None or not str(value).strip():
-        raise TaskError(f"the column {column!r} holds {shorten(value)}, not a string or number")
+        raise TaskError(f"the column {column!r} holds {shorten_value(value)}, not a string or number")
     return str(value).strip()
 
 
@@ -167,10 +167,10 @@ def _read_choices(row: Mapping[str, Any], columns: str | Sequence[str]) -> tuple
         except ValueError:
             value = value.split("|")
     if not isinstance(value, list) or not 2 <= len(value) <= len(LETTERS):
-        raise TaskError(f"{columns!r} holds {shorten(value)}, not a list of 2 to {len(LETTERS)} choices")
+        raise TaskError(f"{columns!r} holds {shorten_value(value)}, not a list of 2 to {len(LETTERS)} choices")
     choices = tuple("" if choice is None else str(choice).strip() for choice in value)
     if "" in choices or len(set(choices)) < len(choices):
-        raise TaskError(f"the choices {shorten(list(value))} must be different strings, none empty")
+        raise TaskError(f"the choices {shorten_value(list(value))} must be different strings, none empty")
     return choices
 
 
@@ -226,9 +226,9 @@ def _grade_with_user_function(
     try:
         is_correct = grade(text, answer, choices)
     except Exception as error:  # noqa: BLE001 the user's code may raise anything
-        raise TaskError(f"the grader {name} failed on {shorten(text)}: {type(error).__name__}: {error}") from None
+        raise TaskError(f"the grader {name} failed on {shorten_value(text)}: {type(error).__name__}: {error}") from None
     if not isinstance(is_correct, bool):
-        raise TaskError(f"the grader {name} returned {shorten(is_correct)}; it must return True or False")
+        raise TaskError(f"the grader {name} returned {shorten_value(is_correct)}; it must return True or False")
     return GradedAnswer(text.strip(), is_correct)
 
 

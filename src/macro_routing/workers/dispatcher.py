@@ -18,7 +18,7 @@ from macro_routing.errors import MacroError, redact_secrets
 from macro_routing.evaluation.work_items import EvaluatorSpec, Results, WorkItem
 from macro_routing.models.frozen import RemoteModelInfo
 from macro_routing.routes.route import Route
-from macro_routing.search.searcher import Failure
+from macro_routing.search.searcher import ScoringFailure
 from macro_routing.workers.adaptive_timeout import AdaptiveTimeout, estimate_item_work
 from macro_routing.workers.backend import Event, Exited, Heartbeat, WorkerBackend, WorkerMessage
 from macro_routing.workers.worker_messages import results_from_json, work_item_to_json
@@ -27,7 +27,7 @@ from macro_routing.workers.worker_settings import WorkerError, WorkerSettings
 _CRASHES_BEFORE_SPLIT = 2
 """Workers that an item of several routes may crash before its routes are run one by one."""
 _MAX_WAIT_SECONDS = 60.0
-ItemResult = tuple[WorkItem, Results | Failure]
+ItemResult = tuple[WorkItem, Results | ScoringFailure]
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class Dispatcher:
             self._queue.extendleft(reversed(left))
             for part, reason in parts:
                 if reason:
-                    yield part, Failure(reason)
+                    yield part, ScoringFailure(reason)
 
     def _route_quarantine_reason(self, route: Route) -> str:
         """Why a route is quarantined; empty if it is not."""
@@ -306,7 +306,7 @@ class Dispatcher:
         item = queued.item
         if item.prefetch:
             # It is not needed yet, and perhaps never: it is neither repeated nor counted against its routes.
-            yield item, Failure(queued.reason)
+            yield item, ScoringFailure(queued.reason)
         elif len(item.routes) > 1 and queued.crashes >= _CRASHES_BEFORE_SPLIT:
             parts = item.split_by_route()
             self._queue.extendleft(QueuedItem(part, reason=queued.reason) for part in reversed(parts))
@@ -321,13 +321,13 @@ class Dispatcher:
             standard = replace(item, routes=(Route.standard(item.routes[0].layers),))
             self._queue.appendleft(QueuedItem(standard, suspect=queued))
 
-    def _quarantine_route(self, queued: QueuedItem) -> tuple[WorkItem, Failure]:
+    def _quarantine_route(self, queued: QueuedItem) -> tuple[WorkItem, ScoringFailure]:
         """Give up a route that crashes its workers while the standard pass does not."""
         (route,) = queued.item.routes
         reason = f"crashed its worker {queued.crashes} times: {queued.reason}"
         self._quarantined[self._spec.scope, route] = self.counts.quarantined[route] = reason
         self._report(f"the route {route} is given up: it {reason}")
-        return queued.item, Failure(reason)
+        return queued.item, ScoringFailure(reason)
 
 
 def _rebuild_worker_error(message: dict[str, str]) -> MacroError:

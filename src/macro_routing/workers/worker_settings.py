@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated
 
-from macro_routing.errors import MacroError, SettingsError, shorten
+from macro_routing.errors import MacroError, SettingsError, shorten_value
 from macro_routing.settings import CheckedSettings, Range, check_choice, check_number, option
 
 LOCAL, RAY = "local", "ray"
@@ -74,8 +74,8 @@ class WorkerSettings(CheckedSettings):
             )
         if not isinstance(self.address, str) or not _ADDRESS.fullmatch(self.address):
             raise SettingsError(
-                f"address = {shorten(self.address)} is not allowed: it must be HOST:PORT, as `ray start --head` prints"
-                " it, ray://HOST:PORT, or auto for the cluster that runs on this machine"
+                f"address = {shorten_value(self.address)} is not allowed: it must be HOST:PORT, as `ray start --head`"
+                " prints it, ray://HOST:PORT, or auto for the cluster that runs on this machine"
             )
 
     def _check_gpus_per_worker(self) -> None:

@@ -6,7 +6,7 @@ step; ``macro_adds``, for every add the step (from 0), how far it looks back, an
 
 from typing import Any
 
-from macro_routing.errors import ModelError, RouteError, shorten
+from macro_routing.errors import ModelError, RouteError, shorten_value
 from macro_routing.models.support import find_unroutable_reason
 from macro_routing.routes.route import Add, Route, Step
 
@@ -62,23 +62,23 @@ def read_route_overrides(config: Any) -> Route:
 
 def _parse_add(entry: Any, steps: int) -> tuple[int, Add]:
     if not isinstance(entry, list | tuple) or len(entry) != 3:
-        raise RouteError(f"macro_adds holds {shorten(entry)}; every entry is [step, back, coefficient]")
+        raise RouteError(f"macro_adds holds {shorten_value(entry)}; every entry is [step, back, coefficient]")
     index, back = (_check_integer("macro_adds", value) for value in entry[:2])
     if not 0 <= index < steps:
         raise RouteError(f"macro_adds names step {index}, but the route has the steps 0 to {steps - 1}")
     if isinstance(entry[2], bool) or not isinstance(entry[2], int | float):
-        raise RouteError(f"macro_adds holds the coefficient {shorten(entry[2])}, which is not a number")
+        raise RouteError(f"macro_adds holds the coefficient {shorten_value(entry[2])}, which is not a number")
     return index, Add(back, float(entry[2]))
 
 
 def _get_list_override(name: str, config: Any) -> list[Any]:
     value = getattr(config, name, None)
     if not isinstance(value, list | tuple):
-        raise RouteError(f"{name} must be a list, not {shorten(value)}; `macro serve` writes it")
+        raise RouteError(f"{name} must be a list, not {shorten_value(value)}; `macro serve` writes it")
     return list(value)
 
 
 def _check_integer(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise RouteError(f"{name} holds {shorten(value)}, which is not an integer")
+        raise RouteError(f"{name} holds {shorten_value(value)}, which is not an integer")
     return value
