@@ -78,7 +78,7 @@ def measure_race(
         evaluator = Evaluator(frozen, task, decoding, store)
         races = {mode: evaluator.race_draws(draws, examples, ELITE, mode) for mode in (EXACT, NEVER, STATISTICAL)}
         # Hindsight knows the elite, but sees the examples in the same order.
-        in_order = [example for unit in plan_race_units(examples, evaluator.example_unit_sizes) for example in unit]
+        in_order = [example for unit in plan_race_units(examples, evaluator.examples_per_unit) for example in unit]
         scores = evaluator.evaluate(draws, in_order)
         store.close()
     table = np.array([scores[route].correct for route in draws], dtype=float)

@@ -91,7 +91,7 @@ def warm_up_workers(evaluator: Evaluator, pool: WorkerPool, examples: Sequence[E
     """Every worker has loaded its model and answered a unit: what is timed afterwards is work alone."""
     # One that is late would leave its share of these units to the others; all being idle, each is given one.
     pool.wait_until_ready()
-    needed = pool.workers * evaluator.example_unit_sizes.full
+    needed = pool.workers * evaluator.examples_per_unit.full
     if len(examples) < needed:
         raise ValueError(f"{needed} examples are needed to give each worker a unit, there are {len(examples)}")
     evaluator.evaluate([Route.standard(evaluator.frozen.layers)], examples[:needed])

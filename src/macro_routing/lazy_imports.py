@@ -8,7 +8,7 @@ from typing import Any
 def make_lazy_imports(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Make ``__getattr__`` and ``__dir__`` of a package; ``modules`` maps each public name to its module."""
 
-    def import_attribute(name: str) -> Any:
+    def import_lazy_attribute(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(importlib.import_module(f"{package}.{modules[name]}"), name)
@@ -16,4 +16,4 @@ def make_lazy_imports(package: str, modules: Mapping[str, str]) -> tuple[Callabl
     def list_importable_names() -> list[str]:
         return sorted(modules)
 
-    return import_attribute, list_importable_names
+    return import_lazy_attribute, list_importable_names

@@ -15,7 +15,7 @@ from experiments import recorded_studies as recorded
 from macro_routing.cli import study_command
 from macro_routing.cli.main import make_cli_app
 from macro_routing.cli.study_command import StudyInvocation
-from macro_routing.cli.study_routes import read_route_settings, use_searched_answer_mode
+from macro_routing.cli.study_routes import read_search_settings_of_route, use_searched_answer_mode
 from macro_routing.errors import MacroError
 from macro_routing.routes import parse_route
 from macro_routing.routes.route_file import RouteFile
@@ -181,7 +181,7 @@ def test_what_a_route_file_brings_and_what_a_file_of_settings_changes(tmp_path):
     decoding = {"mode": "reasoning", "answer_budget": 9, "stop_loops": True, "of another version": 1}
     found = RouteFile(parse_route("L0 RJ", 3), "m", "w", "n", "gsm8k", decoding=decoding, found_by={"seed": 4})
     (tmp_path / "route.json").write_text(found.to_json())
-    brought = read_route_settings(str(tmp_path / "route.json"))
+    brought = read_search_settings_of_route(str(tmp_path / "route.json"))
     assert brought["decoding"] == {"mode": "reasoning", "answer_budget": 9, "stop_loops": True}
     (tmp_path / "c.toml").write_text("[decoding]\nanswer_budget = 7\n")
     study = StudyInvocation("explain", None, {}, tmp_path / "c.toml", None, None, None, as_json=False)

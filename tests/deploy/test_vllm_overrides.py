@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from macro_routing.deploy.vllm.hf_overrides import ARCHITECTURES, make_route_overrides, read_route_overrides
+from macro_routing.deploy.vllm.hf_overrides import ARCHITECTURES, make_route_overrides, read_route_from_hf_config
 from macro_routing.errors import MacroError
 from macro_routing.routes import parse_route
 from tests.models.tiny import LAYERS, config_of
@@ -25,7 +25,7 @@ def test_what_is_written_is_read_back(kind, text):
     route = parse_route(text, LAYERS)
     written = make_route_overrides(route, config_of(kind))
     assert written["architectures"] == [ARCHITECTURES[kind]]
-    assert read_route_overrides(_config(kind, **written)) == route
+    assert read_route_from_hf_config(_config(kind, **written)) == route
 
 
 @pytest.mark.parametrize(
@@ -52,11 +52,11 @@ def test_what_is_written_is_read_back(kind, text):
 )
 def test_anything_else_is_rejected(entries, reason):
     with pytest.raises(MacroError, match=reason):
-        read_route_overrides(_config(**{**SOUND, **entries}))
+        read_route_from_hf_config(_config(**{**SOUND, **entries}))
 
 
 def test_sound_entries_are_read():
-    assert str(read_route_overrides(_config(**SOUND))) == "L0-L2 L2(+0.5h-2) L5 RJ"
+    assert str(read_route_from_hf_config(_config(**SOUND))) == "L0-L2 L2(+0.5h-2) L5 RJ"
 
 
 def test_an_architecture_without_a_routed_class_is_named():

@@ -16,7 +16,7 @@ from macro_routing.engine.fused import batch_plan, model_runner
 from macro_routing.engine.fused.batch_plan import RoutesOnPrompts, plan_batches
 from macro_routing.engine.fused.decoder import FusedDecoder
 from macro_routing.engine.fused.device_tables import assign_rows_to_sequences, pad_row_count
-from macro_routing.engine.fused.support import MAX_STAGE_TOKENS, find_fused_unsupported_reason, supports_stages
+from macro_routing.engine.fused.support import MAX_STAGE_TOKENS, find_fused_unsupported_reason, kernels_support_stages
 from macro_routing.engine.generation import DecodingStage, GenerationRequest
 from macro_routing.engine.layer_schedule import merge_layer_orders, merge_layer_orders_fast, schedule_layer_calls
 from macro_routing.engine.route_generation import generate_for_routes
@@ -141,7 +141,9 @@ def test_cache_regions_do_not_overlap_and_hold_prompt_and_text():
                     taken[begin : begin + batch.tokens_per_cache_region] += 1
     assert (taken == 1).all()
     assert plan.num_sequences == len(ROUTES) * len(PROMPTS) + 2
-    assert [[len(rows) for rows in group] for group in plan.group_results(range(plan.num_sequences))] == [
+    assert [
+        [len(rows) for rows in group] for group in plan.arrange_results_by_route_and_prompt(range(plan.num_sequences))
+    ] == [
         [len(PROMPTS)] * len(ROUTES),
         [2],
     ]
@@ -198,9 +200,11 @@ def test_rows_assigned_at_once_equal_rows_assigned_one_by_one(routes, data):
 
 
 def test_stages_that_the_kernels_do_not_support():
-    assert supports_stages(STAGES)
-    assert not supports_stages((DecodingStage(ENDS, 3), DecodingStage(ENDS, 2)))  # no forced tokens between the two
-    assert not supports_stages((DecodingStage(frozenset(range(MAX_STAGE_TOKENS + 1)), 3),))
+    assert kernels_support_stages(STAGES)
+    assert not kernels_support_stages(
+        (DecodingStage(ENDS, 3), DecodingStage(ENDS, 2))
+    )  # no forced tokens between the two
+    assert not kernels_support_stages((DecodingStage(frozenset(range(MAX_STAGE_TOKENS + 1)), 3),))
 
 
 @pytest.mark.parametrize("name", VARIANTS)

@@ -5,10 +5,10 @@ import pytest
 from macro_routing.engine.generation import (
     DecodingStage,
     GenerationRequest,
+    extend_looping_tokens_to_length,
     find_loop_period,
     generate_greedy,
     generate_stages,
-    repeat_token_loop,
 )
 from macro_routing.engine.route_generation import generate_for_routes
 from macro_routing.models import apply_route
@@ -72,7 +72,7 @@ def test_loops_are_detected_when_they_are_exact():
     assert find_loop_period([7] * 47) is None  # too early to say
     assert find_loop_period([*[1, 2, 3] * 16, 4]) is None
     assert find_loop_period(list(range(20)) * 3) is None  # three repeats may be a list
-    assert repeat_token_loop([5, 1, 2, 1, 2], 2, 8) == (5, 1, 2, 1, 2, 1, 2, 1)
+    assert extend_looping_tokens_to_length([5, 1, 2, 1, 2], 2, 8) == (5, 1, 2, 1, 2, 1, 2, 1)
 
 
 @pytest.mark.parametrize("stages", [(DecodingStage((), 120),), (DecodingStage((), 120, FORCED), DecodingStage((), 90))])

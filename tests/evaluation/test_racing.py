@@ -55,7 +55,7 @@ def test_the_elite_its_scores_and_the_best_draw_are_those_of_full_scoring(count,
     assert select_elite(raced, keep) == select_elite(full, keep)
     for one, other in zip(raced, full, strict=True):
         if isinstance(one, StoppedScore):
-            assert one.correct <= other.correct <= one.max_accuracy * one.total
+            assert one.correct <= other.correct <= one.accuracy_upper_bound * one.total
         else:
             assert one == other
     first = [

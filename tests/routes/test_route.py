@@ -3,7 +3,7 @@ from hypothesis import given
 
 from macro_routing.errors import RouteError
 from macro_routing.routes import Add, Program, Route, Step, analyze_composition, parse_program, parse_route
-from macro_routing.routes.composition import describe_deviations, render_route_ascii
+from macro_routing.routes.composition import describe_deviations_from_standard_pass, render_route_ascii
 from tests.strategies import programs
 
 
@@ -93,20 +93,20 @@ def test_composition_counts_what_differs():
 def test_standard_pass_differs_in_nothing():
     facts = analyze_composition(Route.standard(5))
     assert (facts.adds, facts.repeats, facts.skips, facts.back_jumps, facts.forward_jumps) == (0, 0, 0, 0, 0)
-    assert describe_deviations(Route.standard(5)) == []
+    assert describe_deviations_from_standard_pass(Route.standard(5)) == []
 
 
 def test_differences_are_told_in_words():
-    lines = describe_deviations(parse_route("L0-L3 L2(+h-1) L5 RJ", 8))
+    lines = describe_deviations_from_standard_pass(parse_route("L0-L3 L2(+h-1) L5 RJ", 8))
     assert "jumps back at step 5: L3 to L2" in lines
     assert "jumps ahead at step 6: L2 to L5" in lines
     assert "applies L2 2 times" in lines
     assert "never applies L4" in lines
     assert "adds an earlier state at step 5: L2(+h-1)" in lines
-    assert describe_deviations(parse_route("L0 L1 L2(-0.5h-1) RJ", 8)) == [
+    assert describe_deviations_from_standard_pass(parse_route("L0 L1 L2(-0.5h-1) RJ", 8)) == [
         "subtracts an earlier state at step 3: L2(-0.5h-1)"
     ]
-    assert describe_deviations(parse_route("L2-L4", 8)) == [
+    assert describe_deviations_from_standard_pass(parse_route("L2-L4", 8)) == [
         "starts at L2",
         "ends early, after L4",
         "never applies L0-L1",

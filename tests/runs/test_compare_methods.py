@@ -16,7 +16,7 @@ from macro_routing.runs import RunFolder, run_search
 from macro_routing.runs.compare_methods import POINTS, _compute_test_accuracy_curve, compare_methods, plan_methods
 from macro_routing.runs.comparison_results import (
     SearchCurvePoint,
-    describe_comparison,
+    describe_shared_run_settings,
     read_method_runs,
     summarize_methods,
 )
@@ -258,7 +258,7 @@ def test_the_page_shows_every_method(compared, tmp_path):
 
 def test_the_page_says_what_it_is_of_and_who_has_fewer_seeds(compared, tmp_path):
     folder, _, arms = compared
-    told = describe_comparison(folder)
+    told = describe_shared_run_settings(folder)
     assert "examples for training, validation and test" in told
     macro = arms[METHOD_NAMES.index("macro")]
     page = write_method_comparison(
@@ -267,7 +267,7 @@ def test_the_page_says_what_it_is_of_and_who_has_fewer_seeds(compared, tmp_path)
     assert told in page
     assert "1 of 2 seeds" in page
     assert "2 seeds" in page
-    assert describe_comparison(tmp_path) == ""
+    assert describe_shared_run_settings(tmp_path) == ""
 
 
 def test_the_curve_is_over_the_standard_pass_of_its_own_seed(compared):

@@ -10,7 +10,7 @@ from macro_routing.evaluation.planted_problem import PlantedProblem, solve_plant
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import GuidedSearch, GuidedSettings, Score, ScoringFailure
 from macro_routing.search.empirical_scores import MAX_FITTED_DRAWS, subsample_draws_keeping_best
-from macro_routing.search.route_edits import list_single_moves, program_from_edits
+from macro_routing.search.route_edits import list_single_move_edits, program_from_edits
 from macro_routing.search.searcher import Draw, ExpectedGain, Proposal
 
 SMALL = RouteSpace(8, max_length=12)
@@ -205,7 +205,10 @@ def test_routes_outside_the_space_cannot_be_among_the_allowed():
 
 
 def test_too_many_scores_are_thinned_by_route():
-    routes = [Route.standard(8), *{program_from_edits(SMALL, [move]).expand(8) for move in list_single_moves(SMALL)}]
+    routes = [
+        Route.standard(8),
+        *{program_from_edits(SMALL, [move]).expand(8) for move in list_single_move_edits(SMALL)},
+    ]
     draws = [
         Draw(number, Proposal(route), Score(min(40, index), 40))
         for number in range(60)

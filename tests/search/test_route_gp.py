@@ -252,8 +252,8 @@ def test_routes_that_look_back_far_are_no_error():
 def test_parameters_are_read_off_some_routes_when_there_are_many_scores():
     routes = some_routes(40)
     scores = some_scores(routes, rows=200)
-    some = scores.thin_rows_by_route(90)
-    assert scores.thin_rows_by_route(200) is scores
+    some = scores.keep_rows_of_every_nth_route(90)
+    assert scores.keep_rows_of_every_nth_route(200) is scores
     assert 0 < len(some.route_index) <= 100
     kept = {str(route) for route in some.routes.routes}
     assert str(routes[0]) in kept  # the standard pass

@@ -6,7 +6,7 @@ import pytest
 
 from macro_routing.errors import SettingsError
 from macro_routing.routes import parse_route
-from macro_routing.studies.contamination import check_pooled_tasks_overlap, find_contaminating_tasks
+from macro_routing.studies.contamination import check_pooled_tasks_overlap, find_contaminating_search_tasks
 from macro_routing.studies.context import RouteWithSource
 from macro_routing.studies.one_route import OUTSIDE, make_domain_mean_rows, run_one_route_study
 from macro_routing.studies.settings import OneRouteStudySettings, SideEffectsSettings, TransferSettings
@@ -35,9 +35,9 @@ def context_for(path, frozen):
 
 
 def test_what_is_shared():
-    assert find_contaminating_tasks(HARD, [GSM, OTHER]) == "gsm8k"
+    assert find_contaminating_search_tasks(HARD, [GSM, OTHER]) == "gsm8k"
     assert (
-        find_contaminating_tasks(TaskName("gsm8k", "reasoning"), [GSM]) == ""
+        find_contaminating_search_tasks(TaskName("gsm8k", "reasoning"), [GSM]) == ""
     )  # its own training and test questions are apart
     check_pooled_tasks_overlap([GSM, OTHER])
     with pytest.raises(SettingsError, match="gsm8k and gsm8k_hard contaminate each other"):

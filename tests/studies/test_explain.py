@@ -7,14 +7,14 @@ import pytest
 from macro_routing.evaluation.statistics import compare_paired
 from macro_routing.routes import Route, parse_route
 from macro_routing.studies.context import RouteWithSource
-from macro_routing.studies.explain import measure_route_deviations, split_difference_by_truncation
+from macro_routing.studies.explain import ablate_route_deviations, split_difference_by_truncation
 from macro_routing.studies.study_result import write_study_result
 from tests.studies.contexts import SMALL, check_written_files, small_context
 
 
 def test_explain(tmp_path, frozen, subject):
     context = small_context(tmp_path, frozen)
-    found = measure_route_deviations(context, subject)
+    found = ablate_route_deviations(context, subject)
     whole, *parts = found.table.rows
     prepared = context.prepare_task(SMALL, 1)
     plain = dataclasses.replace(prepared.evaluator, store=None)
@@ -33,14 +33,14 @@ def test_explain(tmp_path, frozen, subject):
 
 def test_a_single_deviation_is_compared_once(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
-    found = measure_route_deviations(context, RouteWithSource(parse_route("L0-L2 L1 RJ", frozen.layers), SMALL, 1))
+    found = ablate_route_deviations(context, RouteWithSource(parse_route("L0-L2 L1 RJ", frozen.layers), SMALL, 1))
     assert found.comparisons == 1
     assert found.table.rows[1]["difference"] == found.table.rows[0]["difference"]
 
 
 def test_explaining_the_standard_pass_compares_nothing(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
-    found = measure_route_deviations(context, RouteWithSource(Route.standard(frozen.layers), SMALL, 1))
+    found = ablate_route_deviations(context, RouteWithSource(Route.standard(frozen.layers), SMALL, 1))
     assert found.comparisons == 0
     assert not found.figures
     assert "nothing to explain" in found.headline

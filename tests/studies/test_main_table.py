@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from macro_routing.errors import RunError, SettingsError
-from macro_routing.runs.comparison_results import read_method_runs, write_curve
+from macro_routing.runs.comparison_results import read_method_runs, write_budget_curve
 from macro_routing.runs.result import SELECTED, TOP_1
 from macro_routing.studies.main_table import (
     check_model_names_unique,
@@ -20,7 +20,7 @@ from macro_routing.studies.main_table import (
 from macro_routing.studies.settings import (
     MainTableSettings,
 )
-from macro_routing.studies.significance import read_main_table_results
+from macro_routing.studies.significance import load_main_table_study_rows
 from tests.runs.small import small_frozen, small_task
 from tests.studies.contexts import OTHER, WRITTEN, check_written_files, small_context
 
@@ -43,7 +43,7 @@ def test_main_table(tmp_path, frozen):
         assert found.tables[name].notes[0] == "Seeds 1, 2; test examples: other n = 20."
     data = check_written_files(context, found)
     assert (context.folder.path / "significance.tex").is_file()
-    assert read_main_table_results(context.folder.path) == data["details"]["results"]
+    assert load_main_table_study_rows(context.folder.path) == data["details"]["results"]
     # Finished cells are read without the model.
     idle = dataclasses.replace(context, loaded_model=None, minutes=0)
     assert (
@@ -67,7 +67,7 @@ def test_a_variant_that_a_task_has_not_is_an_empty_cell(tmp_path, frozen):
     gathered = make_main_tables(arms, SELECTED["macro"])
     assert "3 averages" in gathered.headline
     check_written_files(context, gathered)
-    assert next(one for one in read_main_table_results(context.folder.path) if one["method"] == TOP_1)[
+    assert next(one for one in load_main_table_study_rows(context.folder.path) if one["method"] == TOP_1)[
         "accuracy"
     ].keys() == {"other"}
 
@@ -101,7 +101,7 @@ def test_a_main_table_takes_no_cell_of_another_task_or_other_data(tmp_path, froz
         run_main_table(changed, MainTableSettings(("other",), (1,), ("small",), ("random",)))
     header["config"]["given"]["task"] = "another"
     (place / "run.json").write_text(json.dumps(header))
-    write_curve(place, ())
+    write_budget_curve(place, ())
     with pytest.raises(RunError, match="on another, not of small on other"):
         run_main_table(context, MainTableSettings(("other",), (1,), ("small",), ("random",)))
 

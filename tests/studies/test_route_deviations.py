@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from macro_routing.routes import Route, parse_route
-from macro_routing.studies.route_deviations import list_deviations
+from macro_routing.studies.route_deviations import list_route_deviations
 from tests.strategies import programs
 
 PUBLISHED = json.loads((Path(__file__).parents[1] / "data" / "published_routes.json").read_text())["routes"]
@@ -15,11 +15,11 @@ PUBLISHED = json.loads((Path(__file__).parents[1] / "data" / "published_routes.j
 
 def test_what_a_route_does_in_words():
     route = parse_route("L0-L7 L3-L9 RJ", 12)
-    (only,) = list_deviations(route)
+    (only,) = list_route_deviations(route)
     assert only.description == "inserts L3-L7 (step 9)"
     assert only.without == Route.standard(12)
     assert only.alone == route
-    skipped, added = list_deviations(parse_route("L0 L3-L6 L5(+h-2) RJ", 8))
+    skipped, added = list_route_deviations(parse_route("L0 L3-L6 L5(+h-2) RJ", 8))
     assert skipped.description == "skips L1 L2 (after step 1)"
     assert added.description == "inserts L5(+h-2) L6 (step 6)"
     assert str(skipped.without) == "L0-L6 L5(+h-2) RJ"
@@ -27,20 +27,20 @@ def test_what_a_route_does_in_words():
 
 
 def test_an_add_behind_a_dropped_block_takes_another_state():
-    block, add = list_deviations(parse_route("L0-L3 L2-L5 L6(+h-4) L7 RJ", 8))
+    block, add = list_route_deviations(parse_route("L0-L3 L2-L5 L6(+h-4) L7 RJ", 8))
     assert block.remark == "without it another state is added at L6(+h-4)"
     assert add.remark == ""  # its own place keeps its length
-    near, _ = list_deviations(parse_route("L0-L3 L2-L5 L6(+h-2) L7 RJ", 8))
+    near, _ = list_route_deviations(parse_route("L0-L3 L2-L5 L6(+h-2) L7 RJ", 8))
     assert near.remark == ""  # the state is behind the block in both
 
 
 def test_the_standard_pass_has_none():
-    assert list_deviations(Route.standard(5)) == []
+    assert list_route_deviations(Route.standard(5)) == []
 
 
 def test_an_add_that_cannot_stand_alone_says_so():
     route = parse_route("L0 L0 L0 L1(+h-2) RJ", 3)
-    found = list_deviations(route)
+    found = list_route_deviations(route)
     assert any(one.alone is None or one.without is None for one in found)
     assert all(one.reason for one in found if one.alone is None or one.without is None)
 
@@ -49,17 +49,17 @@ def test_an_add_that_cannot_stand_alone_says_so():
 def test_dropping_one_after_the_other_ends_at_the_standard_pass(row):
     route = parse_route(row["route"], row["layers"])
     for _ in range(100):
-        found = [one for one in list_deviations(route) if one.without is not None]
+        found = [one for one in list_route_deviations(route) if one.without is not None]
         if not found:
             break
-        assert len(list_deviations(found[-1].without)) < len(list_deviations(route))
+        assert len(list_route_deviations(found[-1].without)) < len(list_route_deviations(route))
         route = found[-1].without
     assert route.is_standard
 
 
 @given(programs().map(lambda program: program.expand(12)))
 def test_every_route_differs_by_what_is_listed(route):
-    found = list_deviations(route)
+    found = list_route_deviations(route)
     assert (not found) == route.is_standard
     for one in found:
         assert one.without != route

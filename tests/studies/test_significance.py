@@ -6,7 +6,11 @@ from pathlib import Path
 import pytest
 
 from macro_routing.errors import RunError
-from macro_routing.studies.significance import compute_differences_by_model, read_main_table_results, run_significance
+from macro_routing.studies.significance import (
+    compute_differences_by_model,
+    load_main_table_study_rows,
+    run_significance,
+)
 from tests.evaluation.test_statistics import TABLE
 
 PUBLISHED = Path(__file__).parents[1] / "data" / "published_results.json"
@@ -15,7 +19,7 @@ PUBLISHED = Path(__file__).parents[1] / "data" / "published_results.json"
 @pytest.fixture(scope="module")
 def published():
     # Llama is apart in the paper, and not among the models that p-values are corrected over.
-    return run_significance(read_main_table_results(PUBLISHED), "Baseline", "MACRO", tuple(TABLE))
+    return run_significance(load_main_table_study_rows(PUBLISHED), "Baseline", "MACRO", tuple(TABLE))
 
 
 def test_the_papers_table_is_reproduced(published):
@@ -40,15 +44,15 @@ def test_the_files_say_the_same(published):
 
 def test_lines_that_are_none_are_rejected(tmp_path):
     with pytest.raises(RunError, match="cannot be read"):
-        read_main_table_results(tmp_path / "none.json")
+        load_main_table_study_rows(tmp_path / "none.json")
     file = tmp_path / "x.json"
     file.write_text(json.dumps([{"model": "m"}]))
     with pytest.raises(RunError, match="holds no main table"):
-        read_main_table_results(file)
+        load_main_table_study_rows(file)
     with pytest.raises(RunError, match="did you mean 'Qwen3-1"):
-        run_significance(read_main_table_results(PUBLISHED), "Baseline", "MACRO", ("Qwen3-1.7",))
+        run_significance(load_main_table_study_rows(PUBLISHED), "Baseline", "MACRO", ("Qwen3-1.7",))
     with pytest.raises(RunError, match="there are Baseline, "):
-        compute_differences_by_model(read_main_table_results(PUBLISHED), "Baseline", "MACR")
+        compute_differences_by_model(load_main_table_study_rows(PUBLISHED), "Baseline", "MACR")
 
 
 def line(model="m", method="MACRO", **accuracy):
@@ -59,7 +63,7 @@ def refusal(tmp_path, text):
     file = tmp_path / "lines.json"
     file.write_text(text if isinstance(text, str) else json.dumps(text))
     with pytest.raises(RunError) as rejected:
-        run_significance(read_main_table_results(file), "Baseline", "MACRO")
+        run_significance(load_main_table_study_rows(file), "Baseline", "MACRO")
     return str(rejected.value)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from macro_routing.cli.console import prepare_model_libraries, print_fields, print_json, print_table, report_progress
-from macro_routing.cli.run_options import FlagTables, make_load_options, with_run_options
+from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.engine.decoders import FUSED, get_fused_decoder
 from macro_routing.errors import SettingsError
 from macro_routing.evaluation.decoding_settings import DecodingSettings
@@ -59,7 +59,7 @@ def bench(
     _check_writable(output)
     loaded_task = load_task(task, data_dir=data_dir, seed=seed)
     training = make_splits(loaded_task, seed=seed).train
-    frozen = load_model(model, make_load_options(flags), report_progress)
+    frozen = load_model(model, make_load_options_from_flags(flags), report_progress)
     decoding = DecodingSettings(mode, reasoning_budget, answer_budget)
     policy = MarkovPolicy.make_prior(RouteSpace(frozen.layers))
     rng = np.random.default_rng(seed)

@@ -9,7 +9,7 @@ import typer
 from macro_routing import models
 from macro_routing.cli.console import prepare_model_libraries, report_progress
 from macro_routing.cli.route_argument import read_route
-from macro_routing.cli.run_options import FlagTables, make_load_options, with_run_options
+from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.models.catalog import DEFAULT_MODEL
 from macro_routing.models.chat import encode_messages
 
@@ -34,7 +34,7 @@ def chat(
     Example: `echo 'Hello' | macro chat smollm2-135m`
     """
     prepare_model_libraries()
-    frozen = models.load_model(model, make_load_options(flags), report_progress)
+    frozen = models.load_model(model, make_load_options_from_flags(flags), report_progress)
     parsed = read_route(route, frozen)
     routed = frozen.model if parsed.is_standard else models.apply_route(frozen, parsed)
     if sys.stdin.isatty():
@@ -46,7 +46,9 @@ def chat(
             messages = list(beginning)
             continue
         messages.append({"role": "user", "content": line})
-        messages.append({"role": "assistant", "content": _stream_answer(frozen, routed, messages, budget, temperature)})
+        messages.append(
+            {"role": "assistant", "content": _stream_answer_to_terminal(frozen, routed, messages, budget, temperature)}
+        )
 
 
 def _read_user_line() -> str | None:
@@ -61,7 +63,9 @@ def _read_user_line() -> str | None:
     return line.strip() or None
 
 
-def _stream_answer(frozen: Any, model: Any, messages: Sequence[dict[str, str]], budget: int, temperature: float) -> str:
+def _stream_answer_to_terminal(
+    frozen: Any, model: Any, messages: Sequence[dict[str, str]], budget: int, temperature: float
+) -> str:
     """Stream an answer to standard output; Ctrl-C ends the answer, not the conversation."""
     import torch
     from transformers import TextStreamer

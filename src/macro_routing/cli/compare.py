@@ -9,7 +9,7 @@ import typer
 
 from macro_routing.cli.console import prepare_model_libraries, print_json, print_table, read_toml
 from macro_routing.cli.plan import print_comparison_plan
-from macro_routing.cli.progress import make_listener
+from macro_routing.cli.progress import make_progress_listener
 from macro_routing.cli.run_options import (
     DATA,
     DECODING,
@@ -33,7 +33,7 @@ from macro_routing.cli.stopping import show_hint_on_interrupt
 from macro_routing.errors import SettingsError
 from macro_routing.runs.comparison_results import (
     MethodRow,
-    describe_comparison,
+    describe_shared_run_settings,
     read_method_runs,
     summarize_methods,
 )
@@ -98,13 +98,16 @@ def compare(
     from macro_routing.report import write_method_comparison, write_report
     from macro_routing.runs.compare_methods import compare_methods
 
-    with make_listener(out, []) as listener, show_hint_on_interrupt("the same command goes on where it was"):
+    with make_progress_listener(out, []) as listener, show_hint_on_interrupt("the same command goes on where it was"):
         method_runs = compare_methods(
             base, names, numbers, out, search=search, listener=listener, store=store, workers=workers
         )
         for run in method_runs:
             write_report(out / f"{run.method}-{run.seed}")
-        description, all_runs = describe_comparison(out), read_method_runs(out)  # earlier methods stay on the page
+        description, all_runs = (
+            describe_shared_run_settings(out),
+            read_method_runs(out),
+        )  # earlier methods stay on the page
         page = write_method_comparison(all_runs, out / "compare.html", description)
     rows = summarize_methods(method_runs)
     if as_json:

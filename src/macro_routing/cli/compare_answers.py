@@ -7,7 +7,7 @@ import typer
 
 from macro_routing.cli.console import prepare_model_libraries, print_json, print_table, report_progress
 from macro_routing.cli.route_argument import read_route
-from macro_routing.cli.run_options import FlagTables, make_load_options, with_run_options
+from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.errors import SettingsError
 from macro_routing.models.catalog import DEFAULT_MODEL
 from macro_routing.models.chat import encode_messages
@@ -42,13 +42,13 @@ def compare_answers(
     if (run is None) == (prompt is None):
         raise SettingsError("give either --run or --prompt")
     if run is not None:
-        pairs = _read_answer_pairs(run, only)
+        pairs = _read_standard_and_routed_answers(run, only)
         _print_answer_pairs(pairs[:limit], len(pairs), as_json=as_json)
         return
     if route is None:
         raise SettingsError("--prompt needs a --route to compare with the standard pass")
     prepare_model_libraries()
-    frozen = load_model(model, make_load_options(flags), report_progress)
+    frozen = load_model(model, make_load_options_from_flags(flags), report_progress)
     _print_answer_pairs([_answer_with_both_routes(frozen, prompt or "", route, budget)], 1, as_json=as_json)
 
 
@@ -69,7 +69,7 @@ def _answer_with_both_routes(frozen: Any, prompt: str, route: str, budget: int) 
     return {"question": prompt, "standard": standard, "routed": routed, "route": str(routes[1])}
 
 
-def _read_answer_pairs(folder: Path, only: AnswerFilter) -> list[dict[str, Any]]:
+def _read_standard_and_routed_answers(folder: Path, only: AnswerFilter) -> list[dict[str, Any]]:
     run = RunFolder.open(folder)
     if not run.has_file(RESULT):
         raise SettingsError(f"{folder} is not finished; go on with `macro resume {folder}`")
@@ -89,7 +89,7 @@ def _read_answer_pairs(folder: Path, only: AnswerFilter) -> list[dict[str, Any]]
                 "routed_correct": after["correct"],
             }
             for example, before, after in rows
-            if _matches_answer_filter(before, after, only)
+            if _matches_answer_change_filter(before, after, only)
         ]
 
 
@@ -99,7 +99,7 @@ def _format_letter_with_choice(letter: str, choices: list[str]) -> str:
     return f"{letter}. {named[letter]}" if letter in named else letter
 
 
-def _matches_answer_filter(before: dict[str, Any], after: dict[str, Any], only: AnswerFilter) -> bool:
+def _matches_answer_change_filter(before: dict[str, Any], after: dict[str, Any], only: AnswerFilter) -> bool:
     if only == "changed":
         return bool(before["prediction"] != after["prediction"])
     expected = {"fixed": (False, True), "broken": (True, False)}

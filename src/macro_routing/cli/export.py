@@ -7,7 +7,7 @@ import typer
 
 from macro_routing.cli.console import prepare_model_libraries, report_progress
 from macro_routing.cli.route_argument import find_model_of_route, read_route, read_route_file
-from macro_routing.cli.run_options import FlagTables, make_load_options, with_run_options
+from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.cli.stopping import show_hint_on_interrupt
 from macro_routing.deploy.export_common import open_exportable_model
 from macro_routing.deploy.gguf_export import write_gguf
@@ -60,7 +60,7 @@ def export(
         raise NotationError("a route to export is a run's folder, a file or a text; it is not read from a pipe")
     evidence = read_route_file(route)
     name = model or (evidence.model if evidence else find_model_of_route(route))
-    revision = make_load_options(flags).revision or (
+    revision = make_load_options_from_flags(flags).revision or (
         evidence.revision if evidence and model in {None, evidence.model} else None
     )
     with show_hint_on_interrupt("nothing was written"):

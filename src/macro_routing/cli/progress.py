@@ -22,7 +22,7 @@ _SILENCE = 60
 
 
 @contextmanager
-def make_listener(folder: Path, log_to: Sequence[str]) -> Iterator[Listener]:
+def make_progress_listener(folder: Path, log_to: Sequence[str]) -> Iterator[Listener]:
     """A listener for the terminal or a pipe, and the loggers asked for."""
     loggers = [make_run_logger(name, folder) for name in log_to]
     if not sys.stderr.isatty():

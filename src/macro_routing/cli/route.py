@@ -10,7 +10,11 @@ from macro_routing.cli.console import make_multiline_print_field, print_fields, 
 from macro_routing.cli.group import make_command_group
 from macro_routing.cli.route_argument import read_route_text
 from macro_routing.routes import Route, format_route, parse_route
-from macro_routing.routes.composition import analyze_composition, describe_deviations, render_route_ascii
+from macro_routing.routes.composition import (
+    analyze_composition,
+    describe_deviations_from_standard_pass,
+    render_route_ascii,
+)
 
 app = make_command_group(help="Look at routes and convert between notations.")
 app.command("diff")(route_diff.compare_routes)
@@ -53,15 +57,15 @@ def show_route(
             ("executes", " ".join(str(step) for step in parsed.steps)),
             ("length", f"{facts.length} applications on {parsed.layers} layers"),
             ("track", render_route_ascii(parsed)),
-            ("made of", _describe_element_counts(parsed)),
+            ("made of", _describe_route_composition(parsed)),
             *make_multiline_print_field(
-                "differs in", describe_deviations(parsed) or ["nothing: this is the standard pass"]
+                "differs in", describe_deviations_from_standard_pass(parsed) or ["nothing: this is the standard pass"]
             ),
         ]
     )
 
 
-def _describe_element_counts(route: Route) -> str:
+def _describe_route_composition(route: Route) -> str:
     counts = dataclasses.asdict(analyze_composition(route))
     del counts["length"]
     words = {name: name.replace("_", " ") for name in counts}
@@ -77,7 +81,7 @@ def _route_to_json(route: Route) -> dict[str, object]:
         "steps": [str(step) for step in route.steps],
         "is_standard": route.is_standard,
         **dataclasses.asdict(analyze_composition(route)),
-        "differences": describe_deviations(route),
+        "differences": describe_deviations_from_standard_pass(route),
         "track": render_route_ascii(route),
     }
 

@@ -13,7 +13,7 @@ from macro_routing.cli.console import read_toml
 from macro_routing.errors import SettingsError
 from macro_routing.models.frozen import LoadOptions
 from macro_routing.runs.config import DataSettings, RunConfig
-from macro_routing.runs.options import WORKERS, RunOption, get_run_options, list_table_options
+from macro_routing.runs.options import WORKERS, RunOption, get_run_options, list_settings_class_options
 from macro_routing.settings import get_field_options
 from macro_routing.workers.worker_settings import WorkerSettings
 
@@ -91,7 +91,7 @@ def make_run_cli_parameters(
     names: Sequence[str], overrides: Mapping[str, FlagCustomization]
 ) -> list[inspect.Parameter]:
     """Parameters for options of a run."""
-    return [_make_parameter(get_run_options()[name], overrides.get(name, FlagCustomization())) for name in names]
+    return [_make_flag_parameter(get_run_options()[name], overrides.get(name, FlagCustomization())) for name in names]
 
 
 def pop_run_flags(names: Sequence[str], values: dict[str, Any]) -> FlagTables:
@@ -106,13 +106,13 @@ def pop_run_flags(names: Sequence[str], values: dict[str, Any]) -> FlagTables:
 
 def make_settings_parameters(settings: type) -> list[inspect.Parameter]:
     """Parameters for a command's own settings; lists are given separated by commas."""
-    options = list_table_options("", settings)
-    return [_make_parameter(option, FlagCustomization(required=option.is_required)) for option in options]
+    options = list_settings_class_options("", settings)
+    return [_make_flag_parameter(option, FlagCustomization(required=option.is_required)) for option in options]
 
 
 def pop_settings(settings: type, values: dict[str, Any]) -> Any:
     """Take a command's own settings out of ``values``; those that were not given keep their default."""
-    given = {option: values.pop(option.name) for option in list_table_options("", settings)}
+    given = {option: values.pop(option.name) for option in list_settings_class_options("", settings)}
     return settings(
         **{
             option.name: option.parse_list(value) if option.is_list else value
@@ -122,7 +122,7 @@ def pop_settings(settings: type, values: dict[str, Any]) -> Any:
     )
 
 
-def _make_parameter(option: RunOption, override: FlagCustomization) -> inspect.Parameter:
+def _make_flag_parameter(option: RunOption, override: FlagCustomization) -> inspect.Parameter:
     info = typer.Option(
         option.declaration,
         help=override.help or option.option.help,
@@ -165,7 +165,7 @@ def make_worker_settings(flags: FlagTables) -> WorkerSettings:
     return WorkerSettings(**flags.get(WORKERS, {}))
 
 
-def make_load_options(flags: FlagTables) -> LoadOptions:
+def make_load_options_from_flags(flags: FlagTables) -> LoadOptions:
     """How a command loads its model."""
     return LoadOptions(**flags.get("loading", {}))
 

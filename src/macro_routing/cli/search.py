@@ -10,7 +10,7 @@ import typer
 from macro_routing import runs
 from macro_routing.cli.console import prepare_model_libraries, print_fields, print_json, print_table
 from macro_routing.cli.plan import print_search_plan
-from macro_routing.cli.progress import make_listener
+from macro_routing.cli.progress import make_progress_listener
 from macro_routing.cli.run_options import (
     OUTPUT_PANEL,
     ConfigOption,
@@ -77,7 +77,7 @@ def search_and_report(
     from macro_routing.report import write_report
 
     folder = out or _choose_run_folder(run_config)
-    with make_listener(folder, log_to) as listener, stop_with_resume_hint(folder):
+    with make_progress_listener(folder, log_to) as listener, stop_with_resume_hint(folder):
         result = runs.run_search(run_config, folder, listener=listener, store=store, workers=workers)
         page = write_report(folder)
     print_run_result(result, page, as_json=as_json)

@@ -11,7 +11,7 @@ import typer
 from macro_routing import models
 from macro_routing.cli.console import prepare_model_libraries, report_progress
 from macro_routing.cli.route_argument import find_model_of_route, read_route
-from macro_routing.cli.run_options import FlagTables, make_load_options, with_run_options
+from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.deploy import serving
 from macro_routing.errors import MacroError, ModelError
 from macro_routing.models.frozen import LoadOptions, choose_dtype_name, read_model_metadata
@@ -60,7 +60,7 @@ def serve(
     if not only_print:
         serving.check_server_address(host, port)
     model = model or find_model_of_route(route)
-    loading = make_load_options(flags)
+    loading = make_load_options_from_flags(flags)
     if only_print or (engine != "transformers" and serving.is_vllm_installed()):
         # vLLM's own default host is every network the machine is in.
         address = ["--host", host, "--port", str(port)]

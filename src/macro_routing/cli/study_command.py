@@ -20,7 +20,7 @@ from macro_routing.cli.console import (
     read_toml,
     report_progress,
 )
-from macro_routing.cli.progress import make_listener
+from macro_routing.cli.progress import make_progress_listener
 from macro_routing.cli.run_options import (
     EXECUTION_PANEL,
     OUTPUT_PANEL,
@@ -86,7 +86,7 @@ class StudyInvocation:
     ) -> None:
         """Run a study that searches; ``top_level`` are values of its runs."""
         base = self.make_shared_run_config(task=self.settings.task_names[0].task, **top_level)
-        tasks = self.settings.all_task_names
+        tasks = self.settings.study_task_names
         self.run(base, self.settings.to_json(), lambda context: run_study(context, self.settings), tasks, name)
 
     def run(
@@ -104,7 +104,7 @@ class StudyInvocation:
         folder = open_study_folder(self.out, self.study, settings, name)
         with (
             folder.lock(),
-            make_listener(folder.path, []) as listener,
+            make_progress_listener(folder.path, []) as listener,
             show_hint_on_interrupt("the same command goes on where it was"),
         ):
             result = run_study(studies.StudyContext(base, folder, listener, self.store, self.minutes))

@@ -85,9 +85,9 @@ def explain(call: StudyInvocation, route: RouteArgument) -> None:
 
     Example: `macro explain 'L0-L4 L7 L8-L21 L20 RJ' --task category --test 200`
     """
-    from macro_routing.studies.explain import measure_route_deviations
+    from macro_routing.studies.explain import ablate_route_deviations
 
-    _run_route_study(call, route, lambda context, subject, _: measure_route_deviations(context, subject))
+    _run_route_study(call, route, lambda context, subject, _: ablate_route_deviations(context, subject))
 
 
 @study_command("side-effects", SideEffectsSettings, *_RUN_OPTIONS, "test", **_OVERRIDES)
@@ -134,7 +134,7 @@ def depth_tradeoff(
 def _run_route_study(call: StudyInvocation, argument: str, run_study: RunRouteStudy) -> None:
     """Find out what the route brings with it, load its model, and run the study of it."""
     _reject_mistyped_folder(argument)
-    from_route = read_route_settings(argument)
+    from_route = read_search_settings_of_route(argument)
     known = {"task": _DEFAULT_TASK, "seed": _FIRST_SEED, "preset": "quick", **from_route}
     # How the route's own task was answered is that task's: others are answered as the preset or the user says.
     known["decoding"] = dict(known.get("decoding", {}))
@@ -161,7 +161,7 @@ def _run_route_study(call: StudyInvocation, argument: str, run_study: RunRouteSt
     call.run(base, about_route | (settings.to_json() if settings else {}), run_study_on_route, tasks or [task])
 
 
-def read_route_settings(argument: str) -> dict[str, Any]:
+def read_search_settings_of_route(argument: str) -> dict[str, Any]:
     """What a run's folder or a route file says about how its route was searched; nothing for a plain route."""
     header = Path(argument) / RUN
     try:

@@ -42,7 +42,7 @@ class StoredTensor:
 
 def list_copyable_tensors(folder: Path) -> list[StoredTensor]:
     """List the tensors of a folder's safetensors files; reject dtypes that cannot be copied."""
-    tensors = list_tensors(folder)
+    tensors = list_checkpoint_tensors(folder)
     if unsupported := [tensor for tensor in tensors if tensor.dtype not in _BYTES_PER_VALUE]:
         raise ExportError(
             f"{unsupported[0].name} has dtype {unsupported[0].dtype}, but --to hf and --to gguf write"
@@ -52,7 +52,7 @@ def list_copyable_tensors(folder: Path) -> list[StoredTensor]:
     return tensors
 
 
-def list_tensors(folder: Path) -> list[StoredTensor]:
+def list_checkpoint_tensors(folder: Path) -> list[StoredTensor]:
     """List the tensors of a folder's safetensors files; reject damaged or missing files."""
     from safetensors import SafetensorError, safe_open
 

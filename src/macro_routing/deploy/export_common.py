@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from macro_routing.deploy.checkpoint_tensors import list_tensors
+from macro_routing.deploy.checkpoint_tensors import list_checkpoint_tensors
 from macro_routing.errors import ExportError
 from macro_routing.files import atomic_output, describe_os_error
 from macro_routing.models.catalog import BUILT_IN_MODELS, MessageCallback, ignore_message
@@ -28,7 +28,7 @@ def open_exportable_model(
     """Open a model that can be routed and whose weights can be read."""
     base = read_model_metadata(name, LoadOptions(revision=revision), report)
     check_supported(base.config)
-    list_tensors(base.folder)
+    list_checkpoint_tensors(base.folder)
     return base
 
 

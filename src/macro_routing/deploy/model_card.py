@@ -8,7 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from macro_routing.deploy.export_common import get_hub_commit
 from macro_routing.models.frozen import ModelMetadata
-from macro_routing.routes.composition import describe_deviations
+from macro_routing.routes.composition import describe_deviations_from_standard_pass
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile
 
@@ -54,7 +54,7 @@ def make_model_card(base: ModelMetadata, route: Route, evidence: RouteFile | Non
         name=base.name if hub_model else Path(base.name).name,  # no path of this machine in the card
         weights_id=base.weights_id,
         route=route,
-        deviations=describe_deviations(route),
+        deviations=describe_deviations_from_standard_pass(route),
         evidence=evidence,
         titles=_FIELD_TITLES,
         needs_macro=needs_macro,

@@ -68,7 +68,7 @@ def _identify_model(model: Any) -> IdentifiedModel:
     if isinstance(model, FrozenModel):
         return model
     layers = count_layers(model)
-    folder = _find_source_folder(model)
+    folder = _find_loaded_model_folder(model)
     if folder is None:
         name, tokenizer, sources = "the model in memory", None, digest_loaded_weights(model)
     else:
@@ -80,7 +80,7 @@ def _identify_model(model: Any) -> IdentifiedModel:
     )
 
 
-def _find_source_folder(model: Any) -> Path | None:
+def _find_loaded_model_folder(model: Any) -> Path | None:
     """The folder that a model was loaded from, in the hub's cache for a hub id; None for a model in memory."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError

@@ -74,12 +74,12 @@ def serve_with_transformers(model: Any, tokenizer: Any, name: str, host: str, po
     """Serve ``model`` under ``name`` until interrupted."""
     from transformers.cli.serve import Serve
 
-    with _replace_model_manager(model, tokenizer, name):
+    with _replace_server_model_manager(model, tokenizer, name):
         Serve(force_model=name, host=host, port=port, log_level="error")
 
 
 @contextlib.contextmanager
-def _replace_model_manager(model: Any, tokenizer: Any, name: str) -> Iterator[None]:
+def _replace_server_model_manager(model: Any, tokenizer: Any, name: str) -> Iterator[None]:
     """Replace the server's model manager by one that knows this model only."""
     from transformers.cli.serving import model_manager
 

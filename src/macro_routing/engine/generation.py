@@ -170,7 +170,9 @@ class StagedSequenceDecoder:
         if (period := find_loop_period(self._tokens)) is None:
             return token
         # The loop would go on up to max_tokens; the caller decodes later stages from the extended prompt.
-        self._texts.append(GeneratedText(repeat_token_loop(self._tokens, period, stage.max_tokens), truncated=True))
+        self._texts.append(
+            GeneratedText(extend_looping_tokens_to_length(self._tokens, period, stage.max_tokens), truncated=True)
+        )
         self._stopped = True
         return None
 
@@ -200,7 +202,7 @@ def find_loop_period(tokens: Sequence[int]) -> int | None:
     return None
 
 
-def repeat_token_loop(tokens: Sequence[int], period: int, length: int) -> tuple[int, ...]:
+def extend_looping_tokens_to_length(tokens: Sequence[int], period: int, length: int) -> tuple[int, ...]:
     """``tokens`` with their last ``period`` tokens repeated up to ``length``."""
     extended = list(tokens)
     while len(extended) < length:

@@ -69,7 +69,7 @@ class LayerSchedule:
     """The largest number of states that a route keeps for its adds."""
 
 
-class _RouteProgress:
+class _LayerOrderProgress:
     """How far each order has come, and which orders need which layer next."""
 
     def __init__(self, orders: _LayerOrders) -> None:
@@ -79,7 +79,7 @@ class _RouteProgress:
         for index, order in enumerate(orders):
             self.waiting.setdefault(order[0], []).append(index)
 
-    def advance_at_layer(self, layer: int) -> list[int]:
+    def advance_routes_at_layer(self, layer: int) -> list[int]:
         """Advance all orders that need ``layer`` next; their indices, in ascending order."""
         indices = sorted(self.waiting.pop(layer))
         for index in indices:
@@ -101,7 +101,7 @@ def merge_layer_orders_fast(orders: _LayerOrders) -> list[int]:
     An order that jumps back can be served at once or in the next sweep, and so can one that repeats a layer. With few
     orders the first is shorter. With many, every layer of the next sweep is needed by some order anyway.
     """
-    return min((_merge_by_sweeps(orders, min_move) for min_move in (-math.inf, 0, 1)), key=len)
+    return min((_merge_layer_orders_by_sweeps(orders, min_move) for min_move in (-math.inf, 0, 1)), key=len)
 
 
 def schedule_layer_calls(
@@ -110,10 +110,10 @@ def schedule_layer_calls(
     """Layer calls that take every route through all its steps, in order."""
     steps = [_schedule_route_steps(index, route) for index, route in enumerate(routes)]
     orders = [[step.layer for step in route.steps] for route in routes]
-    progress = _RouteProgress(orders)
+    progress = _LayerOrderProgress(orders)
     calls = []
     for layer in merge_orders(orders):
-        indices = progress.advance_at_layer(layer)
+        indices = progress.advance_routes_at_layer(layer)
         calls.append(LayerCall(layer, tuple(steps[index][progress.done[index] - 1] for index in indices)))
     kept = max((route_step.keep_slot + 1 for route_steps in steps for route_step in route_steps), default=0)
     return LayerSchedule(tuple(calls), kept)
@@ -136,14 +136,14 @@ def _schedule_route_steps(index: int, route: Route) -> list[RouteStep]:
     ]
 
 
-def _merge_by_sweeps(orders: _LayerOrders, min_move: float) -> list[int]:
+def _merge_layer_orders_by_sweeps(orders: _LayerOrders, min_move: float) -> list[int]:
     """Run the lowest needed layer that is at least ``min_move`` above the last one, or else the lowest of all."""
-    progress = _RouteProgress(orders)
+    progress = _LayerOrderProgress(orders)
     merged: list[int] = []
     while progress.waiting:
         lowest = merged[-1] + min_move if merged else 0
         merged.append(min([layer for layer in progress.waiting if layer >= lowest] or progress.waiting))
-        progress.advance_at_layer(merged[-1])
+        progress.advance_routes_at_layer(merged[-1])
     return merged
 
 

@@ -19,7 +19,7 @@ from macro_routing.engine.shared_forward import (
     PrefixTreeForward,
     RoutePerRowForward,
     TokenSegment,
-    make_prompt_segments,
+    split_prompts_at_common_prefix,
 )
 from macro_routing.models.hidden_states import apply_lm_head
 from macro_routing.models.support import get_text_config
@@ -117,7 +117,7 @@ class ChoiceBatch:
         )
 
     @property
-    def long_choice_item_indices(self) -> torch.Tensor:
+    def item_index_per_long_choice(self) -> torch.Tensor:
         """The item that each long choice continues."""
         return self.item_indices[self.long_choices]
 
@@ -137,7 +137,7 @@ class ChoiceBatch:
         """
         logits = prompt_logits.float()  # [items, vocabulary]
         # The logit minus the normalizer: a log-softmax would be computed for all tokens, and one is needed.
-        totals = logits[self.item_indices, self.first_tokens] - _compute_log_normalizers(logits)[self.item_indices]
+        totals = logits[self.item_indices, self.first_tokens] - _compute_row_logsumexps(logits)[self.item_indices]
         if target_log_probs is not None:
             totals[self.long_choices] += (target_log_probs * self.target_mask).sum(dim=1)
         choices_per_item = torch.bincount(self.item_indices).tolist()
@@ -147,10 +147,10 @@ class ChoiceBatch:
 def compute_log_probs(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
     """The log-probability of ``tokens``, one for each row of ``logits``."""
     logits = logits.float()
-    return logits.gather(-1, tokens[..., None])[..., 0] - _compute_log_normalizers(logits)
+    return logits.gather(-1, tokens[..., None])[..., 0] - _compute_row_logsumexps(logits)
 
 
-def _compute_log_normalizers(logits: torch.Tensor) -> torch.Tensor:
+def _compute_row_logsumexps(logits: torch.Tensor) -> torch.Tensor:
     """The log-sum-exp of every row; on a CPU a few rows at a time, since memory is the bottleneck there."""
     if logits.device.type != "cpu":
         return logits.logsumexp(dim=-1)
@@ -171,8 +171,8 @@ def _score_batch(model: Any, items: list[ChoiceItem]) -> list[list[float]]:
     target_log_probs = None
     if batch.long_choices:
         cache = output.past_key_values
-        cache.batch_select_indices(batch.long_choice_item_indices)
-        mask = torch.cat([batch.prompt_mask[batch.long_choice_item_indices], batch.target_mask], dim=1)
+        cache.batch_select_indices(batch.item_index_per_long_choice)
+        mask = torch.cat([batch.prompt_mask[batch.item_index_per_long_choice], batch.target_mask], dim=1)
         positions = compute_position_ids(mask)[:, -batch.input_ids.shape[1] :]
         logits = model(
             batch.input_ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
@@ -187,10 +187,12 @@ def _score_batch_for_routes(
 ) -> list[dict[Route, list[float]]]:
     batch = ChoiceBatch.from_items(items, model.device)
     new_tokens = batch.input_ids.shape[-1] if batch.long_choices else 0
-    segments = _add_choice_segment(make_prompt_segments(model, [item.prompt for item in items], new_tokens), batch)
+    segments = _add_choice_segment(
+        split_prompts_at_common_prefix(model, [item.prompt for item in items], new_tokens), batch
+    )
     forward = PrefixTreeForward(model, segments)
     scores = {
-        plan.routes[finished.route_index]: _score_hidden_states(model, batch, finished.states)
+        plan.routes[finished.route_index]: _score_choices_from_states(model, batch, finished.states)
         for plan in plan_prefix_trees(routes, max(2, hidden_state_bytes // forward.hidden_state_bytes))
         for finished in forward.run_prefix_tree(plan)
     }
@@ -201,7 +203,7 @@ def _score_batch_for_routes(
 def _score_batch_of_pairs(model: Any, pairs: Sequence[tuple[Route, ChoiceItem]]) -> list[list[float]]:
     batch = ChoiceBatch.from_items([item for _, item in pairs], model.device)
     segments = _add_choice_segment([TokenSegment(batch.prompt_ids, batch.prompt_mask)], batch)
-    return _score_hidden_states(
+    return _score_choices_from_states(
         model, batch, RoutePerRowForward(model, segments).compute_final_hidden_states([route for route, _ in pairs])
     )
 
@@ -210,11 +212,11 @@ def _add_choice_segment(segments: list[TokenSegment], batch: ChoiceBatch) -> lis
     """The prompts' segments, and one for the long choices where there are any."""
     if not batch.long_choices:
         return segments
-    mask = torch.cat([segments[-1].mask[batch.long_choice_item_indices], batch.target_mask], dim=1)
-    return [*segments, TokenSegment(batch.input_ids, mask, batch.long_choice_item_indices)]
+    mask = torch.cat([segments[-1].mask[batch.item_index_per_long_choice], batch.target_mask], dim=1)
+    return [*segments, TokenSegment(batch.input_ids, mask, batch.item_index_per_long_choice)]
 
 
-def _score_hidden_states(model: Any, batch: ChoiceBatch, states: HiddenStates) -> list[list[float]]:
+def _score_choices_from_states(model: Any, batch: ChoiceBatch, states: HiddenStates) -> list[list[float]]:
     prompt_state, choice_state = (states[-2], states[-1]) if batch.long_choices else (states[-1], None)
     prompt_logits = apply_lm_head(model, prompt_state[:, -1:])[:, -1]
     target_log_probs = None if choice_state is None else _compute_target_log_probs(model, batch, choice_state)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from macro_routing.engine.batching import Tokens, run_in_batches
-from macro_routing.engine.fused.support import supports_stages
+from macro_routing.engine.fused.support import kernels_support_stages
 from macro_routing.engine.generation import (
     GenerationRequest,
     StagedSequenceDecoder,
@@ -25,7 +25,7 @@ from macro_routing.engine.generation import (
     max_new_tokens,
 )
 from macro_routing.engine.prefix_tree import plan_prefix_tree
-from macro_routing.engine.shared_forward import PrefixTreeForward, make_prompt_segments
+from macro_routing.engine.shared_forward import PrefixTreeForward, split_prompts_at_common_prefix
 from macro_routing.models.hidden_states import apply_lm_head
 from macro_routing.models.routing import apply_route
 from macro_routing.routes.route import Route
@@ -46,13 +46,15 @@ def generate_for_routes(
     fused: FusedDecoder | None = None,
 ) -> dict[Route, list[StageTexts]]:
     """The texts of every different route of ``model`` after each prompt, one text per stage."""
-    if fused is not None and supports_stages(request.stages):
+    if fused is not None and kernels_support_stages(request.stages):
         texts = fused.generate_for_routes(routes, prompts, request)
     else:
         texts = generate_eager(model, routes, prompts, request)
     pairs = [(route, prompt) for route in texts for prompt in prompts]
     rows = iter(
-        _decode_stages_after_loops(model, pairs, [row for rows in texts.values() for row in rows], request, fused)
+        _decode_stages_after_repetition_loops(
+            model, pairs, [row for rows in texts.values() for row in rows], request, fused
+        )
     )
     return {route: [next(rows) for _ in prompts] for route in texts}
 
@@ -61,13 +63,15 @@ def generate_for_pairs(
     model: Any, pairs: _Pairs, request: GenerationRequest, fused: FusedDecoder | None = None
 ) -> list[StageTexts]:
     """The texts of each pair's route after its prompt; the fused decoder runs different routes in one batch."""
-    return _decode_stages_after_loops(model, pairs, _decode_pairs(model, pairs, request, fused), request, fused)
+    return _decode_stages_after_repetition_loops(
+        model, pairs, _decode_pairs(model, pairs, request, fused), request, fused
+    )
 
 
 def _decode_pairs(
     model: Any, pairs: _Pairs, request: GenerationRequest, fused: FusedDecoder | None
 ) -> list[StageTexts]:
-    if fused is not None and supports_stages(request.stages):
+    if fused is not None and kernels_support_stages(request.stages):
         return fused.generate_for_pairs(pairs, request)
     texts: list[StageTexts] = [()] * len(pairs)
     for route, indices in group_indices_by_route([route for route, _ in pairs]).items():
@@ -77,7 +81,7 @@ def _decode_pairs(
     return texts
 
 
-def _decode_stages_after_loops(
+def _decode_stages_after_repetition_loops(
     model: Any, pairs: _Pairs, texts: list[StageTexts], request: GenerationRequest, fused: FusedDecoder | None
 ) -> list[StageTexts]:
     """``texts`` with the later stages of sequences that a loop stopped, decoded from the prompts that they led to."""
@@ -110,7 +114,7 @@ def generate_eager(
 def _generate_batch(
     model: Any, routes: Sequence[Route], request: GenerationRequest, prompts: list[Tokens]
 ) -> list[dict[Route, StageTexts]]:
-    segments = make_prompt_segments(model, prompts, max_new_tokens(request.stages))
+    segments = split_prompts_at_common_prefix(model, prompts, max_new_tokens(request.stages))
     plan = plan_prefix_tree(routes)
     texts: list[dict[Route, StageTexts]] = [{} for _ in prompts]
     for finished in PrefixTreeForward(model, segments).run_prefix_tree(plan, keep_caches=True):

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from macro_routing.engine.batching import Tokens, compute_position_ids, pad_left, shared_prompt_prefix_length
+from macro_routing.engine.batching import Tokens, choose_shared_prefix_length, compute_position_ids, pad_left
 from macro_routing.engine.layer_schedule import (
     NONE,
     LayerCall,
@@ -262,12 +262,12 @@ def _compute_segment_layer_arguments(model: Any, segment: TokenSegment) -> Layer
     return compute_layer_inputs(model, segment.ids, segment.mask, positions, cached=segment.mask.shape[1] - tokens)
 
 
-def make_prompt_segments(model: Any, prompts: Sequence[Tokens], new_tokens: int) -> list[TokenSegment]:
+def split_prompts_at_common_prefix(model: Any, prompts: Sequence[Tokens], new_tokens: int) -> list[TokenSegment]:
     """The prompts, after a segment for their common prefix where there is one.
 
     At most ``new_tokens`` tokens will follow each prompt.
     """
-    shared = shared_prompt_prefix_length(prompts, _max_prompt_within_sliding_window(model, new_tokens))
+    shared = choose_shared_prefix_length(prompts, _max_prompt_within_sliding_window(model, new_tokens))
     ids, mask = pad_left([prompt[shared:] for prompt in prompts], model.device)
     if shared == 0:
         return [TokenSegment(ids, mask)]

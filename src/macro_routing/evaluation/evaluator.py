@@ -84,7 +84,7 @@ class Evaluator:
         }
 
     @property
-    def example_unit_sizes(self) -> UnitSizes:
+    def examples_per_unit(self) -> UnitSizes:
         """The sizes in use."""
         return self.sizes or UnitSizes.for_device(self.frozen.model.device.type)
 
@@ -92,13 +92,13 @@ class Evaluator:
     def spec(self) -> EvaluatorSpec:
         """How workers have to run this evaluator's work items."""
         scope = hashlib.sha256(json.dumps(self.scope, sort_keys=True).encode()).hexdigest()[:32]
-        return EvaluatorSpec(self.task.name, self.decoding, self.decoder, self.example_unit_sizes, scope)
+        return EvaluatorSpec(self.task.name, self.decoding, self.decoder, self.examples_per_unit, scope)
 
     def evaluate(self, routes: Iterable[Route], examples: Sequence[Example]) -> dict[Route, RouteEvaluation]:
         """Score every distinct route on every example."""
-        cache = self._open_cache(routes, examples)
+        cache = self._open_outcome_cache(routes, examples)
         cache.compute_missing(
-            [(unit, cache.routes) for unit in split_into_units(examples, self.example_unit_sizes.full)]
+            [(unit, cache.routes) for unit in split_into_units(examples, self.examples_per_unit.full)]
         )
         return {route: cache.summarize_route_outcomes(route, examples) for route in cache.routes}
 
@@ -106,8 +106,8 @@ class Evaluator:
         self, draws: Sequence[Route], examples: Sequence[Example], keep: int, mode: str = EXACT
     ) -> RaceResult:
         """Score a round's draws until the ``keep`` best are certain; ties go to the earlier draw."""
-        units = plan_race_units(examples, self.example_unit_sizes)
-        cache = self._open_cache(draws, examples)
+        units = plan_race_units(examples, self.examples_per_unit)
+        cache = self._open_outcome_cache(draws, examples)
 
         def score_routes_on_unit(number: int, routes: Sequence[Route]) -> dict[Route, float | ScoringFailure]:
             cache.compute_missing([(units[number], routes)])
@@ -129,11 +129,11 @@ class Evaluator:
         examples_by_route: dict[Route, list[Example]] = {}
         for route, example in pairs:
             examples_by_route.setdefault(route, []).append(example)
-        cache = self._open_cache(examples_by_route, [example for _, example in pairs], examples_by_route)
-        cache.compute_missing_pairs(pairs, self.example_unit_sizes.full)
-        return [cache.get_pair_outcome(route, example) for route, example in pairs]
+        cache = self._open_outcome_cache(examples_by_route, [example for _, example in pairs], examples_by_route)
+        cache.compute_missing_pairs(pairs, self.examples_per_unit.full)
+        return [cache.get_route_example_outcome(route, example) for route, example in pairs]
 
-    def _open_cache(
+    def _open_outcome_cache(
         self,
         routes: Iterable[Route],
         examples: Sequence[Example],
@@ -180,7 +180,7 @@ class Evaluator:
                 self.task,
                 examples,
                 self.decoding,
-                hidden_state_bytes=self.example_unit_sizes.state_megabytes << 20,
+                hidden_state_bytes=self.examples_per_unit.state_megabytes << 20,
                 decoder=self.decoder,
             )
             return list(zip(*(by_route[route] for route in routes), strict=True))

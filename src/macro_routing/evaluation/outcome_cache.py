@@ -139,7 +139,7 @@ class OutcomeCache:
             return [outcomes.get(self._keys[example], _WRONG) for example in examples]
         return [outcomes[self._keys[example]] for example in examples]
 
-    def get_pair_outcome(self, route: Route, example: Example) -> ExampleOutcome | ScoringFailure:
+    def get_route_example_outcome(self, route: Route, example: Example) -> ExampleOutcome | ScoringFailure:
         """One outcome, or why there is none: a pair that could not be run is not counted as wrong."""
         outcome = self._outcomes[route].get(self._keys[example])
         return ScoringFailure(self._failures[route]) if outcome is None else outcome

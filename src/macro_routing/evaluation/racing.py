@@ -92,7 +92,7 @@ def race_routes(  # noqa: PLR0913
         routes = list(dict.fromkeys(draws[index] for index in wave))
         prefetch_outcomes(
             [(standings[route].units, route) for route in routes],
-            _predict_next_pairs(draws, standings, routes, len(sizes), (keep, mode)),
+            _predict_pairs_of_later_waves(draws, standings, routes, len(sizes), (keep, mode)),
         )
         for number in sorted({standings[route].units for route in routes}):
             group = [route for route in routes if standings[route].units == number]
@@ -103,7 +103,7 @@ def race_routes(  # noqa: PLR0913
     return standings
 
 
-def _predict_next_pairs(
+def _predict_pairs_of_later_waves(
     draws: Sequence[Route],
     standings: Mapping[Route, RaceStanding],
     wave: Sequence[Route],
@@ -133,13 +133,13 @@ def find_racing_draws(standings: Sequence[RaceStanding], keep: int, mode: str = 
         racing = [
             index
             for index in racing
-            if not _must_rank_behind((standings[index].losses, index), last)
+            if not _draw_cannot_overtake((standings[index].losses, index), last)
             or (standings[index].losses - fewest <= _TOLERANCE and (standings[index].length, index) < best)
         ]
     return [index for index in racing if _may_reach_elite(standings, index, keep)] if mode == STATISTICAL else racing
 
 
-def _must_rank_behind(draw: tuple[float, int], last: tuple[float, int]) -> bool:
+def _draw_cannot_overtake(draw: tuple[float, int], last: tuple[float, int]) -> bool:
     """Whether a draw (losses, index) can no longer rank before ``last``; ties go to the earlier draw.
 
     Sums of partial credits depend on the order of addition in their last digits, so only integers can tie for sure.

@@ -133,7 +133,10 @@ class ScoreStore:
         """Store outcomes by route and example key, all or none; outcomes that are stored already stay unchanged."""
         with self._transaction() as cursor:
             for route, by_example in outcomes.items():
-                ids, prefix = self._insert_scope_and_route(cursor, scope, route), _hash_scope_and_route(scope, route)
+                ids, prefix = (
+                    self._insert_scope_and_route_rows(cursor, scope, route),
+                    _hash_scope_and_route(scope, route),
+                )
                 cursor.executemany(
                     "INSERT OR IGNORE INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (_outcome_to_row(ids, prefix, example, outcome) for example, outcome in by_example.items()),
@@ -145,7 +148,7 @@ class ScoreStore:
         row = self._connection.execute(query, (_scope_to_json(scope), route.layers, str(route))).fetchone()
         return None if row is None else (row[0], row[1])
 
-    def _insert_scope_and_route(
+    def _insert_scope_and_route_rows(
         self, cursor: sqlite3.Cursor, scope: Mapping[str, Any], route: Route
     ) -> tuple[int, int]:
         cursor.execute("INSERT OR IGNORE INTO scopes (description) VALUES (?)", (_scope_to_json(scope),))

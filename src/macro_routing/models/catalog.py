@@ -84,7 +84,7 @@ _CONVERSION_VERSION = 2
 def cache_folder() -> Path:
     """The folder of converted models: ``MACRO_CACHE_DIR``, or the user's cache folder."""
     if named := os.environ.get("MACRO_CACHE_DIR"):
-        return _expand_path(named)
+        return _expand_user_path(named)
     base = os.environ.get("XDG_CACHE_HOME")
     try:
         return (Path(base) if base else Path.home() / ".cache") / "macro-routing"
@@ -97,7 +97,7 @@ def locate_model(name: str, *, revision: str | None = None, report: MessageCallb
     if name in BUILT_IN_MODELS:
         download = partial(_assemble_built_in_model, name, report)
         return _convert_gguf_once(BUILT_IN_MODELS[name].digest, download, report)
-    path = _expand_path(name)
+    path = _expand_user_path(name)
     if path.is_dir():
         return _check_local_folder(path)
     if path.suffix.lower() == ".gguf":
@@ -114,7 +114,7 @@ def locate_model(name: str, *, revision: str | None = None, report: MessageCallb
     )
 
 
-def _expand_path(name: str) -> Path:
+def _expand_user_path(name: str) -> Path:
     """Expand ``~`` in a path; reject names that no file system takes."""
     try:
         path = Path(name).expanduser()

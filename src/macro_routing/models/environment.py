@@ -39,7 +39,7 @@ def describe_environment() -> list[EnvironmentFact]:
         EnvironmentFact("processor", f"{os.cpu_count()} cores, {_describe_memory()}"),
         *_describe_installed_extras(),
         *_describe_devices(),
-        *_describe_storage(),
+        *_describe_cache_disk_space(),
     ]
 
 
@@ -90,7 +90,7 @@ def _describe_devices() -> list[EnvironmentFact]:
     return facts
 
 
-def _describe_storage() -> list[EnvironmentFact]:
+def _describe_cache_disk_space() -> list[EnvironmentFact]:
     folder = cache_folder()
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     free = shutil.disk_usage(existing).free / 2**30

@@ -11,7 +11,7 @@ from torch import nn
 
 from macro_routing.errors import ModelError
 from macro_routing.models.decoder import get_decoder, remove_hooks_on_exit
-from macro_routing.models.routing import replace_decoder, shallow_copy
+from macro_routing.models.routing import copy_model_with_decoder, shallow_copy
 
 
 def collect_hidden_states(model: Any, input_ids: torch.Tensor, **inputs: Any) -> list[torch.Tensor]:
@@ -40,7 +40,7 @@ def apply_lm_head(model: Any, hidden: torch.Tensor) -> torch.Tensor:
     """
     decoder = get_decoder(model)
     normed = decoder.norm(hidden.to(decoder.norm.weight.device))
-    reader = replace_decoder(model, decoder, _FixedStateDecoder(decoder, normed))
+    reader = copy_model_with_decoder(model, decoder, _FixedStateDecoder(decoder, normed))
     with torch.no_grad():
         logits: torch.Tensor = reader(torch.zeros(hidden.shape[:2], dtype=torch.long, device=model.device)).logits
     return logits

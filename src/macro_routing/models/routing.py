@@ -59,7 +59,7 @@ def apply_route(model: Any, route: Route, *, allow_untested: bool = False) -> An
     routed_decoder.layers = nn.ModuleList(
         _make_step_layers(decoder.layers, route, routed_decoder.config, _list_output_recorded_classes(model))
     )
-    routed = replace_decoder(model, decoder, routed_decoder, config)
+    routed = copy_model_with_decoder(model, decoder, routed_decoder, config)
     routed.macro_route = route
     routed.save_pretrained = functools.partial(_reject_saving, route)
     routed.add_adapter = routed.load_adapter = reject_new_adapter
@@ -67,7 +67,7 @@ def apply_route(model: Any, route: Route, *, allow_untested: bool = False) -> An
     if getattr(model, "generation_config", None) is not None:
         routed.generation_config = copy.deepcopy(model.generation_config)
     if route.has_adds:
-        routed_decoder.register_forward_pre_hook(_add_new_saved_states, with_kwargs=True)
+        routed_decoder.register_forward_pre_hook(_create_saved_states_per_pass, with_kwargs=True)
     return routed
 
 
@@ -164,7 +164,7 @@ class SavedStates:
         self.states: dict[int, torch.Tensor] = {}
 
 
-def _add_new_saved_states(_: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _create_saved_states_per_pass(_: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Give every forward pass new saved states, so that passes can be nested and no old state is read."""
     return args, {**kwargs, "macro_states": SavedStates()}
 
@@ -192,7 +192,7 @@ def add_hidden_state(hidden: torch.Tensor, earlier: torch.Tensor, coefficient: f
 # --- copies -------------------------------------------------------------------------------------------------------
 
 
-def replace_decoder(module: Any, decoder: Any, replacement: Any, config: Any = None) -> Any:
+def copy_model_with_decoder(module: Any, decoder: Any, replacement: Any, config: Any = None) -> Any:
     """Copy the modules above the decoder, with another decoder inside, and with ``config`` where one is given."""
     if module is decoder:
         return replacement
@@ -201,7 +201,7 @@ def replace_decoder(module: Any, decoder: Any, replacement: Any, config: Any = N
         copied.config = config
     for name, child in module._modules.items():  # noqa: SLF001
         if child is not None and any(part is decoder for part in child.modules()):
-            copied._modules[name] = replace_decoder(child, decoder, replacement, config)  # noqa: SLF001
+            copied._modules[name] = copy_model_with_decoder(child, decoder, replacement, config)  # noqa: SLF001
     return copied
 
 

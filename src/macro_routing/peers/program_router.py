@@ -140,7 +140,7 @@ class ProgramRouters:
     def compute_logits(self, positions: Sequence[ProgramPosition], states: Sequence[torch.Tensor]) -> torch.Tensor:
         """Logits ``[prompts, actions]`` for programs at ``positions``, all after equally many applications."""
         logits = compute_router_logits(self.routers, positions[0].applied - 1, states, self.settings.windows)
-        return logits.masked_fill(~get_feasible_actions(self.space, positions).to(logits.device), -math.inf)
+        return logits.masked_fill(~compute_feasible_action_mask(self.space, positions).to(logits.device), -math.inf)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the routers into the folder ``path``."""
@@ -164,7 +164,7 @@ class ProgramRouters:
         return cls(saved.build_routers(count, space.action_count), space, saved.settings, frozen.weights_id)
 
 
-def get_feasible_actions(space: RouteSpace, positions: Sequence[ProgramPosition]) -> torch.Tensor:
+def compute_feasible_action_mask(space: RouteSpace, positions: Sequence[ProgramPosition]) -> torch.Tensor:
     """Whether each action is feasible at each position, ``[positions, actions]``."""
     applied, layer = [position.applied for position in positions], [position.layer for position in positions]
     return torch.from_numpy(space.feasibility_mask[applied, layer])
@@ -201,7 +201,7 @@ def train_program_routers(  # noqa: PLR0913
         actions = [labels[index][router] for index in indices]
         if router < count:
             examples.record_router_targets(indices, router, states, actions)
-            examples.allowed[indices, router] = get_feasible_actions(space, positions)
+            examples.allowed[indices, router] = compute_feasible_action_mask(space, positions)
         return actions
 
     roll_out_program_actions(frozen, space, prompts, follow_and_record_label)

@@ -112,7 +112,7 @@ def fit_routers(
         order = torch.randperm(prompts, generator=generator)
         for batch in torch.split(order, settings.accumulation):
             optimizer.zero_grad()
-            loss = _compute_prompt_losses(routers, examples, batch, weights, settings.focal_gamma)
+            loss = _compute_router_loss_per_prompt(routers, examples, batch, weights, settings.focal_gamma)
             loss.mean().backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             schedule.step()
@@ -130,7 +130,7 @@ def _compute_router_logits(routers: StackedRouters, examples: TrainingExamples, 
     return logits.masked_fill(~examples.allowed[batch].to(device), -math.inf)
 
 
-def _compute_prompt_losses(
+def _compute_router_loss_per_prompt(
     routers: StackedRouters, examples: TrainingExamples, batch: torch.Tensor, weights: torch.Tensor, gamma: float
 ) -> torch.Tensor:
     """Mean loss of each prompt over its own decisions."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from macro_routing.report.figure import Figure, LegendKey
 from macro_routing.report.formatting import format_count
 from macro_routing.report.rendering import render_template
-from macro_routing.report.scale import Scale, list_round_ticks, list_ticks_within
+from macro_routing.report.scale import Scale, list_nice_axis_ticks, list_ticks_within
 from macro_routing.runs.comparison_results import MethodRun
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.result import STANDARD
@@ -31,7 +31,7 @@ def draw_budget_chart(runs: Sequence[MethodRun]) -> Figure:
         compute_mean_curve([_subtract_baseline_from_curve(run) for run in runs if run.method == method])
         for method in methods
     ]
-    ticks = list_round_ticks([0.0, *(gain for curve in curves for _, gain in curve)], 6, min_span=0.02, beyond=True)
+    ticks = list_nice_axis_ticks([0.0, *(gain for curve in curves for _, gain in curve)], 6, min_span=0.02, beyond=True)
     max_budget = max([1, *(budget for curve in curves for budget, _ in curve)])
     x = Scale(0, max_budget, _LEFT, _WIDTH - _RIGHT)
     y = Scale(ticks[0], ticks[-1], _HEIGHT - _BOTTOM, _TOP)

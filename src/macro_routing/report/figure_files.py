@@ -11,7 +11,7 @@ from pathlib import Path
 from macro_routing.errors import RunError
 from macro_routing.report.block_map import draw_block_map
 from macro_routing.report.figure import Figure
-from macro_routing.report.interval_chart import draw_variants
+from macro_routing.report.interval_chart import draw_variant_accuracy_chart
 from macro_routing.report.policy_map import draw_policy_map
 from macro_routing.report.rendering import write_output_file
 from macro_routing.report.rounds_chart import draw_rounds_chart
@@ -56,7 +56,7 @@ def draw_run_figures(run: RunData) -> list[Figure]:
     """What a run has to show, as far as it came."""
     chosen, settings = run.chosen_route, run.search_settings
     figures = [
-        None if run.result is None else draw_variants(run.result),
+        None if run.result is None else draw_variant_accuracy_chart(run.result),
         None if chosen is None else draw_route_chart(chosen, str(chosen)),
         draw_rounds_chart(run.rounds, settings["iterations"], settings, run.draws),
         draw_block_map(run.draws, run.layers) if run.sweeps_blocks else None,

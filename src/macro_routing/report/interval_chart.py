@@ -7,7 +7,7 @@ from typing import Any
 from macro_routing.evaluation.statistics import wilson_interval
 from macro_routing.report.figure import Figure, LegendKey
 from macro_routing.report.rendering import render_template
-from macro_routing.report.scale import Scale, list_round_ticks
+from macro_routing.report.scale import Scale, list_nice_axis_ticks
 from macro_routing.runs.result import LEVEL, ORACLE, RunResult
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM, _ROW = 860.0, 26.0, 90.0, 4.0, 42.0, 44.0
@@ -33,7 +33,7 @@ def make_difference_interval_row(name: str, difference: Any, kind: str) -> Inter
     return IntervalRow(name, 100 * difference.low, 100 * difference.difference, 100 * difference.high, kind)
 
 
-def classify_result(result: RunResult) -> str:
+def classify_gain_or_loss(result: RunResult) -> str:
     """Whether the test set shows a gain, a loss or neither."""
     paired = result.comparison
     if paired.p_value >= LEVEL or paired.difference == 0 or result.kind == ORACLE:  # a bound gains nothing
@@ -41,7 +41,7 @@ def classify_result(result: RunResult) -> str:
     return GAIN if paired.difference > 0 else LOSS
 
 
-def draw_variants(result: RunResult) -> Figure:
+def draw_variant_accuracy_chart(result: RunResult) -> Figure:
     """Accuracies of all variants on the test set; the chosen route's stands out."""
     bounds = [wilson_interval(variant.accuracy, variant.n) for variant in result.variants]
     rows = [
@@ -62,7 +62,9 @@ def draw_intervals(  # noqa: PLR0913
 ) -> Figure:
     """All rows over one axis; ``reference`` is the value that they are compared with. ``meanings`` is the legend."""
     height = _TOP + _ROW * len(rows) + _BOTTOM
-    ticks = list_round_ticks([reference, *(value for row in rows for value in (row.low, row.high))], 8, min_span=1.0)
+    ticks = list_nice_axis_ticks(
+        [reference, *(value for row in rows for value in (row.low, row.high))], 8, min_span=1.0
+    )
     shapes = render_template(
         "interval_chart.svg",
         x=Scale(ticks[0], ticks[-1], _LEFT, _WIDTH - _RIGHT),

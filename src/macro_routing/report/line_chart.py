@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from macro_routing.report.figure import Figure, LegendKey
 from macro_routing.report.rendering import render_template
-from macro_routing.report.scale import Scale, list_round_ticks, list_ticks_within
+from macro_routing.report.scale import Scale, list_nice_axis_ticks, list_ticks_within
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 860.0, 400.0, 70.0, 20.0, 14.0, 50.0
 _LINE_CLASSES = ("reference", "best", "median", "method-2", "method-3", "method-4")
@@ -52,7 +52,7 @@ def draw_line_chart(  # noqa: PLR0913
     x_values = [point.x for point in points]
     x_scale = Scale(min(x_values) - margin, max(x_values) + margin, _LEFT, _WIDTH - _RIGHT)
     y_values = [value for point in points for value in (point.low, point.high, point.y)]
-    y_ticks = list_round_ticks([*y_values, *([level[0]] if level else [])], max_parts=6, min_span=1e-6)
+    y_ticks = list_nice_axis_ticks([*y_values, *([level[0]] if level else [])], max_parts=6, min_span=1e-6)
     # With a level across, that one is grey and the lines are coloured.
     first = 0 if level is None and len(lines) > 1 else 1
     classes = [_LINE_CLASSES[(first + index) % len(_LINE_CLASSES)] for index in range(len(lines))]

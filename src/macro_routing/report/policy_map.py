@@ -51,10 +51,10 @@ class PolicyFrame:
 
 def render_policy_maps(frames: Sequence[PolicyFrame], chosen: Route | None) -> Markup:
     """One map per frame, with a button each; the last is shown first."""
-    return render_template("policy_maps.html", frames=[_describe_policy_frame(frame, chosen) for frame in frames])
+    return render_template("policy_maps.html", frames=[_make_policy_frame_fields(frame, chosen) for frame in frames])
 
 
-def _describe_policy_frame(frame: PolicyFrame, chosen: Route | None) -> dict[str, Any]:
+def _make_policy_frame_fields(frame: PolicyFrame, chosen: Route | None) -> dict[str, Any]:
     best = decode_top_programs(frame.policy, 1)[0]
     assert best.log_probability is not None
     return {

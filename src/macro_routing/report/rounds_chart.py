@@ -9,7 +9,7 @@ from markupsafe import Markup
 from macro_routing.evaluation.statistics import wilson_interval
 from macro_routing.report.figure import Figure, LegendKey
 from macro_routing.report.rendering import render_paragraphs, render_template
-from macro_routing.report.scale import Scale, list_round_ticks
+from macro_routing.report.scale import Scale, list_nice_axis_ticks
 from macro_routing.runs.progress import RoundReport
 from macro_routing.search.macro import select_elite
 from macro_routing.search.searcher import Draw, Score, StoppedScore
@@ -50,7 +50,7 @@ def draw_rounds_chart(
     values = [value for report in rounds for value in (report.standard_low, report.standard_high)]
     values += [value for _, low, high in intervals for value in (low, high)]
     values += [report.median for report in scored if report.median is not None]
-    ticks = list_round_ticks([*values, *(mark.accuracy for mark in marks)], 6, min_span=0.05)
+    ticks = list_nice_axis_ticks([*values, *(mark.accuracy for mark in marks)], 6, min_span=0.05)
     width = min(max(_MIN_WIDTH, _LEFT + _RIGHT + _ROUND_WIDTH * planned), _MAX_WIDTH)
     # Half a round on both sides, so that a single round has a band too.
     x = Scale(0.5, planned + 0.5, _LEFT, width - _RIGHT)
@@ -94,7 +94,7 @@ def _place_draw_marks(draws: Sequence[Draw], elite_size: int) -> list[_DrawMark]
             if isinstance(draw.outcome, Score):
                 marks.append(_DrawMark(x, draw.outcome.accuracy, "draw elite" if index in elite else "draw"))
             elif isinstance(draw.outcome, StoppedScore):
-                marks.append(_DrawMark(x, draw.outcome.max_accuracy, "stopped"))
+                marks.append(_DrawMark(x, draw.outcome.accuracy_upper_bound, "stopped"))
     return marks
 
 

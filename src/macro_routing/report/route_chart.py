@@ -9,7 +9,7 @@ from markupsafe import Markup
 from macro_routing.report.figure import Figure, LegendKey
 from macro_routing.report.rendering import render_template
 from macro_routing.report.scale import Scale, list_integer_ticks
-from macro_routing.routes.composition import describe_deviations
+from macro_routing.routes.composition import describe_deviations_from_standard_pass
 from macro_routing.routes.route import Route, Step
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 84.0, 14.0, 40.0
@@ -21,7 +21,7 @@ _MOVE_NAMES = {"ahead": "jump ahead", "back": "jump back", "repeat": "repeat"}
 
 def render_route(route: Route) -> Markup:
     """The route, its chart with the legend and, in words, what differs from the standard pass."""
-    deviations = describe_deviations(route)
+    deviations = describe_deviations_from_standard_pass(route)
     return render_template("route.html", route=route, figure=draw_route_chart(route), deviations=deviations)
 
 

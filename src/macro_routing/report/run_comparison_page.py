@@ -20,7 +20,7 @@ from macro_routing.report.formatting import (
 from macro_routing.report.interval_chart import (
     GAIN,
     LOSS,
-    classify_result,
+    classify_gain_or_loss,
     draw_intervals,
     make_difference_interval_row,
 )
@@ -57,7 +57,7 @@ def draw_run_gains(runs: Sequence[RunData]) -> Figure | None:
     """Gain of every finished run, with its interval; None if none is finished."""
     named_results = [(name, run.result) for name, run in zip(name_runs(runs), runs, strict=True)]
     rows = [
-        make_difference_interval_row(name, result.comparison, classify_result(result))
+        make_difference_interval_row(name, result.comparison, classify_gain_or_loss(result))
         for name, result in named_results
         if result is not None
     ]
@@ -96,7 +96,7 @@ def _count_test_verdicts(runs: Sequence[RunData]) -> dict[str, int]:
     """Finished runs by what their test shows; oracles are bounds and not counted among them."""
     tested = [run.result for run in runs if run.result is not None]
     results = [result for result in tested if result.kind != ORACLE]
-    kinds = [classify_result(result) for result in results]
+    kinds = [classify_gain_or_loss(result) for result in results]
     corrected = holm_correction([result.comparison.p_value for result in results])
     return {
         "finished": len(results),

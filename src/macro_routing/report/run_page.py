@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from macro_routing.report.answers import render_changed_answers
 from macro_routing.report.block_map import draw_block_map
-from macro_routing.report.cost import render_cost
+from macro_routing.report.cost import render_cost_section
 from macro_routing.report.policy_map import render_policy_maps
 from macro_routing.report.rendering import render_page, render_template, write_output_file
 from macro_routing.report.reproduce import render_reproduction
@@ -59,7 +59,7 @@ def _render_sections(run: RunData) -> dict[str, Markup]:
         sections["Result"] = render_result(run.result, run.answers, generates=generates, seed=seed)
     if run.chosen_route is not None:
         sections["Route"] = render_route(run.chosen_route)
-        sections["Cost"] = render_cost(run.chosen_route, run.cost, run.rounds)
+        sections["Cost"] = render_cost_section(run.chosen_route, run.cost, run.rounds)
     if run.result is not None and run.answers is not None:
         stats = render_token_stats(run.answers, run.result, generates=generates, resolved=run.resolved_config)
         sections["Truncation and tokens"] = stats

@@ -21,7 +21,7 @@ class Scale:
         return self.start + (value - self.first) / (self.last - self.first) * (self.end - self.start)
 
 
-def choose_round_step(span: float, max_parts: int, min_step: float = 0.0) -> float:
+def choose_axis_tick_step(span: float, max_parts: int, min_step: float = 0.0) -> float:
     """A step of 1, 2 or 5 times a power of ten that divides ``span`` into at most ``max_parts`` parts."""
     rough = max(span / max_parts, min_step, 1e-9)
     power = 10.0 ** math.floor(math.log10(rough))
@@ -30,13 +30,13 @@ def choose_round_step(span: float, max_parts: int, min_step: float = 0.0) -> flo
 
 def round_up_to_round_number(value: float) -> float:
     """The next round number."""
-    step = choose_round_step(value, 4)
+    step = choose_axis_tick_step(value, 4)
     return step * math.ceil(value / step - 1e-9)
 
 
 def list_ticks_within(first: float, last: float, max_parts: int, min_step: float = 0.0) -> list[float]:
     """Round numbers within the range."""
-    step = choose_round_step(last - first, max_parts, min_step)
+    step = choose_axis_tick_step(last - first, max_parts, min_step)
     return [number * step for number in range(math.ceil(first / step - 1e-9), math.floor(last / step + 1e-9) + 1)]
 
 
@@ -45,10 +45,12 @@ def list_integer_ticks(first: int, last: int, max_parts: int) -> list[int]:
     return sorted({first, *map(round, list_ticks_within(first, last, max_parts, min_step=1))})
 
 
-def list_round_ticks(values: Sequence[float], max_parts: int, min_span: float, *, beyond: bool = False) -> list[float]:
+def list_nice_axis_ticks(
+    values: Sequence[float], max_parts: int, min_span: float, *, beyond: bool = False
+) -> list[float]:
     """Round numbers from the lowest value or below it to the highest or above it; ``beyond`` leaves room at a tick."""
     low, high = min(values), max(values)
-    step = choose_round_step(max(high - low, min_span), max_parts)
+    step = choose_axis_tick_step(max(high - low, min_span), max_parts)
     tolerance = -1e-9 if beyond else 1e-9
     first = math.floor(low / step + tolerance)
     last = max(math.ceil(high / step - tolerance), first + 1)

@@ -45,7 +45,7 @@ def step_displacements(route: Route) -> list[int]:
     return [after.layer - before.layer for before, after in pairwise(route.steps)]
 
 
-def describe_deviations(route: Route) -> list[str]:
+def describe_deviations_from_standard_pass(route: Route) -> list[str]:
     """What differs from the standard pass, one plain sentence fragment each; empty for the standard pass."""
     if route.is_standard:
         return []

@@ -36,7 +36,7 @@ def diff_routes(old: Route, new: Route) -> list[RouteEdit]:
         for edit in _split_off_add_changes(old.steps[a:b], new.steps[c:d], a, c)
     ]
     ends = [*(edit.old_start - 1 for edit in edits[1:]), old.length]
-    return [_shift_edit_late(edit, old, new, end) for edit, end in zip(edits, ends, strict=False)]
+    return [_slide_edit_to_latest_position(edit, old, new, end) for edit, end in zip(edits, ends, strict=False)]
 
 
 def _split_off_add_changes(
@@ -56,7 +56,7 @@ def _align_steps(old: Sequence[object], new: Sequence[object]) -> Sequence[tuple
     return SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
 
 
-def _shift_edit_late(edit: RouteEdit, old: Route, new: Route, end: int) -> RouteEdit:
+def _slide_edit_to_latest_position(edit: RouteEdit, old: Route, new: Route, end: int) -> RouteEdit:
     """Move an added or removed block as late as possible: of two equal blocks the second is the repeat.
 
     ``end`` is the number of old steps before the next edit, over which a block must not move.

@@ -145,21 +145,21 @@ class RouteSpace(CheckedSettings):
         return np.array([add.back if add else 0 for _, add in self.action_displacements_and_adds])
 
     @cached_property
-    def _action_by_step(self) -> dict[tuple[int, Add | None], int]:
+    def _action_by_displacement_and_add(self) -> dict[tuple[int, Add | None], int]:
         return {
             step: number
             for number, step in enumerate(self.action_displacements_and_adds)
             if number != self.rejoin_action
         }
 
-    def budget_phase(self, applied: int) -> int:
+    def layer_budget_phase(self, applied: int) -> int:
         """Budget phase after ``applied`` applications, in whole numbers so that thirds are exact; 0 when it is off."""
         left = 3 * (self.max_length - applied)
         return 0 if not self.phase or left > 2 * self.max_length else 1 if left > self.max_length else 2
 
     def state_index(self, position: ProgramPosition) -> tuple[int, int, int, int]:
         """Index of a position's state in a table."""
-        return position.layer, self.budget_phase(position.applied), position.displacement, position.operator
+        return position.layer, self.layer_budget_phase(position.applied), position.displacement, position.operator
 
     # --- feasibility --------------------------------------------------------------------------------------------
 
@@ -245,7 +245,7 @@ class RouteSpace(CheckedSettings):
             raise SpaceError(
                 f"{where} uses the coefficient {step.add.coefficient:g}; allowed: {list(self.coefficients)}"
             )
-        action = self._action_by_step[delta, step.add]
+        action = self._action_by_displacement_and_add[delta, step.add]
         if not 0 <= step.layer < self.layers:
             raise SpaceError(f"{where}: the model's layers are numbered 0 to {self.layers - 1}")
         if step.add and step.add.back > position.applied - 1:

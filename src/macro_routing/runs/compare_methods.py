@@ -15,7 +15,13 @@ import numpy as np
 
 from macro_routing.errors import RunError
 from macro_routing.models.frozen import FrozenModel
-from macro_routing.runs.comparison_results import MethodRun, SearchCurvePoint, read_curve, read_method_run, write_curve
+from macro_routing.runs.comparison_results import (
+    MethodRun,
+    SearchCurvePoint,
+    read_budget_curve,
+    read_method_run,
+    write_budget_curve,
+)
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.folder import RUN, RunFolder
 from macro_routing.runs.methods import MACRO, check_methods_comparable, keep_known_settings
@@ -107,7 +113,7 @@ def plan_methods(  # noqa: PLR0913
         path, run = _get_method_run_folder(folder, config), prepare_run(config, **known)
         _check_same_run(path, config, run.make_run_header())
         evaluations = run.plan.max_evaluations + _count_curve_evaluations(run, points)
-        planned.append(PlannedRun(config, run.plan, evaluations, read_curve(path) is not None))
+        planned.append(PlannedRun(config, run.plan, evaluations, read_budget_curve(path) is not None))
     _check_earlier_runs(folder, [run.config for run in planned], known["frozen"])
     return planned
 
@@ -193,10 +199,10 @@ def _check_same_run(path: Path, config: RunConfig, header: dict[str, Any]) -> No
 
 
 def _load_or_compute_curve(config: RunConfig, path: Path, known: dict[str, Any], points: int) -> list[SearchCurvePoint]:
-    curve = read_curve(path)
+    curve = read_budget_curve(path)
     if curve is None:
         curve = list(_compute_test_accuracy_curve(config, RunFolder.open(path), known, points))
-        write_curve(path, curve)
+        write_budget_curve(path, curve)
     return curve
 
 

@@ -79,12 +79,12 @@ def read_method_runs(folder: Path) -> list[MethodRun]:
     runs = []
     for path in sorted(folder.glob("*-*/")):
         method, _, seed = path.name.rpartition("-")
-        if method in METHODS and seed.isdigit() and (curve := read_curve(path)) is not None:
+        if method in METHODS and seed.isdigit() and (curve := read_budget_curve(path)) is not None:
             runs.append(read_method_run(method, int(seed), path, curve))
     return sorted(runs, key=lambda run: (run.seed, list(METHODS).index(run.method)))
 
 
-def describe_comparison(folder: Path) -> str:
+def describe_shared_run_settings(folder: Path) -> str:
     """What the runs of a comparison have in common, in a line; read from the first of them."""
     for path in sorted(folder.glob("*-*/")):
         try:
@@ -99,7 +99,7 @@ def describe_comparison(folder: Path) -> str:
     return ""
 
 
-def read_curve(path: Path) -> list[SearchCurvePoint] | None:
+def read_budget_curve(path: Path) -> list[SearchCurvePoint] | None:
     """The curve that was drawn for a run; None where there is none, or one of another run of that name."""
     try:
         curve = json.loads(_get_curve_json_path(path).read_text(encoding="utf-8"))
@@ -112,7 +112,7 @@ def read_curve(path: Path) -> list[SearchCurvePoint] | None:
         return None  # it can be drawn again
 
 
-def write_curve(path: Path, curve: Sequence[SearchCurvePoint]) -> None:
+def write_budget_curve(path: Path, curve: Sequence[SearchCurvePoint]) -> None:
     """Keep a curve beside the run's folder: a finished run is not added to."""
     curve_file = {"run": _digest_run(path), "points": [dataclasses.asdict(point) for point in curve]}
     try:

@@ -45,7 +45,7 @@ class RunFolder:
         self.path = path
 
     @staticmethod
-    def check_folder_not_in_use(path: Path) -> None:
+    def check_run_can_begin(path: Path) -> None:
         """Reject a folder that no run may begin in; nothing is written."""
         with RunFolder(path).explain_write_errors(begun=False):
             has_run, is_taken = (path / RUN).exists(), path.exists() and not path.is_dir()
@@ -58,7 +58,7 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path) -> "RunFolder":
         """A folder that held nothing and is ready for a run."""
-        RunFolder.check_folder_not_in_use(path)
+        RunFolder.check_run_can_begin(path)
         folder = cls(path)
         with folder.explain_write_errors(begun=False):
             folder._make_folders()

@@ -110,7 +110,7 @@ def _build_macro(inputs: MethodInputs) -> MacroSearch:
     return MacroSearch(inputs.space, examples, inputs.settings, inputs.seed)
 
 
-def _build_guided(inputs: MethodInputs) -> GuidedSearch:
+def _build_guided_search(inputs: MethodInputs) -> GuidedSearch:
     """The default search; without a budget it may spend what MACRO would."""
     budget = inputs.budget
     if budget is None and inputs.examples < inputs.paper.iterations:  # too few for MACRO to say what it would spend
@@ -122,7 +122,7 @@ def _build_restarted_search(inputs: MethodInputs) -> RestartedSearch:
     return RestartedSearch(_build_macro(inputs), inputs.resolved_budget)
 
 
-def _build_random(inputs: MethodInputs) -> RandomSearch:
+def _build_random_search(inputs: MethodInputs) -> RandomSearch:
     """More draws where the budget has more to give than MACRO's own number of them."""
     settings, examples = inputs.settings, inputs.examples
     if inputs.budget is not None:
@@ -186,10 +186,10 @@ def _build_per_example_search(
 
 
 METHODS: dict[str, Method] = {
-    GUIDED: Method("MACRO, guided", GuidedSettings, _build_guided),
+    GUIDED: Method("MACRO, guided", GuidedSettings, _build_guided_search),
     MACRO: Method("MACRO", MacroSettings, _build_macro),
     "macro-restarts": Method("MACRO, restarted", MacroSettings, _build_restarted_search),
-    RANDOM: Method("random search", RandomSettings, _build_random),
+    RANDOM: Method("random search", RandomSettings, _build_random_search),
     "rys": Method("RYS", BlockSweepSettings, partial(_build_budgeted_search, BlockSweep)),
     "rys-counts": Method("RYS, counts", RepeatCountSettings, partial(_build_budgeted_search, RepeatCountSweep)),
     "rys-beam": Method("RYS, beam", BlockBeamSettings, partial(_build_budgeted_search, BlockBeamSearch)),

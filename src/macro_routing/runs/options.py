@@ -103,12 +103,12 @@ def get_run_options() -> dict[str, RunOption]:
     tables = [("", RunConfig), *RunConfig.TABLES.items(), *(("search", method.settings) for method in METHODS.values())]
     options: dict[str, RunOption] = {}
     for table, settings in [*tables, (WORKERS, WorkerSettings)]:
-        for option in list_table_options(table, settings):
+        for option in list_settings_class_options(table, settings):
             options.setdefault(option.name, option)
     return options
 
 
-def list_table_options(table: str, settings: type) -> Iterator[RunOption]:
+def list_settings_class_options(table: str, settings: type) -> Iterator[RunOption]:
     """The options of one settings dataclass."""
     types, defaults = get_type_hints(settings), {field.name: field.default for field in dataclasses.fields(settings)}
     for name, option in get_field_options(settings).items():

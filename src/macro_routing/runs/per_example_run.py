@@ -97,7 +97,7 @@ class PerExampleRun(PreparedRun):
         self.listener.on_stage("test", 2 * len(test))
         evaluator = self.reporting_evaluator
         standard = evaluator.evaluate([self.standard_route], test)[self.standard_route].outcomes
-        routed = _require_answers(routes, evaluator.evaluate_pairs(list(zip(routes, test, strict=True))))
+        routed = _require_test_outcomes(routes, evaluator.evaluate_pairs(list(zip(routes, test, strict=True))))
         routed_name = EACH_PROMPT if kind == ROUTER else ORACLE_PATHS
         answers = {routed_name: routed, standard_name: standard}
         self.write_test_answers(folder, answers, decided=[str(route) for route in routes])
@@ -182,7 +182,7 @@ def count_oracle_improvements(searches: Sequence[TreeSearch[Any]], standard: Rou
     }
 
 
-def _require_answers(
+def _require_test_outcomes(
     routes: Sequence[Route], outcomes: Sequence[ExampleOutcome | ScoringFailure]
 ) -> list[ExampleOutcome]:
     """Outcomes on the test set; where one is missing there is no result, as with a route that was searched."""
@@ -200,10 +200,10 @@ def _list_most_tried_routes(seen: Sequence[RouteOutcome]) -> tuple[Draw, ...]:
     for route, outcome in seen:
         by_route.setdefault(route, []).append(outcome)
     kept = sorted(by_route.items(), key=lambda item: -len(item[1]))[:_MAX_KEPT_ROUTES]
-    return tuple(Draw(0, Proposal(route), _combine_outcomes_to_score(outcomes)) for route, outcomes in kept)
+    return tuple(Draw(0, Proposal(route), _aggregate_example_outcomes(outcomes)) for route, outcomes in kept)
 
 
-def _combine_outcomes_to_score(outcomes: Sequence[ExampleOutcome | ScoringFailure]) -> Score | ScoringFailure:
+def _aggregate_example_outcomes(outcomes: Sequence[ExampleOutcome | ScoringFailure]) -> Score | ScoringFailure:
     """A route's answers as one score; a route that was given up has none, whatever it was right about before."""
     for outcome in outcomes:
         if isinstance(outcome, ScoringFailure):

@@ -74,7 +74,7 @@ def run_search(  # noqa: PLR0913
 
     ``workers`` load both by the names in the configuration.
     """
-    RunFolder.check_folder_not_in_use(Path(folder))  # said before a model is loaded for nothing
+    RunFolder.check_run_can_begin(Path(folder))  # said before a model is loaded for nothing
     with start_workers(config, workers, listener) as executor:
         run = prepare_run(config, frozen=frozen, task=task, listener=listener, store=store, executor=executor)
         run_folder = RunFolder.create(Path(folder))
@@ -95,7 +95,7 @@ def start_workers(
     if workers.runs_in_process:
         return nullcontext()
     listener = listener or Listener()
-    setup = WorkerSetup(config.model, config.loading, (_make_task_source(config), *_make_guard_sources(config)))
+    setup = WorkerSetup(config.model, config.loading, (_make_task_source(config), *_make_guard_task_sources(config)))
     pool = create_worker_pool(workers, setup, listener.on_message)
     listener.on_message(f"{workers.description}; answers begin when the model is loaded there")
     return pool
@@ -156,7 +156,7 @@ def prepare_run(  # noqa: PLR0913
         available = len(splits.get_split("train" if name == "training" else name))
         if (requested := config.given.get("data", {}).get(name, 0)) > available:
             listener.on_message(f"{requested} {name} examples were requested, the data has {available}")
-    guards = {source.name: source.load_task() for source in _make_guard_sources(config)}
+    guards = {source.name: source.load_task() for source in _make_guard_task_sources(config)}
     evaluator = Evaluator(
         frozen,
         task,
@@ -189,7 +189,7 @@ def _make_task_source(config: RunConfig) -> TaskSource:
     return TaskSource(config.task, data.data_dir, config.seed, data.question, data.answer, data.choices, data.kind)
 
 
-def _make_guard_sources(config: RunConfig) -> list[TaskSource]:
+def _make_guard_task_sources(config: RunConfig) -> list[TaskSource]:
     return [TaskSource(name, config.data.data_dir, config.seed) for name in config.guard.tasks]
 
 

@@ -77,7 +77,7 @@ class PreparedRun(ABC):
                 "max_evaluations": self.searcher.max_evaluations(),
             },
             "decoding": dataclasses.asdict(self.evaluator.decoding),
-            "units": dataclasses.asdict(self.evaluator.example_unit_sizes),
+            "units": dataclasses.asdict(self.evaluator.examples_per_unit),
             "data": dataclasses.asdict(self.config.resolve_data_sizes(frozen)),
         }
         return {

@@ -76,7 +76,7 @@ class SearchRun(PreparedRun):
 
         def report_outcomes(count: int) -> None:
             self.listener.on_outcomes(count)
-            deadline.check(count)
+            deadline.raise_if_reached(count)
 
         evaluator = dataclasses.replace(self.evaluator, on_outcomes=report_outcomes)
         examples = [self.splits.train[index] for index in asked.examples]
@@ -236,7 +236,7 @@ class _Deadline:
         self._reserved = reserved
         self._done = 0
 
-    def check(self, outcomes: int) -> None:
+    def raise_if_reached(self, outcomes: int) -> None:
         """Count outcomes just computed; raise ``_DeadlineReached`` when the rest of the time is needed for the end."""
         self._done += outcomes
         if self._seconds is None or self._done == 0:

@@ -30,7 +30,7 @@ def make_initial_search_state(
         )
     try:
         if (Path(init_from) / RUN).is_file():
-            return _mix_in_earlier_policy(searcher, state, Path(init_from), model)
+            return _warm_start_policy_from_run(searcher, state, Path(init_from), model)
         text = Path(init_from).read_text(encoding="utf-8") if Path(init_from).is_file() else init_from
     except UnicodeDecodeError:
         raise RunError(f"{init_from} is neither a run's folder nor a route") from None
@@ -50,7 +50,7 @@ def _parse_route_or_file(text: str, source: str, model: IdentifiedModel, report:
     return check_route_file_fits_model(parse_route_file(text), model, source, report=report)
 
 
-def _mix_in_earlier_policy(
+def _warm_start_policy_from_run(
     searcher: PolicySearcher, state: SearchState, path: Path, model: IdentifiedModel
 ) -> SearchState:
     folder = RunFolder.open(path)

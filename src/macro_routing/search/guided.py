@@ -24,7 +24,7 @@ from macro_routing.search.policy_search import PolicySearcher, PolicySearchState
 from macro_routing.search.random_streams import RandomStream, make_generator
 from macro_routing.search.route_edits import (
     extract_program_edits,
-    list_single_moves,
+    list_single_move_edits,
     mutate_routes,
     programs_from_edits,
 )
@@ -248,7 +248,7 @@ class GuidedSearch(PolicySearcher):
     @cached_property
     def _single_move_programs(self) -> list[Program | None]:
         """Every program with one move other than forward; single adds are too many."""
-        return [*programs_from_edits(self.space, ([move] for move in list_single_moves(self.space)))]
+        return [*programs_from_edits(self.space, ([move] for move in list_single_move_edits(self.space)))]
 
     def _propose_programs(self, policy: MarkovPolicy, count: int, rng: np.random.Generator) -> list[Program]:
         """The policy's most probable different routes and ``count`` samples, those with few edits."""

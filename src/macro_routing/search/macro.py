@@ -244,7 +244,7 @@ class RestartedSearch(Searcher):
 
     def _ask(self, state: RestartedSearchState) -> Round | None:
         index, inner = self._current_restart(state)
-        asked = self.build_restart(index).ask(inner)
+        asked = self.build_restart_search(index).ask(inner)
         assert asked is not None  # a search that is over is followed by the next
         spent = sum(self.first.max_evaluations() - self.first.max_evaluations(inner.rounds) for inner in state.restarts)
         affordable = spent + len(asked.proposals) * len(asked.examples) <= self.budget
@@ -252,7 +252,7 @@ class RestartedSearch(Searcher):
 
     def _tell(self, state: RestartedSearchState, asked: Round, outcomes: Sequence[Outcome]) -> RestartedSearchState:
         index, inner = self._current_restart(state)
-        learned = self.build_restart(index).tell(inner, replace(asked, number=inner.rounds), outcomes)
+        learned = self.build_restart_search(index).tell(inner, replace(asked, number=inner.rounds), outcomes)
         assert isinstance(learned, PolicySearchState)
         return replace(state, restarts=(*state.restarts[:index], replace(learned, draws=())))
 
@@ -260,11 +260,11 @@ class RestartedSearch(Searcher):
         """The final sets of all restarts, each different route once, ranked by restart."""
         candidates: dict[Route, Candidate] = {}
         for index, inner in enumerate(state.restarts or (self._current_restart(state)[1],)):
-            for candidate in self.build_restart(index).candidates(inner):
+            for candidate in self.build_restart_search(index).candidates(inner):
                 candidates.setdefault(candidate.route, candidate)
         return tuple(replace(candidate, rank=rank) for rank, candidate in enumerate(candidates.values(), 1))
 
-    def build_restart(self, index: int) -> MacroSearch:
+    def build_restart_search(self, index: int) -> MacroSearch:
         """The search of a restart; that of index 0 has the given seed."""
         if index == 0:
             return self.first
@@ -275,4 +275,4 @@ class RestartedSearch(Searcher):
         """Index and state of the restart that the next round belongs to; it may have to be begun."""
         if state.restarts and not self.first.is_over(state.restarts[-1]):
             return len(state.restarts) - 1, state.restarts[-1]
-        return len(state.restarts), self.build_restart(len(state.restarts)).start()
+        return len(state.restarts), self.build_restart_search(len(state.restarts)).start()

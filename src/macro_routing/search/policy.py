@@ -55,7 +55,7 @@ class MarkovPolicy:
     # --- masked rows: the one source of sampling, log-probability and decoding ----------------------------------
 
     @cached_property
-    def _log_table(self) -> Table:
+    def _transition_log_probabilities(self) -> Table:
         with np.errstate(divide="ignore"):
             return np.log(self.table)
 
@@ -63,7 +63,7 @@ class MarkovPolicy:
     def _log_feasible_action_mass(self) -> Table:
         """Log of each row's feasible mass, ``[applied, layer, displacement, operator]``; -inf where there is none."""
         totals = [
-            np.einsum("ldoa,la->ldo", self.table[:, self.space.budget_phase(applied)], mask)
+            np.einsum("ldoa,la->ldo", self.table[:, self.space.layer_budget_phase(applied)], mask)
             for applied, mask in enumerate(self.space.feasibility_mask.astype(np.float64))
         ]
         with np.errstate(divide="ignore"):
@@ -76,14 +76,16 @@ class MarkovPolicy:
         """
         mask = self.space.feasibility_mask[applied][:, None, None, :]
         return self._mask_log_rows(
-            self._log_table[:, self.space.budget_phase(applied)], mask, self._log_feasible_action_mass[applied]
+            self._transition_log_probabilities[:, self.space.layer_budget_phase(applied)],
+            mask,
+            self._log_feasible_action_mass[applied],
         )
 
     def masked_log_row(self, position: ProgramPosition) -> Table:
         """The masked, renormalised log row at one position; the same numbers as in ``masked_log_rows``."""
         layer, phase, displacement, operator = self.space.state_index(position)
         return self._mask_log_rows(
-            self._log_table[layer, phase, displacement, operator],
+            self._transition_log_probabilities[layer, phase, displacement, operator],
             self.space.feasibility_mask[position.applied, layer],
             self._log_feasible_action_mass[position.applied, layer, displacement, operator],
         )
@@ -110,16 +112,16 @@ class MarkovPolicy:
             position = self.space.position_after_action(position, action)
 
     @cached_property
-    def _cumulative_row_cache(self) -> dict[tuple[ProgramPosition, float], Table]:
+    def _cumulative_probability_cache(self) -> dict[tuple[ProgramPosition, float], Table]:
         return {}
 
     def _cumulative_row(self, position: ProgramPosition, temperature: float) -> Table:
         """Cumulative sampling row, kept: draws of one iteration meet the same positions again and again."""
         key = (position, temperature)
-        if key not in self._cumulative_row_cache:
+        if key not in self._cumulative_probability_cache:
             row = self.masked_log_row(position) / temperature
-            self._cumulative_row_cache[key] = np.exp(row - row.max()).cumsum()
-        return self._cumulative_row_cache[key]
+            self._cumulative_probability_cache[key] = np.exp(row - row.max()).cumsum()
+        return self._cumulative_probability_cache[key]
 
     def log_probability(self, program: Program) -> float:
         """Log-probability of writing exactly this program; -inf where a row has no mass for it."""

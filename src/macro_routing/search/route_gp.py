@@ -149,7 +149,7 @@ class ScoreTable:
         ]
         return np.asarray(self._same_round_matrix * similarity / (2 * np.sqrt(self.examples[:, None] * self.examples)))
 
-    def thin_rows_by_route(self, max_rows: int) -> "ScoreTable":
+    def keep_rows_of_every_nth_route(self, max_rows: int) -> "ScoreTable":
         """About ``max_rows`` rows: those of every second, third, … route, independent of the scores."""
         if len(self.route_index) <= max_rows:
             return self
@@ -181,7 +181,11 @@ class RouteGP:
     @classmethod
     def fit(cls, scores: ScoreTable, *, start: GPKernelParameters, sweeps: int = 1) -> "RouteGP":
         """Compute the posterior; parameters are fitted from ``start``, or kept as they are without ``sweeps``."""
-        parameters = fit_kernel_parameters(scores.thin_rows_by_route(_MAX_FIT_ROWS), start, sweeps) if sweeps else start
+        parameters = (
+            fit_kernel_parameters(scores.keep_rows_of_every_nth_route(_MAX_FIT_ROWS), start, sweeps)
+            if sweeps
+            else start
+        )
         inverse = np.linalg.inv(scores.covariance(parameters))
         # Rows of one route are added up: predictions are about routes.
         order = np.argsort(scores.route_index, kind="stable")
@@ -238,7 +242,7 @@ def fit_kernel_parameters(scores: ScoreTable, start: GPKernelParameters, sweeps:
         for name, factors in _SEARCH_FACTORS.items():
             for factor in factors:
                 tried = replace(parameters, **{name: getattr(parameters, name) * factor})
-                if tried == parameters or not _are_parameters_in_range(tried):
+                if tried == parameters or not _are_kernel_parameters_in_range(tried):
                     continue
                 if (likelihood := log_marginal_likelihood(tried, scores)) > best:
                     parameters, best = tried, likelihood
@@ -246,7 +250,7 @@ def fit_kernel_parameters(scores: ScoreTable, start: GPKernelParameters, sweeps:
     return parameters
 
 
-def _are_parameters_in_range(parameters: GPKernelParameters) -> bool:
+def _are_kernel_parameters_in_range(parameters: GPKernelParameters) -> bool:
     smallest, largest = _NOISE_RANGE
     return parameters.length_scale >= _MIN_LENGTH_SCALE and smallest <= parameters.noise <= largest
 

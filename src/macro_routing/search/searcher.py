@@ -79,7 +79,7 @@ class StoppedScore:
             raise SearchError(f"{self.scored} of {self.total} examples scored is not possible")
 
     @property
-    def max_accuracy(self) -> float:
+    def accuracy_upper_bound(self) -> float:
         """The accuracy if all other examples had been correct."""
         return (self.correct + self.total - self.scored) / self.total
 

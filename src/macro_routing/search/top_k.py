@@ -37,7 +37,7 @@ _UNREACHED = np.iinfo(np.int64).max
 
 def iterate_programs(policy: MarkovPolicy, max_length: int | None = None) -> Iterator[Program]:
     """All programs with positive probability, most probable first; with ``max_length`` those of routes no longer."""
-    return iter(_RankedPrograms(policy, policy.space.max_length if max_length is None else max_length))
+    return iter(_LazyProgramRanking(policy, policy.space.max_length if max_length is None else max_length))
 
 
 def decode_top_programs(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
@@ -93,7 +93,7 @@ class _ProgramCompletion(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _RankedCompletions:
+class _RankedProgramCompletions:
     """The completions of one position: those in order so far (never none), and those that may come next."""
 
     position: ProgramPosition
@@ -111,7 +111,7 @@ class _RankedCompletions:
         completion = _ProgramCompletion(self._snap_to_tied_cost(exact), following_length, action, successor_rank, exact)
         heapq.heappush(self.waiting, completion)
 
-    def rank_best_waiting_completion(self) -> None:
+    def move_best_waiting_to_ranked(self) -> None:
         """Put the best of the waiting in order, if there is one."""
         if self.waiting:
             self.ordered.append(heapq.heappop(self.waiting))
@@ -124,14 +124,14 @@ class _RankedCompletions:
         return self.tied_costs[index]
 
 
-class _RankedPrograms:
+class _LazyProgramRanking:
     """Lazily ranked completions of the positions of a policy's graph."""
 
     def __init__(self, policy: MarkovPolicy, max_length: int) -> None:
         self._policy = policy
         self._space = policy.space
         self._max_length = max_length
-        self._rankings: dict[ProgramPosition, _RankedCompletions] = {}
+        self._rankings: dict[ProgramPosition, _RankedProgramCompletions] = {}
         self._following = functools.cache(self._best_completions_after_actions)
         # The best completion of every position: negative log-probability, infinite where nothing can follow; and the
         # applications still to come in the shortest of the tied best, rejoined layers included.
@@ -168,43 +168,45 @@ class _RankedPrograms:
             completion = self._get_completion_ranking(position).ordered[completion.successor_rank]
         return self._space.program_from_actions(actions)
 
-    def _rank_next_completion(self, ranking: _RankedCompletions) -> None:
+    def _rank_next_completion(self, ranking: _RankedProgramCompletions) -> None:
         """Order one more completion of a position.
 
         That may need one more at the next position of the last completion, and so on along one path, which is
         walked down and up again in loops, since routes may be longer than Python's stack is deep.
         """
         path = [ranking]
-        while (following := self._ranking_of_next_position(path[-1])) is not None:
+        while (following := self._get_ranking_after_last_completion(path[-1])) is not None:
             if len(following.ordered) > path[-1].ordered[-1].successor_rank + 1:
                 break
             path.append(following)
         for visited in reversed(path):
             # The last ordered completion is used: its action may also be followed by the next best there.
             action, successor_rank = visited.ordered[-1].action, visited.ordered[-1].successor_rank + 1
-            following = self._ranking_of_next_position(visited)
+            following = self._get_ranking_after_last_completion(visited)
             if following is not None and len(following.ordered) > successor_rank:
                 successor = following.ordered[successor_rank]
                 visited.push_next_completion(action, successor_rank, successor.exact_cost, successor.length + 1)
-            visited.rank_best_waiting_completion()
+            visited.move_best_waiting_to_ranked()
 
-    def _ranking_of_next_position(self, ranking: _RankedCompletions) -> _RankedCompletions | None:
+    def _get_ranking_after_last_completion(
+        self, ranking: _RankedProgramCompletions
+    ) -> _RankedProgramCompletions | None:
         """The ranking of the position that the last ordered completion goes to first; None when it rejoins at once."""
         action = ranking.ordered[-1].action
         if action == self._space.rejoin_action:
             return None
         return self._get_completion_ranking(self._space.position_after_action(ranking.position, action))
 
-    def _get_completion_ranking(self, position: ProgramPosition) -> _RankedCompletions:
+    def _get_completion_ranking(self, position: ProgramPosition) -> _RankedProgramCompletions:
         """A position's ranking, begun with the best completion after each possible action."""
         if position not in self._rankings:
             costs = -self._policy.masked_log_row(position)
             following_costs, lengths = (values[position.layer] for values in self._following(position.applied))
             totals = costs + following_costs
-            ranking = _RankedCompletions(position, costs.tolist())
+            ranking = _RankedProgramCompletions(position, costs.tolist())
             for action in np.argsort(totals, kind="stable")[: np.isfinite(totals).sum()].tolist():
                 ranking.push_next_completion(action, 0, float(following_costs[action]), int(lengths[action]))
-            ranking.rank_best_waiting_completion()
+            ranking.move_best_waiting_to_ranked()
             self._rankings[position] = ranking
         return self._rankings[position]
 

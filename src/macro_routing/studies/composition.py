@@ -122,10 +122,10 @@ def run_route_composition_study(routes: Sequence[FoundRoute]) -> StudyResult:
     """Count what the routes of every model and method are made of."""
     kinds: dict[tuple[str, str, int], list[FoundRoute]] = defaultdict(list)
     for route in routes:
-        kinds[_get_model_method_depth(route)].append(route)
+        kinds[_make_model_method_depth_key(route)].append(route)
     groups: dict[tuple[str, str, int, str], list[FoundRoute]] = defaultdict(list)
     for route in routes:
-        kind = _get_model_method_depth(route)
+        kind = _make_model_method_depth_key(route)
         groups[*kind, _describe_settings_unlike_other_runs(route, kinds[kind])].append(route)
     groups = dict(sorted(groups.items(), key=lambda group: -len(group[1])))  # the figure is the largest one's
     rows = [_summarize_route_group(model, method, text, group) for (model, method, _, text), group in groups.items()]
@@ -149,7 +149,7 @@ def run_route_composition_study(routes: Sequence[FoundRoute]) -> StudyResult:
     return StudyResult(STUDY, headline, table, figures, details)
 
 
-def _get_model_method_depth(found: FoundRoute) -> tuple[str, str, int]:
+def _make_model_method_depth_key(found: FoundRoute) -> tuple[str, str, int]:
     """Model, method and depth: models of one name may come in several."""
     return found.model, found.method, found.route.layers
 

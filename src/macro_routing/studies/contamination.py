@@ -12,7 +12,7 @@ COLUMN = text_column("shared questions", KEY)
 NOTE = "*Shared questions* names tasks whose questions are also in the tested one: their lines count in no sum or mean."
 
 
-def find_contaminating_tasks(tested: TaskName, searched: Sequence[TaskName]) -> str:
+def find_contaminating_search_tasks(tested: TaskName, searched: Sequence[TaskName]) -> str:
     """Names of the tasks a route was searched on that share questions with the one it is tested on."""
     names = dict.fromkeys(task.task for task in searched)
     return ", ".join(name for name in names if name in list_contaminating_tasks(tested.task))

@@ -139,12 +139,12 @@ class StudyContext:
         """A search of the study: loaded if it is finished, resumed if it was begun, else run."""
         path = self.folder.run_folder(name)
         if not (path / run_files.RUN).is_file():
-            self.stop_after_time_limit()
+            self.raise_if_time_limit_passed()
             self._check_same_weights()
             self.listener.on_message(f"search {name}")
             run_search(config, path, **self._get_shared_run_inputs(config.task))
         elif not self._open_existing_run(path, config).is_finished:
-            self.stop_after_time_limit()
+            self.raise_if_time_limit_passed()
             self.listener.on_message(f"search {name}, resumed")
             resume_run(path, **self._get_shared_run_inputs(config.task))
         return read_method_run(config.method, config.seed, path, ())
@@ -199,12 +199,12 @@ class StudyContext:
     def load_or_measure(self, name: str, mark: Mapping[str, Any], make: Any) -> dict[str, Any]:
         """A measurement of the study, loaded or made now."""
         if not self.folder.has_measurement(name):
-            self.stop_after_time_limit()
+            self.raise_if_time_limit_passed()
             self.listener.on_message(name)
         text = json.dumps({"weights": self.frozen.weights_id, **mark}, sort_keys=True)
         return self.folder.load_or_measure(name, hashlib.sha256(text.encode()).hexdigest()[:16], make)
 
-    def stop_after_time_limit(self) -> None:
+    def raise_if_time_limit_passed(self) -> None:
         """Stop before another part if the time limit has passed."""
         if self.minutes is not None and time.monotonic() - self._started > 60 * self.minutes:
             raise StudyTimeOverError(f"the {self.minutes:g} minutes are over; the same command goes on where it was")
@@ -233,11 +233,11 @@ def _evaluate_routes(run: PreparedRun, examples: Sequence[Example], routes: Mapp
     evaluations = evaluator.evaluate(routes.values(), examples)
     return {
         "examples": [example.id for example in examples],
-        "routes": {name: list_route_outcomes(evaluations[route]) for name, route in routes.items()},
+        "routes": {name: list_example_outcomes_of_route(evaluations[route]) for name, route in routes.items()},
     }
 
 
-def list_route_outcomes(evaluation: RouteEvaluation) -> dict[str, Any]:
+def list_example_outcomes_of_route(evaluation: RouteEvaluation) -> dict[str, Any]:
     """A route's answers, example by example: correct or not, truncated or not."""
     return {
         "route": str(evaluation.route),

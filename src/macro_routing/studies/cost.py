@@ -107,7 +107,7 @@ def _time_route_once(evaluator: Evaluator, route: Route, examples: Sequence[Exam
     started = time.perf_counter()
     outcomes = [
         outcome
-        for unit in split_into_units(examples, evaluator.example_unit_sizes.full)
+        for unit in split_into_units(examples, evaluator.examples_per_unit.full)
         for outcome in evaluator.run_routes_on_unit([route], unit)[route]
     ]
     if on_gpu:

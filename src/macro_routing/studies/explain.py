@@ -13,7 +13,7 @@ from macro_routing.studies.paired_comparisons import (
     draw_differences,
     make_corrected_comparison_table,
 )
-from macro_routing.studies.route_deviations import Deviation, list_deviations
+from macro_routing.studies.route_deviations import Deviation, list_route_deviations
 from macro_routing.studies.study_result import StudyResult
 from macro_routing.studies.tables import (
     Column,
@@ -65,10 +65,10 @@ Scores = Mapping[str, Mapping[str, Any]]
 """By name of a route: its answers to the examples."""
 
 
-def measure_route_deviations(context: StudyContext, subject: RouteWithSource) -> StudyResult:
+def ablate_route_deviations(context: StudyContext, subject: RouteWithSource) -> StudyResult:
     """Measure the route, the route without each of its deviations, and each deviation alone."""
     route, task, seed = subject.route, subject.task, subject.seed
-    deviations = list_deviations(route)
+    deviations = list_route_deviations(route)
     routes = {"route": route}
     for number, deviation in enumerate(deviations):
         for name, variant in (("without", deviation.without), ("alone", deviation.alone)):
@@ -76,7 +76,7 @@ def measure_route_deviations(context: StudyContext, subject: RouteWithSource) ->
                 routes[f"{name}-{number}"] = variant
     examples = context.prepare_task(task, seed).splits.test
     scores: Scores = context.score_routes(f"on-{task}", task, seed, routes)["routes"]
-    rows = add_holm_correction([_compare_whole_route(scores), *_ablate_deviations(deviations, scores)])
+    rows = add_holm_correction([_compare_route_with_standard_pass(scores), *_ablate_deviations(deviations, scores)])
     truncation = split_difference_by_truncation(scores["standard"], scores["route"])
     whole, accuracy = rows[0], statistics.mean(scores["route"]["correct"])
     note = (
@@ -116,7 +116,7 @@ def _summarize_gain(route: str, whole: Row, truncation: Row, majority: float) ->
     )
 
 
-def _compare_whole_route(scores: Scores) -> dict[str, Any]:
+def _compare_route_with_standard_pass(scores: Scores) -> dict[str, Any]:
     standard, routed = (statistics.mean(scores[name]["correct"]) for name in ("standard", "route"))
     row = {"deviation": WHOLE_ROUTE, "accuracy": standard, "alone": routed - standard}
     return {**row, **_compare_route_with_variant(scores, "standard")}

@@ -57,14 +57,14 @@ def run_logit_lens(context: StudyContext, subject: RouteWithSource) -> StudyResu
     values: dict[str, list[list[float]]] = {name: [] for name in routes}
     for start in range(0, len(examples), _PART_SIZE):
         part = examples[start : start + _PART_SIZE]
-        measure = functools.partial(_measure_gold_log_probabilities, run.evaluator, routes, part)
+        measure = functools.partial(_measure_stepwise_gold_log_probabilities, run.evaluator, routes, part)
         measured = context.load_or_measure(f"examples-{start}-{start + len(part) - 1}", inputs, measure)
         for name in routes:
             values[name] += measured[name]
     return _make_study_result(context, task, routes, {name: np.array(rows) for name, rows in values.items()})
 
 
-def _measure_gold_log_probabilities(
+def _measure_stepwise_gold_log_probabilities(
     evaluator: Evaluator, routes: dict[str, Route], examples: Sequence[Example]
 ) -> dict[str, Any]:
     items = make_logit_lens_examples(evaluator, examples)

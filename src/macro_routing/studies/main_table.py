@@ -29,7 +29,7 @@ from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
     is_significant,
     make_corrected_comparison_table,
-    make_seed_comparison_cells,
+    make_mean_difference_cells,
 )
 from macro_routing.studies.search_time import draw_search_times, make_search_time_table, summarize_search_times
 from macro_routing.studies.settings import MainTableSettings
@@ -118,7 +118,7 @@ def _run_task(context: StudyContext, task: TaskName, seeds: Sequence[int], metho
         if (method, seed) in finished:
             _check_finished_run_matches(context, task, seed, folder / f"{method}-{seed}")
             continue
-        context.stop_after_time_limit()
+        context.raise_if_time_limit_passed()
         context.listener.on_message(f"{context.base.model}, {task}, {method}, seed {seed}")
         compare_methods(
             context.make_run_config(task, seed),
@@ -177,7 +177,7 @@ def make_main_tables(runs: RunsByTask, leading: str) -> StudyResult:
         "best_routes": make_best_routes_table(list_best_validated_routes(runs, leading)),
     }
     methods = [row for row in rows if row["method"] != STANDARD_NAME]
-    figures = [_draw_gains(methods, tasks), draw_search_times(times)]
+    figures = [_draw_gain_heatmap(methods, tasks), draw_search_times(times)]
     return StudyResult(
         STUDY,
         _summarize_best_method(methods),
@@ -188,7 +188,7 @@ def make_main_tables(runs: RunsByTask, leading: str) -> StudyResult:
     )
 
 
-def _draw_gains(rows: Sequence[Row], tasks: Sequence[str]) -> Figure:
+def _draw_gain_heatmap(rows: Sequence[Row], tasks: Sequence[str]) -> Figure:
     models = list(dict.fromkeys(row["model"] for row in rows))
     gains = [[*(row["gains"][task] for task in tasks), row["difference"]] for row in rows]
     heatmap = Heatmap(
@@ -270,7 +270,7 @@ def _summarize_method(model: str, name: str, runs_by_task: Mapping[str, Sequence
     if not is_fully_scored:
         return {**row, **dict.fromkeys(("difference", "low", "high", "p", "n"))}
     pairs = [[(run.right[STANDARD], run.right[name]) for run in runs] for runs in by_task.values()]
-    return {**row, **make_seed_comparison_cells(pairs)}
+    return {**row, **make_mean_difference_cells(pairs)}
 
 
 def _mean_accuracy(run: MethodRun, name: str) -> float:

@@ -18,7 +18,7 @@ from macro_routing.studies.paired_comparisons import (
     compare_scores,
     draw_differences,
     make_corrected_comparison_table,
-    make_seed_comparison_cells,
+    make_mean_difference_cells,
 )
 from macro_routing.studies.pooled_task import POOL, make_pooled_task, with_multitask_evaluator
 from macro_routing.studies.settings import OneRouteStudySettings
@@ -45,7 +45,7 @@ def run_one_route_study(context: StudyContext, settings: OneRouteStudySettings) 
     inside, seed = settings.task_names, settings.seed
     context.require_route_method()
     contamination.check_pooled_tasks_overlap(inside)
-    route = _search_pool(context, inside, seed)
+    route = _search_pooled_task(context, inside, seed)
     rows: list[dict[str, Any]] = []
     correct: dict[tuple[str, str], SeedPairs] = {}
     for domain, tasks in ((INSIDE, inside), (OUTSIDE, settings.out_of_domain_names)):
@@ -62,7 +62,7 @@ def run_one_route_study(context: StudyContext, settings: OneRouteStudySettings) 
                     "task": str(task),
                     "standard": statistics.mean(standard["correct"]),
                     "accuracy": statistics.mean(routed["correct"]),
-                    contamination.KEY: contamination.find_contaminating_tasks(task, inside),
+                    contamination.KEY: contamination.find_contaminating_search_tasks(task, inside),
                     **compare_scores(standard, routed),
                 }
             )
@@ -87,7 +87,7 @@ def _describe_mean_differences(route: Route, rows: Sequence[Row]) -> str:
     return f"{route}: {', '.join(means)}."
 
 
-def _search_pool(context: StudyContext, tasks: Sequence[TaskName], seed: int) -> Route:
+def _search_pooled_task(context: StudyContext, tasks: Sequence[TaskName], seed: int) -> Route:
     """The pool's search in an ordinary run's folder."""
     folder_path = context.folder.run_folder(f"{POOL}-{seed}")
     # The pool's own mode only counts tokens; every example is answered in its task's mode.
@@ -96,7 +96,7 @@ def _search_pool(context: StudyContext, tasks: Sequence[TaskName], seed: int) ->
         check_same_settings(RunFolder.open(folder_path).read_json(run_files.RUN), config, folder_path)
         if RunFolder.open(folder_path).is_finished:
             return read_result(RunFolder.open(folder_path)).best_route
-    context.stop_after_time_limit()
+    context.raise_if_time_limit_passed()
     members = {str(task): context.prepare_task(task, seed) for task in tasks}
     known: dict[str, Any] = {"frozen": context.frozen, "listener": context.listener, "store": context.store}
     run = with_multitask_evaluator(prepare_run(config, task=make_pooled_task(members), **known), members)
@@ -122,6 +122,6 @@ def make_domain_mean_rows(
         "task": "mean",
         "standard": statistics.mean(row["standard"] for row in clean_rows),
         "accuracy": statistics.mean(row["accuracy"] for row in clean_rows),
-        **make_seed_comparison_cells([correct[domain, row["task"]] for row in clean_rows]),
+        **make_mean_difference_cells([correct[domain, row["task"]] for row in clean_rows]),
     }
     return [{**mean, "p": None}] if len(clean_rows) == 1 else [mean]  # the mean of one task was compared already

@@ -48,7 +48,7 @@ def estimate_difference_over_seeds(tasks: Sequence[SeedPairs]) -> PairedDifferen
     return estimate_paired_difference(clusters)
 
 
-def make_seed_comparison_cells(tasks: Sequence[SeedPairs]) -> dict[str, Any]:
+def make_mean_difference_cells(tasks: Sequence[SeedPairs]) -> dict[str, Any]:
     """The mean difference over tasks as part of a table's row."""
     paired = estimate_difference_over_seeds(tasks)
     return {"difference": paired.mean, "p": paired.p_value, "low": paired.low, "high": paired.high, "n": paired.n}

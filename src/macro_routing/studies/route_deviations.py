@@ -24,13 +24,13 @@ class Deviation:
     """What else changes when it is dropped."""
 
 
-def list_deviations(route: Route) -> list[Deviation]:
+def list_route_deviations(route: Route) -> list[Deviation]:
     """All deviations in the order of the route; none for the standard pass."""
     standard = Route.standard(route.layers)
-    return [_make_deviation(route, standard, edit) for edit in diff_routes(standard, route)]
+    return [_make_route_deviation(route, standard, edit) for edit in diff_routes(standard, route)]
 
 
-def _make_deviation(route: Route, standard: Route, edit: RouteEdit) -> Deviation:
+def _make_route_deviation(route: Route, standard: Route, edit: RouteEdit) -> Deviation:
     start = edit.new_start - 1
     kept = (*route.steps[:start], *edit.old, *route.steps[start + len(edit.new) :])
     first = edit.old_start - 1

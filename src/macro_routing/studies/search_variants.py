@@ -10,7 +10,7 @@ from macro_routing.runs.comparison_results import MethodRun
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.result import STANDARD
 from macro_routing.studies.context import StudyContext
-from macro_routing.studies.paired_comparisons import SeedPairs, make_seed_comparison_cells
+from macro_routing.studies.paired_comparisons import SeedPairs, make_mean_difference_cells
 from macro_routing.studies.tables import Column
 from macro_routing.studies.task_names import TaskName
 
@@ -97,7 +97,7 @@ class SearchVariantRunner:
             "tasks": len(self.tasks),
         }
         if baseline is not None:
-            row |= make_seed_comparison_cells(self.pair_outcomes_by_seed(baseline, baseline_choice, runs, choice))
+            row |= make_mean_difference_cells(self.pair_outcomes_by_seed(baseline, baseline_choice, runs, choice))
         return row
 
     def summarize_standard_pass(self, runs: VariantRuns) -> dict[str, Any]:

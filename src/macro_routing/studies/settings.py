@@ -38,7 +38,7 @@ class StudySettings:
         return parse_task_names(self.tasks)
 
     @property
-    def all_task_names(self) -> tuple[TaskName, ...]:
+    def study_task_names(self) -> tuple[TaskName, ...]:
         """Every task that the study answers."""
         return self.task_names
 
@@ -123,7 +123,7 @@ class OneRouteStudySettings(TransferSettings):
         return parse_task_names(self.out_of_domain) if self.out_of_domain else ()
 
     @property
-    def all_task_names(self) -> tuple[TaskName, ...]:
+    def study_task_names(self) -> tuple[TaskName, ...]:
         """Every task that the study answers."""
         return (*self.task_names, *self.out_of_domain_names)
 

@@ -88,7 +88,7 @@ def interleave_questions(tasks: Sequence[Sequence[Example]]) -> list[str]:
 def _compare_route_on_task(context: StudyContext, task: TaskName, subject: RouteWithSource) -> dict[str, Any]:
     scored = context.score_routes(f"on-{task}", task, subject.seed, {"route": subject.route})["routes"]
     standard, routed = scored["standard"], scored["route"]
-    shared = contamination.find_contaminating_tasks(task, [subject.task]) if subject.has_source else ""
+    shared = contamination.find_contaminating_search_tasks(task, [subject.task]) if subject.has_source else ""
     return {
         "task": str(task),
         "searched": subject.was_searched_on(task),

@@ -32,13 +32,13 @@ Results = Sequence[Mapping[str, Any]]
 """Lines of a main table: model, method, and (mean, deviation) in percent by benchmark."""
 
 
-def read_main_table_results(path: Path) -> Results:
+def load_main_table_study_rows(path: Path) -> Results:
     """A main table's lines: a study's folder or data.json, or a JSON list of such lines."""
     file = path / DATA if path.is_dir() else path
     try:
         contents = json.loads(file.read_text(encoding="utf-8"))
         lines = contents["details"]["results"] if isinstance(contents, dict) else contents
-        _check_result_lines(lines)
+        _check_benchmark_accuracy_lines(lines)
     except OSError as error:
         raise RunError(f"{file} cannot be read: {error.strerror}; name a main-table study or a JSON file") from None
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -54,7 +54,7 @@ def read_main_table_results(path: Path) -> Results:
     return list(lines)
 
 
-def _check_result_lines(lines: object) -> None:
+def _check_benchmark_accuracy_lines(lines: object) -> None:
     if not isinstance(lines, list):
         raise TypeError("it is not a list of lines")
     for number, line in enumerate(lines, 1):

@@ -24,20 +24,20 @@ class TaskName:
     @property
     def name_as_given(self) -> str:
         """The name as it was given."""
-        return self._append_mode(self.task)
+        return self._append_answer_mode(self.task)
 
     @property
     def name_with_absolute_path(self) -> str:
         """The name as a study's settings keep it: a file by its absolute path, since folders may hold equal names."""
         from macro_routing.runs.config import make_run_config
 
-        return self._append_mode(make_run_config(self.task).task)
+        return self._append_answer_mode(make_run_config(self.task).task)
 
     def __str__(self) -> str:
         """The name as it was given; of a file only its name."""
-        return self._append_mode(Path(self.task).name)
+        return self._append_answer_mode(Path(self.task).name)
 
-    def _append_mode(self, name: str) -> str:
+    def _append_answer_mode(self, name: str) -> str:
         return name if self.mode is None else f"{name}:{self.mode}"
 
 

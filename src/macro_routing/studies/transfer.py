@@ -72,7 +72,7 @@ def _compare_transfer(source: TaskName, target: TaskName, scored: Mapping[str, A
         "route": routed["route"],
         "standard": statistics.mean(standard["correct"]),
         "accuracy": statistics.mean(routed["correct"]),
-        contamination.KEY: contamination.find_contaminating_tasks(target, [source]),
+        contamination.KEY: contamination.find_contaminating_search_tasks(target, [source]),
         **compare_scores(standard, routed),
     }
 

@@ -96,7 +96,7 @@ def _parse_sciq_row(row: RowColumns, key: str) -> Example:
     return Example(key, question, LETTERS[order.index(correct)], tuple(order))
 
 
-def _read_medqa(row: RowColumns, key: str) -> Example:
+def _parse_medqa_row(row: RowColumns, key: str) -> Example:
     options = row.get("options")
     by_label = dict(sorted(options.items())) if isinstance(options, Mapping) else {}
     return _make_choice_example(row, key, "question", "answer_idx", by_label)
@@ -119,7 +119,7 @@ _ROWS: tuple[tuple[str, str, str, str, str, str | None, RowReader, int | None, s
     # name, the paper's name, kind, folder, hub id, hub config, reader, test items, licence
     ("gsm8k", "GSM8K", NUMBER, "gsm8k", "openai/gsm8k", "main", _parse_gsm8k_row, 1319, "MIT"),
     ("math500", "MATH500", MATH, "math500", "HuggingFaceH4/MATH-500", None, _read_math500, 100, "MIT"),
-    ("medqa", "MedQA", CHOICE, "medqa", "GBaker/MedQA-USMLE-4-options", None, _read_medqa, 1273, "MIT"),
+    ("medqa", "MedQA", CHOICE, "medqa", "GBaker/MedQA-USMLE-4-options", None, _parse_medqa_row, 1273, "MIT"),
     (
         "openbookqa",
         "OpenBookQA",

@@ -41,17 +41,17 @@ def extract_math_answer(text: str) -> str:
         line = extract_first_sentence(part)
         if line.strip(" ."):
             inline = _find_inline_math(line)
-            return _strip_expression(inline[0] if inline else _REMARK.sub("", line))
+            return _unwrap_boxed_expression(inline[0] if inline else _REMARK.sub("", line))
     line = next(iter(list_concluding_sentences(response)), "")
     last = (_find_inline_math(line) or extract_texts_after_is(line) or [line])[-1]
-    return _strip_expression(last)
+    return _unwrap_boxed_expression(last)
 
 
 def _find_inline_math(line: str) -> list[str]:
     return [next(filter(None, match.groups())) for match in _INLINE.finditer(line)]
 
 
-def _strip_expression(expression: str) -> str:
+def _unwrap_boxed_expression(expression: str) -> str:
     bare = expression.strip().rstrip(".").strip()
     return re.sub(r"^\\boxed\{(.*)\}$", r"\1", bare)
 
@@ -74,7 +74,7 @@ def is_same_math(stated: str, answer: str) -> bool:
         return True
     if _NUMBER.fullmatch(stated) and _NUMBER.fullmatch(answer):
         return find_numbers(stated) == find_numbers(answer)
-    if not (is_cheap_to_verify(stated) and is_cheap_to_verify(answer)):
+    if not (is_expression_cheap_to_verify(stated) and is_expression_cheap_to_verify(answer)):
         return False
     parse, verify = _import_math_verify()
     gold = parse(f"\\boxed{{{answer}}}", parsing_timeout=None)
@@ -82,15 +82,15 @@ def is_same_math(stated: str, answer: str) -> bool:
     return bool(parsed) and bool(verify(gold, parsed, timeout_seconds=None))
 
 
-def is_cheap_to_verify(expression: str) -> bool:
+def is_expression_cheap_to_verify(expression: str) -> bool:
     """Whether math-verify can decide an expression in about a second: short, flat, low powers."""
     if len(expression) > _MAX_LENGTH or _compute_bracket_depth(expression) > _MAX_DEPTH:
         return False
     functions = len(_FUNCTION.findall(expression)) + expression.count("|") // 2
-    return functions <= _MAX_FUNCTIONS and _HUGE.search(expression) is None and _has_low_powers(expression)
+    return functions <= _MAX_FUNCTIONS and _HUGE.search(expression) is None and _has_cheap_powers(expression)
 
 
-def _has_low_powers(expression: str) -> bool:
+def _has_cheap_powers(expression: str) -> bool:
     """Limit the digits of numeric powers and the terms of expanded symbolic expressions."""
     powers = [(match["base"] != "", int(match["power"][:6]) or 1) for match in _EXPONENT.finditer(expression)]
     total_power = math.prod(power for _, power in powers)

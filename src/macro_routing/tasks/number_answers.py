@@ -55,7 +55,7 @@ def extract_number(text: str, unit: str = "") -> Number | None:
     for part in find_answer_statements(response):
         statement = _convert_number_words(extract_first_sentence(_clean_latex(part)))
         numbers = locate_numbers(statement)
-        if numbers and not _is_number_in_description(statement, numbers[0]):
+        if numbers and not _is_descriptive_number(statement, numbers[0]):
             return _extract_stated_number(statement, unit)
     return _extract_concluding_number(response, unit)
 
@@ -79,7 +79,7 @@ def _convert_number_words(statement: str) -> str:
     return statement if re.search(r"\d", statement) else words_to_digits(statement)
 
 
-def _is_number_in_description(statement: str, first: Number) -> bool:
+def _is_descriptive_number(statement: str, first: Number) -> bool:
     """Whether the number is part of a description, "the sum of the first 80", and not the result."""
     before = statement[: first.start]
     return re.match(r"\s*the\s+[a-z]", before) is not None and not re.search(r"(?:[=:]|\bis|\bof)\s*$", before)

@@ -99,13 +99,13 @@ def _format_counted_noun(thing: str, count: int) -> str:
 
 def _make_arithmetic_question(rng: Rng) -> tuple[str, str, tuple[str, ...]]:
     """Two brackets with three small numbers each, as in multi-step arithmetic benchmarks."""
-    left, right = _draw_sum_with_product(rng), _draw_sum_with_product(rng)
+    left, right = _make_sum_with_product_question(rng), _make_sum_with_product_question(rng)
     joined = str(rng.choice(["+", "-"]))
     value = left[1] + right[1] if joined == "+" else left[1] - right[1]
     return f"({left[0]}) {joined} ({right[0]}) =", str(value), ()
 
 
-def _draw_sum_with_product(rng: Rng) -> tuple[str, int]:
+def _make_sum_with_product_question(rng: Rng) -> tuple[str, int]:
     first, second, third = (int(number) for number in rng.integers(1, 10, size=3))
     sign = str(rng.choice(["+", "-"]))
     product = second * third

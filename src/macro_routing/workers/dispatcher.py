@@ -215,7 +215,7 @@ class Dispatcher:
         if "error" in message and not slot.is_ready:
             self._backend.kill_worker(event.slot)  # its setup failed; a later run may start another
             self._events.append(Exited(event.slot, message["error"]))
-            raise _rebuild_worker_error(message)
+            raise _rebuild_error_from_worker(message)
         slot.process_id = message.get("ready", slot.process_id)
         if "facts" in message:
             self._model_facts = RemoteModelInfo(**message["facts"])
@@ -226,7 +226,7 @@ class Dispatcher:
         if queued is None:
             return
         if "error" in message:
-            raise _rebuild_worker_error(message)
+            raise _rebuild_error_from_worker(message)
         self._timeout.record_duration(slot.scope, slot.size, time.monotonic() - slot.sent_at)
         if queued.suspect is not None:
             yield self._quarantine_route(queued.suspect)
@@ -330,7 +330,7 @@ class Dispatcher:
         return queued.item, ScoringFailure(reason)
 
 
-def _rebuild_worker_error(message: dict[str, str]) -> MacroError:
+def _rebuild_error_from_worker(message: dict[str, str]) -> MacroError:
     """The error that a worker reported, with its original class."""
     kind = getattr(errors, message["class"], MacroError)
     is_macro_error = isinstance(kind, type) and issubclass(kind, MacroError)

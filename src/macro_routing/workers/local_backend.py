@@ -138,10 +138,10 @@ class LocalWorkerBackend:
         if worker.incoming and not closed:
             events.append(Heartbeat(slot))
         if closed:
-            events.append(Exited(slot, self._remove_worker(slot)))
+            events.append(Exited(slot, self._kill_and_remove_worker(slot)))
         return events
 
-    def _remove_worker(self, slot: int) -> str:
+    def _kill_and_remove_worker(self, slot: int) -> str:
         worker = self._workers.pop(slot)
         self._selector.unregister(worker.socket)
         return worker.kill_and_wait()
@@ -151,12 +151,12 @@ class LocalWorkerBackend:
         self._failed_starts = [event for event in self._failed_starts if event.slot != slot]
         if slot in self._workers:
             self._workers[slot].kill_group()
-            self._remove_worker(slot)
+            self._kill_and_remove_worker(slot)
 
     def close(self) -> None:
         """End all workers; signals are sent first, so that they end at the same time."""
         for worker in self._workers.values():
             worker.kill_group()
         for slot in list(self._workers):
-            self._remove_worker(slot)
+            self._kill_and_remove_worker(slot)
         self._selector.close()

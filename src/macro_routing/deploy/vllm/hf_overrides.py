@@ -47,7 +47,7 @@ def check_route_supported(route: Route, config: Any) -> None:
         raise RouteError(f"the route is for {route.layers} layers, but the model has {config.num_hidden_layers}")
 
 
-def read_route_overrides(config: Any) -> Route:
+def read_route_from_hf_config(config: Any) -> Route:
     """Read the route in a configuration; reject anything but numbers of the correct type."""
     layers = _check_integer("macro_model_layers", getattr(config, "macro_model_layers", None))
     steps = [_check_integer("macro_layers", layer) for layer in _get_list_override("macro_layers", config)]

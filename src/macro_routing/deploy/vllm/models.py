@@ -13,7 +13,7 @@ from vllm.config import VllmConfig
 from vllm.model_executor.models import llama, mistral, mixtral, qwen2, qwen3, qwen3_moe
 from vllm.sequence import IntermediateTensors
 
-from macro_routing.deploy.vllm.hf_overrides import read_route_overrides
+from macro_routing.deploy.vllm.hf_overrides import read_route_from_hf_config
 from macro_routing.deploy.vllm.steps import build_step_layers, check_engine_config
 
 _BATCH_DIMENSIONS = {"input_ids": 0, "positions": -1, "intermediate_tensors": 0, "inputs_embeds": 0}
@@ -25,7 +25,7 @@ def _make_routed_decoder(stock: Any) -> Any:
 
     class RoutedDecoder(stock):  # type: ignore[misc]
         def __init__(self, *, vllm_config: VllmConfig, prefix: str = "", **further: Any) -> None:
-            route = read_route_overrides(vllm_config.model_config.hf_config)
+            route = read_route_from_hf_config(vllm_config.model_config.hf_config)
             check_engine_config(vllm_config)
             # Otherwise compiled code counts mixture-of-experts layers in the standard order.
             vllm_config.compilation_config.fast_moe_cold_start = False

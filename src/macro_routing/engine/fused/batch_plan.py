@@ -105,7 +105,7 @@ class BatchPlan:
         ]
         return SequenceTable(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
-    def group_results(self, results: Sequence[_Result]) -> list[list[list[_Result]]]:
+    def arrange_results_by_route_and_prompt(self, results: Sequence[_Result]) -> list[list[list[_Result]]]:
         """The sequences' results by group, route and prompt."""
         grouped = [[[results[0]] * len(group.prompts) for _ in group.routes] for group in self.groups]
         for batch in self.batches:

@@ -122,7 +122,7 @@ class FusedDecoder:
             _DecodingLoop(runner, schedule, plan.sequence_cache_regions, decoders).decode_until_finished(
                 tokens, new_tokens
             )
-            return plan.group_results([decoder.texts for decoder in decoders])
+            return plan.arrange_results_by_route_and_prompt([decoder.texts for decoder in decoders])
 
     def _get_large_enough_runner(self, needed: BufferSizes) -> ModelRunner:
         if self.runner is None or not self.runner.sizes.covers(needed):
@@ -168,7 +168,7 @@ class _DecodingLoop:
     def _prepare_decoding_step(self) -> tuple[RowAssignment, Callable[[], None]]:
         assignment = assign_rows_to_sequences(self._schedule, self._table, self._active, self._runner.sizes.rows)
         step = self._runner.prepare_token_step(assignment)  # while the device still runs earlier launches
-        self._runner.tables.upload_assignment(assignment)
+        self._runner.tables.upload_row_assignment(assignment)
         return assignment, step
 
     def _copy_predicted_tokens_to_host(self, start: int, end: int) -> tuple[torch.Tensor, Any]:

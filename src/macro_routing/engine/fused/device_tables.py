@@ -113,7 +113,7 @@ class DeviceRowAssignment:
         self.coefficient = torch.zeros(max_calls + 2, max_rows, device=device)
         self.live_sequences, self.no_sequences = torch.full((2, max_rows), NONE, dtype=torch.int32, device=device)
 
-    def upload_assignment(self, assignment: RowAssignment) -> None:
+    def upload_row_assignment(self, assignment: RowAssignment) -> None:
         """Copy an assignment to the device, after everything that was launched before."""
         calls = len(assignment.calls)
         self._indices[:, :calls].copy_(torch.from_numpy(assignment.indices))

@@ -17,7 +17,7 @@ from macro_routing.engine.shared_forward import (
     RouteForwardResult,
     RoutePerRowForward,
     TokenSegment,
-    make_prompt_segments,
+    split_prompts_at_common_prefix,
 )
 from macro_routing.models.hidden_states import apply_lm_head
 
@@ -37,7 +37,7 @@ def prefill_prompts(model: Any, runner: ModelRunner, plan: BatchPlan) -> torch.T
 
 def _prefill_batch(model: Any, runner: ModelRunner, batch: PromptBatch, tokens: torch.Tensor) -> None:
     """Prefill a batch with all routes of its group, over their prefix tree."""
-    segments = make_prompt_segments(model, batch.prompts, batch.new_tokens)
+    segments = split_prompts_at_common_prefix(model, batch.prompts, batch.new_tokens)
     mask = segments[-1].mask
     # Padding stands between a common prefix and the rest of a prompt; in the cache it goes to the front.
     token_order = mask.argsort(dim=1, stable=True) if len(segments) > 1 else None

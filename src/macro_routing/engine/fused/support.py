@@ -21,7 +21,7 @@ MAX_STAGES, MAX_STAGE_TOKENS = 4, 64
 _LENGTH_DEPENDENT_ROTARY = ("dynamic", "longrope")
 
 
-def supports_stages(stages: Sequence[DecodingStage]) -> bool:
+def kernels_support_stages(stages: Sequence[DecodingStage]) -> bool:
     """Whether the kernels support these stages; there must be forced tokens between two stages."""
     return (
         len(stages) <= MAX_STAGES
