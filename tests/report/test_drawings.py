@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from macro_routing.report.heatmap import Heatmap
-from macro_routing.report.line_chart import Axis, LineSeries, Point, draw_line_chart
+from macro_routing.report.line_chart import Axis, ChartPoint, LineSeries, draw_line_chart
 
 HOSTILE = "<script>&\"'"
 
@@ -52,7 +52,7 @@ def test_whatever_a_task_is_called_the_file_is_sound():
 
 
 def line(name, values, **changes):
-    return LineSeries(name, [Point(x, y, y - 1, y + 1) for x, y in enumerate(values)], **changes)
+    return LineSeries(name, [ChartPoint(x, y, y - 1, y + 1) for x, y in enumerate(values)], **changes)
 
 
 def test_lines_lie_within_the_axes_and_higher_values_higher():

@@ -17,7 +17,7 @@ from macro_routing.runs.compare_methods import compare_methods
 from macro_routing.runs.comparison_results import summarize_methods
 from macro_routing.runs.result import ORACLE, ROUTER
 from macro_routing.search import ScoringFailure
-from macro_routing.workers.backend import Exited, WorkerMessage
+from macro_routing.workers.backend import WorkerExited, WorkerMessage
 from macro_routing.workers.worker import build_evaluator
 from macro_routing.workers.worker_messages import results_to_json, work_item_from_json
 from macro_routing.workers.worker_pool import WorkerPool
@@ -127,7 +127,7 @@ class CursedCrew:
         spec, ask = work_item_from_json(text)
         pairs = zip(ask.routes, ask.unit, strict=True) if ask.paired else product(ask.routes, ask.unit)
         if any(self.is_deadly(*pair) for pair in pairs):
-            self.events.append(Exited(slot, "killed by SIGSEGV"))
+            self.events.append(WorkerExited(slot, "killed by SIGSEGV"))
             return
         answers = build_evaluator(spec, self.frozen, small_task(), print).run_work_item(ask)
         self.events.append(WorkerMessage(slot, json.dumps({"results": results_to_json(answers)})))

@@ -6,7 +6,14 @@ import io
 import pytest
 
 from macro_routing.studies.paired_comparisons import describe_comparison_count
-from macro_routing.studies.tables import Column, Table, escape_latex, escape_markdown, strip_markdown, text_column
+from macro_routing.studies.tables import (
+    Column,
+    Table,
+    escape_latex,
+    escape_markdown,
+    remove_markdown_marks,
+    text_column,
+)
 
 HOSTILE = r"a|b & 50% of $x_1 {#} ~^\ <i>*"
 
@@ -59,7 +66,7 @@ def test_latex_gets_only_signs_that_it_can_set():
 
 def test_notes_have_no_marks_in_latex():
     note = "The route `L0 RJ` has *shared questions*: 2 * 3 * 4."
-    assert strip_markdown(note) == "The route L0 RJ has shared questions: 2 * 3 * 4."
+    assert remove_markdown_marks(note) == "The route L0 RJ has shared questions: 2 * 3 * 4."
     text = Table("t", [text_column("name", "name")], [], (note,)).to_latex()
     assert "The route L0 RJ has shared questions" in text
 

@@ -15,7 +15,7 @@ from macro_routing.runs import make_run_config, run_search
 from macro_routing.search import ScoringFailure
 from macro_routing.tasks import Example
 from macro_routing.workers.adaptive_timeout import AdaptiveTimeout, estimate_item_work
-from macro_routing.workers.backend import Exited, WorkerMessage
+from macro_routing.workers.backend import WorkerExited, WorkerMessage
 from macro_routing.workers.dispatcher import Dispatcher
 from macro_routing.workers.worker_messages import results_to_json, work_item_from_json, work_item_to_json
 from macro_routing.workers.worker_pool import WorkerPool
@@ -45,14 +45,14 @@ class ScriptedBackend:
         if outcome == "ready":
             self.events.append(WorkerMessage(slot, json.dumps({"ready": 1})))
         elif outcome != HANG:
-            self.events.append(outcome if isinstance(outcome, WorkerMessage) else Exited(slot, outcome))
+            self.events.append(outcome if isinstance(outcome, WorkerMessage) else WorkerExited(slot, outcome))
 
     def send_message(self, slot, text):
         _, item = work_item_from_json(text)
         self.given.append(item)
         fate = self.fate(slot, item)
         if fate == DIE:
-            self.events.append(Exited(slot, "killed by SIGKILL"))
+            self.events.append(WorkerExited(slot, "killed by SIGKILL"))
         elif isinstance(fate, dict):
             self.events.append(WorkerMessage(slot, json.dumps(fate)))
         elif fate != HANG:
@@ -286,7 +286,7 @@ def test_pairs_are_split_as_pairs():
         def send_message(self, slot, text):
             _, item = work_item_from_json(text)
             if ROUTES[1] in item.routes:
-                self.events.append(Exited(slot, "gone"))
+                self.events.append(WorkerExited(slot, "gone"))
                 return
             answers = tuple((outcome(route, one),) for route, one in zip(item.routes, item.unit, strict=True))
             self.events.append(WorkerMessage(slot, json.dumps({"results": results_to_json(answers)})))
@@ -358,7 +358,7 @@ def test_what_is_not_listened_to_any_more_is_dealt_with_by_the_next_run():
     first = dispatcher.run_work_items(SPEC, make_items(2))
     next(first)
     first.close()
-    backend.events.append(Exited(0, "killed by SIGKILL"))
+    backend.events.append(WorkerExited(0, "killed by SIGKILL"))
     assert complete(list(dispatcher.run_work_items(SPEC, other)), other)
     assert dispatcher.counts.crashes == 2
     assert len(backend.given) == 2 + 2  # no exited worker got an item

@@ -13,7 +13,7 @@ from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.evaluation.work_items import UnitSizes, plan_race_units
 from macro_routing.routes import RouteSpace
 from macro_routing.search import MarkovPolicy, StoppedScore
-from macro_routing.workers.backend import Exited
+from macro_routing.workers.backend import WorkerExited
 from macro_routing.workers.worker_messages import work_item_from_json
 from macro_routing.workers.worker_pool import WorkerPool
 from macro_routing.workers.worker_settings import WorkerSettings
@@ -102,7 +102,7 @@ class Crashing(SimulatedBackend):
     def send_message(self, slot, text):
         _, item = work_item_from_json(text)
         if self.curse[0] in item.routes and self.curse[1] in item.unit:
-            self.gone.append(Exited(slot, "killed by SIGKILL"))
+            self.gone.append(WorkerExited(slot, "killed by SIGKILL"))
         else:
             super().send_message(slot, text)
 

@@ -14,7 +14,7 @@ from macro_routing.report.formatting import (
     format_points,
 )
 from macro_routing.report.rendering import render_template
-from macro_routing.report.tables import Cell, ReportTable, Row
+from macro_routing.report.tables import ReportTable, Row, TableCell
 from macro_routing.routes.route import Route
 from macro_routing.runs.progress import RoundReport
 
@@ -35,7 +35,7 @@ def render_cost_section(route: Route, cost: Cost | None, rounds: Sequence[RoundR
     standard, routed = (_get_route_costs(arm, cost) for arm in (Route.standard(route.layers), route))
     rows: list[Row] = [
         [
-            Cell(name, kind="bold"),
+            TableCell(name, kind="bold"),
             *("not measured" if costs[field] is None else show(costs[field]) for field, (_, show) in _FIELDS.items()),
         ]
         for name, costs in (("standard pass", standard), ("route", routed))

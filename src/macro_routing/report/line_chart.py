@@ -14,7 +14,7 @@ _MAX_DOTS = 60
 
 
 @dataclass(frozen=True)
-class Point:
+class ChartPoint:
     """A point of a line, with its spread."""
 
     x: float
@@ -28,7 +28,7 @@ class LineSeries:
     """A named series of points; the first line of a figure is the one that others are compared with."""
 
     name: str
-    points: Sequence[Point]
+    points: Sequence[ChartPoint]
     has_bars: bool = False
     """Spread as error bars, for points with nothing between them; else as a band."""
 

@@ -9,7 +9,7 @@ from macro_routing.report.formatting import NO_VALUE, format_count, format_durat
 from macro_routing.report.interval_chart import GAIN, LOSS, OPEN, draw_intervals, make_difference_interval_row
 from macro_routing.report.rendering import render_page, render_table, write_output_file
 from macro_routing.report.result_section import make_difference_cell
-from macro_routing.report.tables import Cell, ReportTable, Row
+from macro_routing.report.tables import ReportTable, Row, TableCell
 from macro_routing.runs.comparison_results import MethodRow, MethodRun, summarize_methods
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.result import ORACLE, ROUTER, STANDARD
@@ -60,7 +60,7 @@ def _make_methods_table(rows: Sequence[MethodRow]) -> ReportTable:
     max_seeds = max(row.seeds for row in rows)
     lines: list[Row] = [
         [
-            Cell(row.name, _KINDS.get(row.kind, ""), kind="bold"),
+            TableCell(row.name, _KINDS.get(row.kind, ""), kind="bold"),
             _make_accuracy_cell(row, max_seeds),
             NO_VALUE if row.name == STANDARD else make_difference_cell(row),
             format_count(row.asked),
@@ -73,23 +73,23 @@ def _make_methods_table(rows: Sequence[MethodRow]) -> ReportTable:
     return ReportTable(_COLUMNS, lines, numbers=_COLUMNS[1:])
 
 
-def _make_accuracy_cell(row: MethodRow, max_seeds: int) -> Cell:
+def _make_accuracy_cell(row: MethodRow, max_seeds: int) -> TableCell:
     """With the number of seeds: a method with fewer has other test examples, and another baseline, too."""
     spread = [] if row.spread is None else [f"± {100 * row.spread:.1f}"]
     count = f"{row.seeds} of {max_seeds} seeds" if row.seeds < max_seeds else f"{max_seeds} seeds"
-    return Cell(format_percent(row.accuracy), ", ".join([*spread, *([count] if max_seeds > 1 else [])]))
+    return TableCell(format_percent(row.accuracy), ", ".join([*spread, *([count] if max_seeds > 1 else [])]))
 
 
 def _make_runs_table(runs: Sequence[MethodRun]) -> ReportTable:
     columns = ("run", "route", "test", "evaluations")
     rows: list[Row] = [
         [
-            Cell(
+            TableCell(
                 f"{METHODS[run.method].title}, seed {run.seed}",
                 kind="link",
                 href=f"{run.method}-{run.seed}/report.html",
             ),
-            Cell(run.result.variants[0].route, kind="code"),
+            TableCell(run.result.variants[0].route, kind="code"),
             format_percent(run.result.variants[0].accuracy),
             format_count(run.asked),
         ]

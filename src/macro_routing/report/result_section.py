@@ -17,7 +17,7 @@ from macro_routing.report.formatting import (
 )
 from macro_routing.report.rendering import render_template
 from macro_routing.report.scale import Scale
-from macro_routing.report.tables import Cell, ReportTable
+from macro_routing.report.tables import ReportTable, TableCell
 from macro_routing.routes.route import Route
 from macro_routing.runs.result import NO_DECODING, SELECTED, STANDARD, TOP_1, RouteTestResult, RunResult
 
@@ -69,14 +69,14 @@ def _make_variants_table(
 
 def _make_route_test_row(
     variant: RouteTestResult, scale: Scale, difference: PairedComparison | None
-) -> dict[str, str | Cell]:
+) -> dict[str, str | TableCell]:
     low, high = wilson_interval(variant.accuracy, variant.n)
     return {
-        "variant": Cell(variant.name, _MEANINGS.get(variant.name, ""), kind="name"),
-        "accuracy": Cell(
+        "variant": TableCell(variant.name, _MEANINGS.get(variant.name, ""), kind="name"),
+        "accuracy": TableCell(
             format_percent(variant.accuracy), f"{format_count(variant.correct)} of {format_count(variant.n)}"
         ),
-        "95 % interval": Cell(
+        "95 % interval": TableCell(
             render_template("interval_mark.svg", x=scale, low=low, middle=variant.accuracy, high=high),
             format_percent_interval(low, high),
         ),
@@ -86,10 +86,10 @@ def _make_route_test_row(
         "layers": str(variant.length),
         "truncated": format_percent(variant.cut_off),
         "tokens": f"{variant.tokens:.1f}",
-        "route": Cell(variant.route, kind="route"),
+        "route": TableCell(variant.route, kind="route"),
     }
 
 
-def make_difference_cell(row: Any) -> Cell:
+def make_difference_cell(row: Any) -> TableCell:
     """A difference in points with its interval below it."""
-    return Cell(format_points(row.difference), format_points_interval(row.low, row.high))
+    return TableCell(format_points(row.difference), format_points_interval(row.low, row.high))

@@ -28,7 +28,7 @@ from macro_routing.report.rendering import render_page, render_table, render_tem
 from macro_routing.report.result_section import make_difference_cell
 from macro_routing.report.route_chart import draw_route_chart
 from macro_routing.report.run_data import RunData, explain_unreadable_run, load_run_data
-from macro_routing.report.tables import Cell, ReportTable, Row, flatten_settings
+from macro_routing.report.tables import ReportTable, Row, TableCell, flatten_settings
 from macro_routing.runs.options import format_config_as_toml
 from macro_routing.runs.result import LEVEL, ORACLE, RunResult
 
@@ -125,30 +125,30 @@ def _describe_run_setup(run: RunData) -> str:
     return f"{run.answer_mode}, preset {run.given_config['preset']}, {run.given_config['method']}"
 
 
-def _make_run_and_time_cells(name: str, run: RunData) -> dict[str, str | Cell]:
+def _make_run_and_time_cells(name: str, run: RunData) -> dict[str, str | TableCell]:
     setup = _describe_run_setup(run)
     if run.result is None:
         setup += f"; not finished: {len(run.rounds)} of {run.search_settings['iterations']} rounds"
     duration = format_duration(sum(report.seconds for report in run.rounds))
-    return {"run": Cell(name, setup, kind="name"), "search": duration}
+    return {"run": TableCell(name, setup, kind="name"), "search": duration}
 
 
-def _make_test_cells(run: RunData, corrected: float | None) -> dict[str, str | Cell]:
+def _make_test_cells(run: RunData, corrected: float | None) -> dict[str, str | TableCell]:
     if run.result is None:
         return {}
     paired, (chosen, *_, standard) = run.result.comparison, run.result.variants
-    cells: dict[str, str | Cell] = {
+    cells: dict[str, str | TableCell] = {
         "standard": format_percent(paired.baseline),
         "route": format_percent(paired.routed),
         "difference": make_difference_cell(paired),
         "p": "a bound"
         if corrected is None
-        else Cell(format_p_value(paired.p_value), f"Holm {format_p_value(corrected)}"),
+        else TableCell(format_p_value(paired.p_value), f"Holm {format_p_value(corrected)}"),
         "layers": f"{run.layers} → {chosen.length:.4g}",
     }
     if run.generates_text:
-        cells["truncated"] = Cell(format_percent(chosen.cut_off), f"standard {format_percent(standard.cut_off)}")
-        cells["tokens"] = Cell(f"{chosen.tokens:.1f}", f"standard {standard.tokens:.1f}")
+        cells["truncated"] = TableCell(format_percent(chosen.cut_off), f"standard {format_percent(standard.cut_off)}")
+        cells["tokens"] = TableCell(f"{chosen.tokens:.1f}", f"standard {standard.tokens:.1f}")
     return cells
 
 
@@ -174,14 +174,16 @@ def _make_runs_grouped_by_seed_table(runs: Sequence[RunData]) -> ReportTable | N
     return ReportTable(columns, rows, numbers=columns[1:])
 
 
-def _make_seeds_row(title: str, setup: str, results: Sequence[RunResult], names: Sequence[str]) -> list[str | Cell]:
+def _make_seeds_row(
+    title: str, setup: str, results: Sequence[RunResult], names: Sequence[str]
+) -> list[str | TableCell]:
     accuracies = [
         [100 * variant.accuracy for result in results for variant in result.variants if variant.name == name]
         for name in names
     ]
     differences = [100 * result.comparison.difference for result in results]
     return [
-        Cell(title, setup, kind="name"),
+        TableCell(title, setup, kind="name"),
         str(len(results)),
         *(_format_mean_and_spread(values) for values in accuracies),
         _format_mean_and_spread(differences, signed=True),
@@ -219,7 +221,7 @@ def _render_differing_settings(runs: NamedRuns) -> Markup:
         " compared, accuracies only within a set."
     )
     rows: list[Row] = [
-        [Cell(name, kind="bold"), *[lines.get(name, NO_VALUE) for lines in settings]] for name in differing
+        [TableCell(name, kind="bold"), *[lines.get(name, NO_VALUE) for lines in settings]] for name in differing
     ]
     return render_template("compared_settings.html", test_sets=test_sets, table=ReportTable(("", *runs), rows))
 

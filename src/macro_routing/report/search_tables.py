@@ -15,7 +15,7 @@ from macro_routing.report.formatting import (
     use_minus_sign,
 )
 from macro_routing.report.rendering import render_table
-from macro_routing.report.tables import Cell, ReportTable, Row
+from macro_routing.report.tables import ReportTable, Row, TableCell
 from macro_routing.runs.progress import RoundReport
 
 _MAX_CANDIDATES = 100
@@ -55,7 +55,7 @@ def _make_round_row(report: RoundReport, draws: int) -> Row:
         format_percent(None if report.median is None else report.best),
         format_percent(report.median),
         f"{report.stopped} of {draws}",
-        Cell(format_percent(report.standard), format_percent_interval(report.standard_low, report.standard_high)),
+        TableCell(format_percent(report.standard), format_percent_interval(report.standard_low, report.standard_high)),
         format_count(report.run),
         _make_saved_evaluations_cell(report.run, report.saved),
         format_percent(report.cut_off),
@@ -63,8 +63,8 @@ def _make_round_row(report: RoundReport, draws: int) -> Row:
     ]
 
 
-def _make_saved_evaluations_cell(done: int, saved: int) -> Cell:
-    return Cell(format_count(saved), format_percent(saved / (done + saved) if done + saved else None))
+def _make_saved_evaluations_cell(done: int, saved: int) -> TableCell:
+    return TableCell(format_count(saved), format_percent(saved / (done + saved) if done + saved else None))
 
 
 def render_candidates_table(choice: dict[str, Any]) -> Markup:
@@ -84,8 +84,10 @@ def render_candidates_table(choice: dict[str, Any]) -> Markup:
 def _make_candidate_row(candidate: dict[str, Any], chosen: str) -> Row:
     correct, n, log_probability = candidate["correct"], candidate["n"], candidate["log_probability"]
     return [
-        Cell(candidate["route"], kind="route"),
-        Cell(format_percent(correct / n), format_percent_interval(*wilson_interval(correct / n, n))) if n else NO_VALUE,
+        TableCell(candidate["route"], kind="route"),
+        TableCell(format_percent(correct / n), format_percent_interval(*wilson_interval(correct / n, n)))
+        if n
+        else NO_VALUE,
         f"{format_count(correct)} of {format_count(n)}",
         NO_VALUE if candidate["rank"] is None else str(candidate["rank"]),
         NO_VALUE if candidate["raw_rank"] is None else str(candidate["raw_rank"]),
@@ -95,7 +97,7 @@ def _make_candidate_row(candidate: dict[str, Any], chosen: str) -> Row:
     ]
 
 
-def _make_remark_cell(candidate: dict[str, Any], chosen: str) -> str | Cell:
+def _make_remark_cell(candidate: dict[str, Any], chosen: str) -> str | TableCell:
     if candidate["turned_down"]:
-        return Cell(f"turned down: {candidate['turned_down']}", kind="remark")
+        return TableCell(f"turned down: {candidate['turned_down']}", kind="remark")
     return "chosen" if candidate["route"] == chosen else ""

@@ -6,7 +6,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A cell that is more than plain text."""
 
     text: str
@@ -18,7 +18,7 @@ class Cell:
     """Where a link leads."""
 
 
-Row = Sequence[str | Cell]
+Row = Sequence[str | TableCell]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from macro_routing.report.formatting import format_percent
 from macro_routing.report.rendering import render_paragraphs, render_template
-from macro_routing.report.tables import Cell, ReportTable
+from macro_routing.report.tables import ReportTable, TableCell
 from macro_routing.routes.route import Route
 from macro_routing.runs.result import RunResult
 
@@ -51,7 +51,7 @@ def is_truncated(outcome: Mapping[str, Any]) -> bool:
     return bool(outcome["reasoning_truncated"] or outcome["answer_truncated"])
 
 
-def _make_token_stats_row(name: str, outcomes: Outcomes) -> dict[str, str | Cell]:
+def _make_token_stats_row(name: str, outcomes: Outcomes) -> dict[str, str | TableCell]:
     tokens = [outcome["reasoning_tokens"] + outcome["answer_tokens"] for outcome in outcomes]
     complete = [outcome for outcome in outcomes if not is_truncated(outcome)]
     correct = sum(outcome["correct"] for outcome in complete)
@@ -60,14 +60,14 @@ def _make_token_stats_row(name: str, outcomes: Outcomes) -> dict[str, str | Cell
         return statistics.mean(float(outcome[field]) for outcome in outcomes)
 
     return {
-        "": Cell(name, kind="bold"),
+        "": TableCell(name, kind="bold"),
         "tokens": f"{statistics.mean(tokens):.1f}",
         "median": f"{statistics.median(tokens):g}",
         "reasoning": f"{mean_of_field('reasoning_tokens'):.1f}",
         "answer": f"{mean_of_field('answer_tokens'):.1f}",
         "reasoning truncated": format_percent(mean_of_field("reasoning_truncated")),
         "answer truncated": format_percent(mean_of_field("answer_truncated")),
-        "correct if not truncated": Cell(
+        "correct if not truncated": TableCell(
             format_percent(correct / len(complete) if complete else None), f"{correct} of {len(complete)}"
         ),
     }

@@ -24,7 +24,7 @@ from macro_routing.models.hidden_states import apply_lm_head, collect_hidden_sta
 from macro_routing.models.routing import apply_route
 from macro_routing.report.figure import Figure
 from macro_routing.report.formatting import format_signed, use_minus_sign
-from macro_routing.report.line_chart import Axis, LineSeries, Point, draw_line_chart
+from macro_routing.report.line_chart import Axis, ChartPoint, LineSeries, draw_line_chart
 from macro_routing.routes.route import Route
 from macro_routing.studies.context import RouteWithSource, StudyContext, fingerprint_inputs
 from macro_routing.studies.paired_comparisons import describe_comparison_count, truncate_route_text
@@ -220,7 +220,7 @@ def _make_mean_line_with_band(name: str, values: Any) -> LineSeries:
     low, high = np.percentile(values, [25, 75], axis=0)
     columns = zip(values.mean(axis=0).tolist(), low.tolist(), high.tolist(), strict=True)
     return LineSeries(
-        f"{name}: mean; band: middle half", [Point(step, *point) for step, point in enumerate(columns, 1)]
+        f"{name}: mean; band: middle half", [ChartPoint(step, *point) for step, point in enumerate(columns, 1)]
     )
 
 

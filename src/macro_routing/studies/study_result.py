@@ -47,7 +47,7 @@ class StudyResult:
         return {TABLE: self.table, **self.other_tables}
 
     @property
-    def comparisons(self) -> int:
+    def comparison_count(self) -> int:
         """How many comparisons were made: of twenty tests one is significant by chance."""
         return self.untabled_comparisons + sum(row.get("p_holm") is not None for row in self.table.rows)
 
@@ -74,7 +74,7 @@ def write_study_result(
         "environment": {
             fact.topic: fact.finding for fact in describe_environment() if fact.topic not in _PRIVATE_FACTS
         },
-        "comparisons": result.comparisons,
+        "comparisons": result.comparison_count,
         "tables": {
             name: {
                 "title": table.title,

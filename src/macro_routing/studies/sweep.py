@@ -6,7 +6,7 @@ from typing import Any
 
 from macro_routing.errors import SettingsError, suggest_name
 from macro_routing.report.figure import Figure
-from macro_routing.report.line_chart import Axis, LineSeries, Point, draw_line_chart
+from macro_routing.report.line_chart import Axis, ChartPoint, LineSeries, draw_line_chart
 from macro_routing.runs.config import DataSettings, RunConfig, SpaceSettings
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.result import SELECTED, STANDARD
@@ -106,7 +106,7 @@ def _draw_hyperparameter_sweep(title: str, setting: str, method: str, rows: Sequ
     points, names = [], []
     for index, row in enumerate(rows):
         low, high = (100 * (standard + row["gain"][end]) for end in ("low", "high"))
-        points.append(Point(index, 100 * row["accuracy"], low, high))
+        points.append(ChartPoint(index, 100 * row["accuracy"], low, high))
         names.append((float(index), row["variant"] + (" (default)" if row["is_default"] else "")))
     return draw_line_chart(
         STUDY,

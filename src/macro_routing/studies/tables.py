@@ -104,7 +104,7 @@ class Table:
         """The same as a floating table."""
         layout = "".join("r" if column.is_number else "l" for column in self.columns)
         body = [" & ".join(_format_latex_cell(column, row) for column in self.columns) + r" \\" for row in self.rows]
-        caption = " ".join([f"{self.title}.", *map(strip_markdown, self.notes)])
+        caption = " ".join([f"{self.title}.", *map(remove_markdown_marks, self.notes)])
         lines = [
             "% needs the packages booktabs, amssymb and graphicx; a table wider than the text is made smaller",
             r"\begin{table}",
@@ -235,6 +235,6 @@ def _escape_latex_sign(match: re.Match[str]) -> str:
     return _LATEX_ESCAPES.get(sign, plain)
 
 
-def strip_markdown(text: str) -> str:
+def remove_markdown_marks(text: str) -> str:
     """Words of a note without the marks of Markdown, which mean nothing elsewhere."""
     return re.sub(r"`([^`]*)`|\*([^*\s][^*]*)\*", lambda match: match[1] or match[2] or "", text)

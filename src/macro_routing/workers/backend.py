@@ -14,21 +14,21 @@ class WorkerMessage:
 
 
 @dataclass(frozen=True)
-class Heartbeat:
+class WorkerHeartbeat:
     """A part of a worker's message arrived: the worker is alive, though the message is not complete."""
 
     slot: int
 
 
 @dataclass(frozen=True)
-class Exited:
+class WorkerExited:
     """A worker exited."""
 
     slot: int
     reason: str
 
 
-Event = WorkerMessage | Heartbeat | Exited
+Event = WorkerMessage | WorkerHeartbeat | WorkerExited
 
 
 class WorkerBackend(Protocol):

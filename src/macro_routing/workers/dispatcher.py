@@ -20,7 +20,7 @@ from macro_routing.models.frozen import RemoteModelInfo
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import ScoringFailure
 from macro_routing.workers.adaptive_timeout import AdaptiveTimeout, estimate_item_work
-from macro_routing.workers.backend import Event, Exited, Heartbeat, WorkerBackend, WorkerMessage
+from macro_routing.workers.backend import Event, WorkerBackend, WorkerExited, WorkerHeartbeat, WorkerMessage
 from macro_routing.workers.worker_messages import results_from_json, work_item_to_json
 from macro_routing.workers.worker_settings import WorkerError, WorkerSettings
 
@@ -201,7 +201,7 @@ class Dispatcher:
         self._events.extend(self._backend.wait_for_events(0.0 if self._events else seconds))
         while self._events:
             event = self._events.popleft()
-            if isinstance(event, Heartbeat):
+            if isinstance(event, WorkerHeartbeat):
                 self._slots[event.slot].heard_at = time.monotonic()
             else:
                 yield from (
@@ -214,7 +214,7 @@ class Dispatcher:
         queued, slot.queued = slot.queued, None
         if "error" in message and not slot.is_ready:
             self._backend.kill_worker(event.slot)  # its setup failed; a later run may start another
-            self._events.append(Exited(event.slot, message["error"]))
+            self._events.append(WorkerExited(event.slot, message["error"]))
             raise _rebuild_error_from_worker(message)
         slot.process_id = message.get("ready", slot.process_id)
         if "facts" in message:
@@ -235,7 +235,7 @@ class Dispatcher:
             self.counts.finished_by_slot[event.slot] = self.counts.finished_by_slot.get(event.slot, 0) + 1
             yield queued.item, results_from_json(message["results"])
 
-    def _handle_worker_exit(self, event: Exited) -> Iterator[ItemResult]:
+    def _handle_worker_exit(self, event: WorkerExited) -> Iterator[ItemResult]:
         slot = self._slots[event.slot]
         reason = redact_secrets(event.reason)  # it is stored with the route and shown
         if event.slot in self._idle:
@@ -280,7 +280,7 @@ class Dispatcher:
                 self.counts.hangs += 1
                 self._backend.kill_worker(number)
                 yield from self._handle_worker_exit(
-                    Exited(number, f"{missing} within {self._get_timeout_seconds(slot):.4g} seconds")
+                    WorkerExited(number, f"{missing} within {self._get_timeout_seconds(slot):.4g} seconds")
                 )
 
     def _get_timeout_seconds(self, slot: WorkerSlot) -> float:

@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from typing import IO
 
 from macro_routing.errors import redact_secrets
-from macro_routing.workers.backend import Event, Exited, Heartbeat, WorkerMessage
+from macro_routing.workers.backend import Event, WorkerExited, WorkerHeartbeat, WorkerMessage
 
 COMMAND = (sys.executable, "-m", "macro_routing.workers.worker")
 _BLOCK_BYTES = 1 << 20
@@ -107,7 +107,7 @@ class LocalWorkerBackend:
         try:
             worker = _WorkerProcess(self._command, self._setup, self._environments[slot])
         except OSError as error:
-            self._failed_starts.append(Exited(slot, f"the system cannot start it: {error}"))
+            self._failed_starts.append(WorkerExited(slot, f"the system cannot start it: {error}"))
             return
         self._workers[slot] = worker
         self._selector.register(worker.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, slot)
@@ -136,9 +136,9 @@ class LocalWorkerBackend:
         lines, closed = worker.read_lines()
         events: list[Event] = [WorkerMessage(slot, line) for line in lines]
         if worker.incoming and not closed:
-            events.append(Heartbeat(slot))
+            events.append(WorkerHeartbeat(slot))
         if closed:
-            events.append(Exited(slot, self._kill_and_remove_worker(slot)))
+            events.append(WorkerExited(slot, self._kill_and_remove_worker(slot)))
         return events
 
     def _kill_and_remove_worker(self, slot: int) -> str:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from macro_routing.errors import redact_secrets
-from macro_routing.workers.backend import Event, Exited, WorkerMessage
+from macro_routing.workers.backend import Event, WorkerExited, WorkerMessage
 from macro_routing.workers.worker import Worker, start_worker
 from macro_routing.workers.worker_settings import WorkerError, WorkerSettings, check_worker_count
 
@@ -99,7 +99,7 @@ class RayWorkerBackend:
             return WorkerMessage(slot, self._ray.get(call))
         except self._ray.exceptions.RayError as error:
             self.kill_worker(slot)  # an actor that failed once gets no more work
-            return Exited(slot, _describe_exit(error))
+            return WorkerExited(slot, _describe_exit(error))
 
     def kill_worker(self, slot: int) -> None:
         """End an actor and drop its pending calls."""

@@ -20,7 +20,7 @@ _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, eq=False)
-class RoutesOnPrompts:
+class DecodingRequestGroup:
     """Different routes that all continue the same prompts."""
 
     routes: Sequence[Route]
@@ -73,7 +73,7 @@ class PromptBatch:
 class BatchPlan:
     """All batches, one after the other in the cache."""
 
-    groups: Sequence[RoutesOnPrompts]
+    groups: Sequence[DecodingRequestGroup]
     batches: tuple[PromptBatch, ...]
 
     @property
@@ -115,7 +115,7 @@ class BatchPlan:
         return grouped
 
 
-def plan_batches(groups: Sequence[RoutesOnPrompts], new_tokens: int) -> BatchPlan:
+def plan_batches(groups: Sequence[DecodingRequestGroup], new_tokens: int) -> BatchPlan:
     """Plan the batches of all groups; at most ``new_tokens`` tokens follow each prompt."""
     batches: list[PromptBatch] = []
     first_route = cache_start = sequence = 0

@@ -13,7 +13,7 @@ import torch
 from macro_routing.engine.batching import Tokens
 from macro_routing.engine.fused.batch_plan import (
     BatchPlan,
-    RoutesOnPrompts,
+    DecodingRequestGroup,
     list_step_layers,
     plan_batches,
     split_pairs_to_fit_memory,
@@ -87,7 +87,7 @@ class FusedDecoder:
         new_tokens = max_new_tokens(request.stages)
         for group, indices in split_routes_to_fit_memory(ordered, prompts, new_tokens, self.max_cached_tokens):
             (decoded,) = self.decode_prompt_groups(
-                [RoutesOnPrompts(group, [prompts[index] for index in indices])], request
+                [DecodingRequestGroup(group, [prompts[index] for index in indices])], request
             )
             for route, rows in zip(group, decoded, strict=True):
                 for index, row in zip(indices, rows, strict=True):
@@ -98,7 +98,9 @@ class FusedDecoder:
         """The texts of each pair's route after its prompt: a request group per route, as many together as fit."""
         texts: list[StageTexts] = [()] * len(pairs)
         for group in split_pairs_to_fit_memory(pairs, max_new_tokens(request.stages), self.max_cached_tokens):
-            requests = [RoutesOnPrompts([route], [pairs[n][1] for n in indices]) for route, indices in group.items()]
+            requests = [
+                DecodingRequestGroup([route], [pairs[n][1] for n in indices]) for route, indices in group.items()
+            ]
             for indices, (rows,) in zip(group.values(), self.decode_prompt_groups(requests, request), strict=True):
                 for index, row in zip(indices, rows, strict=True):
                     texts[index] = row
@@ -106,7 +108,7 @@ class FusedDecoder:
 
     @torch.no_grad()
     def decode_prompt_groups(
-        self, groups: Sequence[RoutesOnPrompts], request: GenerationRequest
+        self, groups: Sequence[DecodingRequestGroup], request: GenerationRequest
     ) -> list[list[list[StageTexts]]]:
         """The texts by group, route and prompt."""
         device = self.weights.embeddings.device
