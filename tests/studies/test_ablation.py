@@ -19,7 +19,7 @@ def test_ablation(tmp_path, frozen):
     found = run_state_factor_ablation(context, AblationSettings(("small",), (1,)))
     rows = {row["variant"]: row for row in found.table.rows}
     assert [row["phase"] for row in found.table.rows] == [True, False, True, True, True, True, None]
-    assert found.comparisons == 5
+    assert found.comparison_count == 5
     assert found.headline.startswith("In these searches (1 seed(s)) the routes of")
     assert "small n = 20" in found.table.notes[0]
     # The numbers are those of the runs.

@@ -34,14 +34,14 @@ def test_explain(tmp_path, frozen, subject):
 def test_a_single_deviation_is_compared_once(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
     found = ablate_route_deviations(context, RouteWithSource(parse_route("L0-L2 L1 RJ", frozen.layers), SMALL, 1))
-    assert found.comparisons == 1
+    assert found.comparison_count == 1
     assert found.table.rows[1]["difference"] == found.table.rows[0]["difference"]
 
 
 def test_explaining_the_standard_pass_compares_nothing(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
     found = ablate_route_deviations(context, RouteWithSource(Route.standard(frozen.layers), SMALL, 1))
-    assert found.comparisons == 0
+    assert found.comparison_count == 0
     assert not found.figures
     assert "nothing to explain" in found.headline
     write_study_result(context.folder, found, {}, "", lambda _: None)
