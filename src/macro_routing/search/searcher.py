@@ -297,7 +297,7 @@ def check_outcomes(expected: Round | None, asked: Round, outcomes: Sequence[Outc
     for outcome in outcomes:
         if not isinstance(outcome, Outcome):
             raise SearchError(
-                f"{outcome!r} is not an outcome; tell a Score(correct, total) or a Failure(reason) per proposal"
+                f"{outcome!r} is not an outcome; tell a Score(correct, total) or a ScoringFailure(reason) per proposal"
             )
         if isinstance(outcome, Score | StoppedScore) and outcome.total != len(asked.examples):
             raise SearchError(f"a score over {outcome.total} examples came, but {len(asked.examples)} were asked for")
