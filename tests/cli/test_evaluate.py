@@ -27,7 +27,7 @@ def test_standard_against_route_on_a_benchmark_and_again_from_the_store(store):
     ]
     command += ["--route", "L0-L17 L17-L29", "--split", "test", "--limit", "20", "--store", store]
     first, again = run(*command).stdout, run(*command).stdout
-    assert re.search(r"standard +\d+ of 20 right", first)
+    assert re.search(r"standard +\d+ of 20 correct", first)
     assert re.search(r"difference +[+-][\d.]+ points, 95 % interval", first)
     assert "exact McNemar" in first
     assert "0 from the store" in first

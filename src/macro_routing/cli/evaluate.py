@@ -163,6 +163,6 @@ def _evaluation_to_json(evaluated: RouteEvaluation) -> dict[str, Any]:
 def _describe_evaluation(evaluation: RouteEvaluation) -> str:
     correct, n = sum(evaluation.correct), len(evaluation.correct)
     return (
-        f"{correct} of {n} right, {100 * correct / n:.1f} %; cut off {100 * evaluation.truncated_share:.1f} %,"
+        f"{correct} of {n} correct, {100 * correct / n:.1f} %; truncated {100 * evaluation.truncated_share:.1f} %,"
         f" {evaluation.mean_tokens:.1f} tokens, {evaluation.from_store} from the store"
     )

@@ -110,7 +110,7 @@ def print_run_result(result: RunResult, page: Path, *, as_json: bool) -> None:
         truncated = [f"{100 * variant.cut_off:.1f} %"] if any_truncated else []
         counts = f"{variant.correct}/{variant.n}"
         rows.append([variant.name, counts, accuracy, f"{variant.length:.4g}", *truncated, variant.route])
-    headings = ["", "right", "% (95 %)", "layers", *(["cut off"] if any_truncated else []), "route"]
+    headings = ["", "correct", "% (95 %)", "layers", *(["truncated"] if any_truncated else []), "route"]
     print(result.verdict)
     print_table(headings, rows, left=("", "route"), wrapped=("route",))
     if len(result.variants) > 2:

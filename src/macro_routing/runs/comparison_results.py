@@ -40,13 +40,13 @@ class MethodRun:
     seed: int
     result: RunResult
     asked: float
-    """Outcomes the search asked for."""
+    """Evaluations that the search asked for."""
     work: float
     """Layer applications × tokens of the answers it looked at."""
     seconds: float
     curve: tuple[SearchCurvePoint, ...]
     right: dict[str, dict[str, bool]]
-    """By variant and test example: whether the answer was right."""
+    """By variant and test example: whether the answer was correct."""
 
 
 @dataclass(frozen=True)

@@ -50,14 +50,14 @@ class RoundReport:
     standard_low: float
     standard_high: float
     run: int
-    """Outcomes worked out in this round."""
+    """Evaluations computed in this round."""
     saved: int
-    """Outcomes that were repeated, stopped or known."""
+    """Evaluations that were repeated, stopped or known."""
     cut_off: float
-    """Share of answers that a budget cut off."""
+    """Share of truncated answers."""
     seconds: float
     asked: int = 0
-    """Outcomes asked for, known or not: what a budget is counted in."""
+    """Evaluations asked for, known or not: what a budget is counted in."""
     work: float = 0.0
     """Layer applications × tokens of the answers looked at, of each route once."""
 
@@ -65,7 +65,7 @@ class RoundReport:
 def describe_round(report: RoundReport) -> str:
     """A round in a line."""
     median = "none complete" if report.median is None else f"median {100 * report.median:.1f}"
-    cut = f", cut off {100 * report.cut_off:.0f} %" if report.cut_off else ""
+    cut = f", truncated {100 * report.cut_off:.0f} %" if report.cut_off else ""
     return (
         f"round {report.number}/{report.rounds}: best {100 * report.best:.1f}, {median}, standard"
         f" {100 * report.standard:.1f} ({100 * report.standard_low:.0f} to {100 * report.standard_high:.0f}) on"

@@ -39,7 +39,7 @@ class RouteTestResult:
 
     @property
     def accuracy(self) -> float:
-        """Share of right answers."""
+        """Share of correct answers."""
         return self.correct / self.n
 
 
