@@ -104,10 +104,8 @@ def compare(
         )
         for run in method_runs:
             write_report(out / f"{run.method}-{run.seed}")
-        description, all_runs = (
-            describe_shared_run_settings(out),
-            read_method_runs(out),
-        )  # earlier methods stay on the page
+        description = describe_shared_run_settings(out)
+        all_runs = read_method_runs(out)  # earlier methods stay on the page
         page = write_method_comparison(all_runs, out / "compare.html", description)
     rows = summarize_methods(method_runs)
     if as_json:

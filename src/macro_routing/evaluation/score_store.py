@@ -133,10 +133,8 @@ class ScoreStore:
         """Store outcomes by route and example key, all or none; outcomes that are stored already stay unchanged."""
         with self._transaction() as cursor:
             for route, by_example in outcomes.items():
-                ids, prefix = (
-                    self._insert_scope_and_route_rows(cursor, scope, route),
-                    _hash_scope_and_route(scope, route),
-                )
+                ids = self._insert_scope_and_route_rows(cursor, scope, route)
+                prefix = _hash_scope_and_route(scope, route)
                 cursor.executemany(
                     "INSERT OR IGNORE INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (_outcome_to_row(ids, prefix, example, outcome) for example, outcome in by_example.items()),

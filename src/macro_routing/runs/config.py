@@ -293,10 +293,8 @@ class RunConfig:
         """The search over this model's routes; ``influence`` measures how much each layer does."""
         automatic = self._get_preset_values_for_model(frozen)
         space = self.resolve_settings_table("space", **automatic["space"]).make_space(frozen.layers)
-        settings, paper = (
-            self.build_search_settings(automatic["search"]),
-            self.build_search_settings(automatic["search"], MACRO),
-        )
+        settings = self.build_search_settings(automatic["search"])
+        paper = self.build_search_settings(automatic["search"], MACRO)
         inputs = MethodInputs(space, examples, test, self.budget, self.seed, settings, paper, influence)
         return METHODS[self.method].build(inputs)
 

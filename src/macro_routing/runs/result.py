@@ -100,10 +100,8 @@ def read_result(folder: RunFolder) -> RunResult:
 def make_variant_row(name: str, route: str, length: float, outcomes: Sequence[ExampleOutcome]) -> RouteTestResult:
     """A row of the result's table from its answers to the test set."""
     n = len(outcomes)
-    truncated, tokens = (
-        sum(outcome.truncated for outcome in outcomes) / n,
-        sum(outcome.tokens for outcome in outcomes) / n,
-    )
+    truncated = sum(outcome.truncated for outcome in outcomes) / n
+    tokens = sum(outcome.tokens for outcome in outcomes) / n
     return RouteTestResult(name, route, length, sum(outcome.correct for outcome in outcomes), n, truncated, tokens)
 
 

@@ -36,10 +36,8 @@ def _make_route_deviation(route: Route, standard: Route, edit: RouteEdit) -> Dev
     first = edit.old_start - 1
     alone = (*standard.steps[:first], *edit.new, *standard.steps[first + len(edit.old) :])
     reasons: list[str] = []
-    without, by_itself = (
-        _make_route_or_none(kept, route.layers, reasons),
-        _make_route_or_none(alone, route.layers, reasons),
-    )
+    without = _make_route_or_none(kept, route.layers, reasons)
+    by_itself = _make_route_or_none(alone, route.layers, reasons)
     remark = "" if without is None else _describe_adds_with_shifted_source(route, start, edit)
     return Deviation(describe_edit(edit), without, by_itself, "; ".join(reasons), remark)
 
