@@ -142,7 +142,7 @@ def test_answers_are_checked():
     with pytest.raises(SearchError, match="was not asked"):
         search.tell(state, dataclasses.replace(asked, number=1), [Score(0, 10)] * 30)
     for wrong in (0.5, None, "good"):
-        with pytest.raises(SearchError, match=r"tell a Score\(correct, total\) or a Failure"):
+        with pytest.raises(SearchError, match=r"tell a Score\(correct, total\) or a ScoringFailure\(reason\)"):
             search.tell(state, asked, [wrong] * 30)
     with pytest.raises(SearchError, match="reason"):
         ScoringFailure(None)
