@@ -29,22 +29,21 @@ from experiments.planted_family import (
     FamilyMember,
     make_problem,
 )
-from macro_routing.evaluation.holdout_selection import select_confirmed_candidate
+from macro_routing.evaluation.final_decision import assess_finalists, decide_route
 from macro_routing.evaluation.planted_problem import TRAIN, solve_planted
 from macro_routing.evaluation.planted_problem import VALIDATION as VALIDATION_SPLIT
 from macro_routing.routes.route import Route
+from macro_routing.search.decision_settings import DecisionSettings
 from macro_routing.search.guided import GuidedSearch, GuidedSettings
 from macro_routing.search.macro import MacroSearch, MacroSettings, RestartedSearch
 from macro_routing.search.random_search import RandomSearch, RandomSettings
 from macro_routing.search.rys import BlockSweep, BlockSweepSettings
-from macro_routing.search.searcher import Candidate, Searcher
+from macro_routing.search.searcher import Searcher
 
 PAPER = MacroSettings(final_set="raw")
+STANDARD = Route.standard(SPACE.layers)
 METHODS: dict[str, Callable[[int], Searcher]] = {
     "guided": lambda seed: GuidedSearch(SPACE, TRAINING, BUDGET, GuidedSettings(), seed),
-    "guided, error probability 0.03": lambda seed: GuidedSearch(
-        SPACE, TRAINING, BUDGET, GuidedSettings(max_error_probability=0.03), seed
-    ),
     "paper": lambda seed: MacroSearch(SPACE, TRAINING, PAPER, seed),
     "paper, routes summed": lambda seed: MacroSearch(SPACE, TRAINING, MacroSettings(final_set="marginal"), seed),
     "paper, restarted": lambda seed: RestartedSearch(MacroSearch(SPACE, TRAINING, PAPER, seed), BUDGET),
@@ -71,7 +70,6 @@ PARTS = {
     "twice the rounds": make_guided(rounds=20),
     "one finalist": make_guided(finalists=1),
     "confirmed on a fifth": make_guided(holdout=0.2),
-    "no threshold": make_guided(max_error_probability=1.0),
 }
 TABLES: dict[str, dict[str, Callable[[int], Searcher]]] = {"": METHODS, "parts": PARTS}
 COLUMNS = {
@@ -123,9 +121,8 @@ def confirm_known_target(planted: FamilyMember) -> Route:
             [planted.problem.simulate_correct_examples(route, split, range(count)) for split, count in splits]
         )
 
-    return select_confirmed_candidate(
-        [Candidate(planted.problem.target)], verdicts, GuidedSettings().max_error_probability
-    ).route
+    settings = DecisionSettings()
+    return decide_route(assess_finalists([planted.problem.target], verdicts, settings), settings) or STANDARD
 
 
 def make_row(name: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Part of the recorded examples is what a search sees; the rest judges what it fou
 be scored: it fails, by that name, and how many did is part of the result.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,18 +12,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.landscape import Landscape
-from macro_routing.evaluation.holdout_selection import rank_candidates_by_gain_bound, select_confirmed_candidate
+from macro_routing.evaluation.final_decision import FinalistEvidence, assess_finalists, decide_route
 from macro_routing.routes.route import Route
 from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.macro import select_candidate
-from macro_routing.search.searcher import Outcome, Score, ScoringFailure, Searcher
+from macro_routing.search.searcher import Candidate, Outcome, Score, ScoringFailure, Searcher
 
-_SPLITTING = 9
+_SPLITTING, _COMPLEMENTING = 9, 77
 _JUDGING, _VALIDATING = 0.4, 0.1
 SearchFactory = Callable[[int, int, int], Searcher]
 """A search for (training examples, budget, seed)."""
 ExampleCredit = Callable[[Route], NDArray[Any]]
 """How much of each example a recorded route got right."""
+
+
+@dataclass(frozen=True)
+class JudgedFinalist:
+    """A finalist: what the decision knew about it, and what the judging examples show."""
+
+    evidence: FinalistEvidence
+    judged: NDArray[np.int8]
+    """By judging example: 1 if only the route is correct, -1 if only the standard pass is."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +45,11 @@ class ReplayResult:
     proposed: float
     """The same of its best finalist, selected or not."""
     asked: int
-    """Outcomes asked for."""
+    """Evaluations asked for."""
     missing: int
     """Of these, of routes that were not recorded."""
-    finalists: tuple[tuple[float, float], ...] = ()
-    """Of a search that confirms: who may be chosen, in this order: how certain each one's lead is, and its gain."""
+    finalists: tuple[JudgedFinalist, ...] = ()
+    """Of the guided search."""
 
 
 def replay_search(
@@ -57,7 +66,7 @@ def replay_search(
     searcher = make(len(train), budget, seed)
     asked_for = missing = 0
 
-    def outcome(route: Route, examples: NDArray[np.int64]) -> Outcome:
+    def score_route(route: Route, examples: NDArray[np.int64]) -> Outcome:
         nonlocal asked_for, missing
         asked_for += len(examples)
         if route not in landscape:
@@ -67,32 +76,49 @@ def replay_search(
 
     state = searcher.start()
     while (asked := searcher.ask(state)) is not None:
-        shown = train[list(asked.examples)]
-        state = searcher.tell(state, asked, [outcome(one.route, shown) for one in asked.proposals])
-    candidates = [one for one in searcher.candidates(state) if one.route in landscape]
+        examples = train[list(asked.examples)]
+        outcomes = [score_route(proposal.route, examples) for proposal in asked.proposals]
+        state = searcher.tell(state, asked, outcomes)
+    candidates = [candidate for candidate in searcher.candidates(state) if candidate.route in landscape]
+    evidence: dict[Route, FinalistEvidence] = {}
     if isinstance(searcher, GuidedSearch):
         fresh = np.concatenate([train[list(searcher.holdout)], validation])
-
-        def verdicts(route: Route) -> NDArray[np.bool_]:
-            found: NDArray[np.bool_] = landscape.correct_examples(route)[fresh]
-            return found
-
-        chosen, finalists = (
-            select_confirmed_candidate(candidates, verdicts, searcher.settings.max_error_probability),
-            rank_candidates_by_gain_bound(candidates, verdicts),
-        )
+        routes = [candidate.route for candidate in candidates]
+        evidence = assess_finalists(routes, lambda route: landscape.correct_examples(route)[fresh], searcher.decision)
+        chosen = decide_route(evidence, searcher.decision) or Route.standard(landscape.layers)
     else:
-        finalists = []
+        chosen = _select_on_validation(landscape, candidates, validation, train)
+    others = [candidate.route for candidate in candidates if not candidate.route.is_standard]
 
-        def scores(some: NDArray[np.int64]) -> list[Outcome]:
-            return [Score(int(landscape.correct_examples(one.route)[some].sum()), len(some)) for one in candidates]
+    def judge_route(route: Route) -> NDArray[np.int8]:
+        correct = landscape.correct_examples(route)[judge].astype(np.int8)
+        return np.asarray(correct - landscape.standard[judge].astype(np.int8))
 
-        by_route = dict(zip([one.route for one in candidates], scores(train), strict=True))
-        chosen = select_candidate(candidates, scores(validation), lambda tied: [by_route[one.route] for one in tied])
-    others = [one.route for one in candidates if not one.route.is_standard]
+    return ReplayResult(
+        chosen,
+        float(judge_route(chosen).mean()),
+        float(judge_route(others[0]).mean()) if others else 0.0,
+        asked_for,
+        missing,
+        tuple(JudgedFinalist(finalist, judge_route(route)) for route, finalist in evidence.items()),
+    )
 
-    def gain(route: Route) -> float:
-        return float(landscape.correct_examples(route)[judge].mean() - landscape.standard[judge].mean())
 
-    told = tuple((sure, gain(one.route)) for one, sure in finalists)
-    return ReplayResult(chosen.route, gain(chosen.route), gain(others[0]) if others else 0.0, asked_for, missing, told)
+def _select_on_validation(
+    landscape: Landscape, candidates: Sequence[Candidate], validation: NDArray[np.int64], train: NDArray[np.int64]
+) -> Route:
+    def score_candidates(some: Sequence[Candidate], examples: NDArray[np.int64]) -> list[Outcome]:
+        rows = [landscape.correct_examples(candidate.route)[examples] for candidate in some]
+        return [Score(int(row.sum()), len(examples)) for row in rows]
+
+    scores = score_candidates(candidates, validation)
+    return select_candidate(candidates, scores, lambda tied: score_candidates(tied, train)).route
+
+
+def complement_examples(landscape: Landscape, seed: int) -> Landscape:
+    """The landscape with all outcomes on an example complemented jointly, with probability 1/2.
+
+    No route is better than another then, and every correlation between routes stays as it is.
+    """
+    flipped = np.random.default_rng([seed, _COMPLEMENTING]).random(landscape.examples) < 0.5
+    return Landscape(landscape.routes, landscape.correct ^ flipped, landscape.about)

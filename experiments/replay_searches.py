@@ -43,7 +43,7 @@ def make_searches(landscape: Landscape) -> dict[str, SearchFactory]:
             budget,
             GuidedSettings(**settings),
             seed,
-            frozenset(r for r in among if _fits_space(space, r)),
+            allowed_routes=frozenset(r for r in among if _fits_space(space, r)),
         )
 
     longest = space.max_length - space.layers

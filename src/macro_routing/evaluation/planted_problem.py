@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macro_routing.errors import SettingsError
-from macro_routing.evaluation.holdout_selection import rank_candidates_by_gain_bound, select_confirmed_candidate
+from macro_routing.evaluation.final_decision import FinalistEvidence, assess_finalists, decide_route
 from macro_routing.evaluation.racing import NEVER, race_routes
 from macro_routing.evaluation.work_items import UnitSizes, shuffle_indices_into_units
 from macro_routing.routes.route import Route
@@ -87,8 +87,8 @@ class PlantedResult:
     state: SearchState
     found: bool
     """Whether the selected route executes the same steps as the target."""
-    finalists: tuple[tuple[Candidate, float], ...] = ()
-    """For a search that confirms: candidates in the order of choice, with their probability of a gain."""
+    finalists: tuple[FinalistEvidence, ...] = ()
+    """For the guided search: what its decision is based on."""
 
 
 def race_planted_routes(problem: PlantedProblem, asked: Round, mode: str) -> list[Outcome]:
@@ -124,9 +124,10 @@ def solve_planted(
             holdout = [problem.simulate_correct_examples(route, TRAIN, held)] if held else []
             return np.concatenate([*holdout, problem.simulate_correct_examples(route, VALIDATION, range(validation))])
 
-        selected = select_confirmed_candidate(candidates, get_correct_flags, searcher.settings.max_error_probability)
-        finalists = tuple(rank_candidates_by_gain_bound(candidates, get_correct_flags))
-        return PlantedResult(selected, candidates, state, selected.route == problem.target, finalists)
+        evidence = assess_finalists([candidate.route for candidate in candidates], get_correct_flags, searcher.decision)
+        route = decide_route(evidence, searcher.decision) or Route.standard(searcher.space.layers)
+        selected = next(candidate for candidate in candidates if candidate.route == route)
+        return PlantedResult(selected, candidates, state, route == problem.target, tuple(evidence.values()))
     selected = select_candidate(
         candidates,
         [problem.score_route(candidate.route, VALIDATION, range(validation)) for candidate in candidates],

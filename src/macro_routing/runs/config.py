@@ -30,6 +30,7 @@ from macro_routing.runs.methods import (
     SearchSettings,
     make_search_settings,
 )
+from macro_routing.search.decision_settings import SPEED, DecisionSettings
 from macro_routing.search.random_streams import check_seed
 from macro_routing.settings import (
     build_settings,
@@ -206,6 +207,7 @@ class RunConfig:
     space: SpaceSettings = field(default_factory=SpaceSettings)
     search: SearchSettings = field(default_factory=METHODS[GUIDED].settings)
     units: UnitSizes = field(default_factory=UnitSizes)
+    decision: DecisionSettings = field(default_factory=DecisionSettings)
     guard: GuardSettings = field(default_factory=GuardSettings)
     given: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Which values of the tables were given; a preset that depends on the model sets only others."""
@@ -216,6 +218,7 @@ class RunConfig:
         "decoding": AnswerSettings,
         "space": SpaceSettings,
         "units": UnitSizes,
+        "decision": DecisionSettings,
         "guard": GuardSettings,
     }
     """The settings of each table but ``search``, whose settings are the method's."""
@@ -240,7 +243,7 @@ class RunConfig:
         given = _make_tables_absolute({name: dict(table) for name, table in tables.items() if table})
         config = dataclasses.replace(top_level, given=given)
         built = {name: config.resolve_settings_table(name) for name in cls.TABLES}
-        return dataclasses.replace(config, **built, search=config.build_search_settings({}))
+        return _check_decision(dataclasses.replace(config, **built, search=config.build_search_settings({})))
 
     def with_changes(self, **changes: Any) -> "RunConfig":
         """The configuration with other top-level values or whole tables."""
@@ -295,7 +298,7 @@ class RunConfig:
         space = self.resolve_settings_table("space", **automatic["space"]).make_space(frozen.layers)
         settings = self.build_search_settings(automatic["search"])
         paper = self.build_search_settings(automatic["search"], MACRO)
-        inputs = MethodInputs(space, examples, test, self.budget, self.seed, settings, paper, influence)
+        inputs = MethodInputs(space, examples, test, self.budget, self.seed, settings, paper, influence, self.decision)
         return METHODS[self.method].build(inputs)
 
     def _get_preset_values_for_model(self, frozen: FrozenModel) -> dict[str, dict[str, Any]]:
@@ -329,6 +332,17 @@ def _check_top_level(config: RunConfig) -> RunConfig:
         check_number("max_minutes", config.max_minutes, minimum=0, exclusive=True)
     paths = {name: _make_absolute(getattr(config, name)) for name in ("task", "model", "init_from")}
     return dataclasses.replace(config, method=method, **paths)
+
+
+def _check_decision(config: RunConfig) -> RunConfig:
+    """Reject an objective that the method cannot follow."""
+    if config.decision.objective == SPEED and METHODS[config.method].kind != "search":
+        searches = ", ".join(name for name, method in METHODS.items() if method.kind == "search")
+        raise SettingsError(
+            f"objective = speed is not allowed with method = {config.method}, which gives every example its own route;"
+            f" use one of {searches}"
+        )
+    return config
 
 
 def _make_tables_absolute(tables: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -7,14 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from macro_routing.evaluation.holdout_selection import (
-    combine_expected_and_measured_gain,
-    compute_gain_probability,
-    select_confirmed_candidate,
-)
+from macro_routing.evaluation.final_decision import FinalistEvidence, assess_finalists, decide_route
 from macro_routing.evaluation.outcomes import RouteEvaluation
 from macro_routing.routes import Route, parse_program
 from macro_routing.search import Candidate, Outcome, select_candidate
+from macro_routing.search.decision_settings import SPEED, DecisionSettings
 
 Evaluate = Callable[[Sequence[Route]], Mapping[Route, RouteEvaluation]]
 FindObjection = Callable[[Route], str]
@@ -74,57 +71,74 @@ def select_route(
     return FinalSelection(route, _make_candidate_records(candidates, validated, turned_down), reason)
 
 
-def select_confirmed_route(
+def select_by_decision(
     candidates: Sequence[Candidate],
     validated: Mapping[Route, RouteEvaluation],
     holdout: Mapping[Route, RouteEvaluation],
-    max_error_probability: float,
+    settings: DecisionSettings,
     find_objection: FindObjection,
 ) -> FinalSelection:
-    """The finalist that is almost certainly better, by what the search expects and examples it never saw."""
+    """The route that the decision returns, by examples that the search never saw: holdout and validation together."""
 
     def get_correct_flags(route: Route) -> NDArray[np.bool_]:
-        return np.array([*holdout[route].correct, *validated[route].correct], dtype=bool)
+        earlier = holdout[route].correct if holdout else ()
+        return np.array([*earlier, *validated[route].correct], dtype=bool)
 
     standard = Route.standard(candidates[0].route.layers)
-    if failure := _find_route_failure(standard, validated, holdout):
+    evaluations = [validated, holdout] if holdout else [validated]
+    if failure := _find_route_failure(standard, *evaluations):
         # Whoever is compared with a pass that could not be run wins.
         reason = f"since the standard pass could not be run: {failure}"
         return FinalSelection(standard, _make_candidate_records(candidates, validated, {}), reason)
-    best, turned_down = _select_unopposed(
-        candidates,
-        lambda left: select_confirmed_candidate(left, get_correct_flags, max_error_probability),
-        lambda route: _find_route_failure(route, validated, holdout) or find_objection(route),
-    )
-    chosen = best.route if best else standard
-    reason = f"since {_join_reasons(turned_down)}" if turned_down else ""
-    probabilities = {
-        candidate.route: compute_gain_probability(
-            combine_expected_and_measured_gain(
-                candidate.expected, get_correct_flags(standard), get_correct_flags(candidate.route)
-            )
-        )
-        for candidate in candidates
+    failures = {candidate.route: _find_route_failure(candidate.route, *evaluations) for candidate in candidates}
+    runnable = [route for route, failure in failures.items() if not failure]
+    evidence = assess_finalists(runnable, get_correct_flags, settings)
+    opposed = {route: failure for route, failure in failures.items() if failure}
+    while (chosen := decide_route(evidence, settings, opposed)) is not None:
+        if not (objection := find_objection(chosen)):
+            break
+        opposed[chosen] = objection
+    turned_down = opposed | {
+        route: _explain_decision(finalist, settings)
+        for route, finalist in evidence.items()
+        if route != chosen and route not in opposed
     }
-    for route, probability in probabilities.items():
-        if not (route.is_standard or route in turned_down or route == chosen):
-            turned_down[route] = (
-                f"it is better than the standard pass with probability {probability:.2f} only"
-                if 1 - probability > max_error_probability
-                else "the chosen candidate can be counted on for more"
-            )
-    listed = tuple(
-        {
-            **line,
-            "holdout": sum(holdout[candidate.route].correct),
-            "holdout_n": len(holdout[candidate.route].outcomes),
-            "expected_gain": candidate.expected and candidate.expected.mean,
-            "expected_deviation": candidate.expected and max(candidate.expected.variance, 0.0) ** 0.5,
-            "certainty": None if candidate.route.is_standard else probabilities[candidate.route],
-        }
-        for line, candidate in zip(_make_candidate_records(candidates, validated, turned_down), candidates, strict=True)
+    records = _make_candidate_records(candidates, validated, turned_down)
+    return FinalSelection(
+        chosen or standard,
+        tuple(
+            {**record, **_make_evidence_record(candidate.route, holdout, evidence)}
+            for record, candidate in zip(records, candidates, strict=True)
+        ),
+        f"since {_join_reasons(opposed)}" if opposed else "",
     )
-    return FinalSelection(chosen, listed, reason)
+
+
+def _explain_decision(finalist: FinalistEvidence, settings: DecisionSettings) -> str:
+    """Why a finalist was not returned."""
+    if finalist.p_value <= settings.max_error_probability:
+        return (
+            "the chosen route is as accurate and not slower"
+            if settings.objective != SPEED
+            else "the chosen route is faster"
+        )
+    wanted = f"{100 * finalist.required_gain:+.1f} points"
+    return f"it is not shown to gain more than {wanted} (p = {finalist.p_value:.2g})"
+
+
+def _make_evidence_record(
+    route: Route, holdout: Mapping[Route, RouteEvaluation], evidence: Mapping[Route, FinalistEvidence]
+) -> dict[str, Any]:
+    finalist = evidence.get(route)
+    return {
+        "holdout": sum(holdout[route].correct) if holdout else 0,
+        "holdout_n": len(holdout[route].outcomes) if holdout else 0,
+        "expected_gain": finalist and finalist.posterior.mean,
+        "expected_deviation": finalist and finalist.posterior.deviation,
+        "required_gain": finalist and finalist.required_gain,
+        "p_value": finalist and finalist.p_value,
+        "certainty": finalist and finalist.probability,
+    }
 
 
 def _select_unopposed(

@@ -6,7 +6,7 @@ MACRO itself asks for under the same settings.
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any
 
@@ -22,6 +22,7 @@ from macro_routing.search.budgeted_search import (
     list_early_exit_routes,
     list_layer_drop_routes,
 )
+from macro_routing.search.decision_settings import DecisionSettings
 from macro_routing.search.macro import MacroSearch, MacroSettings, RestartedSearch
 from macro_routing.search.method_names import METHOD_NAMES
 from macro_routing.search.random_streams import assign_examples_to_rounds
@@ -84,6 +85,7 @@ class MethodInputs:
     """MACRO's settings under the same preset: they say what a method without a budget of its own may spend."""
     influence: Callable[[], Sequence[float]]
     """How much each layer changes its input; measured when it is asked for."""
+    decision: DecisionSettings = field(default_factory=DecisionSettings)
 
     @property
     def resolved_budget(self) -> int:
@@ -115,7 +117,9 @@ def _build_guided_search(inputs: MethodInputs) -> GuidedSearch:
     budget = inputs.budget
     if budget is None and inputs.examples < inputs.paper.iterations:  # too few for MACRO to say what it would spend
         budget = max(inputs.paper.draws * inputs.examples, inputs.settings.min_evaluations(3))
-    return GuidedSearch(inputs.space, inputs.examples, budget or inputs.resolved_budget, inputs.settings, inputs.seed)
+    return GuidedSearch(
+        inputs.space, inputs.examples, budget or inputs.resolved_budget, inputs.settings, inputs.seed, inputs.decision
+    )
 
 
 def _build_restarted_search(inputs: MethodInputs) -> RestartedSearch:

@@ -15,13 +15,14 @@ from macro_routing.evaluation.statistics import wilson_interval
 from macro_routing.routes import Route, RouteFile
 from macro_routing.runs import folder as files
 from macro_routing.runs.cost import measure_cost
-from macro_routing.runs.final_selection import FinalSelection, select_confirmed_route, select_route
+from macro_routing.runs.final_selection import FinalSelection, select_by_decision, select_route
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.runs.progress import RoundReport
 from macro_routing.runs.result import NO_DECODING, STANDARD, TOP_1, RunResult, make_route_result, make_variant_row
 from macro_routing.search import Candidate, GuidedSearch, MacroSearch, Round, Score, Searcher, SearchState, StoppedScore
+from macro_routing.search.decision_settings import SPEED
 from macro_routing.tasks.splits import make_splits
 from macro_routing.version import __version__
 from macro_routing.workers.worker_settings import WorkerError
@@ -118,14 +119,14 @@ class SearchRun(PreparedRun):
         candidates = self.searcher.candidates(state) or (Candidate(self.standard_route),)
         self.listener.on_stage("validation", len(candidates) * len(self.splits.validation))
         routes = [candidate.route for candidate in candidates]
-        if isinstance(self.searcher, GuidedSearch):
+        if isinstance(self.searcher, GuidedSearch) or self.config.decision.objective == SPEED:
             routes = list(dict.fromkeys([self.standard_route, *routes]))
-            holdout = [self.splits.train[index] for index in self.searcher.holdout]
-            choice = select_confirmed_route(
+            held = self.searcher.holdout if isinstance(self.searcher, GuidedSearch) else ()
+            choice = select_by_decision(
                 candidates,
                 self.reporting_evaluator.evaluate(routes, self.splits.validation),
-                self.reporting_evaluator.evaluate(routes, holdout),
-                self.searcher.settings.max_error_probability,
+                self.reporting_evaluator.evaluate(routes, [self.splits.train[index] for index in held]) if held else {},
+                self.config.decision,
                 self._find_guard_objection,
             )
         else:
@@ -218,6 +219,7 @@ class SearchRun(PreparedRun):
                 "seed": self.config.seed,
                 "macro": __version__,
                 "settings": dataclasses.asdict(self.searcher.settings),
+                "decision": dataclasses.asdict(self.config.decision),
             },
         ).to_json()
 

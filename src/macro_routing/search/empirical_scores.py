@@ -4,10 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from macro_routing.routes.route import Route
-from macro_routing.search.searcher import Draw, ExpectedGain, Score
+from macro_routing.search.searcher import Draw, Score
 
 _PSEUDO_EXAMPLES = 300
 """Pseudo-examples with no gain that a route's own are mixed with, as if gains differed by about three points. A route
@@ -24,8 +22,6 @@ class EmpiricalScores:
     gains: dict[Route, float]
     """Correct answers beyond the mean."""
     examples: dict[Route, int]
-    variance: float
-    """Binomial variance of one example."""
 
     @classmethod
     def from_draws(cls, draws: Sequence[Draw]) -> "EmpiricalScores":
@@ -43,22 +39,12 @@ class EmpiricalScores:
             mean = correct[draw.round] / totals[draw.round]
             gains[route] = gains.get(route, 0.0) + outcome.correct - mean * outcome.total
             examples[route] += outcome.total
-        accuracy = float(np.clip(sum(correct.values()) / max(totals.total(), 1), 0.03, 0.97))
-        return cls(gains, examples, accuracy * (1 - accuracy))
+        return cls(gains, examples)
 
     def rank_routes(self, pseudo_examples: int = _PSEUDO_EXAMPLES) -> list[Route]:
         """All routes but the standard pass, best first; fewer ``pseudo_examples`` favour routes scored seldom."""
         routes = [route for route in self.examples if not route.is_standard]
         return sorted(routes, key=lambda route: -self.gains[route] / (self.examples[route] + pseudo_examples))
-
-    def expected_gain(self, route: Route) -> ExpectedGain | None:
-        """The gain over the standard pass by these scores alone; None if either was not scored."""
-        standard = Route.standard(route.layers)
-        if not (self.examples.get(route) and self.examples.get(standard)):
-            return None
-        weight = self.examples[route] + _PSEUDO_EXAMPLES
-        mean = self.gains[route] / weight - self.gains[standard] / self.examples[standard]
-        return ExpectedGain(mean, self.variance / weight + self.variance / self.examples[standard])
 
 
 def subsample_draws_keeping_best(draws: Sequence[Draw]) -> list[Draw]:

@@ -8,6 +8,7 @@ holdout: in a last round the finalists and the standard pass are scored on these
 search.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -18,6 +19,7 @@ import numpy as np
 from macro_routing.errors import SettingsError
 from macro_routing.routes.route import Program, Route
 from macro_routing.routes.space import RouteSpace
+from macro_routing.search.decision_settings import SPEED, DecisionSettings
 from macro_routing.search.empirical_scores import EmpiricalScores
 from macro_routing.search.policy import MarkovPolicy, Table, check_epsilons
 from macro_routing.search.policy_search import PolicySearcher, PolicySearchState
@@ -28,19 +30,18 @@ from macro_routing.search.route_edits import (
     mutate_routes,
     programs_from_edits,
 )
-from macro_routing.search.route_features import RouteFeatures
+from macro_routing.search.route_features import Floats, RouteFeatures
 from macro_routing.search.route_gp import KERNELS, GPKernelParameters, RouteGP, ScoreTable, thompson_sample
 from macro_routing.search.searcher import (
     Candidate,
     Draw,
-    ExpectedGain,
     Outcome,
     Proposal,
     Round,
     RoundSize,
 )
 from macro_routing.search.top_k import decode_top_routes
-from macro_routing.settings import CheckedSettings, Range, check_choice, check_integer, option
+from macro_routing.settings import CheckedSettings, Range, check_choice, check_integer
 
 _N_DECODED = 20
 """Number of most probable routes of the policy in every round's pool."""
@@ -56,10 +57,13 @@ _MAX_DRAWS = 1000
 """Maximum number of routes of a round, whatever the budget pays for."""
 _MAX_FIRST_SAMPLES = 5000
 """Maximum number of programs sampled for the first round."""
-_VERSION = 3
+_VERSION = 4
 """Version of the algorithm: states of other versions are rejected."""
 _FIT_SWEEPS = 1
 """Sweeps over the kernel parameters after every round."""
+_CONFIRMATION_DISCORDANCE, _CONFIRMATION_QUANTILE = 0.15, 1.645
+"""Share of examples on which a faster route and the standard pass usually differ, and the normal quantile of the test:
+finalists are ranked by their chance to pass it."""
 _N_PROMISING = 40
 """Number of best routes from which edits are taken, and to which the policy moves."""
 
@@ -79,10 +83,6 @@ class GuidedSettings(CheckedSettings):
     n_empirical_best: Annotated[int, Range(0, 100)] = 3
     """Number of routes that are scored again in every round because of their own scores, whatever the Gaussian process
     predicts; the best of these is a finalist, too. The process misses good routes whose neighbours are bad."""
-    max_error_probability: Annotated[float, Range(0, 1, exclusive=True)] = option(
-        0.1, "Maximum probability that the chosen route is no better; in the guided search.", "Search"
-    )
-    """A finalist is chosen if the probability that it is no better than the standard pass is at most this."""
     epsilon_local: Annotated[float, Range(0, 1, symbol="ε_loc")] = 0.06
     """Prior mass spread over all moves and rejoin (``ε_loc``)."""
     epsilon_operator: Annotated[float, Range(0, 1, symbol="ε_op")] = 0.02
@@ -135,6 +135,7 @@ class GuidedSearch(PolicySearcher):
     """Maximum number of evaluations (route × example)."""
     settings: GuidedSettings = field(default_factory=GuidedSettings)
     seed: int = 0
+    decision: DecisionSettings = field(default_factory=DecisionSettings)
     allowed_routes: frozenset[Route] | None = None
     """Only these routes are proposed, as when recorded scores are replayed."""
 
@@ -238,10 +239,12 @@ class GuidedSearch(PolicySearcher):
             samples = min(20 * self.draws_per_round, _MAX_FIRST_SAMPLES) if few_moves else 0
             programs += self._propose_programs(policy, samples, rng)
         expanded = ((program.expand(self.space.layers), program) for program in programs if program is not None)
-        pool: dict[Route, Program | None] = {route: program for route, program in expanded if not route.is_standard}
+        pool: dict[Route, Program | None] = {
+            route: program for route, program in expanded if self.decision.may_return(route)
+        }
         if self.allowed_routes is None:
             return pool
-        allowed = sorted((route for route in self.allowed_routes if not route.is_standard), key=str)
+        allowed = sorted((route for route in self.allowed_routes if self.decision.may_return(route)), key=str)
         known = {route: program for route, program in pool.items() if route in self.allowed_routes}
         return known | {route: route.shortest_program() for route in allowed}
 
@@ -264,12 +267,12 @@ class GuidedSearch(PolicySearcher):
         decoded = {
             candidate.route: candidate.program
             for candidate in decode_top_routes(self.policy(state), 1 + (self.draws_per_round - 1) // 4)
-            if self.allowed_routes is None or candidate.route in self.allowed_routes
+            if self.decision.may_return(candidate.route)
+            and (self.allowed_routes is None or candidate.route in self.allowed_routes)
         }
         others = [route for route in pool if route not in decoded]
         pool |= decoded
-        first = [route for route in decoded if not route.is_standard]
-        return [*first, *(others[index] for index in rng.permutation(len(others)))]
+        return [*decoded, *(others[index] for index in rng.permutation(len(others)))]
 
     def _choose_routes_by_scores(
         self, state: GuidedState, pool: dict[Route, Program | None], rng: np.random.Generator
@@ -281,10 +284,26 @@ class GuidedSearch(PolicySearcher):
         empirical_best = [route for route in ranked if route in pool][: self.settings.n_empirical_best]
         routes = list(pool)
         features = RouteFeatures.from_routes(routes)
-        considered = np.argsort(-gp.predict_mean(features), kind="stable")[: max(_N_CONSIDERED, wanted)]
+        utility = self._compute_utility(routes, gp.predict_mean(features)[:, None])[:, 0]
+        considered = np.argsort(-utility, kind="stable")[: max(_N_CONSIDERED, wanted)]
         mean, covariance = gp.predict_joint(features[considered])
-        sampled = thompson_sample(mean, covariance, 3 * wanted, wanted, rng)
+        among = [routes[index] for index in considered]
+        sampled = thompson_sample(
+            mean, covariance, 3 * wanted, wanted, rng, lambda gains: self._compute_utility(among, gains)
+        )
         return list(dict.fromkeys([*empirical_best, *(routes[considered[index]] for index in sampled)]))
+
+    def _compute_utility(self, routes: Sequence[Route], gains: Floats) -> Floats:
+        """What the search maximizes, by route and sample of its gain.
+
+        For accuracy, the gain beyond the price of the layers; for speed, the layers saved by a route that loses less
+        than the margin. One that loses more ranks below all others, by its loss.
+        """
+        required = np.array([self.decision.required_gain(route) for route in routes])[:, None]
+        if self.decision.objective != SPEED:
+            return np.asarray(gains - required)
+        saved = np.array([1 - route.length / route.layers for route in routes])[:, None]
+        return np.asarray(np.where(gains >= required, saved, gains - required - 1))
 
     def _tell(self, state: GuidedState, asked: Round, outcomes: Sequence[Outcome]) -> GuidedState:  # noqa: ARG002
         """Fit the kernel parameters, and move the policy to the routes that are probably good."""
@@ -299,11 +318,12 @@ class GuidedSearch(PolicySearcher):
         return learned
 
     def _fit_policy_to_promising_routes(self, state: GuidedState, gp: RouteGP) -> MarkovPolicy:
-        """The prior moved to the promising routes, weighted by their expected gains."""
+        """The prior moved to the promising routes, weighted by their expected utilities."""
         programs = {draw.proposal.route: draw.proposal.program for draw in state.draws}
-        promising = list(gp.scored_route_expected_gains.items())[:_N_PROMISING]
-        best = [(program, gain) for route, gain in promising if (program := programs[route])]
-        gaps = np.array([gain for _, gain in best]) - max(gp.scored_route_expected_gains.values())
+        utilities = self._rank_by_expected_utility(gp)
+        promising = list(utilities.items())[:_N_PROMISING]
+        best = [(program, utility) for route, utility in promising if (program := programs[route])]
+        gaps = np.array([utility for _, utility in best]) - max(utilities.values())
         weights = np.exp(gaps / self.settings.policy_temperature)
         return MarkovPolicy(self.space, state.prior_table).update_from_programs(
             [program for program, _ in best],
@@ -321,9 +341,33 @@ class GuidedSearch(PolicySearcher):
         return None if only_standard else RouteGP.fit(scores, start=state.kernel_parameters, sweeps=sweeps)
 
     def _rank_scored_routes(self, state: GuidedState) -> list[Route]:
-        """Scored routes, highest expected gain first."""
+        """Scored routes, highest expected utility first."""
         gp = self._fitted_gp(state)
-        return [] if gp is None else list(gp.scored_route_expected_gains)
+        if gp is None:
+            return []
+        ranked = list(self._rank_by_expected_utility(gp))
+        return self._rank_by_expected_saving(gp, ranked) if self.decision.objective == SPEED else ranked
+
+    def _rank_by_expected_utility(self, gp: RouteGP) -> dict[Route, float]:
+        """The utility of the expected gain of every scored route, highest first."""
+        gains = {
+            route: gain for route, gain in gp.scored_route_expected_gains.items() if self.decision.may_return(route)
+        }
+        utility = self._compute_utility(list(gains), np.array([*gains.values()])[:, None])[:, 0]
+        routes = list(gains)
+        return {routes[index]: float(utility[index]) for index in np.argsort(-utility, kind="stable")}
+
+    def _rank_by_expected_saving(self, gp: RouteGP, routes: Sequence[Route]) -> list[Route]:
+        """The first routes in the order of layers saved × probability that the confirmation accepts the route."""
+        first, rest = list(routes[:_N_CONSIDERED]), routes[_N_CONSIDERED:]
+        if not first:
+            return []
+        mean, covariance = gp.predict_joint(RouteFeatures.from_routes(first))
+        noise = _CONFIRMATION_DISCORDANCE / max(1, len(self.holdout))
+        slack = mean + self.decision.margin / 100 - _CONFIRMATION_QUANTILE * math.sqrt(noise)
+        accepted = np.array([math.erfc(-z / math.sqrt(2)) / 2 for z in slack / np.sqrt(np.diag(covariance) + noise)])
+        saved = np.array([1 - route.length / route.layers for route in first])
+        return [*(first[index] for index in np.argsort(-saved * accepted, kind="stable")), *rest]
 
     def _draws_before_confirmation(self, state: GuidedState) -> list[Draw]:
         """All draws but those of the confirmation, which judges what was learned from the others."""
@@ -331,7 +375,8 @@ class GuidedSearch(PolicySearcher):
 
     def _select_finalists(self, state: GuidedState) -> list[Route]:
         ranked = EmpiricalScores.from_draws(self._draws_before_confirmation(state)).rank_routes()
-        empirical_best = ranked[: bool(self.settings.n_empirical_best)]
+        useful = [route for route in ranked if self.decision.may_return(route)]
+        empirical_best = useful[: bool(self.settings.n_empirical_best)]
         return list(dict.fromkeys([*self._rank_scored_routes(state)[: self.settings.finalists], *empirical_best]))
 
     def _list_candidates(self, state: GuidedState) -> tuple[Candidate, ...]:
@@ -343,14 +388,4 @@ class GuidedSearch(PolicySearcher):
     def _make_candidate(self, state: GuidedState, route: Route, rank: int) -> Candidate:
         program = route.shortest_program()
         log_probability = self.policy(state).log_probability(program)
-        return Candidate(route, program, log_probability, rank=rank, expected=self._expected_gain(state, route))
-
-    def _expected_gain(self, state: GuidedState, route: Route) -> ExpectedGain | None:
-        gp = self._fitted_gp(state)
-        if gp is None:
-            return None
-        if not route.is_standard and route not in self._rank_scored_routes(state)[: self.settings.finalists]:
-            # A finalist by its empirical scores: the process does not expect such routes and would underrate it.
-            return EmpiricalScores.from_draws(self._draws_before_confirmation(state)).expected_gain(route)
-        mean, covariance = gp.predict_joint(RouteFeatures.from_routes([route]))
-        return ExpectedGain(float(mean[0]), max(float(covariance[0, 0]), 0.0))
+        return Candidate(route, program, log_probability, rank=rank)

@@ -6,7 +6,7 @@ part is a kernel parameter, fitted by the marginal likelihood. The standard pass
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -276,16 +276,23 @@ def log_marginal_likelihood(parameters: GPKernelParameters, scores: ScoreTable) 
     return float(-0.5 * fit - np.log(np.diag(root)[:count]).sum() - deviation / (2 * _LOG_PRIOR_SCALE**2))
 
 
-def thompson_sample(mean: Floats, covariance: Floats, samples: int, wanted: int, rng: np.random.Generator) -> list[int]:
+def thompson_sample(  # noqa: PLR0913
+    mean: Floats,
+    covariance: Floats,
+    samples: int,
+    wanted: int,
+    rng: np.random.Generator,
+    compute_utility: Callable[[Floats], Floats] = lambda gains: gains,
+) -> list[int]:
     """Indices of different routes, each the best in a sample from the posterior.
 
-    If the samples have fewer than ``wanted`` different best routes, those with the highest mean plus standard deviation
-    follow.
+    ``compute_utility`` says what is best, from gains by route and sample. If the samples have fewer than ``wanted``
+    different best routes, those with the highest utility of mean plus standard deviation follow.
     """
     root = np.linalg.cholesky(covariance + _JITTER * np.eye(len(mean)))
     sampled = mean[:, None] + root @ rng.standard_normal((len(mean), samples))
-    chosen = list(dict.fromkeys(sampled.argmax(axis=0).tolist()))[:wanted]
-    upper_bound = mean + np.sqrt(np.clip(np.diag(covariance), 0, None))
+    chosen = list(dict.fromkeys(compute_utility(sampled).argmax(axis=0).tolist()))[:wanted]
+    upper_bound = compute_utility((mean + np.sqrt(np.clip(np.diag(covariance), 0, None)))[:, None])[:, 0]
     taken = set(chosen)
     rest = [index for index in np.argsort(-upper_bound, kind="stable").tolist() if index not in taken]
     return chosen + rest[: wanted - len(chosen)]

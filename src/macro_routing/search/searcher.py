@@ -117,14 +117,6 @@ class Draw:
 
 
 @dataclass(frozen=True)
-class ExpectedGain:
-    """The expected gain of a route in accuracy over the standard pass, as a fraction."""
-
-    mean: float
-    variance: float
-
-
-@dataclass(frozen=True)
 class Candidate:
     """A route to be validated at the end of a search, and how it was found."""
 
@@ -136,8 +128,6 @@ class Candidate:
     """Rank among all programs, from 1; None if decoding did not reach the route."""
     rank: int | None = None
     """Rank among different routes, from 1."""
-    expected: ExpectedGain | None = None
-    """None if the search does not estimate it."""
 
 
 @dataclass(frozen=True, eq=False)
