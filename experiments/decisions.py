@@ -123,7 +123,7 @@ def fit_prior_weights(counts: Sequence[tuple[int, int, int]], weights: NDArray[n
     """The weights of the prior's components, by expectation maximization on fixed, broken and all examples."""
     prior = np.full(len(PRIOR_SCALES), 1 / len(PRIOR_SCALES))
     for _ in range(_EM_STEPS):
-        shares = np.array([GainPosterior.from_counts(*count, prior_weights=prior.tolist()).weights for count in counts])
+        shares = np.array([GainPosterior.from_counts(*count, prior.tolist()).weights for count in counts])
         prior = weights @ shares + _PSEUDO_COUNT
         prior /= prior.sum()
     fitted: list[float] = prior.tolist()
@@ -147,7 +147,8 @@ def predict_left_out_tasks(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any
         prior = fit_prior_weights([tuple(finalist["fresh"]) for finalist in others], weights)
         for finalist in finalists:
             if finalist["task"] == task:
-                posterior = GainPosterior.from_counts(*tuple(finalist["fresh"]), prior_weights=prior)
+                fixed, broken, n = finalist["fresh"]
+                posterior = GainPosterior.from_counts(fixed, broken, n, prior)
                 fixed, broken, n = finalist["judged"]
                 measured, noise = (fixed - broken) / n, (fixed + broken + 2) / n**2
                 finalist |= {
