@@ -59,6 +59,8 @@ def check_route_file_fits_model(
 
 def describe_weak_evidence(route_file: RouteFile) -> str | None:
     """Say why the file's own scores are no evidence for its route; None where they are."""
+    if not route_file.recommended:
+        return f"this route is not recommended: {route_file.recommendation or 'its test set speaks against it'}"
     test = route_file.scores.get("test")
     if not isinstance(test, Mapping):
         return None

@@ -34,6 +34,10 @@ class RouteFile:
     """Accuracies, their difference with its interval and p-value."""
     found_by: Mapping[str, Any] = field(default_factory=dict)
     """Method, settings, seed and version."""
+    recommended: bool = True
+    """False where the test set speaks against the route: then the standard pass is the better choice."""
+    recommendation: str = ""
+    """Why it is recommended or not."""
 
     def to_json(self) -> str:
         """The file's text."""
@@ -70,6 +74,8 @@ def _check_route_file_types(values: Mapping[str, Any]) -> None:
     """Check the type of every value: readers of the file rely on it."""
     expected = dict.fromkeys(("route", "model", "weights_id", "numerics_id", "task"), "string")
     expected |= {name: "table" for name in ("decoding", "scores", "found_by") if name in values}
+    if not isinstance(values.get("recommended", True), bool):
+        raise NotationError("the route file is damaged: recommended must be true or false")
     for name, kind in expected.items():
         value = values.get(name)
         if not isinstance(value, str if kind == "string" else dict):

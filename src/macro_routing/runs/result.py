@@ -10,8 +10,10 @@ from macro_routing.errors import RunError
 from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.evaluation.statistics import PairedComparison, smallest_detectable_gain
 from macro_routing.routes import Route, parse_program
+from macro_routing.runs.final_selection import FinalSelection
 from macro_routing.runs.folder import RESULT, RunFolder
 from macro_routing.runs.methods import METHODS
+from macro_routing.search.decision_settings import SPEED, DecisionSettings
 
 SELECTED = {name: method.title for name, method in METHODS.items()}
 """How the chosen route is called, by method."""
@@ -58,6 +60,8 @@ class RunResult:
     folder: str
     kind: str = ROUTE
     """A route can be exported and served; a router decides for each prompt; an oracle is only a bound."""
+    recommended: bool = True
+    """False where the test set speaks against what was returned."""
 
     @property
     def best_route(self) -> Route:
@@ -83,6 +87,7 @@ class RunResult:
         built = {
             # Runs of earlier versions say nothing of their kind: they were routes.
             "kind": ROUTE,
+            "recommended": True,
             **values,
             "variants": tuple(RouteTestResult(**variant) for variant in values["variants"]),
             "comparison": PairedComparison(**values["comparison"]),
@@ -106,17 +111,30 @@ def make_variant_row(name: str, route: str, length: float, outcomes: Sequence[Ex
 
 
 def make_route_result(
-    route: Route, variants: Sequence[RouteTestResult], comparison: PairedComparison, folder: str, rejections: str
+    selection: FinalSelection,
+    variants: Sequence[RouteTestResult],
+    comparison: PairedComparison,
+    folder: str,
+    decision: DecisionSettings,
 ) -> RunResult:
-    """The result of a search for a route; ``rejections`` say why others were rejected, where that decided."""
-    detectable = minimum_detectable_gain(comparison.n, comparison)
-    verdict = _describe_gain(comparison, detectable, "route")
+    """The result of a search for a route."""
+    route, detectable = selection.route, minimum_detectable_gain(comparison.n, comparison)
+    recommended = route.is_standard or comparison.difference > min(0.0, decision.required_gain(route))
     if route.is_standard:
-        reason = f", {rejections}" if rejections else ""
-        verdict = (
-            f"No better route was found: the standard pass was chosen{reason} ({_describe_test_power(detectable)})."
-        )
-    return RunResult(str(route), route.layers, tuple(variants), comparison, detectable, verdict, folder)
+        reason = f", {selection.refused}" if selection.refused else ""
+        found = "faster route that is as accurate" if decision.objective == SPEED else "better route"
+        verdict = f"No {found} was found: the standard pass was chosen{reason} ({_describe_test_power(detectable)})."
+    elif decision.objective == SPEED:
+        verdict = _describe_speed(route, comparison, decision.margin / 100)
+    else:
+        verdict = _describe_gain(comparison, detectable, "route")
+    if not route.is_standard:
+        verdict += f" It runs {_describe_layers(route)}."
+    if not recommended:
+        verdict += " The test set speaks against it: the standard pass is recommended instead."
+    return RunResult(
+        str(route), route.layers, tuple(variants), comparison, detectable, verdict, folder, recommended=recommended
+    )
 
 
 def make_per_example_result(
@@ -158,10 +176,34 @@ def _describe_test_power(detectable: float) -> str:
     return "so few data can show none"
 
 
-def _describe_gain(comparison: PairedComparison, detectable: float, what: str) -> str:
-    gained = f"{100 * comparison.difference:+.1f} points"
+def _describe_layers(route: Route) -> str:
+    """Its layers beside those of the standard pass."""
+    change = 100 * (route.length / route.layers - 1)
+    if not change:
+        return f"{route.length} layers, as many as the standard pass"
+    return f"{route.length} layers for {route.layers}, {abs(change):.0f} % {'more' if change > 0 else 'fewer'}"
+
+
+def _describe_speed(route: Route, comparison: PairedComparison, margin: float) -> str:
+    """Whether the test set confirms that a faster route loses less than the margin."""
+    gained, evidence = _format_evidence(comparison)
+    faster = f"{100 * (1 - route.length / route.layers):.0f} % fewer layers"
+    if comparison.low > -margin:
+        return f"As accurate as the standard pass within {100 * margin:g} points, with {faster}: {gained} ({evidence})."
+    if comparison.high < -margin or (comparison.difference < 0 and comparison.p_value < LEVEL):
+        return f"The route is worse than the standard pass: {gained} ({evidence}). Do not use it."
+    return f"The test set does not show whether it loses less than {100 * margin:g} points: {gained} ({evidence})."
+
+
+def _format_evidence(comparison: PairedComparison) -> tuple[str, str]:
+    """The difference, and its interval, p-value and number of examples."""
     interval = f"95 % interval {100 * comparison.low:+.1f} to {100 * comparison.high:+.1f}"
     evidence = f"{interval}, p = {comparison.p_value:.2g}, n = {comparison.n}"
+    return f"{100 * comparison.difference:+.1f} points", evidence
+
+
+def _describe_gain(comparison: PairedComparison, detectable: float, what: str) -> str:
+    gained, evidence = _format_evidence(comparison)
     if comparison.p_value >= LEVEL:
         return f"No evidence of a gain: {gained} ({evidence}); {_describe_test_power(detectable)}."
     if comparison.difference > 0:

@@ -182,7 +182,7 @@ class SearchRun(PreparedRun):
             make_variant_row(name, str(evaluation.route), evaluation.route.length, evaluation.outcomes)
             for name, evaluation in tested
         ]
-        return make_route_result(choice.route, made, comparison, str(folder.path), choice.refused)
+        return make_route_result(choice, made, comparison, str(folder.path), self.config.decision)
 
     def _measure_cost(self, folder: RunFolder, route: Route) -> None:
         """On training examples: nothing is asked of the test set a second time."""
@@ -221,6 +221,8 @@ class SearchRun(PreparedRun):
                 "settings": dataclasses.asdict(self.searcher.settings),
                 "decision": dataclasses.asdict(self.config.decision),
             },
+            recommended=result.recommended,
+            recommendation=result.verdict,
         ).to_json()
 
 
