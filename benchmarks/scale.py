@@ -166,7 +166,7 @@ def simulate_gpus(frozen: FrozenModel, task: Task, counts: Sequence[int], sizes:
                     "alone": alone,
                     "times": alone / backend.clock,
                     "efficiency": 100 * alone / backend.clock / workers,
-                    "needed": raced.computed,
+                    "needed": raced.computed_evaluations,
                     "work": backend.busy,
                     "unit": f"{sizes.race} and {sizes.race_late}",
                 }

@@ -53,12 +53,12 @@ def test_blocks_nest_and_end_with_their_errors():
     routed, other = RoutedModel(tiny_model("llama"), ROUTES), RoutedModel(tiny_model("llama"), ROUTES)
     with routed.use_route("math"):
         with routed.use_route("law"), routed.use_route("law"), other.use_route("math"):
-            assert (routed.active_route, other.active_route) == ("law", "math")
-        assert (routed.active_route, other.active_route) == ("math", "standard")
+            assert (routed.active_route_name, other.active_route_name) == ("law", "math")
+        assert (routed.active_route_name, other.active_route_name) == ("math", "standard")
         with pytest.raises(ZeroDivisionError), routed.use_route("law"):
             _ = 1 / 0
-        assert routed.active_route == "math"
-    assert routed.active_route == "standard"
+        assert routed.active_route_name == "math"
+    assert routed.active_route_name == "standard"
 
 
 def test_threads_choose_for_themselves():
@@ -68,7 +68,7 @@ def test_threads_choose_for_themselves():
     def use(name):
         with routed.use_route(name):
             inside.wait(timeout=300)
-            seen[name] = (routed.active_route, routed(tokens()).logits)
+            seen[name] = (routed.active_route_name, routed(tokens()).logits)
 
     workers = [threading.Thread(target=use, args=(name,)) for name in ROUTES]
     for worker in workers:
@@ -84,7 +84,7 @@ def test_weights_are_there_once():
     model = tiny_model("llama")
     routed = RoutedModel(freeze_model(model), ROUTES)
     own = {parameter.data_ptr() for parameter in model.parameters()}
-    for name in routed.names:
+    for name in routed.route_names:
         assert {parameter.data_ptr() for parameter in routed[name].parameters()} <= own
     assert not model._forward_pre_hooks
     assert not model._forward_hooks
@@ -122,4 +122,4 @@ def test_it_acts_as_a_model():
         assert routed.config.num_hidden_layers == ROUTES["math"].length
         assert routed.macro_route == ROUTES["math"]
     assert routed.device == model.device
-    assert copy.copy(routed).names == ("standard", "math", "law")
+    assert copy.copy(routed).route_names == ("standard", "math", "law")

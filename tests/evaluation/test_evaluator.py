@@ -197,10 +197,10 @@ def test_racing_on_a_real_model_keeps_the_elite_of_full_scoring(smollm2, categor
     assert full.stopped == 0
     assert full.requested == raced.requested == 240
     assert raced.duplicates == full.duplicates == 24
-    assert raced.computed == 240 - 24 - raced.stopped
+    assert raced.computed_evaluations == 240 - 24 - raced.stopped
     again = Evaluator(smollm2, category, LIKELIHOOD, store).race_draws(draws, examples, keep=2)
     assert again.outcomes == raced.outcomes
-    assert again.computed == 0
+    assert again.computed_evaluations == 0
 
 
 def test_a_unit_is_stored_whole_or_redone_whole(smollm2, category, tmp_path, monkeypatch):

@@ -529,7 +529,7 @@ def test_infeasible_actions_teach_nothing(frozen):
 
 def _untrained_weights(trained, seed):
     generator = torch.Generator().manual_seed(seed)
-    return StackedRouters(trained.routers.count, WIDTH, SPACE.action_count, 16, generator)
+    return StackedRouters(trained.routers.router_count, WIDTH, SPACE.action_count, 16, generator)
 
 
 def test_program_routers_decide_each_prompt_by_itself(frozen):
@@ -552,7 +552,7 @@ def test_program_routers_learn_what_the_first_token_says(frozen, trained_program
     assert sum(one == other for one, other in zip(decided, expected, strict=True)) > 0.9 * len(prompts)
     assert report.accuracy > 0.9
     # Six actions of the longest label: beyond them nothing was learnt, and deciding rejoins.
-    assert routers.routers.count == 6
+    assert routers.routers.router_count == 6
     endless = copy.deepcopy(routers)
     endless.routers.outer_bias[:, SPACE.rejoin_action] -= 100
     assert max(len(program.steps) for program in endless.decide_programs(frozen, prompts)) == 7
@@ -562,7 +562,7 @@ def test_a_program_of_the_greatest_length_has_no_router_for_its_forced_end(froze
     space = RouteSpace(LAYERS, max_length=7, radius=3, window=2)
     program = parse_program("L0 L0-L5 RJ")
     routers, report = train_program_routers(frozen, space, [(5, 6)], [program], RouterSettings(hidden=4, epochs=1), 0)
-    assert routers.routers.count == 6
+    assert routers.routers.router_count == 6
     assert sum(report.class_counts) == 6
     assert report.class_counts[space.rejoin_action] == 0
 

@@ -448,7 +448,7 @@ def test_a_winner_that_find_guard_objection_elsewhere_is_turned_down():
     second = chosen(costs(better))
     assert second.route == good
     assert [one["turned_down"] for one in second.candidates] == ["", "", "it costs 9 points on x"]
-    assert second.validation == {"correct": 5, "n": 10}
+    assert second.validation_score == {"correct": 5, "n": 10}
     assert chosen(costs(better, good)).route == standard
     none_left = chosen(costs(better, good), candidates[1:])
     assert none_left.route == standard

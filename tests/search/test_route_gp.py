@@ -124,7 +124,7 @@ def test_the_posterior_is_the_textbooks():
     centred = scores.accuracy - np.average(scores.accuracy, weights=scores.examples)
     solved = np.linalg.solve(matrix, across)
     model = RouteGP.fit(scores, start=PARAMETERS, sweeps=0)
-    mean, covariance = model.predict_joint(RouteFeatures.from_routes(wanted))
+    mean, covariance = model.predict_gain_covariance(RouteFeatures.from_routes(wanted))
     assert mean == pytest.approx(solved.T @ centred, abs=1e-9)
     assert covariance == pytest.approx(prior - across.T @ solved, abs=1e-9)
     assert model.predict_mean(RouteFeatures.from_routes(wanted)) == pytest.approx(mean, abs=1e-9)
@@ -172,14 +172,16 @@ def test_like_routes_on_the_same_examples_are_no_independent_evidence():
     alone, together = (
         RouteGP.fit(scores, start=replace(GPKernelParameters(), example_effect=size), sweeps=0) for size in (1e-6, 0.5)
     )
-    (mean, covariance), (less, wider) = (model.predict_joint(features[where[1:2]]) for model in (alone, together))
+    (mean, covariance), (less, wider) = (
+        model.predict_gain_covariance(features[where[1:2]]) for model in (alone, together)
+    )
     assert less[0] < mean[0]
     assert wider[0, 0] > covariance[0, 0]
 
 
 def test_the_standard_pass_gains_nothing_for_certain():
     model = RouteGP.fit(some_scores([STANDARD, *some_routes(10)]), start=GPKernelParameters())
-    mean, covariance = model.predict_joint(RouteFeatures.from_routes([STANDARD]))
+    mean, covariance = model.predict_gain_covariance(RouteFeatures.from_routes([STANDARD]))
     assert mean == pytest.approx([0.0])
     assert covariance == pytest.approx(np.zeros((1, 1)), abs=1e-12)
 
@@ -236,7 +238,7 @@ def test_alone_routes_tell_nothing_about_each_other():
     routes = [STANDARD, *some_routes(30)]
     scores = some_scores(routes[:20])
     model = RouteGP.fit(scores, start=KERNELS["independent"], sweeps=3)
-    mean, covariance = model.predict_joint(RouteFeatures.from_routes(routes[20:]))
+    mean, covariance = model.predict_gain_covariance(RouteFeatures.from_routes(routes[20:]))
     assert mean == pytest.approx(np.zeros(11), abs=1e-12)
     assert covariance == pytest.approx(np.diag(np.diag(covariance)), abs=1e-12)
     assert model.parameters.layer_effect == model.parameters.similarity == model.parameters.edit_penalty == 0

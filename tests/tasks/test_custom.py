@@ -46,7 +46,7 @@ def test_prompts_are_the_users(tmp_path):
         ("assistant", "2"),
         ("user", "Q: 2+2"),
     ]
-    assert task.prompts.version != load_task(_write(tmp_path, BASIC)).prompts.version
+    assert task.prompts.texts_digest != load_task(_write(tmp_path, BASIC)).prompts.texts_digest
 
 
 def test_a_grader_of_ones_own(tmp_path):

@@ -70,7 +70,7 @@ def test_a_race_is_the_same_to_the_last_stopped_draw(frozen, tmp_path, workers, 
         again = evaluator.race_draws(draws, examples, 4, mode)
     assert spread == alone
     assert again.outcomes == alone.outcomes
-    assert again.computed == 0
+    assert again.computed_evaluations == 0
     assert sum(counted) == sum(scope.outcomes for scope in store.list_score_scopes())  # nothing twice
     if mode == EXACT:
         assert any(isinstance(outcome, StoppedScore) for outcome in alone.outcomes)

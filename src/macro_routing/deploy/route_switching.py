@@ -42,12 +42,12 @@ class RoutedModel:
             routed.register_forward_hook(partial(_mark_cache_route, name))
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def route_names(self) -> tuple[str, ...]:
         """The names of all routes, the standard pass first."""
         return tuple(self._models)
 
     @property
-    def active_route(self) -> str:
+    def active_route_name(self) -> str:
         """The name of the route that a call uses now."""
         return next((name for owner, name in reversed(_active_routes.get()) if owner is self), STANDARD)
 
@@ -70,13 +70,13 @@ class RoutedModel:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """A forward pass on the active route."""
-        return self._models[self.active_route](*args, **kwargs)
+        return self._models[self.active_route_name](*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         """Forward every other attribute, such as ``generate`` and ``config``, to the active model."""
         if name.startswith("_"):  # copy and pickle read such names before there are any models
             raise AttributeError(name)
-        return getattr(self._models[self.active_route], name)
+        return getattr(self._models[self.active_route_name], name)
 
 
 # --- caches -------------------------------------------------------------------------------------------------------

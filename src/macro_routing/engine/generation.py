@@ -146,7 +146,7 @@ class StagedSequenceDecoder:
         self._stopped = False
 
     @property
-    def texts(self) -> StageTexts:
+    def stage_texts(self) -> StageTexts:
         """The texts of the finished stages; fewer than stages if a loop ended the sequence."""
         return tuple(self._texts)
 

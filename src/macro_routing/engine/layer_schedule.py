@@ -44,7 +44,7 @@ class LayerCall:
     steps: tuple[RouteStep, ...]
 
     @cached_property
-    def indices(self) -> NDArray[np.int64]:
+    def step_and_slot_indices(self) -> NDArray[np.int64]:
         """``[4, steps]``: route, step, slot to add from, slot to keep in."""
         return np.array(
             [
@@ -54,7 +54,7 @@ class LayerCall:
         ).T
 
     @cached_property
-    def coefficients(self) -> NDArray[np.float32]:
+    def add_coefficients(self) -> NDArray[np.float32]:
         """``[steps]``: of the states to add; infinite where a number is too large for float32."""
         with np.errstate(over="ignore"):
             return np.array([route_step.coefficient for route_step in self.steps], dtype=np.float32)

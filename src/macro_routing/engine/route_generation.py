@@ -126,7 +126,7 @@ def _generate_batch(
         decoders = [StagedSequenceDecoder(request) for _ in prompts]
         _decode_until_finished(routed, cache_layers, segments[-1].mask, logits.argmax(-1).tolist(), decoders)
         for row, decoder in zip(texts, decoders, strict=True):
-            row[route] = decoder.texts
+            row[route] = decoder.stage_texts
     return texts
 
 

@@ -163,7 +163,7 @@ class RoutePerRowForward(LayerByLayerForward):
     def _run_layer_call(self, call: LayerCall, states: HiddenStates, kept: HiddenStates) -> Any:
         cache_layer = self._install_cache_layer(call.layer)
         step_of_row = np.full(len(self._first_rows[0]), NONE)
-        step_of_row[call.indices[0]] = np.arange(len(call.steps))
+        step_of_row[call.step_and_slot_indices[0]] = np.arange(len(call.steps))
         parent_rows: _Indices | None = None
         for index, (segment, inputs) in enumerate(zip(self._segments, self._inputs, strict=True)):
             step_indices = step_of_row[self._first_rows[index]]

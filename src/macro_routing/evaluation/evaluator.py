@@ -77,7 +77,7 @@ class Evaluator:
         return {
             "numerics": self.frozen.numerics_id,
             "task": self.task.name,
-            "prompts": self.task.prompts.version,
+            "prompts": self.task.prompts.texts_digest,
             "template": self.frozen.chat.template_id,
             "grader": [self.task.grader.name, self.task.grader.version],
             "decoding": decoding,

@@ -85,6 +85,6 @@ class RaceResult:
     """Each distinct route, the number of its scored answers, and the tokens generated in them."""
 
     @property
-    def computed(self) -> int:
+    def computed_evaluations(self) -> int:
         """Evaluations that had to be computed."""
         return self.requested - self.duplicates - self.stopped - self.from_store

@@ -40,7 +40,7 @@ class RaceStanding:
     """Why it cannot be scored any further, if it cannot."""
 
     @property
-    def losses(self) -> float:
+    def lost_credit(self) -> float:
         """Credit that is lost for good; infinite for a draw that failed."""
         return math.inf if self.failure else self.scored - self.credit
 
@@ -112,7 +112,7 @@ def _predict_pairs_of_later_waves(
 ) -> Iterator[UnitRoute]:
     """What later waves may need: nearest units first, draws with the fewest losses first."""
     ordered = [standings[route] for route in draws]
-    racing = sorted(find_racing_draws(ordered, *rule), key=lambda index: (ordered[index].losses, index))
+    racing = sorted(find_racing_draws(ordered, *rule), key=lambda index: (ordered[index].lost_credit, index))
     routes = list(dict.fromkeys(draws[index] for index in racing))
     first = {route: standings[route].units + (route in wave) for route in routes}
     for ahead in range(units):
@@ -125,7 +125,7 @@ def find_racing_draws(standings: Sequence[RaceStanding], keep: int, mode: str = 
     racing = [index for index, draw in enumerate(standings) if not draw.is_fully_scored and not draw.failure]
     if mode == NEVER or keep >= len(standings):
         return racing
-    finished = sorted((draw.losses, index) for index, draw in enumerate(standings) if draw.is_fully_scored)
+    finished = sorted((draw.lost_credit, index) for index, draw in enumerate(standings) if draw.is_fully_scored)
     if len(finished) >= keep:
         last, fewest = finished[keep - 1], finished[0][0]
         # Of several best draws the shortest, then the earliest, is the best draw of the round.
@@ -133,8 +133,8 @@ def find_racing_draws(standings: Sequence[RaceStanding], keep: int, mode: str = 
         racing = [
             index
             for index in racing
-            if not _draw_cannot_overtake((standings[index].losses, index), last)
-            or (standings[index].losses - fewest <= _TOLERANCE and (standings[index].length, index) < best)
+            if not _draw_cannot_overtake((standings[index].lost_credit, index), last)
+            or (standings[index].lost_credit - fewest <= _TOLERANCE and (standings[index].length, index) < best)
         ]
     return [index for index in racing if _may_reach_elite(standings, index, keep)] if mode == STATISTICAL else racing
 
@@ -154,13 +154,13 @@ def select_draws_for_next_wave(standings: Sequence[RaceStanding], keep: int, mod
     racing = find_racing_draws(standings, keep, mode)
     if mode == NEVER or keep >= len(standings):
         return racing
-    order = sorted((draw.losses, index) for index, draw in enumerate(standings))
+    order = sorted((draw.lost_credit, index) for index, draw in enumerate(standings))
     expected_losses = sorted(
-        draw.losses + (draw.total - draw.scored) * (1 - _shrunken_mean_credit(draw)) for draw in standings
+        draw.lost_credit + (draw.total - draw.scored) * (1 - _shrunken_mean_credit(draw)) for draw in standings
     )
     limit = max(order[keep - 1], (_SURE_SHARE * expected_losses[keep - 1], -1))
     # Losses of the first `keep` draws only grow, so every draw at or before them has to be scored in any case.
-    wave = [index for index in racing if (standings[index].losses, index) <= limit]
+    wave = [index for index in racing if (standings[index].lost_credit, index) <= limit]
     return wave or racing[:1]
 
 

@@ -59,7 +59,7 @@ class ModelUnderTest:
         return self.frozen.model
 
     @cached_property
-    def tokens(self) -> torch.Tensor:
+    def prompt_tokens(self) -> torch.Tensor:
         """A prompt of at least a dozen tokens that fills a sliding window of moderate length, ``[1, length]``."""
         if self.frozen.tokenizer is None:
             size = get_text_config(self.model.config).vocab_size
@@ -72,9 +72,9 @@ class ModelUnderTest:
         return ids.to(self.model.device)
 
     @property
-    def prompts(self) -> list[torch.Tensor]:
+    def unequal_prompts(self) -> list[torch.Tensor]:
         """Two prompts of different length, for padded batches."""
-        return [self.tokens, self.tokens[:, : self.tokens.shape[1] * 2 // 3]]
+        return [self.prompt_tokens, self.prompt_tokens[:, : self.prompt_tokens.shape[1] * 2 // 3]]
 
     @property
     def tolerance(self) -> float:
@@ -90,7 +90,7 @@ class ModelUnderTest:
     def compute_logits(self, model: Any, ids: torch.Tensor | None = None, **inputs: Any) -> torch.Tensor:
         """Logits of a pass without a cache."""
         with torch.no_grad():
-            logits: torch.Tensor = model(self.tokens if ids is None else ids, use_cache=False, **inputs).logits
+            logits: torch.Tensor = model(self.prompt_tokens if ids is None else ids, use_cache=False, **inputs).logits
         return logits
 
 
@@ -98,11 +98,11 @@ def run_checks(frozen: FrozenModel, route: Route | None = None) -> Iterator[Chec
     """Run all checks, on the given route or on test routes with repeats, skips, jumps and adds."""
     subject = ModelUnderTest(frozen, *_choose_doctor_routes(frozen.layers, route))
     subject.compute_logits(frozen.model)  # some quantized weights are repacked on first use
-    before, answers = digest_weights(frozen.model), _decode_greedily(frozen.model, subject.tokens)[1]
+    before, answers = digest_weights(frozen.model), _decode_greedily(frozen.model, subject.prompt_tokens)[1]
     for name, check in CHECKS:
         yield _run_check(name, check, subject)
     yield _compare_logits(
-        "the model itself answers as before", _decode_greedily(frozen.model, subject.tokens)[1], answers, 0.0
+        "the model itself answers as before", _decode_greedily(frozen.model, subject.prompt_tokens)[1], answers, 0.0
     )
     after = digest_weights(frozen.model)
     yield CheckResult("weights unchanged before and after", before == after, None, None, f"SHA-256 {after[:12]}…")
@@ -148,7 +148,7 @@ def _check_identity_route(subject: ModelUnderTest, name: str) -> CheckResult:
 def _check_logits_without_adds(subject: ModelUnderTest, name: str) -> CheckResult:
     logits = subject.compute_logits(subject.apply_route(subject.plain_route))
     if getattr(subject.model, "is_quantized", False) or getattr(subject.model, "hf_device_map", None):
-        expected = compute_route_reference_logits(subject.model, subject.plain_route, subject.tokens)
+        expected = compute_route_reference_logits(subject.model, subject.plain_route, subject.prompt_tokens)
         detail = "quantized or on several devices: compared with the reference"
         return _compare_logits(name, logits, expected, subject.tolerance, detail)
     deeper = subject.compute_logits(build_unrolled_model(subject.model, subject.plain_route))
@@ -159,7 +159,7 @@ def _check_adds_match_reference(subject: ModelUnderTest, name: str) -> CheckResu
     if not subject.adding_route.has_adds:
         return CheckResult(name, passed=True, detail="the route has no adds", skipped=True)
     logits = subject.compute_logits(subject.apply_route(subject.adding_route))
-    expected = compute_route_reference_logits(subject.model, subject.adding_route, subject.tokens)
+    expected = compute_route_reference_logits(subject.model, subject.adding_route, subject.prompt_tokens)
     return _compare_logits(name, logits, expected, subject.tolerance, str(subject.adding_route))
 
 
@@ -172,12 +172,12 @@ def _check_cached_decoding(subject: ModelUnderTest, name: str, *, static: bool) 
 def _make_static_cache(model: Any, subject: ModelUnderTest) -> Any:
     from transformers import StaticCache
 
-    return StaticCache(config=model.config, max_cache_len=subject.tokens.shape[1] + _N_NEW_TOKENS + 1)
+    return StaticCache(config=model.config, max_cache_len=subject.prompt_tokens.shape[1] + _N_NEW_TOKENS + 1)
 
 
 def _compare_cached_with_recomputed(subject: ModelUnderTest, name: str, model: Any, cache: Any = None) -> CheckResult:
-    ids, stepwise = _decode_greedily(model, subject.tokens, cache)
-    start = subject.tokens.shape[1] - 1
+    ids, stepwise = _decode_greedily(model, subject.prompt_tokens, cache)
+    start = subject.prompt_tokens.shape[1] - 1
     recomputed = subject.compute_logits(model, ids)[:, start : start + stepwise.shape[1]]
     same = (stepwise.argmax(-1) == recomputed.argmax(-1)).float().mean().item()
     return _compare_logits(name, stepwise, recomputed, subject.tolerance, f"{same:.0%} of {_N_NEW_TOKENS} tokens agree")
@@ -199,10 +199,10 @@ def _decode_greedily(model: Any, tokens: torch.Tensor, cache: Any = None) -> tup
 def _check_padded_batch(subject: ModelUnderTest, name: str) -> CheckResult:
     """Compare two prompts of different length in a padded batch with each prompt alone."""
     model = subject.apply_route(subject.adding_route)
-    alone = torch.cat([subject.compute_logits(model, ids)[:, -1] for ids in subject.prompts])
+    alone = torch.cat([subject.compute_logits(model, ids)[:, -1] for ids in subject.unequal_prompts])
     pieces = []
     for side in ("left", "right"):
-        ids, mask = _pad_batch(subject.prompts, side)
+        ids, mask = _pad_batch(subject.unequal_prompts, side)
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
         logits = subject.compute_logits(model, ids, attention_mask=mask, position_ids=positions)
         last = ids.shape[1] - 1 if side == "left" else mask.sum(-1) - 1
@@ -220,7 +220,7 @@ def _pad_batch(prompts: list[torch.Tensor], side: str) -> tuple[torch.Tensor, to
 def _check_padded_generate(subject: ModelUnderTest, name: str) -> CheckResult:
     """Check that ``generate`` on a left-padded batch uses the logits that each row has alone."""
     model = subject.apply_route(subject.adding_route)
-    ids, mask = _pad_batch(subject.prompts, "left")
+    ids, mask = _pad_batch(subject.unequal_prompts, "left")
     output = model.generate(
         ids,
         attention_mask=mask,
@@ -233,7 +233,7 @@ def _check_padded_generate(subject: ModelUnderTest, name: str) -> CheckResult:
     )
     stepwise = torch.stack(output.logits, dim=1)  # [rows, new tokens, vocabulary]
     alone = []
-    for row, prompt in enumerate(subject.prompts):
+    for row, prompt in enumerate(subject.unequal_prompts):
         ids = torch.cat([prompt, output.sequences[row : row + 1, -_N_NEW_TOKENS:-1]], dim=1)
         alone.append(subject.compute_logits(model, ids)[:, prompt.shape[1] - 1 :])
     return _compare_logits(name, stepwise, torch.cat(alone), subject.tolerance, f"2 rows, {_N_NEW_TOKENS} tokens")
@@ -312,16 +312,16 @@ def _check_cuda_graph(subject: ModelUnderTest, name: str) -> CheckResult:
     if subject.model.device.type != "cuda":
         return CheckResult(name, passed=True, detail="no CUDA device", skipped=True)
     model = subject.apply_route(subject.adding_route)
-    expected_ids, expected = _decode_greedily(model, subject.tokens)
+    expected_ids, expected = _decode_greedily(model, subject.prompt_tokens)
     try:
-        step = CudaGraphStep(model, subject.tokens, _make_static_cache(model, subject))
+        step = CudaGraphStep(model, subject.prompt_tokens, _make_static_cache(model, subject))
     except RuntimeError as error:
         # Sliding-window caches and some experts copy from the host in every step, routed or not.
         if _supports_cuda_graph(subject):
             raise
         detail = f"the untouched model cannot be captured either: {error}"
         return CheckResult(name, passed=True, detail=detail, skipped=True)
-    indices = range(subject.tokens.shape[1], expected_ids.shape[1])
+    indices = range(subject.prompt_tokens.shape[1], expected_ids.shape[1])
     replayed = [step.first_logits, *(step(expected_ids[:, index, None]) for index in indices)]
     return _compare_logits(
         name, torch.stack(replayed, dim=1), expected, subject.tolerance, f"{len(replayed) - 1} replays of one graph"
@@ -330,7 +330,7 @@ def _check_cuda_graph(subject: ModelUnderTest, name: str) -> CheckResult:
 
 def _supports_cuda_graph(subject: ModelUnderTest) -> bool:
     try:
-        CudaGraphStep(subject.model, subject.tokens, _make_static_cache(subject.model, subject))
+        CudaGraphStep(subject.model, subject.prompt_tokens, _make_static_cache(subject.model, subject))
     except RuntimeError:
         return False
     return True

@@ -38,7 +38,7 @@ class DrLLMSettings(RouterSettings, TreeSettings):
     """Settings of Dr.LLM: its search for labels, and its routers."""
 
     @property
-    def router(self) -> RouterSettings:
+    def router_settings(self) -> RouterSettings:
         """Settings of the routers."""
         return _select_settings_fields(RouterSettings, self)
 

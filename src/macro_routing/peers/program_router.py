@@ -127,7 +127,7 @@ class ProgramRouters:
         def choose_actions(
             _indices: list[int], positions: list[ProgramPosition], states: list[torch.Tensor]
         ) -> list[int]:
-            if positions[0].applied > self.routers.count:
+            if positions[0].applied > self.routers.router_count:
                 return [self.space.rejoin_action] * len(positions)
             return [int(action) for action in self.compute_logits(positions, states).argmax(dim=-1).tolist()]
 

@@ -73,7 +73,7 @@ class StackedRouters(nn.Module):
         self.outer_bias = make_uniform_parameter(count, classes, inputs=hidden)
 
     @property
-    def count(self) -> int:
+    def router_count(self) -> int:
         """Number of routers."""
         return len(self.inner)
 
@@ -130,7 +130,7 @@ def save_routers(
     full_record = {
         "format": _FORMAT,
         **record,
-        "routers": routers.count,
+        "routers": routers.router_count,
         "width": routers.inner.shape[1],
         "settings": dataclasses.asdict(settings),
         "digest": hashlib.sha256(weights).hexdigest(),

@@ -39,10 +39,10 @@ def parse_route(text: str, layers: int | None) -> Route:
         if stripped[:1] in ("L", "R"):
             parse_program(stripped)  # a malformed route is the first thing to fix
         raise NotationError("the number of the model's layers is not known; give it with --layers")
-    return _parse_layer_order(stripped, layers)
+    return _parse_any_route_notation(stripped, layers)
 
 
-def _parse_layer_order(text: str, layers: int) -> Route:
+def _parse_any_route_notation(text: str, layers: int) -> Route:
     """Read a route in a notation that does not say how many layers the model has."""
     if text[:1] in ("L", "R", ""):
         return parse_program(text).expand(layers)

@@ -29,7 +29,7 @@ class FinalSelection:
     """Why every other route was turned down, where the standard pass won for that reason."""
 
     @property
-    def validation(self) -> Mapping[str, Any]:
+    def validation_score(self) -> Mapping[str, Any]:
         """The chosen route's validation score."""
         lines = (line for line in self.candidates if line["route"] == str(self.route))
         return next(({"correct": line["correct"], "n": line["n"]} for line in lines), {})

@@ -24,7 +24,14 @@ from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.runs.progress import RoundReport
-from macro_routing.runs.result import ORACLE, ROUTER, STANDARD, RunResult, make_per_example_result, make_variant_row
+from macro_routing.runs.result import (
+    ORACLE,
+    ROUTER,
+    STANDARD,
+    RunResult,
+    make_per_example_result,
+    make_route_test_result,
+)
 from macro_routing.search.searcher import Draw, Proposal, Score, ScoringFailure, SearchState
 from macro_routing.search.tree_actions import drllm_label_from_route
 from macro_routing.search.tree_search import CORRECT_REWARD, TreeSearch
@@ -103,8 +110,8 @@ class PerExampleRun(PreparedRun):
         self.write_test_answers(folder, answers, decided=[str(route) for route in routes])
         length = statistics.mean(route.length for route in routes)
         variants = [
-            make_variant_row(METHODS[self.config.method].title, routed_name, length, routed),
-            make_variant_row(STANDARD, standard_name, self.standard_route.length, standard),
+            make_route_test_result(METHODS[self.config.method].title, routed_name, length, routed),
+            make_route_test_result(STANDARD, standard_name, self.standard_route.length, standard),
         ]
         layers, comparison = self.evaluator.frozen.layers, self.compare_with_standard(routed, standard)
         result = make_per_example_result(layers, variants, comparison, str(folder.path), kind)

@@ -102,7 +102,7 @@ def read_result(folder: RunFolder) -> RunResult:
         return dataclasses.replace(RunResult.from_json(folder.read_json(RESULT)), folder=str(folder.path))
 
 
-def make_variant_row(name: str, route: str, length: float, outcomes: Sequence[ExampleOutcome]) -> RouteTestResult:
+def make_route_test_result(name: str, route: str, length: float, outcomes: Sequence[ExampleOutcome]) -> RouteTestResult:
     """A row of the result's table from its answers to the test set."""
     n = len(outcomes)
     truncated = sum(outcome.truncated for outcome in outcomes) / n

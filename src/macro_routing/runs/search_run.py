@@ -20,7 +20,7 @@ from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.runs.progress import RoundReport
-from macro_routing.runs.result import NO_DECODING, STANDARD, TOP_1, RunResult, make_route_result, make_variant_row
+from macro_routing.runs.result import NO_DECODING, STANDARD, TOP_1, RunResult, make_route_result, make_route_test_result
 from macro_routing.search import Candidate, GuidedSearch, MacroSearch, Round, Score, Searcher, SearchState, StoppedScore
 from macro_routing.search.decision_settings import SPEED
 from macro_routing.tasks.splits import make_splits
@@ -102,8 +102,8 @@ class SearchRun(PreparedRun):
             standard=baseline.accuracy,
             standard_low=low,
             standard_high=high,
-            run=raced.computed + standard.computed,
-            saved=raced.requested - raced.computed,
+            run=raced.computed_evaluations + standard.computed_evaluations,
+            saved=raced.requested - raced.computed_evaluations,
             cut_off=raced.truncated_share,
             seconds=seconds,
             asked=raced.requested,
@@ -179,7 +179,7 @@ class SearchRun(PreparedRun):
             evaluations[choice.route].outcomes, evaluations[self.standard_route].outcomes
         )
         made = [
-            make_variant_row(name, str(evaluation.route), evaluation.route.length, evaluation.outcomes)
+            make_route_test_result(name, str(evaluation.route), evaluation.route.length, evaluation.outcomes)
             for name, evaluation in tested
         ]
         return make_route_result(choice, made, comparison, str(folder.path), self.config.decision)
@@ -210,7 +210,7 @@ class SearchRun(PreparedRun):
             decoding=self.evaluator.scope["decoding"],
             scores={
                 "test": {**dataclasses.asdict(comparison), "difference": comparison.difference},
-                "validation": choice.validation,
+                "validation": choice.validation_score,
                 "verdict": result.verdict,
             },
             found_by={

@@ -286,7 +286,7 @@ class GuidedSearch(PolicySearcher):
         features = RouteFeatures.from_routes(routes)
         utility = self._compute_utility(routes, gp.predict_mean(features)[:, None])[:, 0]
         considered = np.argsort(-utility, kind="stable")[: max(_N_CONSIDERED, wanted)]
-        mean, covariance = gp.predict_joint(features[considered])
+        mean, covariance = gp.predict_gain_covariance(features[considered])
         among = [routes[index] for index in considered]
         sampled = thompson_sample(
             mean, covariance, 3 * wanted, wanted, rng, lambda gains: self._compute_utility(among, gains)
@@ -362,7 +362,7 @@ class GuidedSearch(PolicySearcher):
         first, rest = list(routes[:_N_CONSIDERED]), routes[_N_CONSIDERED:]
         if not first:
             return []
-        mean, covariance = gp.predict_joint(RouteFeatures.from_routes(first))
+        mean, covariance = gp.predict_gain_covariance(RouteFeatures.from_routes(first))
         noise = _CONFIRMATION_DISCORDANCE / max(1, len(self.holdout))
         slack = mean + self.decision.margin / 100 - _CONFIRMATION_QUANTILE * math.sqrt(noise)
         accepted = np.array([math.erfc(-z / math.sqrt(2)) / 2 for z in slack / np.sqrt(np.diag(covariance) + noise)])

@@ -205,7 +205,7 @@ class RouteGP:
         """Expected gains."""
         return np.asarray(_route_covariance(self.parameters, self.known.compute_kernel_terms(routes)).T @ self._weights)
 
-    def predict_joint(self, routes: RouteFeatures) -> tuple[Floats, Floats]:
+    def predict_gain_covariance(self, routes: RouteFeatures) -> tuple[Floats, Floats]:
         """Expected gains, and their covariance."""
         cross = _route_covariance(self.parameters, self.known.compute_kernel_terms(routes))
         prior = _route_covariance(self.parameters, routes.compute_kernel_terms(routes))

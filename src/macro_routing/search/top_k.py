@@ -1,13 +1,13 @@
 """Exact top-k decoding: the most probable complete programs, in order (paper, "Exactness of top-k decoding").
 
 Positions (layer, displacement, operator context, applications) form an acyclic graph in which nothing with a
-different future is merged. One vectorised backward pass finds the best completion of every position; programs
-are then enumerated lazily, best first: a position's j-th best completion is only computed when a better
+different future is merged. One vectorised backward pass finds the best suffix of every position; programs
+are then enumerated lazily, best first: a position's j-th best suffix is only computed when a better
 program has used its (j-1)-th. So the cost is one pass over positions × actions plus a little per program,
 however many programs there are, and however many of them tie.
 
 Programs within 1e-9 of each other in log-probability are tied; ties go to the shorter executed route, then
-to the earlier action. All completions of a position share their past, so the rule can be applied position by
+to the earlier action. All suffixes of a position share their past, so the rule can be applied position by
 position; the tests hold the result against plain enumeration.
 
 With ``max_length`` only programs whose routes apply at most that many layers are ranked: positions know how many were
@@ -80,36 +80,34 @@ def _deduplicate_routes(policy: MarkovPolicy, programs: Iterator[Program]) -> It
             yield Candidate(route, program, policy.log_probability(program), raw_rank, len(seen))
 
 
-class _ProgramCompletion(NamedTuple):
-    """One completion of a position; compared by tied cost, executed length, first action, all different by then."""
+class _ProgramSuffix(NamedTuple):
+    """One suffix of a position; compared by tied cost, executed length, first action, all different by then."""
 
     cost: float
     """Negative log-probability, snapped to the value it ties with at this position."""
     length: int
     action: int
     successor_rank: int
-    """Which completion of the next position follows the action."""
+    """Which suffix of the next position follows the action."""
     exact_cost: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _RankedProgramCompletions:
-    """The completions of one position: those in order so far (never none), and those that may come next."""
+class _RankedProgramSuffixes:
+    """The suffixes of one position: those in order so far (never none), and those that may come next."""
 
     position: ProgramPosition
     action_costs: list[float]
-    ordered: list[_ProgramCompletion] = field(default_factory=list)
-    waiting: list[_ProgramCompletion] = field(default_factory=list)
+    ordered: list[_ProgramSuffix] = field(default_factory=list)
+    waiting: list[_ProgramSuffix] = field(default_factory=list)
     tied_costs: list[float] = field(default_factory=list)
     """The costs met here, sorted, one for all that tie."""
 
-    def push_next_completion(
-        self, action: int, successor_rank: int, following_cost: float, following_length: int
-    ) -> None:
-        """Put a completion among the waiting."""
+    def push_suffix(self, action: int, successor_rank: int, following_cost: float, following_length: int) -> None:
+        """Put a suffix among the waiting."""
         exact = self.action_costs[action] + following_cost
-        completion = _ProgramCompletion(self._snap_to_tied_cost(exact), following_length, action, successor_rank, exact)
-        heapq.heappush(self.waiting, completion)
+        suffix = _ProgramSuffix(self._snap_to_tied_cost(exact), following_length, action, successor_rank, exact)
+        heapq.heappush(self.waiting, suffix)
 
     def move_best_waiting_to_ranked(self) -> None:
         """Put the best of the waiting in order, if there is one."""
@@ -125,26 +123,26 @@ class _RankedProgramCompletions:
 
 
 class _LazyProgramRanking:
-    """Lazily ranked completions of the positions of a policy's graph."""
+    """Lazily ranked suffixes of the positions of a policy's graph."""
 
     def __init__(self, policy: MarkovPolicy, max_length: int) -> None:
         self._policy = policy
         self._space = policy.space
         self._max_length = max_length
-        self._rankings: dict[ProgramPosition, _RankedProgramCompletions] = {}
-        self._following = functools.cache(self._best_completions_after_actions)
-        # The best completion of every position: negative log-probability, infinite where nothing can follow; and the
+        self._rankings: dict[ProgramPosition, _RankedProgramSuffixes] = {}
+        self._following = functools.cache(self._best_suffixes_after_actions)
+        # The best suffix of every position: negative log-probability, infinite where nothing can follow; and the
         # applications still to come in the shortest of the tied best, rejoined layers included.
         self._cost = np.full(self._space.route_position_shape, np.inf)
         self._length = np.zeros(self._space.route_position_shape, dtype=np.int64)
         for applied in range(self._space.max_length, 0, -1):
-            cost, length = self._best_completions_after_actions(applied)
+            cost, length = self._best_suffixes_after_actions(applied)
             total = cost[:, None, None, :] - policy.masked_log_rows(applied)  # [layer, displacement, operator, action]
             self._cost[applied] = total.min(axis=-1)
             tied = total <= self._cost[applied][..., None] + TIE_TOLERANCE
             self._length[applied] = np.where(tied, length[:, None, None, :], _UNREACHED).min(axis=-1)
 
-    def _best_completions_after_actions(self, applied: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def _best_suffixes_after_actions(self, applied: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Cost and length of the best that follows each action, ``[layer, action]``, without the action's cost."""
         rejoin = self._space.rejoin_action
         cost = self._space.gather_successor_values(self._cost, applied, infeasible=np.inf)
@@ -154,58 +152,56 @@ class _LazyProgramRanking:
         return cost, length
 
     def __iter__(self) -> Iterator[Program]:
-        start = self._get_completion_ranking(self._space.initial_position)
-        for completion in start.ordered:  # the list grows by one completion after each program, while there are more
-            yield self._build_program_from_completion(completion)
-            self._rank_next_completion(start)
+        start = self._get_suffix_ranking(self._space.initial_position)
+        for suffix in start.ordered:  # the list grows by one suffix after each program, while there are more
+            yield self._build_program_with_suffix(suffix)
+            self._rank_next_suffix(start)
 
-    def _build_program_from_completion(self, completion: _ProgramCompletion) -> Program:
-        """The program of a completion of the start position."""
+    def _build_program_with_suffix(self, suffix: _ProgramSuffix) -> Program:
+        """The program of a suffix of the start position."""
         actions, position = [], self._space.initial_position
-        while completion.action != self._space.rejoin_action:
-            actions.append(completion.action)
-            position = self._space.position_after_action(position, completion.action)
-            completion = self._get_completion_ranking(position).ordered[completion.successor_rank]
+        while suffix.action != self._space.rejoin_action:
+            actions.append(suffix.action)
+            position = self._space.position_after_action(position, suffix.action)
+            suffix = self._get_suffix_ranking(position).ordered[suffix.successor_rank]
         return self._space.program_from_actions(actions)
 
-    def _rank_next_completion(self, ranking: _RankedProgramCompletions) -> None:
-        """Order one more completion of a position.
+    def _rank_next_suffix(self, ranking: _RankedProgramSuffixes) -> None:
+        """Order one more suffix of a position.
 
-        That may need one more at the next position of the last completion, and so on along one path, which is
+        That may need one more at the next position of the last suffix, and so on along one path, which is
         walked down and up again in loops, since routes may be longer than Python's stack is deep.
         """
         path = [ranking]
-        while (following := self._get_ranking_after_last_completion(path[-1])) is not None:
+        while (following := self._get_ranking_after_last_suffix(path[-1])) is not None:
             if len(following.ordered) > path[-1].ordered[-1].successor_rank + 1:
                 break
             path.append(following)
         for visited in reversed(path):
-            # The last ordered completion is used: its action may also be followed by the next best there.
+            # The last ordered suffix is used: its action may also be followed by the next best there.
             action, successor_rank = visited.ordered[-1].action, visited.ordered[-1].successor_rank + 1
-            following = self._get_ranking_after_last_completion(visited)
+            following = self._get_ranking_after_last_suffix(visited)
             if following is not None and len(following.ordered) > successor_rank:
                 successor = following.ordered[successor_rank]
-                visited.push_next_completion(action, successor_rank, successor.exact_cost, successor.length + 1)
+                visited.push_suffix(action, successor_rank, successor.exact_cost, successor.length + 1)
             visited.move_best_waiting_to_ranked()
 
-    def _get_ranking_after_last_completion(
-        self, ranking: _RankedProgramCompletions
-    ) -> _RankedProgramCompletions | None:
-        """The ranking of the position that the last ordered completion goes to first; None when it rejoins at once."""
+    def _get_ranking_after_last_suffix(self, ranking: _RankedProgramSuffixes) -> _RankedProgramSuffixes | None:
+        """The ranking of the position that the last ordered suffix goes to first; None when it rejoins at once."""
         action = ranking.ordered[-1].action
         if action == self._space.rejoin_action:
             return None
-        return self._get_completion_ranking(self._space.position_after_action(ranking.position, action))
+        return self._get_suffix_ranking(self._space.position_after_action(ranking.position, action))
 
-    def _get_completion_ranking(self, position: ProgramPosition) -> _RankedProgramCompletions:
-        """A position's ranking, begun with the best completion after each possible action."""
+    def _get_suffix_ranking(self, position: ProgramPosition) -> _RankedProgramSuffixes:
+        """A position's ranking, begun with the best suffix after each possible action."""
         if position not in self._rankings:
             costs = -self._policy.masked_log_row(position)
             following_costs, lengths = (values[position.layer] for values in self._following(position.applied))
             totals = costs + following_costs
-            ranking = _RankedProgramCompletions(position, costs.tolist())
+            ranking = _RankedProgramSuffixes(position, costs.tolist())
             for action in np.argsort(totals, kind="stable")[: np.isfinite(totals).sum()].tolist():
-                ranking.push_next_completion(action, 0, float(following_costs[action]), int(lengths[action]))
+                ranking.push_suffix(action, 0, float(following_costs[action]), int(lengths[action]))
             ranking.move_best_waiting_to_ranked()
             self._rankings[position] = ranking
         return self._rankings[position]
@@ -219,7 +215,7 @@ class _RankedRoutes:
 
     Programs of one route differ only in where they rejoin: after their last deviation they may move forward any number
     of times first. So a route is its deviations and a tail, and the programs of a tail are summed backwards, once for
-    every position. Best-first search over deviations, led by the exact best completion of each position, gives the
+    every position. Best-first search over deviations, led by the exact best suffix of each position, gives the
     routes in order.
     """
 
@@ -249,7 +245,7 @@ class _RankedRoutes:
 
     def __iter__(self) -> Iterator[Candidate]:
         """Routes, largest probability first; of equal ones the one whose first differing action comes first."""
-        self._push_completions((), 0.0, self._space.initial_position)
+        self._push_suffixes((), 0.0, self._space.initial_position)
         rank = 0
         while self._waiting:
             cost, actions, is_whole, written, position = heapq.heappop(self._waiting)
@@ -268,14 +264,14 @@ class _RankedRoutes:
             for action in np.flatnonzero(np.isfinite(row)).tolist():
                 if action not in (forward, rejoin):
                     following = self._space.position_after_action(position, action)
-                    self._push_completions((*actions, action), written + float(row[action]), following)
+                    self._push_suffixes((*actions, action), written + float(row[action]), following)
             if row[forward] == -np.inf:  # also where it is not feasible
                 return
             written += float(row[forward])
             actions = (*actions, forward)
             position = self._space.position_after_action(position, forward)
 
-    def _push_completions(self, actions: tuple[int, ...], written: float, position: ProgramPosition) -> None:
+    def _push_suffixes(self, actions: tuple[int, ...], written: float, position: ProgramPosition) -> None:
         index = (position.applied, position.layer, position.displacement, position.operator)
         for is_whole, following in ((True, float(self._tail[index])), (False, float(self._deviating[index]))):
             if np.isfinite(following):

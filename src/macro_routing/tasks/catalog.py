@@ -75,7 +75,7 @@ def _load_data_file(name: str, question: str, answer: str, choices: str, kind: s
 
 def _load_benchmark(entry: Benchmark, data_dir: Path | None) -> Task:
     folder = data_dir or (Path(os.environ["MACRO_DATA_DIR"]) if os.environ.get("MACRO_DATA_DIR") else None)
-    rows = _load_hub_rows(entry) if folder is None else _read_benchmark_folder_rows(entry, folder)
+    rows = _load_hub_rows(entry) if folder is None else _read_dataset_files(entry, folder)
     pools = {
         split: rows_to_examples(split_rows, entry.read, f"{entry.name}/{split}", 0)
         for split, split_rows in rows.items()
@@ -90,7 +90,7 @@ def _load_benchmark(entry: Benchmark, data_dir: Path | None) -> Task:
     )
 
 
-def _read_benchmark_folder_rows(entry: Benchmark, folder: Path) -> dict[str, Iterable[Row]]:
+def _read_dataset_files(entry: Benchmark, folder: Path) -> dict[str, Iterable[Row]]:
     """Read the files in the benchmark's folder, which are named by split."""
     home = folder / entry.folder
     files = {path.name.split(".")[0]: path for path in sorted(home.glob("*.jsonl*"))}

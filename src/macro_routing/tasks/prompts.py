@@ -59,7 +59,7 @@ class PromptTexts:
         object.__setattr__(self, "few_shot", shots)
 
     @property
-    def version(self) -> str:
+    def texts_digest(self) -> str:
         """A digest of all texts; part of a score's key."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
 

@@ -124,7 +124,7 @@ class FusedDecoder:
             _DecodingLoop(runner, schedule, plan.sequence_cache_regions, decoders).decode_until_finished(
                 tokens, new_tokens
             )
-            return plan.arrange_results_by_route_and_prompt([decoder.texts for decoder in decoders])
+            return plan.arrange_results_by_route_and_prompt([decoder.stage_texts for decoder in decoders])
 
     def _get_large_enough_runner(self, needed: BufferSizes) -> ModelRunner:
         if self.runner is None or not self.runner.sizes.covers(needed):

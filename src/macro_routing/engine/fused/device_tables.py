@@ -83,17 +83,17 @@ def assign_rows_to_sequences(
     by_route = live[np.argsort(table.route[live], kind="stable")]
     counts = np.bincount(table.route[live], minlength=int(table.route.max()) + 1)
     starts = np.cumsum(counts) - counts
-    calls = [call for call in schedule.calls if counts[call.indices[0]].any()]
+    calls = [call for call in schedule.calls if counts[call.step_and_slot_indices[0]].any()]
     indices = np.full((4, len(calls), max_rows), NONE, dtype=np.int32)
     coefficients = np.zeros((len(calls), max_rows), dtype=np.float32)
     rows = []
     for number, call in enumerate(calls):
-        routes, steps, add_slots, keep_slots = call.indices
+        routes, steps, add_slots, keep_slots = call.step_and_slot_indices
         step_index, offset = enumerate_within_groups(counts[routes])
         sequences = by_route[starts[routes][step_index] + offset]
         cache_starts = table.cache_start[sequences] + steps[step_index] * table.step_stride[sequences]
         indices[:, number, : len(step_index)] = sequences, cache_starts, add_slots[step_index], keep_slots[step_index]
-        coefficients[number, : len(step_index)] = call.coefficients[step_index]
+        coefficients[number, : len(step_index)] = call.add_coefficients[step_index]
         rows.append(pad_row_count(len(step_index)))
     same_rows = [bool((indices[0, n] == indices[0, n + 1]).all()) for n in range(len(calls) - 1)]
     assigned = tuple(map(PaddedLayerCallSize, (call.layer for call in calls), rows, [*same_rows, False]))
