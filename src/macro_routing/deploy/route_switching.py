@@ -54,8 +54,8 @@ class RoutedModel:
     def __getitem__(self, name: str) -> Any:
         """The model on the route ``name``."""
         if name not in self._models:
-            hint = suggest_name(str(name), self.names)
-            raise RouteError(f"unknown route {name!r}; known routes: {', '.join(self.names)}{hint}")
+            hint = suggest_name(str(name), self.route_names)
+            raise RouteError(f"unknown route {name!r}; known routes: {', '.join(self.route_names)}{hint}")
         return self._models[name]
 
     @contextmanager
