@@ -28,11 +28,11 @@ def test_the_default_search_can_be_tried_with_the_same_file(tmp_path):
     assert facts["found"]
     assert facts["coin_flips"] <= facts["search"]["budget"]
     path = tmp_path / "sure.toml"
-    path.write_text("[search]\nmax_error_probability = 1e-9\nelite = 3")
+    path.write_text("[decision]\nmax_error_probability = 1e-9\n[search]\nelite = 3")
     careful = json.loads(run("planted", "--method", "guided", "--config", str(path), "--json").stdout)
-    assert careful["search"]["settings"]["max_error_probability"] == 1e-9
+    assert careful["search"]["decision"]["max_error_probability"] == 1e-9
     assert careful["selected"] == "L0 RJ"
-    path.write_text("[search]\nmax_error_probability = 2")
+    path.write_text("[decision]\nmax_error_probability = 2")
     assert (
         "max_error_probability = 2 is not allowed"
         in run("planted", "--method", "guided", "--config", str(path), status=2).stderr

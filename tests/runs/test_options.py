@@ -20,10 +20,11 @@ GIVEN = {
     "data": {"training": 30, "question": "ask", "data_dir": "."},
     "decoding": {"mode": "direct", "answer_budget": 9, "stop_loops": False, "by_letter": True},
     "space": {"max_length": 40, "window": 0},
+    "decision": {"max_error_probability": 0.03, "price": 0.25},
     "guard": {"tasks": ["sequence", "sciq"], "max_drop": 1.5},
     "loading": {"dtype": "float32", "trust_remote_code": True},
 }
-SEARCH = {"iterations": 3, "draws": 12, "elite": 2, "k": 3, "max_error_probability": 0.05, "max_span": 4}
+SEARCH = {"iterations": 3, "draws": 12, "elite": 2, "k": 3, "max_span": 4}
 TOP_LEVEL = {"seed": 7, "budget": 5000, "racing": "never", "decoder": "eager", "max_minutes": 2.5, "init_from": "-x"}
 
 

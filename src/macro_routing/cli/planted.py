@@ -15,10 +15,11 @@ from macro_routing.evaluation.racing import EXACT
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.runs.methods import GUIDED, MACRO, METHODS, RANDOM, MethodInputs, keep_known_settings
 from macro_routing.search import Draw, MacroSettings, Score, StoppedScore
+from macro_routing.search.decision_settings import DecisionSettings
 from macro_routing.settings import build_settings
 
 DEFAULT_LAYERS = 8
-_TABLES = ("space", "search", "problem")
+_TABLES = ("space", "search", "decision", "problem")
 
 
 @with_run_options("racing", racing=FlagCustomization(help="Stop routes that can no longer be among the best."))
@@ -40,7 +41,7 @@ def planted(
     validation: Annotated[int, typer.Option(help="Validation examples.")] = 200,
     seed: Annotated[int, typer.Option(help="Seed of the search and of the coin flips.")] = 0,
     config: Annotated[
-        Path | None, typer.Option(help="A TOML file with tables [space], [search] and [problem].", show_default=False)
+        Path | None, typer.Option(help="A TOML file with tables [space], [search], [decision] and [problem].", show_default=False)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -52,7 +53,7 @@ def planted(
     space = _make_route_space(layers, tables["space"])
     goal = _parse_target_route(target, space)
     problem = build_settings(PlantedProblem, {"target": goal, "seed": seed, **tables["problem"]}, "[problem]")
-    search = _make_search(method, space, examples, tables["search"], seed)
+    search = _make_search(method, space, examples, tables, seed)
     result = solve_planted(
         search, problem, training=examples, validation=validation, racing=flags.get("", {}).get("racing", EXACT)
     )
@@ -81,20 +82,26 @@ def _parse_target_route(text: str | None, space: RouteSpace) -> Route:
     return goal
 
 
-def _make_search(method: str, space: RouteSpace, examples: int, table: Mapping[str, Any], seed: int) -> Any:
+def _make_search(
+    method: str, space: RouteSpace, examples: int, tables: Mapping[str, dict[str, Any]], seed: int
+) -> Any:
     """The search of that name; settings that only other methods have are left aside, so that one file serves all."""
+    table = tables["search"]
     foreign = {name for other in (GUIDED, MACRO, RANDOM) for name in keep_known_settings(other, table)}
     foreign -= keep_known_settings(method, table).keys()
     own = {name: value for name, value in table.items() if name not in foreign}
     settings: Any = build_settings(METHODS[method].settings, own, "[search]")
     # As in a run: without a budget a search may spend what MACRO would.
-    return METHODS[method].build(MethodInputs(space, examples, 0, None, seed, settings, MacroSettings(), list))
+    decision = build_settings(DecisionSettings, tables["decision"], "[decision]")
+    inputs = MethodInputs(space, examples, 0, None, seed, settings, MacroSettings(), list, decision)
+    return METHODS[method].build(inputs)
 
 
 def _describe_search(search: Any) -> dict[str, Any]:
     """What the search was made of, without what it has worked out since."""
     plain = {field.name: getattr(search, field.name) for field in dataclasses.fields(search) if field.init}
-    return {**plain, "space": dataclasses.asdict(search.space), "settings": dataclasses.asdict(search.settings)}
+    nested = {name: dataclasses.asdict(value) for name, value in plain.items() if dataclasses.is_dataclass(value)}
+    return plain | nested
 
 
 def _make_route_space(layers: int | None, table: Mapping[str, Any]) -> RouteSpace:
