@@ -104,7 +104,7 @@ EARLIER = {
     "setting": "setting",
     "seed": "seed",
     "before": "with an error probability of 0.03, points",
-    "now": "with the default's, points",
+    "now": "with 0.1, points",
 }
 
 

@@ -106,7 +106,19 @@ def test_answers_side_by_side_and_a_chat(place):
         (["--task", "category", "--max-error-probability", "2"], "max_error_probability = 2.0 is not allowed"),
         (
             ["--task", "category", "--max-error-probability", "0.03", "--method", "macro"],
-            "max_error_probability is not a setting of method = macro",
+            "max_error_probability has no effect with method = macro and objective = accuracy",
+        ),
+        (["--task", "category", "--price", "-1"], "price = -1.0 is not allowed"),
+        (["--task", "category", "--margin", "nan"], "margin = nan is not allowed"),
+        (["--task", "category", "--margin", "2"], "margin has no effect with method = guided and objective = accuracy"),
+        (["--task", "category", "--objective", "size"], "size"),
+        (
+            ["--task", "category", "--objective", "speed", "--method", "drllm"],
+            "objective = speed is not allowed with method = drllm",
+        ),
+        (
+            ["--task", "category", "--objective", "speed", "--method", "cola"],
+            "objective = speed is not allowed with method = cola",
         ),
     ],
 )

@@ -13,18 +13,18 @@ from macro_routing.cli import search as search_command
 from macro_routing.routes.space import RouteSpace
 from macro_routing.runs import RunConfig, make_run_config
 from macro_routing.runs.config import PRESETS, SpaceSettings
-from macro_routing.runs.methods import METHODS, keep_known_settings
+from macro_routing.runs.methods import METHODS, keep_known_settings, list_used_decision_settings
 from macro_routing.runs.options import CONFIG_FILE, format_config_as_toml, format_search_command
 
 GIVEN = {
     "data": {"training": 30, "question": "ask", "data_dir": "."},
     "decoding": {"mode": "direct", "answer_budget": 9, "stop_loops": False, "by_letter": True},
     "space": {"max_length": 40, "window": 0},
-    "decision": {"max_error_probability": 0.03, "price": 0.25},
     "guard": {"tasks": ["sequence", "sciq"], "max_drop": 1.5},
     "loading": {"dtype": "float32", "trust_remote_code": True},
 }
 SEARCH = {"iterations": 3, "draws": 12, "elite": 2, "k": 3, "max_span": 4}
+DECISION = {"max_error_probability": 0.03, "price": 0.25}
 TOP_LEVEL = {"seed": 7, "budget": 5000, "racing": "never", "decoder": "eager", "max_minutes": 2.5, "init_from": "-x"}
 
 
@@ -44,7 +44,11 @@ def test_the_reproduce_command_gives_the_same_configuration(preset, method, monk
     plain = make_run_config("category", preset=preset, method=method, seed=3)
     assert parse_command(format_search_command(plain.to_toml_tables()), monkeypatch, tmp_path) == plain
     search = keep_known_settings(method, SEARCH)
-    full = make_run_config("category", preset=preset, method=method, search=search, **GIVEN, **TOP_LEVEL)
+    used = list_used_decision_settings(method, "accuracy")
+    decision = {name: value for name, value in DECISION.items() if name in used}
+    full = make_run_config(
+        "category", preset=preset, method=method, search=search, decision=decision, **GIVEN, **TOP_LEVEL
+    )
     command = format_search_command(full.to_toml_tables())
     assert CONFIG_FILE not in command
     assert parse_command(command, monkeypatch, tmp_path) == full

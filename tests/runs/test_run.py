@@ -18,9 +18,10 @@ from macro_routing.models import freeze_model
 from macro_routing.routes import Route, parse_route
 from macro_routing.runs import Listener, RunConfig, RunFolder, RunResult, make_run_config, resume_run, run_search
 from macro_routing.runs import folder as files
-from macro_routing.runs.final_selection import FinalSelection, select_confirmed_route, select_route
+from macro_routing.runs.final_selection import FinalSelection, select_by_decision, select_route
 from macro_routing.runs.prepare import prepare_run
 from macro_routing.search import Candidate, ScoringFailure, StoppedScore
+from macro_routing.search.decision_settings import DecisionSettings
 from macro_routing.workers.worker_settings import WorkerError
 from tests.models.tiny import tiny_model
 from tests.runs.small import small_frozen, small_task
@@ -110,7 +111,7 @@ def test_a_guided_run_confirms_on_examples_it_held_back(frozen, tmp_path):
     for finalist in finalists:
         assert finalist["holdout_n"] == len(holdout) == rounds[-1]["examples"]
         if result.best_route.is_standard:
-            assert "better than the standard pass with probability" in finalist["turned_down"]
+            assert "it is not shown to gain more than" in finalist["turned_down"]
         assert 0 <= finalist["certainty"] <= 1
     assert first["certainty"] is None
     again = _run(frozen, tmp_path / "again", GUIDED)
@@ -118,12 +119,16 @@ def test_a_guided_run_confirms_on_examples_it_held_back(frozen, tmp_path):
     assert _final(tmp_path / "again")[1:] == _final(tmp_path / "run")[1:]
 
 
-def test_without_doubt_the_finalist_is_deployed(frozen, tmp_path):
-    sure = GUIDED.with_changes(search={**GUIDED.given["search"], "max_error_probability": 1.0})
-    result = _run(frozen, tmp_path / "run", sure)
-    assert not result.best_route.is_standard
+def test_a_finalist_that_passes_the_test_is_deployed(frozen, tmp_path):
+    lenient = GUIDED.with_changes(decision={"objective": "speed", "margin": 50})
+    result = _run(frozen, tmp_path / "run", lenient)
+    assert result.best_route.length < result.layers
     _, *finalists = json.loads((tmp_path / "run" / files.CANDIDATES).read_text())["candidates"]
-    assert str(result.best_route) in [one["route"] for one in finalists]
+    (chosen,) = [finalist for finalist in finalists if finalist["route"] == str(result.best_route)]
+    assert chosen["p_value"] <= 0.05
+    assert not chosen["turned_down"]
+    assert "fewer layers" in result.verdict
+    assert "a margin of 50 points needs" in (tmp_path / "run" / "log.txt").read_text()
 
 
 def test_a_finalist_that_could_not_be_run_somewhere_is_not_deployed():
@@ -140,7 +145,7 @@ def test_a_finalist_that_could_not_be_run_somewhere_is_not_deployed():
             standard.route: control(standard.route),
             finalist.route: evaluated([0] * 30, failure)(finalist.route),
         }
-        choice = select_confirmed_route([standard, finalist], validated, holdout, 0.1, lambda _route: "")
+        choice = select_by_decision([standard, finalist], validated, holdout, DecisionSettings(), lambda _route: "")
         assert choice.route == (standard if failure else finalist).route
         assert failure in choice.refused
 
@@ -153,7 +158,7 @@ def test_nothing_is_deployed_when_the_standard_pass_could_not_be_run():
         standard.route: RouteEvaluation(standard.route, wrong, 0, "it crashes its workers"),
         finalist.route: RouteEvaluation(finalist.route, answers, 0, ""),
     }
-    choice = select_confirmed_route([standard, finalist], scored, scored, 0.1, lambda _route: "")
+    choice = select_by_decision([standard, finalist], scored, scored, DecisionSettings(), lambda _route: "")
     assert choice.route == standard.route
     assert "standard pass could not be run: it crashes its workers" in choice.refused
 

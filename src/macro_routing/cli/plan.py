@@ -73,7 +73,8 @@ def _print_plan_fields(plan: RunPlan, what: tuple[str, str], evaluations: int) -
             ("task", f"{plan.task}, {plan.mode}"),
             ("splits", f"{plan.training} training, {plan.validation} validation, {plan.test} test"),
             what,
-            ("outcomes", f"at most {evaluations} (route × example); repeats and racing save some"),
+            ("evaluations", f"at most {evaluations} (route × example); repeats and racing save some"),
+            *([("decision", plan.decision)] if plan.decision else []),
             ("can show", describe_detectable_gain(plan.detectable, plan.test)),
         ]
     )

@@ -41,7 +41,8 @@ def planted(
     validation: Annotated[int, typer.Option(help="Validation examples.")] = 200,
     seed: Annotated[int, typer.Option(help="Seed of the search and of the coin flips.")] = 0,
     config: Annotated[
-        Path | None, typer.Option(help="A TOML file with tables [space], [search], [decision] and [problem].", show_default=False)
+        Path | None,
+        typer.Option(help="A TOML file with tables [space], [search], [decision] and [problem].", show_default=False),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -82,9 +83,7 @@ def _parse_target_route(text: str | None, space: RouteSpace) -> Route:
     return goal
 
 
-def _make_search(
-    method: str, space: RouteSpace, examples: int, tables: Mapping[str, dict[str, Any]], seed: int
-) -> Any:
+def _make_search(method: str, space: RouteSpace, examples: int, tables: Mapping[str, dict[str, Any]], seed: int) -> Any:
     """The search of that name; settings that only other methods have are left aside, so that one file serves all."""
     table = tables["search"]
     foreign = {name for other in (GUIDED, MACRO, RANDOM) for name in keep_known_settings(other, table)}
@@ -100,8 +99,8 @@ def _make_search(
 def _describe_search(search: Any) -> dict[str, Any]:
     """What the search was made of, without what it has worked out since."""
     plain = {field.name: getattr(search, field.name) for field in dataclasses.fields(search) if field.init}
-    nested = {name: dataclasses.asdict(value) for name, value in plain.items() if dataclasses.is_dataclass(value)}
-    return plain | nested
+    tables = ("space", "settings", "decision")
+    return plain | {name: dataclasses.asdict(plain[name]) for name in tables if name in plain}
 
 
 def _make_route_space(layers: int | None, table: Mapping[str, Any]) -> RouteSpace:

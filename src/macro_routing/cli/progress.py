@@ -79,6 +79,8 @@ class ProgressLinePrinter(Listener):
             f" {plan.rounds} {'round' if plan.rounds == 1 else 'rounds'} of {plan.draws} draws,"
             f" {plan.training}/{plan.validation}/{plan.test} examples, in {self._folder}"
         )
+        if plan.decision:
+            self.on_message(f"decision: {plan.decision}")
 
     def on_round(self, report: RoundReport) -> None:
         """Print what a round showed, and how long the rest will take."""

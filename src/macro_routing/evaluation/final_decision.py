@@ -14,11 +14,15 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from macro_routing.evaluation.gain_posterior import GainPosterior
+from macro_routing.evaluation.statistics import smallest_detectable_gain
 from macro_routing.routes.route import Route
 from macro_routing.search.decision_settings import SPEED, DecisionSettings
 
 GetCorrect = Callable[[Route], NDArray[np.bool_]]
 """Which fresh examples a route answers correctly; the search used none of them, and all routes get the same ones."""
+TYPICAL_DISCORDANCE = 0.2
+"""Share of examples on which a route and the standard pass usually differ."""
+_TYPICAL_FINALISTS = 5
 _N_FLIPS = 10_000
 _PSEUDO_COUNT = 3
 """Added to the discordant examples in a variance. Without any difference, 95 % certainty of a loss below 3 % needs 95
@@ -110,7 +114,27 @@ def correct_p_values(differences: NDArray[np.int8], required: Sequence[float]) -
     return p_values
 
 
-def count_examples_needed(settings: DecisionSettings, discordance: float = 0.0) -> int:
+def describe_decision_power(settings: DecisionSettings, fresh: int) -> str:
+    """What a decision on ``fresh`` examples can show, and how many would do where these are too few."""
+    if settings.objective == SPEED:
+        least, typical = (count_examples_for_margin(settings, share) for share in (0.0, TYPICAL_DISCORDANCE))
+        verdict = "are too few" if fresh < least else "decide"
+        return (
+            f"{fresh} examples that the search does not use {verdict}; a margin of {settings.margin:g} points needs"
+            f" {least} if no answer changes and about {typical} if a fifth of them do"
+        )
+    level = settings.max_error_probability / _TYPICAL_FINALISTS
+    gain = smallest_detectable_gain(fresh, TYPICAL_DISCORDANCE, level=2 * level) if fresh else math.inf
+    if not math.isfinite(gain):
+        needed = math.ceil(TYPICAL_DISCORDANCE * ((ndtri(1 - level) + ndtri(0.8)) / 0.05) ** 2)
+        return (
+            f"{fresh} examples that the search does not use are too few to return any route with this certainty; about"
+            f" {needed} can show a gain of 5 points"
+        )
+    return f"{fresh} examples that the search does not use can show a gain of {100 * gain:.1f} points"
+
+
+def count_examples_for_margin(settings: DecisionSettings, discordance: float) -> int:
     """Fresh examples with which a route that is exactly as accurate passes the test of the margin half of the time.
 
     ``discordance`` is the share of examples on which the two differ. Without any, it is the smallest number that can

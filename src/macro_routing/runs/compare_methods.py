@@ -24,7 +24,7 @@ from macro_routing.runs.comparison_results import (
 )
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.folder import RUN, RunFolder
-from macro_routing.runs.methods import MACRO, check_methods_comparable, keep_known_settings
+from macro_routing.runs.methods import MACRO, check_methods_comparable, keep_known_settings, list_used_decision_settings
 from macro_routing.runs.prepare import (
     check_run_inputs_unchanged,
     check_same_settings,
@@ -133,7 +133,9 @@ def make_method_configs(
     given = {**base.given.get("search", {}), **(search or {})}
 
     def make_method_config(method: str, seed: int) -> RunConfig:
-        return base.with_changes(method=method, seed=seed, search=keep_known_settings(method, given))
+        used = list_used_decision_settings(method, base.decision.objective)
+        decision = {name: value for name, value in base.given.get("decision", {}).items() if name in used}
+        return base.with_changes(method=method, seed=seed, search=keep_known_settings(method, given), decision=decision)
 
     configs = [make_method_config(method, seed) for seed in seeds for method in names]
     if base.budget is not None:

@@ -28,6 +28,7 @@ from macro_routing.runs.methods import (
     MethodInputs,
     SearchPlan,
     SearchSettings,
+    list_used_decision_settings,
     make_search_settings,
 )
 from macro_routing.search.decision_settings import SPEED, DecisionSettings
@@ -335,13 +336,20 @@ def _check_top_level(config: RunConfig) -> RunConfig:
 
 
 def _check_decision(config: RunConfig) -> RunConfig:
-    """Reject an objective that the method cannot follow."""
+    """Reject an objective that the method cannot follow, and settings without effect."""
     if config.decision.objective == SPEED and METHODS[config.method].kind != "search":
         searches = ", ".join(name for name, method in METHODS.items() if method.kind == "search")
         raise SettingsError(
             f"objective = speed is not allowed with method = {config.method}, which gives every example its own route;"
             f" use one of {searches}"
         )
+    used = list_used_decision_settings(config.method, config.decision.objective)
+    for name in config.given.get("decision", {}):
+        if name not in used:
+            raise SettingsError(
+                f"[decision]: {name} has no effect with method = {config.method} and objective ="
+                f" {config.decision.objective}; leave it out (used: {', '.join(used)})"
+            )
     return config
 
 

@@ -22,7 +22,7 @@ from macro_routing.search.budgeted_search import (
     list_early_exit_routes,
     list_layer_drop_routes,
 )
-from macro_routing.search.decision_settings import DecisionSettings
+from macro_routing.search.decision_settings import SPEED, DecisionSettings
 from macro_routing.search.macro import MacroSearch, MacroSettings, RestartedSearch
 from macro_routing.search.method_names import METHOD_NAMES
 from macro_routing.search.random_streams import assign_examples_to_rounds
@@ -212,6 +212,13 @@ def keep_known_settings(method: str, given: Mapping[str, Any]) -> dict[str, Any]
     """Those of some settings that a method has."""
     known = {field.name for field in dataclasses.fields(METHODS[method].settings)}
     return {name: value for name, value in given.items() if name in known}
+
+
+def list_used_decision_settings(method: str, objective: str) -> tuple[str, ...]:
+    """The settings of the final decision that have an effect; without a test, validation alone selects."""
+    if objective == SPEED:
+        return ("objective", "max_error_probability", "margin")
+    return ("objective", "max_error_probability", "price") if method == GUIDED else ("objective",)
 
 
 def make_search_settings(method: str, preset: Mapping[str, Any], given: Mapping[str, Any]) -> Any:

@@ -58,7 +58,12 @@ class PreparedRun(ABC):
             test,
             self.searcher.max_evaluations() + validation + 4 * test,
             minimum_detectable_gain(test),
+            self.describe_decision_power(),
         )
+
+    def describe_decision_power(self) -> str:
+        """What the final decision can show; empty where a run makes none."""
+        return ""
 
     @property
     def store(self) -> ScoreStore:

@@ -27,6 +27,8 @@ class RunPlan:
     """Route × example outcomes if nothing repeats, races or is known."""
     detectable: float
     """Smallest gain that the test set can show, as a share."""
+    decision: str = ""
+    """What the final decision can show with the examples it has; empty where validation alone selects."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,8 @@ class RunLog(Listener):
     def on_plan(self, plan: RunPlan) -> None:
         """Where the process begins."""
         self.on_message(f"begins or goes on: {plan.task} ({plan.mode}) on {plan.model}")
+        if plan.decision:
+            self.on_message(f"decision: {plan.decision}")
 
     def on_round(self, report: RoundReport) -> None:
         """A round in a line."""

@@ -131,7 +131,10 @@ def make_route_result(
     if not route.is_standard:
         verdict += f" It runs {_describe_layers(route)}."
     if not recommended:
-        verdict += " The test set speaks against it: the standard pass is recommended instead."
+        verdict += (
+            " The test set speaks against it: the standard pass is recommended instead. This recommendation was made"
+            " with the test set, so its gain of zero is no independent measurement."
+        )
     return RunResult(
         str(route), route.layers, tuple(variants), comparison, detectable, verdict, folder, recommended=recommended
     )

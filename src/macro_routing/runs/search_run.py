@@ -7,8 +7,10 @@ fixed work units. So a run that was killed and resumed ends as one that was neve
 import dataclasses
 import statistics
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from macro_routing.evaluation.final_decision import describe_decision_power
 from macro_routing.evaluation.outcomes import RaceResult
 from macro_routing.evaluation.racing import NEVER
 from macro_routing.evaluation.statistics import wilson_interval
@@ -46,6 +48,22 @@ class SearchRun(PreparedRun):
         self._measure_cost(folder, choice.route)
         return result
 
+    @property
+    def _decides_by_test(self) -> bool:
+        """Whether the final decision is a test on examples that the search does not use, or validation alone."""
+        return isinstance(self.searcher, GuidedSearch) or self.config.decision.objective == SPEED
+
+    @property
+    def _holdout(self) -> Sequence[int]:
+        """Training examples that the search does not use."""
+        return self.searcher.holdout if isinstance(self.searcher, GuidedSearch) else ()
+
+    def describe_decision_power(self) -> str:
+        """What the final decision can show; empty where validation alone selects."""
+        if not self._decides_by_test:
+            return ""
+        return describe_decision_power(self.config.decision, len(self._holdout) + len(self.splits.validation))
+
     # --- searching ------------------------------------------------------------------------------------------------
 
     def _search(self, folder: RunFolder) -> SearchState:
@@ -55,8 +73,8 @@ class SearchRun(PreparedRun):
             folder.save_round(state, None)
         self.listener.on_stage("search", self.searcher.max_evaluations(state.rounds))
         reserved = self.plan.max_evaluations - self.searcher.max_evaluations()
-        if isinstance(self.searcher, GuidedSearch):  # its finalists meet what was held back even when time is up
-            reserved += self.searcher.max_candidates * len(self.searcher.holdout)
+        # The finalists meet what was held back even when time is up.
+        reserved += self.searcher.max_candidates * len(self._holdout)
         deadline = _Deadline(self.config.max_minutes, reserved)
         while not folder.has_file(files.ENDED) and (asked := self.searcher.ask(state)) is not None:
             start = time.perf_counter()
@@ -119,9 +137,9 @@ class SearchRun(PreparedRun):
         candidates = self.searcher.candidates(state) or (Candidate(self.standard_route),)
         self.listener.on_stage("validation", len(candidates) * len(self.splits.validation))
         routes = [candidate.route for candidate in candidates]
-        if isinstance(self.searcher, GuidedSearch) or self.config.decision.objective == SPEED:
+        if self._decides_by_test:
             routes = list(dict.fromkeys([self.standard_route, *routes]))
-            held = self.searcher.holdout if isinstance(self.searcher, GuidedSearch) else ()
+            held = self._holdout
             choice = select_by_decision(
                 candidates,
                 self.reporting_evaluator.evaluate(routes, self.splits.validation),
