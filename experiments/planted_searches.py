@@ -2,8 +2,10 @@
 
     python -m experiments.planted_searches [--first 1000] [--seeds 1000] [--processes 2] [--runs FILE] [--write FILE]
     python -m experiments.planted_searches --parts [--first 0] [--seeds 240] …
+    python -m experiments.planted_searches --small [--first 0] [--seeds 240] …
 
-The first compares the methods; the second takes the parts of the guided search away one by one, on tuning seeds.
+The first compares the methods; the second takes the parts of the guided search away one by one, on tuning seeds; the
+third compares methods at the budget of preset ``quick``.
 """
 
 import argparse
@@ -71,7 +73,19 @@ PARTS = {
     "one finalist": make_guided(finalists=1),
     "confirmed on a fifth": make_guided(holdout=0.2),
 }
-TABLES: dict[str, dict[str, Callable[[int], Searcher]]] = {"": METHODS, "parts": PARTS}
+QUICK_TRAINING, QUICK_BUDGET = 160, 2000
+QUICK_MACRO = MacroSettings(
+    final_set="anchored", iterations=4, draws=16, elite=4, k=4, epsilon_local=0.06, epsilon_operator=0.02
+)
+QUICK_METHODS = {
+    "guided": lambda seed: GuidedSearch(SPACE, QUICK_TRAINING, QUICK_BUDGET, GuidedSettings(draws=16), seed),
+    "guided, three rounds": lambda seed: GuidedSearch(
+        SPACE, QUICK_TRAINING, QUICK_BUDGET, GuidedSettings(draws=16, rounds=3), seed
+    ),
+    "macro, few deviations": lambda seed: MacroSearch(SPACE, QUICK_TRAINING, QUICK_MACRO, seed),
+    "rys": lambda seed: BlockSweep(SPACE.layers, QUICK_TRAINING, QUICK_BUDGET, BlockSweepSettings(), seed),
+}
+TABLES: dict[str, dict[str, Callable[[int], Searcher]]] = {"": METHODS, "parts": PARTS, "small": QUICK_METHODS}
 COLUMNS = {
     "search": "search",
     "share": "share of the target's gain",
@@ -105,7 +119,8 @@ def run_search(job: tuple[str, int, str], *, table: str) -> dict[str, Any]:
         route = confirm_known_target(planted)
     else:
         searcher = TABLES[table][name](seed)
-        route = solve_planted(searcher, planted.problem, training=TRAINING, validation=VALIDATION).selected.route
+        solved = solve_planted(searcher, planted.problem, training=searcher.examples, validation=VALIDATION)
+        route = solved.selected.route
     facts = {"search": name, "seed": seed, "level": planted.level, "edits": planted.edits, "kind": planted.kind}
     result = {"share": planted.share(route)} if sort == PLANTED else {"standard": route.is_standard}
     facts |= {"sort": sort, "found": route == planted.problem.target, "seconds": time.perf_counter() - start}
@@ -249,7 +264,8 @@ def main() -> None:
             targets += make_target_rows(name, runs)
             print({key: value for key, value in lines[-1].items() if key != "raw"}, flush=True)
     if arguments.write:
-        config = {"layers": SPACE.layers, "training": TRAINING, "validation": VALIDATION, "budget": BUDGET}
+        training, budget = (QUICK_TRAINING, QUICK_BUDGET) if arguments.table == "small" else (TRAINING, BUDGET)
+        config = {"layers": SPACE.layers, "training": training, "validation": VALIDATION, "budget": budget}
         option = f"--{arguments.table} " if arguments.table else ""
         command = f"python -m experiments.planted_searches {option}--first {arguments.first}"
         common: dict[str, Any] = {"command": f"{command} --seeds {arguments.seeds}", "config": config}
